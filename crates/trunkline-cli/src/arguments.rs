@@ -297,29 +297,30 @@ pub(crate) fn number<N: TryFrom<u64> + 'static>(
     move |text| {
         let number = text.parse().ok().filter(|number| range.contains(number));
         let number = number.and_then(|number| N::try_from(number).ok());
-        let (least, most) = (range.start(), range.end());
-        number.ok_or_else(|| match *most {
-            u64::MAX => format!("it must be a whole number, {least} or more"),
-            most => format!("it must be a whole number from {least} to {most}"),
+        let (min, max) = (range.start(), range.end());
+        number.ok_or_else(|| match *max {
+            u64::MAX => format!("it must be a whole number, {min} or more"),
+            max => format!("it must be a whole number from {min} to {max}"),
         })
     }
 }
 
 /// Parses a duration such as `2`, `2s` or `500ms`; a bare number is in seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = match text.strip_prefix('-') {
+    let message = match text.strip_prefix('-') {
         Some(time) if parse_duration(time).is_some() => "a time cannot be negative",
         _ => {
             "not a time; use a number of seconds, or a number with a unit: ns, us, ms, s, m, h or d"
         }
     };
-    parse_duration(text).ok_or_else(|| wrong.to_owned())
+    parse_duration(text).ok_or_else(|| message.to_owned())
 }
 
 pub(crate) fn data_type(text: &str) -> Result<DataType, String> {
     parse_type(text).map_err(|error| error.to_string())
 }
 
+/// Parses a number greater than zero.
 #[cfg(target_os = "linux")]
 pub(crate) fn positive(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.parse().ok();

@@ -27,9 +27,9 @@ enum Subject {
     Quality,
 }
 
-/// A condition bound to the type of a variable.
+/// A condition for a variable of a known type.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Bound {
+pub(crate) struct BoundCondition {
     operator: &'static str,
     operand: Operand,
 }
@@ -52,8 +52,8 @@ impl Condition {
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let invalid = || {
             let sentence = format!(
-                "--until \"{text}\" is not a condition; write value or quality, one of = != < <= > \
-                 >=, and an operand, as in 'value > 80'"
+                "--until \"{text}\" is not a condition; write `value` or `quality`, an operator (= != < \
+                 <= > >=), and an operand, as in 'value > 80'"
             );
             Problem::usage(sentence)
         };
@@ -85,25 +85,25 @@ impl Condition {
         })
     }
 
-    pub(crate) fn bind(&self, name: &str, ty: &DataType) -> Result<Bound, Problem> {
-        let unusable = |why: String| {
+    pub(crate) fn bind(&self, name: &str, ty: &DataType) -> Result<BoundCondition, Problem> {
+        let unusable = |reason: String| {
             let text = &self.text;
             Problem::usage(format!(
-                "--until \"{text}\" cannot be used for {name} ({ty}): {why}"
+                "--until \"{text}\" cannot be used for {name} ({ty}): {reason}"
             ))
         };
         let operand = match self.subject {
             Subject::Quality => self.quality_operand().map_err(unusable)?,
             Subject::Value => self.value_operand(ty).map_err(unusable)?,
         };
-        Ok(Bound {
+        Ok(BoundCondition {
             operator: self.operator,
             operand,
         })
     }
 
     /// Returns true if the operand seems to contain another comparison, joined by `and` or `or`.
-    fn has_several(&self) -> bool {
+    fn has_several_comparisons(&self) -> bool {
         let mut words = self.operand.split_whitespace().skip(1);
         words.any(|word| {
             matches!(
@@ -118,7 +118,7 @@ impl Condition {
     }
 
     fn quality_operand(&self) -> Result<Operand, String> {
-        if self.has_several() {
+        if self.has_several_comparisons() {
             return Err("write only one comparison".to_owned());
         }
         let word = self.operand.as_str();
@@ -143,12 +143,12 @@ impl Condition {
             return match (self.operand.parse::<i128>(), self.operand.parse::<f64>()) {
                 (Ok(integer), _) if !ty.is_float() => Ok(Operand::Integer(integer)),
                 (_, Ok(number)) => Ok(Operand::Number(number)),
-                _ if self.has_several() => Err("write only one comparison".to_owned()),
+                _ if self.has_several_comparisons() => Err("write only one comparison".to_owned()),
                 _ => Err(format!("{:?} is not a number", self.operand)),
             };
         }
         if self.is_ordering() && *ty != DataType::Timestamp {
-            return Err("its values have no order; use = or !=".to_owned());
+            return Err("values of this type have no order; use = or !=".to_owned());
         }
         parse_value(&self.operand, ty)
             .map(Operand::Value)
@@ -156,7 +156,7 @@ impl Condition {
     }
 }
 
-impl Bound {
+impl BoundCondition {
     /// Returns true if the reading meets the condition. A reading without a value meets no
     /// condition on the value.
     pub(crate) fn is_met(&self, reading: &Reading) -> bool {
@@ -166,17 +166,17 @@ impl Bound {
             Operand::Level(level) => Some(quality.level().cmp(level)),
             Operand::Reason(reason) => equality(quality.reason() == *reason),
             _ if !has_value => return false,
-            Operand::Integer(wanted) => {
-                integer(&reading.sample.value).map(|value| value.cmp(wanted))
+            Operand::Integer(operand) => {
+                integer(&reading.sample.value).map(|value| value.cmp(operand))
             }
-            Operand::Number(wanted) => reading
+            Operand::Number(operand) => reading
                 .sample
                 .value
                 .as_f64()
-                .and_then(|value| value.partial_cmp(wanted)),
-            Operand::Value(wanted) => match (&reading.sample.value, wanted) {
-                (Value::Timestamp(value), Value::Timestamp(wanted)) => Some(value.cmp(wanted)),
-                (value, wanted) => equality(value == wanted),
+                .and_then(|value| value.partial_cmp(operand)),
+            Operand::Value(operand) => match (&reading.sample.value, operand) {
+                (Value::Timestamp(value), Value::Timestamp(operand)) => Some(value.cmp(operand)),
+                (value, operand) => equality(value == operand),
             },
         };
         match (self.operator, ordering) {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_text_and_truth_values_are_equal_or_not() {
+    fn enums_strings_and_booleans_are_compared_for_equality() {
         assert!(is_met("value = AUTO", "enum(OFF, AUTO)", Value::Enum(1)));
         assert!(is_met("value != AUTO", "enum(OFF, AUTO)", Value::Enum(0)));
         assert!(is_met("value == on", "bool", Value::Bool(true)));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn unwritten_variable_has_no_value() {
+    fn a_variable_without_a_value_meets_no_condition() {
         let bound = Condition::parse("value < 1")
             .unwrap()
             .bind("a/b", &DataType::F64)
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_an_example() {
+    fn invalid_conditions_are_refused_with_an_example() {
         for text in ["", "value", "value >", "> 80", "level > 80", "value ~ 80"] {
             let problem = Condition::parse(text).unwrap_err();
             assert!(problem.hint.unwrap().contains("'value > 80'"), "{text}");
@@ -324,8 +324,8 @@ mod tests {
     }
 
     #[test]
-    fn refused_condition_names_what_is_wrong() {
-        for (condition, why) in [
+    fn the_error_of_a_refused_condition_names_the_cause() {
+        for (condition, reason) in [
             ("value > > 3", "\"> 3\" is not a number"),
             ("value > 3 and value < 5", "write only one comparison"),
             ("value > 3 || quality = bad", "write only one comparison"),
@@ -341,7 +341,7 @@ mod tests {
         ] {
             let bound = Condition::parse(condition).unwrap();
             let problem = bound.bind("a/b", &DataType::F64).unwrap_err();
-            assert!(problem.sentence().ends_with(why), "{problem:?}");
+            assert!(problem.sentence().ends_with(reason), "{problem:?}");
         }
     }
 

@@ -43,8 +43,8 @@ pub(crate) type OpenedEntry = (String, Result<Opened, Problem>);
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Entries(pub(crate) Vec<Result<String, Problem>>);
 
-/// Starts to connect. Calls fail as soon as a connection attempt fails, because a command does not
-/// wait for an engine to start.
+/// Starts to connect. Calls fail as soon as a connection attempt fails: most commands do not wait for
+/// an engine to start.
 pub(crate) fn dial(engine: &Url, settings: &Settings) -> Result<Client, Problem> {
     Client::connect_with(&options(engine, settings, true)).map_err(|error| Problem::system(&error))
 }
@@ -67,7 +67,7 @@ impl Connection {
         match client.wait_connected(context.settings.timeout) {
             Ok(session) => {
                 let identity = (session.engine_name.as_str(), session.epoch);
-                Ok(Self::of(client, identity, engine, context))
+                Ok(Self::from_client(client, identity, engine, context))
             }
             Err(error) => Err(not_reached(&address(engine), &error).into()),
         }
@@ -77,7 +77,7 @@ impl Connection {
         Self::new(&targets::engine(&context.settings)?, context)
     }
 
-    fn of(
+    fn from_client(
         client: Client,
         (engine_name, epoch): (&str, u64),
         engine: &Url,
@@ -110,12 +110,12 @@ impl Connection {
             let error = match client.wait_connected(remaining.min(CHECK_INTERVAL)) {
                 Ok(session) => {
                     let identity = (session.engine_name.as_str(), session.epoch);
-                    return Ok(Self::of(client, identity, engine, context));
+                    return Ok(Self::from_client(client, identity, engine, context));
                 }
                 Err(error) => not_reached(&address(engine), &error),
             };
-            let is_hopeless = matches!(client.state(), ConnectionState::Closed { .. });
-            if is_hopeless || remaining <= CHECK_INTERVAL {
+            let is_closed = matches!(client.state(), ConnectionState::Closed { .. });
+            if is_closed || remaining <= CHECK_INTERVAL {
                 return Err(error.into());
             }
             if let Some(report_wait) = report_wait.take() {
@@ -124,17 +124,17 @@ impl Connection {
         }
     }
 
-    /// Replaces every pattern with the names that currently match it, except names that an earlier
-    /// operand already gave. Excluded names are left out.
+    /// Replaces every pattern with the names that match it now. Leaves out excluded names, and names
+    /// that an earlier operand already selected.
     pub(crate) fn expand(&self, targets: Targets, context: &Context) -> Result<Entries, CliError> {
         let mut entries = Vec::with_capacity(targets.wanted.len());
         let mut names_seen = std::collections::HashSet::new();
         let mut hints = 0;
-        for wanted in targets.wanted {
-            match wanted {
+        for target in targets.wanted {
+            match target {
                 Wanted::Wrong(problem) if hints < HINTS_MAX => {
                     hints += 1;
-                    entries.push(Err(self.with_library(problem)));
+                    entries.push(Err(self.with_library_hint(problem)));
                 }
                 Wanted::Wrong(problem) => entries.push(Err(problem)),
                 Wanted::Name(name) if context.settings.is_excluded(&name) => {}
@@ -186,7 +186,7 @@ impl Connection {
                 let mut problem = reading_fault(&fault).with_name(name);
                 if fault.code == FaultCode::UnknownName && hints < HINTS_MAX {
                     hints += 1;
-                    problem.hint = self.folder(name).or(problem.hint);
+                    problem.hint = self.folder_hint(name).or(problem.hint);
                 }
                 problem
             })
@@ -212,7 +212,7 @@ impl Connection {
     }
 
     /// Returns a hint for a name that is not a variable but has variables below it.
-    fn folder(&self, name: &str) -> Option<String> {
+    fn folder_hint(&self, name: &str) -> Option<String> {
         let found = self.client.find(&format!("{name}/**"), None, self.timeout);
         // If this call fails, the problem only lacks a hint.
         match found.ok()?.len() as u64 {
@@ -225,7 +225,7 @@ impl Connection {
     }
 
     /// Adds a hint to the problem of an invalid name if a library has that name.
-    fn with_library(&self, problem: Problem) -> Problem {
+    fn with_library_hint(&self, problem: Problem) -> Problem {
         let name = problem.name.as_deref().unwrap_or_default();
         if problem.code != targets::BAD_NAME || check_segment(name).is_err() {
             return problem;
@@ -249,8 +249,8 @@ impl Connection {
             CallError::NotConnected { .. } => not_reached(&self.address, error),
             CallError::TimedOut { .. } => {
                 let sentence = format!(
-                    "the engine at {} did not answer within {:?}; increase -w, or check the \
-                     engine",
+                    "the engine at {} did not answer within {:?}; check that the engine is running, \
+                     or allow more time with -w",
                     self.address, self.timeout
                 );
                 Problem::new(Exit::TimedOut, "timed-out", sentence)
@@ -271,11 +271,11 @@ impl Entries {
     }
 
     /// Removes the problems of patterns that match nothing, and returns those patterns.
-    pub(crate) fn take_no_match(&mut self) -> Vec<String> {
+    pub(crate) fn take_unmatched_patterns(&mut self) -> Vec<String> {
         let is_no_match =
             |entry: &mut _| matches!(entry, Err(Problem { code, .. }) if code == NO_MATCH);
-        let taken = self.0.extract_if(.., is_no_match);
-        taken.filter_map(|entry| entry.err()?.name).collect()
+        let removed = self.0.extract_if(.., is_no_match);
+        removed.filter_map(|entry| entry.err()?.name).collect()
     }
 
     /// Returns the width of the widest name, including the names of problems.
@@ -303,7 +303,9 @@ pub(crate) fn not_reached(address: &str, error: &CallError) -> Problem {
         CallError::NotConnected { cause } => (code_of(cause), cause.to_string()),
         CallError::TimedOut { after } => (
             "not-connected",
-            format!("no answer within {after:?}; check the host, or allow more time with -w"),
+            format!(
+                "no answer within {after:?}; check the address and the machine, or allow more time with -w"
+            ),
         ),
         other => ("not-connected", other.to_string()),
     };
@@ -321,7 +323,7 @@ pub(crate) fn code_of(cause: &Arc<Disconnect>) -> &'static str {
     }
 }
 
-/// Converts a fault from opening, reading or requesting into a problem.
+/// Converts a fault of a request that writes no value into a problem.
 pub(crate) fn reading_fault(fault: &Fault) -> Problem {
     let exit = match fault.code {
         FaultCode::Denied | FaultCode::NotReadable => Exit::NotPermitted,
@@ -364,14 +366,14 @@ pub(crate) fn outcome_word(
         }
         WriteOutcome::NotTried(NotTried::WouldBlock) => {
             let sentence =
-                "a subscriber's buffer is full, and the variable makes writers wait; try again";
+                "the buffer of a subscriber is full, and writers must wait for it; try again later";
             Err(Problem::new(Exit::Refused, "would-block", sentence))
         }
     }
 }
 
-pub(crate) fn not_known() -> Problem {
-    let sentence = "the outcome of the write is unknown; read the variable";
+pub(crate) fn outcome_unknown() -> Problem {
+    let sentence = "the outcome of the write is unknown; read the variable to see its value";
     Problem::new(Exit::OutcomeUnknown, "unknown", sentence)
 }
 
@@ -393,7 +395,8 @@ const NO_MATCH: &str = "no-match";
 pub(crate) fn readable(name: &str, opened: Opened) -> Result<Opened, Problem> {
     match opened.access {
         Access::WriteOnly => {
-            let sentence = "the variable is write-only; its configuration sets this with `access`";
+            let sentence = "the variable is write-only; to make it readable, change `access` in its \
+                            configuration";
             Err(Problem::new(Exit::NotPermitted, "not-readable", sentence).with_name(name))
         }
         _ => Ok(opened),

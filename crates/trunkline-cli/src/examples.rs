@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_examples_that_it_takes() {
+    fn every_command_has_examples_that_it_accepts() {
         let cli = Cli::command();
         for command in cli.get_subcommands() {
             let name = command.get_name();

@@ -59,7 +59,7 @@ impl Tally {
     pub(crate) fn item_failed(&mut self, exit: Exit) {
         self.items = match self.items {
             None => Some(exit),
-            Some(before) if before == exit => Some(exit),
+            Some(previous) if previous == exit => Some(exit),
             Some(_) => Some(Exit::Failed),
         };
     }

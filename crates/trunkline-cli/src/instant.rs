@@ -52,7 +52,7 @@ impl Now {
 
     /// Parses an age, or a duration with a leading `+`, as nanoseconds relative to now.
     fn distance(&self, text: &str) -> Option<i64> {
-        // A number with a sign could be a row or an index, so it needs a unit.
+        // A number with a sign could mean a row or an index, so it is accepted only with a unit.
         let is_signed = text.starts_with(['+', '-']);
         if is_signed && text.ends_with(|c: char| c.is_ascii_digit()) {
             return None;
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn times_without_a_zone_are_in_the_local_zone() {
+    fn times_without_a_zone_are_local_times() {
         for (text, expected) in [
             ("now", "2026-11-21T08:30:15Z"),
             ("today", "2026-11-20T22:00:00Z"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_how_long_ago_or_how_far_ahead() {
+    fn durations_are_relative_to_now() {
         const SECOND: i64 = 1_000_000_000;
         for (text, seconds) in [
             ("10", -10),

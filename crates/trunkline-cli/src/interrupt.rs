@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM.
+//! Handles Ctrl-C and SIGTERM.
 
 use std::io;
 use std::process::exit;
@@ -73,7 +73,7 @@ impl Interrupted {
         }
     }
 
-    /// Leaves the first `presses` to the command. The next one ends the process.
+    /// Lets the command handle the first `presses`. The next one ends the process.
     pub(crate) fn handle_presses(&self, presses: u32) {
         self.lock().handled = presses;
     }
@@ -89,12 +89,13 @@ impl Interrupted {
     /// Waits for the next press, for at most `timeout`.
     pub(crate) fn wait(&self, timeout: Duration) {
         let presses = self.lock();
-        let before = presses.count;
+        let initial_count = presses.count;
         // A failed wait returns early, and the caller checks again.
-        let _ = (self.0.1).wait_timeout_while(presses, timeout, |presses| presses.count == before);
+        let _ = (self.0.1)
+            .wait_timeout_while(presses, timeout, |presses| presses.count == initial_count);
     }
 
-    /// Leaves all presses to the command, and waits for the first.
+    /// Lets the command handle all presses, and waits for the first one.
     pub(crate) fn wait_for_first(&self) {
         self.handle_presses(u32::MAX);
         while !self.is_pressed() {

@@ -68,20 +68,21 @@ pub fn run() -> ExitCode {
             &terminal,
         ),
     };
-    end(result, &terminal).into()
+    finish(result, &terminal).into()
 }
 
-/// Returns the parsed command line, and true if it or the environment sets the timeout.
+/// Returns the parsed command line, and whether an option or the environment sets the timeout.
 fn parse(words: &[OsString]) -> Result<(Cli, bool), clap::Error> {
     let matches = help::command().try_get_matches_from(words)?;
-    check_places(&matches)?;
+    check_option_positions(&matches)?;
     let source = matches.value_source("timeout");
     let is_timeout_given = source.is_some_and(|source| source != ValueSource::DefaultValue);
     Ok((Cli::from_arg_matches(&matches)?, is_timeout_given))
 }
 
-/// Refuses options of a command that precede one of its subcommands, which does not know them.
-fn check_places(matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+/// Refuses options of a command that precede one of its subcommands: clap accepts them there, but the
+/// subcommand would ignore them.
+fn check_option_positions(matches: &clap::ArgMatches) -> Result<(), clap::Error> {
     let Some((name, subcommand_matches)) = matches.subcommand() else {
         return Ok(());
     };
@@ -105,8 +106,8 @@ fn check_places(matches: &clap::ArgMatches) -> Result<(), clap::Error> {
         Some(argument) => {
             let option = argument.get_long().unwrap_or_default();
             let sentence = format!(
-                "--{option} before `{verb}` is an option of `{name}` without a subcommand; write \
-                 options after `{verb}`\n"
+                "--{option} before `{verb}` applies only to `{name}` without a subcommand; write the \
+                 options of `{verb}` after `{verb}`\n"
             );
             Err(clap::Error::raw(ErrorKind::ArgumentConflict, sentence))
         }
@@ -127,7 +128,8 @@ fn run_verb(cli: &Cli, is_timeout_given: bool, terminal: &Terminal) -> Result<Ex
     verbs::run(&cli.command, &context)
 }
 
-fn end(result: Result<Exit, CliError>, terminal: &Terminal) -> Exit {
+/// Completes the output, reports an error, and returns the exit code.
+fn finish(result: Result<Exit, CliError>, terminal: &Terminal) -> Exit {
     let error = match (result, terminal.finish()) {
         (Ok(exit), Ok(())) => return exit,
         (Err(error), _) | (Ok(_), Err(error)) => error,
@@ -142,8 +144,8 @@ fn end(result: Result<Exit, CliError>, terminal: &Terminal) -> Exit {
     }
 }
 
-/// Adds a suggestion to an error: the command that was probably meant, if clap suggests none, or
-/// the verbs that take the option.
+/// Adds a suggestion that clap itself does not make: a command with a similar name, or the
+/// subcommands that accept the option.
 fn with_suggestion(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     if let Some(tip) = tip(&error, words) {
         let tips = ContextValue::StyledStrs(vec![tip.into()]);
@@ -158,8 +160,8 @@ fn with_suggestion(mut error: clap::Error, words: &[OsString]) -> clap::Error {
         return error;
     };
     let cli = Cli::command();
-    let before = words.iter().position(|word| word.to_str() == Some(typed));
-    let command = named(&cli, &words[..before.unwrap_or_default()]).unwrap_or(&cli);
+    let index = words.iter().position(|word| word.to_str() == Some(typed));
+    let command = find_command(&cli, &words[..index.unwrap_or_default()]).unwrap_or(&cli);
     let names = command.get_subcommands().map(clap::Command::get_name);
     if let Some(name) = suggest(typed, names) {
         let suggestion = ContextValue::Strings(vec![name]);
@@ -168,14 +170,14 @@ fn with_suggestion(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     error
 }
 
-/// Returns a tip that names the verbs of the same command that take the unknown option.
+/// Returns a tip that lists the subcommands of the same command that accept the unknown option.
 fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
     let long = option.strip_prefix("--")?;
     let cli = Cli::command();
-    let command = named(&cli, words)?;
+    let command = find_command(&cli, words)?;
     let takes_option = |verb: &&clap::Command| {
         let mut arguments = verb.get_arguments();
         arguments.any(|argument| argument.get_long() == Some(long) && !argument.is_hide_set())
@@ -188,7 +190,8 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
     is_unknown.then(|| format!("{option} is for {}", verbs.join(", ")))
 }
 
-fn named<'a>(cli: &'a clap::Command, words: &[OsString]) -> Option<&'a clap::Command> {
+/// Returns the first command that the words name.
+fn find_command<'a>(cli: &'a clap::Command, words: &[OsString]) -> Option<&'a clap::Command> {
     words
         .iter()
         .skip(1)
@@ -209,20 +212,20 @@ fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Resul
         {
             let mut cli = help::command();
             cli.build();
-            let mut command = named(&cli, words).cloned().unwrap_or(cli);
+            let mut command = find_command(&cli, words).cloned().unwrap_or(cli);
             terminal.note(command.render_help().to_string().trim_end())?;
             Ok(Exit::Usage)
         }
         _ if is_json => {
             let text = rendered(error);
-            let line = |part: &str| part.split_whitespace().collect::<Vec<_>>().join(" ");
+            let single_line = |part: &str| part.split_whitespace().collect::<Vec<_>>().join(" ");
             // The parts are the message, an optional tip, and the usage.
-            let mut parts = text.split("\n\n").map(line);
+            let mut parts = text.split("\n\n").map(single_line);
             let message = parts.next().unwrap_or_default();
             let mut problem = Problem::usage(message.strip_prefix("error: ").unwrap_or(&message));
             let tip = parts.find_map(|part| Some(part.strip_prefix("tip: ")?.to_owned()));
-            let general = || "`trunkline help COMMAND` explains a command".to_owned();
-            problem.hint = Some(tip.unwrap_or_else(general));
+            let default_hint = || "`trunkline help COMMAND` explains a command".to_owned();
+            problem.hint = Some(tip.unwrap_or_else(default_hint));
             Err(problem.into())
         }
         _ => {
@@ -255,15 +258,15 @@ fn rendered(error: &clap::Error) -> String {
 /// invalid.
 fn wants_json(words: &[OsString]) -> bool {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
-    let named = ["json", "jsonl"];
+    let json_formats = ["json", "jsonl"];
     let after = |option: &str| {
         words
             .windows(2)
-            .any(|pair| pair[0] == option && named.contains(&pair[1]))
+            .any(|pair| pair[0] == option && json_formats.contains(&pair[1]))
     };
     let joined = words.iter().any(|word| {
         let value = word.strip_prefix("--output=").or(word.strip_prefix("-o"));
-        value.is_some_and(|value| named.contains(&value.trim_start_matches('=')))
+        value.is_some_and(|value| json_formats.contains(&value.trim_start_matches('=')))
     });
     words.contains(&"--json") || joined || after("-o") || after("--output")
 }
@@ -273,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_errors_are_recognised_before_the_command_line_is_understood() {
+    fn json_output_of_errors_is_detected_in_an_invalid_command_line() {
         let wants = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             wants_json(&words)

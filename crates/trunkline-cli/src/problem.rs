@@ -11,14 +11,14 @@ use crate::output::record::{JsonSchema, Serialize};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline error, version 1")]
 pub(crate) struct Problem {
-    /// The name that failed, if the error is about one name.
+    /// The name that the error is about. Left out if the error is about the whole command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// Stable word for programs, such as unknown-name.
+    /// Stable code for programs, such as unknown-name.
     pub(crate) code: Cow<'static, str>,
-    /// Sentence for people.
+    /// Description of the error for people.
     pub(crate) message: String,
-    /// What to do next.
+    /// Recommended action.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
     /// Exit code of the command.
@@ -118,9 +118,9 @@ impl Problem {
 pub(crate) fn file_reason(error: &io::Error) -> String {
     let words = match error.kind() {
         io::ErrorKind::NotFound => "there is no such file",
-        io::ErrorKind::IsADirectory => "it is a folder; name a file",
-        io::ErrorKind::NotADirectory => "a part of its path is a file, not a folder",
-        io::ErrorKind::PermissionDenied => "this user has no permission",
+        io::ErrorKind::IsADirectory => "it is a folder; specify a file",
+        io::ErrorKind::NotADirectory => "part of the path is a file, not a folder",
+        io::ErrorKind::PermissionDenied => "permission denied",
         // `read_to_string` reports invalid UTF-8 in this way.
         io::ErrorKind::InvalidData if error.get_ref().is_none() => "it is not UTF-8 text",
         _ => return error.to_string(),
@@ -142,7 +142,7 @@ pub(crate) fn folder_reason(error: &io::Error) -> String {
 
 /// Returns the problem of a path that is a folder but must be a file.
 pub(crate) fn is_folder(code: &'static str, path: &str) -> Problem {
-    Problem::failed(code, format!("{path} is a folder; name a file"))
+    Problem::failed(code, format!("{path} is a folder; specify a file"))
 }
 
 impl From<Problem> for CliError {
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remedy_becomes_the_hint() {
+    fn text_after_a_semicolon_becomes_the_hint() {
         let sentence = "no variable is named boiler/lvel; did you mean boiler/level?";
         let sut = Problem::failed("unknown-name", sentence).with_name("boiler/lvel");
         assert_eq!(sut.sentence(), "not found (did you mean boiler/level?)");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn common_errors_of_files_are_in_plain_words() {
+    fn common_file_errors_have_plain_descriptions() {
         use std::io::ErrorKind::{IsADirectory, NotFound, StorageFull};
         let folder = tempfile::tempdir().unwrap();
         let missing = std::fs::read(folder.path().join("none")).unwrap_err();
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(folder_reason(&missing), "there is no such folder");
         let read = std::fs::read_to_string(folder.path()).unwrap_err();
         assert_eq!(read.kind(), IsADirectory);
-        assert_eq!(file_reason(&read), "it is a folder; name a file");
+        assert_eq!(file_reason(&read), "it is a folder; specify a file");
         let binary = folder.path().join("binary");
         std::fs::write(&binary, [0xff]).unwrap();
         let binary = std::fs::read_to_string(binary).unwrap_err();

@@ -37,7 +37,9 @@ impl NewFile {
             }
             Ok(metadata) => Some(metadata.permissions()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Err(_) if is_link => return Err(io::Error::other("it is a link to a missing file")),
+            Err(_) if is_link => {
+                return Err(io::Error::other("it is a symbolic link to a missing file"));
+            }
             Err(_) => None,
         };
         let path = match is_link {
@@ -49,7 +51,7 @@ impl NewFile {
             // The umask applies to this mode.
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder_of(&path))
-            // The error text names the temporary file, which the user does not know.
+            // The original error names the temporary file, which the user does not know.
             .map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => io::Error::other("there is no such folder"),
                 kind => kind.into(),
@@ -88,7 +90,7 @@ impl NewFile {
             false => file.persist_noclobber(&path),
         };
         result.map_err(|error| error.error)?;
-        // Makes the new name durable as well.
+        // The folder must be synced for the new name to survive a power loss.
         File::open(folder_of(&path))?.sync_all()
     }
 }
@@ -141,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_or_not_at_all() {
+    fn a_file_is_replaced_completely_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kept.jsonl");
         replace(&path, true, |file| file.write_all(b"first")).unwrap();
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn link_is_kept_and_its_target_is_replaced() {
+    fn the_target_of_a_symbolic_link_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("kept"), folder.path().join("link"));
         fs::write(&path, b"first").unwrap();
@@ -198,12 +200,15 @@ mod tests {
     }
 
     #[test]
-    fn folder_is_refused_with_a_plain_reason() {
+    fn a_folder_is_refused_with_a_clear_reason() {
         let folder = tempfile::tempdir().unwrap();
         for may_replace in [false, true] {
             let refused = replace(folder.path(), may_replace, |_| Ok(())).unwrap_err();
             let problem = write_problem(folder.path(), &refused);
-            let sentence = format!("{} is a folder (name a file)", escaped_path(folder.path()));
+            let sentence = format!(
+                "{} is a folder (specify a file)",
+                escaped_path(folder.path())
+            );
             assert_eq!(problem.sentence(), sentence);
         }
         let path = folder.path().join("none/out.csv");
@@ -217,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_written_to_and_stays_one() {
+    fn a_pipe_is_written_to_and_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();

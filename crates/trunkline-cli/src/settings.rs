@@ -27,7 +27,7 @@ pub(crate) struct Settings {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Columns {
-    Usual,
+    Default,
     Terse,
     Wide,
     Template(Template),
@@ -47,7 +47,7 @@ impl Settings {
                 ),
             ) => {
                 return Err(Problem::usage(
-                    "--json is the same as -o jsonl; give only one of them",
+                    "--json selects -o jsonl and cannot be combined with another -o; use only one of them",
                 ));
             }
             (true, _) => OutputFormat::Jsonl,
@@ -56,7 +56,7 @@ impl Settings {
             (false, None) => OutputFormat::Plain,
         };
         let columns = columns(global)?;
-        if columns != Columns::Usual && !output_format.is_for_people() {
+        if columns != Columns::Default && !output_format.is_for_people() {
             let sentence = "-t, -a and --format work only with table and plain output; leave them \
                             out, or leave out --json or -o";
             return Err(Problem::usage(sentence));
@@ -104,13 +104,13 @@ impl OutputFormat {
 
 fn columns(global: &GlobalArgs) -> Result<Columns, Problem> {
     Ok(match (global.terse, global.wide, &global.template) {
-        (false, false, None) => Columns::Usual,
+        (false, false, None) => Columns::Default,
         (true, false, None) => Columns::Terse,
         (false, true, None) => Columns::Wide,
         (false, false, Some(text)) => Columns::Template(Template::parse(text)?),
         _ => {
             return Err(Problem::usage(
-                "-t, -a and --format cannot be combined; give one of them",
+                "-t, -a and --format cannot be combined; use only one of them",
             ));
         }
     })

@@ -6,7 +6,7 @@ use trunkline_types::{Name, Pattern, Url};
 use crate::Problem;
 use crate::settings::Settings;
 
-/// The operands of a command, resolved as far as possible without the engine.
+/// The engine and the operands of a command, resolved as far as possible without a connection.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Targets {
     pub(crate) engine: Url,
@@ -52,8 +52,8 @@ pub(crate) fn engine(settings: &Settings) -> Result<Url, Problem> {
         None => Ok(url),
         Some(name) => {
             let sentence = format!(
-                "--url \"{text}\" names a variable, not only an engine; give {name} as an \
-                 argument, or leave it out"
+                "--url \"{text}\" names a variable, not only an engine; remove {name} from the URL, or \
+                 pass it as an argument"
             );
             Err(Problem::usage(sentence))
         }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn one_command_talks_to_one_engine() {
+    fn names_of_several_engines_are_refused() {
         let problem = resolve(&["tl://plant7/a/b", "a/b"]).unwrap_err();
         assert_eq!(problem.exit, Exit::Usage);
         assert!(problem.message.contains("plant7"), "{}", problem.message);

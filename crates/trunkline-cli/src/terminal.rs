@@ -73,7 +73,8 @@ impl Terminal {
     /// Returns the terminal of this process. It uses colours only if the terminal supports them and
     /// `NO_COLOR` is unset or empty.
     pub(crate) fn new(json_errors: bool) -> Self {
-        let wanted = are_colours_wanted(std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
+        let supports_colours =
+            supports_colours(std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
         let out_is_tty = io::stdout().is_terminal();
         Self {
             out: Arc::new(Mutex::new(Out {
@@ -84,8 +85,8 @@ impl Terminal {
                 drawn: 0,
             })),
             out_is_tty,
-            colours: wanted && out_is_tty,
-            error_colours: wanted && io::stderr().is_terminal(),
+            colours: supports_colours && out_is_tty,
+            error_colours: supports_colours && io::stderr().is_terminal(),
             // Data on a terminal would overwrite the progress line.
             shows_progress: has_progress_line() && !out_is_tty && !json_errors,
             json_errors,
@@ -118,22 +119,22 @@ impl Terminal {
             0 => String::new(),
             drawn => format!("\u{1b}[{drawn}A\u{1b}[J"),
         };
-        let shown = match lines.len() > rows {
+        let visible = match lines.len() > rows {
             true => rows - 1,
             false => lines.len(),
         };
-        for line in lines.iter().take(shown) {
+        for line in lines.iter().take(visible) {
             let line = safe(line, self.colours, |_| false);
-            text.push_str(fitting(&line, columns));
+            text.push_str(cut_to_width(&line, columns));
             text.push_str("\u{1b}[0m\n");
         }
-        let hidden = lines.len() - shown;
+        let hidden = lines.len() - visible;
         if hidden > 0 {
             let line = format!("{hidden} more lines do not fit");
-            text.push_str(fitting(&line, columns));
+            text.push_str(cut_to_width(&line, columns));
             text.push('\n');
         }
-        out.drawn = shown + usize::from(hidden > 0);
+        out.drawn = visible + usize::from(hidden > 0);
         out.stream.write_all(text.as_bytes())?;
         Ok(out.stream.flush()?)
     }
@@ -251,7 +252,7 @@ impl Terminal {
             self.out().has_progress = true;
             // If the line wrapped, only its last row could be erased.
             let line = escaped(line);
-            let line = fitting(&line, progress_columns());
+            let line = cut_to_width(&line, progress_columns());
             // If standard error is closed, the failure does not matter.
             let _ = write!(io::stderr().lock(), "{ERASE_LINE}{line}");
         }
@@ -324,7 +325,7 @@ fn is_dumb(term: Option<OsString>) -> bool {
 }
 
 /// Returns false if `NO_COLOR` is not empty, or on a dumb terminal.
-fn are_colours_wanted(no_color: Option<OsString>, term: Option<OsString>) -> bool {
+fn supports_colours(no_color: Option<OsString>, term: Option<OsString>) -> bool {
     no_color.is_none_or(|value| value.is_empty()) && !is_dumb(term)
 }
 
@@ -401,16 +402,16 @@ pub(crate) fn padded(text: &str, width: usize) -> String {
     padded
 }
 
-/// Returns the part of the text that fits into `columns`.
-fn fitting(text: &str, columns: usize) -> &str {
-    let (mut taken, mut is_colour) = (0, false);
+/// Cuts text to the width of `columns`. Colour sequences have no width.
+fn cut_to_width(text: &str, columns: usize) -> &str {
+    let (mut width, mut is_colour) = (0, false);
     let end = text.char_indices().find(|(_, character)| {
         if is_colour || *character == '\u{1b}' {
             is_colour = *character != 'm';
             return false;
         }
-        taken += character.width().unwrap_or(0);
-        taken > columns
+        width += character.width().unwrap_or(0);
+        width > columns
     });
     end.map_or(text, |(end, _)| &text[..end])
 }
@@ -454,13 +455,13 @@ mod tests {
     #[test]
     fn colours_are_omitted_on_request() {
         let text = |text: &str| Some(OsString::from(text));
-        assert!(are_colours_wanted(None, text("xterm")));
+        assert!(supports_colours(None, text("xterm")));
         assert!(
-            are_colours_wanted(text(""), None),
+            supports_colours(text(""), None),
             "an empty NO_COLOR has no effect"
         );
-        assert!(!are_colours_wanted(text("1"), text("xterm")));
-        assert!(!are_colours_wanted(None, text("dumb")));
+        assert!(!supports_colours(text("1"), text("xterm")));
+        assert!(!supports_colours(None, text("dumb")));
         assert_eq!(painted(false, Style::Bad, "x"), "x");
         assert_eq!(painted(true, Style::Bad, "x"), "\u{1b}[31mx\u{1b}[0m");
         assert_eq!(painted(true, Style::Plain, "x"), "x");
@@ -499,8 +500,8 @@ mod tests {
     fn wide_characters_take_two_columns() {
         assert_eq!(padded("液位", 6), "液位  ");
         assert_eq!(padded("e\u{301}", 3), "e\u{301}  ");
-        assert_eq!(fitting("液位", 3), "液");
-        assert_eq!(fitting("abc", 3), "abc");
+        assert_eq!(cut_to_width("液位", 3), "液");
+        assert_eq!(cut_to_width("abc", 3), "abc");
     }
 
     #[test]

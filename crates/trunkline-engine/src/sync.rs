@@ -31,7 +31,7 @@ pub(crate) fn unique_number() -> NonZeroUsize {
     NonZeroUsize::MIN.saturating_add(last)
 }
 
-/// Marks a place where threads may overtake each other although no lock changes hands. Has an
+/// Marks a point at which threads may interleave although no lock is taken or released. Has an
 /// effect only under shuttle, which may switch threads here, because it does not control the
 /// atomics behind marks and cells.
 #[inline(always)]

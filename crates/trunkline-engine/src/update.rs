@@ -32,7 +32,7 @@ pub const LARGE_BYTES: usize = 64 << 10;
 /// that cannot fail gracefully.
 const MARGIN_BYTES: usize = 8 << 20;
 
-/// Aligned to 8 bytes, so that it is copied word by word.
+/// The bytes of a value stored in place. Aligned to 8 bytes, so that they are copied word by word.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(8))]
 struct Words([u8; INLINE_BYTES]);
@@ -358,8 +358,8 @@ const WORDS_MAX: usize = HEADER_WORDS + LENGTH_WORDS + INLINE_WORDS;
 /// word 1  engine timestamp, ns
 /// word 2  quality (low 32 bits), writer's session (high)
 /// word 3  fixed-size types: the value's wire form; others: its length in bytes
-/// word 4..6  the value, or nothing when it is longer than 24 bytes: then it is a counted buffer
-///            under the variable's lock
+/// word 4..6  the value; unused if it is longer than 24 bytes: then it is in a reference-counted
+///            buffer under the variable's lock
 /// ```
 ///
 /// The cell's count of publications *is* the variable's sequence: both increase by one per commit.
@@ -384,14 +384,25 @@ impl Cell {
     pub(crate) fn publish(&self, data_type: &DataType, update: &Update) -> u64 {
         let source = update.source_timestamp.as_nanos() as u64;
         let engine = update.engine_timestamp.as_nanos() as u64;
-        let about = u64::from(update.quality.to_bits()) | (u64::from(update.writer) << 32);
+        let quality_and_writer =
+            u64::from(update.quality.to_bits()) | (u64::from(update.writer) << 32);
         let [first, second, third] = update.value.words();
         if data_type.fixed_size().is_some() {
             // A value of fixed size takes one word.
-            return self.last.publish(&[source, engine, about, first]);
+            return self
+                .last
+                .publish(&[source, engine, quality_and_writer, first]);
         }
         let length = update.value.as_slice().len() as u64;
-        let words = [source, engine, about, length, first, second, third];
+        let words = [
+            source,
+            engine,
+            quality_and_writer,
+            length,
+            first,
+            second,
+            third,
+        ];
         self.last.publish(&words)
     }
 
@@ -405,8 +416,8 @@ impl Cell {
         word: u64,
     ) -> u64 {
         let stamp = stamp.as_nanos() as u64;
-        let about = u64::from(quality.to_bits()) | (u64::from(writer) << 32);
-        self.last.publish(&[stamp, stamp, about, word])
+        let quality_and_writer = u64::from(quality.to_bits()) | (u64::from(writer) << 32);
+        self.last.publish(&[stamp, stamp, quality_and_writer, word])
     }
 
     /// Returns the newest update of a number, or `None` if there is none yet or if writers overtook
@@ -414,13 +425,13 @@ impl Cell {
     #[inline]
     pub(crate) fn read_word(&self) -> Option<PlainUpdate> {
         let (sequence, words) = self.last.read_words::<{ HEADER_WORDS + 1 }>()?;
-        let [source, engine, about, word] = words;
+        let [source, engine, quality_and_writer, word] = words;
         (sequence > 0).then(|| PlainUpdate {
             sequence,
             source_timestamp: Timestamp::from_nanos(source as i64),
             engine_timestamp: Timestamp::from_nanos(engine as i64),
-            quality: Quality::from_bits(about as u32),
-            writer: (about >> 32) as u32,
+            quality: Quality::from_bits(quality_and_writer as u32),
+            writer: (quality_and_writer >> 32) as u32,
             word,
         })
     }

@@ -1,7 +1,7 @@
 //! Maps names to handles, and handles to variables.
 //!
 //! ```text
-//! handle   bits 31..21  generation: how many variables had the slot before
+//! handle   bits 31..21  generation: number of variables that used the slot before
 //!          bits 20..0   slot
 //! ```
 //!
@@ -9,8 +9,8 @@
 //! one variable for as long as the engine runs. A slot that has used all its generations is
 //! retired.
 //!
-//! Slots are stored in a [`SlotTable`]. Requests with many handles follow them without a lock
-//! ([`HandleReader`]); everything else takes a counted reference under the lock of the slot. Only
+//! Slots are stored in a [`SlotTable`]. Requests with many handles look up variables without a lock
+//! ([`HandleReader`]); other code takes a counted reference under the lock of the slot. Only
 //! opening, deploying and browsing take the lock of the name index.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -62,13 +62,13 @@ struct Names {
     log: NamesLog,
 }
 
-/// Variables added and removed, the newest last, for watches that follow patterns.
+/// The log of variables added and removed, oldest first, for watches that follow patterns.
 #[derive(Default)]
 struct NamesLog {
     entries: VecDeque<LogEntry>,
     first: u64,
     /// True while a watch follows patterns. Otherwise entries are only counted.
-    is_kept: bool,
+    is_recording: bool,
 }
 
 #[derive(Clone)]
@@ -88,13 +88,13 @@ impl NamesLog {
 
     /// Stops storing entries, and returns the stored ones.
     fn stop(&mut self) -> VecDeque<LogEntry> {
-        self.is_kept = false;
+        self.is_recording = false;
         self.first = self.end();
         std::mem::take(&mut self.entries)
     }
 
     fn push(&mut self, variable: &Arc<Variable>, is_gone: bool, live: usize) {
-        if !self.is_kept {
+        if !self.is_recording {
             self.first += 1;
             return;
         }
@@ -143,7 +143,7 @@ impl Registry {
             .filter(|variable| is_named_by(variable, handle))
     }
 
-    /// Returns a reader that follows handles without a lock, for use by one thread at a time.
+    /// Returns a reader that looks up handles without a lock, for use by one thread at a time.
     pub(crate) fn handles(&self) -> HandleReader {
         HandleReader(Some(self.slots.reader()))
     }
@@ -176,11 +176,11 @@ impl Registry {
     /// `now`. A variable may be in both lists.
     pub(crate) fn renumber(&self, before: &[u32], now: &[u32]) {
         let mut numbers = self.numbers.write();
-        let is_plain = |handle: &u32| {
+        let is_unnumbered = |handle: &u32| {
             self.get(*handle)
                 .is_none_or(|v| v.properties().number.is_none())
         };
-        if numbers.is_empty() && now.iter().all(is_plain) {
+        if numbers.is_empty() && now.iter().all(is_unnumbered) {
             return;
         }
         let before: HashSet<u32> = before.iter().copied().collect();
@@ -197,7 +197,7 @@ impl Registry {
         self.names.read().next
     }
 
-    /// Returns the number of log entries so far and one past the highest slot, both at the same
+    /// Returns the number of log entries so far, and one past the highest slot, both from the same
     /// moment.
     pub(crate) fn mark(&self) -> (u64, u32) {
         let names = self.names.read();
@@ -212,7 +212,7 @@ impl Registry {
         if !watchers.iter().any(|known| known.ptr_eq(&own)) {
             watchers.push(own);
         }
-        self.names.write().log.is_kept = true;
+        self.names.write().log.is_recording = true;
     }
 
     /// Wakes the consumers that watch names, because some appeared or disappeared. Without such
@@ -233,14 +233,14 @@ impl Registry {
         }
     }
 
-    /// Adds the handles of the variables added by entry `from` or later, as far back as the log
-    /// reaches. Returns the number of the next entry.
-    pub(crate) fn came_since(&self, from: u64, came: &mut HashSet<u32>) -> u64 {
+    /// Collects in `added` the handles of the variables added by entry `from` or later, as far back
+    /// as the log reaches. Returns the number of the next entry.
+    pub(crate) fn added_since(&self, from: u64, added: &mut HashSet<u32>) -> u64 {
         let names = self.names.read();
         let log = &names.log;
         let skipped = usize::try_from(from.saturating_sub(log.first)).unwrap_or(usize::MAX);
         let entries = log.entries.iter().skip(skipped);
-        came.extend(
+        added.extend(
             entries
                 .filter(|entry| !entry.is_gone)
                 .map(|entry| entry.variable.handle()),
@@ -248,12 +248,12 @@ impl Registry {
         log.end()
     }
 
-    /// Returns at most `most` entries of the log, beginning with number `from`, or `None` if some
-    /// of them have been discarded.
-    pub(crate) fn log_from(&self, from: u64, most: usize) -> Option<Vec<LogEntry>> {
+    /// Returns at most `count_max` entries of the log, beginning with number `from`, or `None` if
+    /// some of them have been discarded.
+    pub(crate) fn log_from(&self, from: u64, count_max: usize) -> Option<Vec<LogEntry>> {
         let names = self.names.read();
         let skipped = usize::try_from(from.checked_sub(names.log.first)?).ok()?;
-        let entries = names.log.entries.iter().skip(skipped).take(most);
+        let entries = names.log.entries.iter().skip(skipped).take(count_max);
         Some(entries.cloned().collect())
     }
 
@@ -376,8 +376,8 @@ impl Registry {
         if !self.slots.remove_if(slot_of(handle) as usize, is_unused) {
             return false;
         }
-        let is_it = |known: &u32| *known == slot_of(handle);
-        if let Ok(entry) = names.index.find_entry(hash, is_it) {
+        let is_match = |known: &u32| *known == slot_of(handle);
+        if let Ok(entry) = names.index.find_entry(hash, is_match) {
             entry.remove();
         }
         names.free(handle);
@@ -385,9 +385,9 @@ impl Registry {
     }
 
     fn is_named(&self, slot: u32, name: &str) -> bool {
-        let is_it = |variable: &Arc<Variable>| variable.name() == name;
+        let is_match = |variable: &Arc<Variable>| variable.name() == name;
         self.slots
-            .with(slot as usize, |known| known.is_some_and(is_it))
+            .with(slot as usize, |known| known.is_some_and(is_match))
     }
 
     fn hash_of(&self, slot: u32) -> u64 {
@@ -403,19 +403,20 @@ fn is_named_by(variable: &Variable, handle: u32) -> bool {
     variable.handle() == handle
 }
 
-/// Follows many handles for one thread, without locks and without counting references. The default
-/// value cannot follow any.
+/// Looks up many handles for one thread, without locks and without counting references. The default
+/// value cannot look up any handle.
 #[derive(Debug, Default)]
 pub struct HandleReader(Option<SlotReader<Variable>>);
 
 impl HandleReader {
-    /// Begins to follow handles. Until the result is dropped, variables removed in the meantime
-    /// stay in memory. Drop it soon: at the end of a request or of a slice of it.
+    /// Begins to look up handles. Variables that are removed in the meantime stay in memory until
+    /// the result is dropped. Drop the result soon, at the end of a request or of a slice of a
+    /// request.
     ///
-    /// Drop it while no lock of the engine is held.
+    /// No lock of the engine may be held when the result is dropped.
     #[inline]
     pub fn follow(&mut self) -> FollowedHandles<'_> {
-        debug_assert!(self.0.is_some(), "it is in use already");
+        debug_assert!(self.0.is_some(), "the reader is already in use");
         crossing();
         FollowedHandles(self.0.as_mut().map(SlotReader::pin))
     }

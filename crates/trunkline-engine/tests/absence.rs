@@ -1,4 +1,4 @@
-//! The updates that are kept for `all` subscriptions of broken sessions, and their cost.
+//! Updates stored for the `all` subscriptions of lost sessions, and their cost.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -46,8 +46,7 @@ fn replayed_updates_count_against_the_session() {
     for id in 0..200 {
         rig.resume(&mut consumer, id, all(10_000), &x, at(500));
     }
-    // Two of them have everything they missed, which is 500 updates; the others have only the
-    // newest.
+    // Two variables get all 500 updates that they missed. The others get only the newest one.
     let charged = used(&rig) - before;
     assert!(
         (1000 * COST..=(100 << 10) + (16 << 10)).contains(&charged),
@@ -61,13 +60,17 @@ fn replayed_updates_count_against_the_session() {
         assert_eq!(numbers, (501..=1000).collect::<Vec<_>>());
     }
     let lost: u64 = got.iter().map(|one| one.lost.disconnect).sum();
-    assert_eq!(lost, 198 * 499, "what was not kept is told");
+    assert_eq!(
+        lost,
+        198 * 499,
+        "updates that were not stored are reported as lost"
+    );
     balanced(&consumer, 0, &x);
     balanced(&consumer, 199, &x);
-    // Delivered and confirmed, it costs nothing.
+    // Delivered and confirmed updates cost nothing.
     assert!(consumer.confirm(got.len() as u64));
     assert_eq!(used(&rig), before);
-    // Not delivered, it is released with its subscription, and with its session.
+    // Undelivered updates are released with their subscription, and with their session.
     rig.resume(&mut consumer, 300, all(10_000), &x, at(500));
     assert!(used(&rig) >= before + 500 * COST);
     consumer.unsubscribe(300, None, &mut Wakes::new());
@@ -101,7 +104,7 @@ fn replay_stays_within_twice_the_subscription_bound() {
     assert_eq!(of(&variables[0]), (2..=9).collect::<Vec<_>>());
     assert_eq!(of(&variables[1]), [8, 9]);
     let lost: u64 = got.iter().map(|one| one.lost.disconnect).sum();
-    assert_eq!(lost, 6, "what had no room is told");
+    assert_eq!(lost, 6, "updates that did not fit are reported as lost");
     // Delivered updates make room for the next replayed ones.
     rig.resume(&mut consumer, 1, all(5), &variables[2], at(1));
     assert_eq!(
@@ -115,13 +118,13 @@ fn replay_stays_within_twice_the_subscription_bound() {
 fn only_unconfirmed_all_updates_are_kept_after_sending() {
     let rig = Rig::bounded(MAX, numbers(2));
     let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
-    // A tenth of this is kept once it is sent: ten updates.
+    // A tenth of these bytes may hold sent updates: ten of them.
     let mut consumer = session(&rig, 10 * 10 * COST as usize);
     rig.subscribe(&mut consumer, 1, all(1000), &x);
     rig.subscribe(&mut consumer, 2, Contract::Latest, &y);
     let got = updates(&mut consumer).len();
     assert!(consumer.confirm(got as u64));
-    // Always nine deliveries of `latest` in transit, and one of `all`.
+    // Keeps nine deliveries of `latest` and one of `all` in transit.
     for _ in 0..9 {
         rig.write(&y, 1.0);
         assert_eq!(updates(&mut consumer).len(), 1);
@@ -135,7 +138,7 @@ fn only_unconfirmed_all_updates_are_kept_after_sending() {
         }
         assert!(consumer.confirm(10));
     }
-    // Five that are not confirmed, among them.
+    // Then five updates of each that the peer does not confirm.
     for _ in 0..5 {
         rig.write(&x, 1.0);
         rig.write(&y, 1.0);
@@ -165,12 +168,12 @@ fn disconnected_session_yields_memory_and_keeps_the_newest_updates() {
         rig.write(&x, 1.0);
     }
     let (kept, half) = (used(&rig), MAX as u64 / 2);
-    // Half of the engine's bytes, and what each borrows at a time.
+    // Half of the engine's bytes, plus one borrowed chunk for each consumer.
     assert!(
         (half - half / 4..=half + sessions * (8 << 10)).contains(&kept),
         "{kept}"
     );
-    // The connected session has the other half, and takes more than its floor.
+    // The connected session uses the other half, which is more than its floor.
     let mut present = rig.consumer();
     rig.subscribe(&mut present, 1, all(100_000), &y);
     for _ in 0..2000 {
@@ -201,7 +204,7 @@ fn disconnected_subscription_drops_the_oldest_updates_to_fit() {
     for _ in 0..2000 {
         rig.write(&x, 1.0);
     }
-    // As long as several hundred pending updates.
+    // As expensive as several hundred pending updates.
     rig.write(&long, "x".repeat(50_000).as_str());
     rig.write(&x, 1.0);
     let mut next = return_of(&rig);
@@ -237,7 +240,11 @@ fn expired_sessions_are_released_in_slices() {
         let variable = rig.variable(&format!("rig/x{number}"));
         assert_eq!(rig.write(&variable, 1.0), rig::applied(1));
     }
-    assert_eq!(used(&rig), before, "nobody is left to get it");
+    assert_eq!(
+        used(&rig),
+        before,
+        "no session is left to take the updates over"
+    );
 }
 
 /// Behaviour: B-02, B-03, B-05.
@@ -263,13 +270,14 @@ fn sent_updates_before_a_dropped_one_are_no_longer_charged() {
     }
     let full = used(&rig);
     assert!(full >= 1200 * COST, "{full}");
-    // No room for this one, and updates dropped for it are between it and the sent ones.
+    // There is no room for this update. The updates dropped for it lie between the sent updates and
+    // this one.
     rig.write(&x, 1.0);
     let given_back = full - used(&rig);
-    // Bytes are released by the kilobyte.
+    // Bytes are released in multiples of a kilobyte.
     assert!(given_back >= 400 * COST - 1024, "{given_back}");
     let mut next = return_of(&rig);
-    // Nothing of this one was dropped.
+    // No update of this variable was dropped.
     rig.resume(&mut next, 1, all(400), &y, at(0));
     assert_eq!(
         sequences(&updates(&mut next)),
@@ -320,7 +328,7 @@ fn request_examines_a_bounded_number_of_foreign_entries() {
     }
     let mut consumer = session(&rig, MAX);
     consumer.begin_request();
-    let per_request = consumer.looks_left();
+    let per_request = consumer.scan_budget_left();
     assert_eq!(per_request, 65_536);
     let mut left = per_request;
     for variable in &variables {
@@ -331,11 +339,11 @@ fn request_examines_a_bounded_number_of_foreign_entries() {
         consumer
             .subscribe(&rig.caller, variable, wanted)
             .expect("the variable can be subscribed");
-        let looks = left - consumer.looks_left();
-        assert!(looks <= 1024, "{looks}");
-        left -= looks;
+        let examined = left - consumer.scan_budget_left();
+        assert!(examined <= 1024, "{examined}");
+        left -= examined;
     }
-    assert_eq!(left, 0, "it would have looked at more");
+    assert_eq!(left, 0, "the budget is used up");
     let got = updates(&mut consumer);
     let of = |number: usize| {
         let handle = variables[number].handle();
@@ -347,21 +355,21 @@ fn request_examines_a_bounded_number_of_foreign_entries() {
     assert_eq!(of(VARIABLES - 1).count(), 1);
     let last = of(VARIABLES - 1).map(|one| one.lost.disconnect);
     assert_eq!(last.sum::<u64>(), 3);
-    // The next request has as much again.
+    // The next request has a full budget again.
     rig.resume(&mut consumer, 2, all(10), &variables[VARIABLES - 1], at(1));
-    assert!((per_request - 1024..per_request).contains(&consumer.looks_left()));
+    assert!((per_request - 1024..per_request).contains(&consumer.scan_budget_left()));
     assert_eq!(sequences(&updates(&mut consumer)), [2, 3, 4, 5]);
 }
 
 /// Behaviour: B-02, B-03, B-06.
 #[test]
 fn newest_sent_updates_are_kept_and_confirmed_exactly() {
-    // The number confirmed of 25, and whether they are delivered one by one.
+    // The number of updates confirmed out of 25, and whether the updates are delivered one by one.
     for (confirmed, singly) in [(0, true), (0, false), (22, true), (22, false), (25, true)] {
         let rig = Rig::bounded(MAX, numbers(2));
         let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
         let before = used(&rig);
-        // A tenth of this is kept once it is sent: ten updates.
+        // A tenth of these bytes may hold sent updates: ten of them.
         let mut consumer = session(&rig, 10 * 10 * COST as usize);
         rig.subscribe(&mut consumer, 1, all(1000), &x);
         rig.subscribe(&mut consumer, 2, Contract::Latest, &y);
@@ -380,9 +388,12 @@ fn newest_sent_updates_are_kept_and_confirmed_exactly() {
         let each = deliveries / 25;
         assert!(consumer.confirm((confirmed * each) as u64));
         if confirmed == 25 {
-            // Kept updates borrow four times as much at a time as pending ones.
+            // Stored updates borrow bytes in chunks four times as large as those of pending ones.
             let left = used(&rig) - before;
-            assert!(left <= 4 << 10, "nothing is kept any more, and {left}");
+            assert!(
+                left <= 4 << 10,
+                "all updates are confirmed, but {left} bytes are used"
+            );
         }
         leave(&rig, consumer);
         let mut next = return_of(&rig);
@@ -400,7 +411,7 @@ fn newest_sent_updates_are_kept_and_confirmed_exactly() {
 
 /// Behaviour: B-05.
 #[test]
-fn the_oldest_of_too_many_broken_sessions_is_given_up_in_slices() {
+fn oldest_of_too_many_broken_sessions_is_dropped_in_slices() {
     let rig = Rig::bounded(64 << 20, numbers(4000));
     let mut first = session(&rig, 64 << 20);
     for number in 0..4000 {
@@ -420,15 +431,16 @@ fn the_oldest_of_too_many_broken_sessions_is_given_up_in_slices() {
         let due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
         polls += 1;
         if rig.engine.health().absent_sessions() > 1024 {
-            assert_eq!(due, Some(rig.now()), "it wants to go on at once");
+            assert_eq!(due, Some(rig.now()), "the next slice is due at once");
         }
     }
-    // Sorted out in one, its items in four, and its places in feeds in four more.
+    // One poll processes the lost session, four release its items, and four more its memberships in
+    // feeds.
     assert!((8..=10).contains(&polls), "{polls}");
 }
 
 /// Releases expired sessions. Returns the number of slices.
-fn polls_until_given_up(rig: &Rig) -> u32 {
+fn polls_until_released(rig: &Rig) -> u32 {
     let mut polls = 0;
     while rig.engine.health().absent_sessions() > 0 {
         rig.poll();
@@ -440,14 +452,18 @@ fn polls_until_given_up(rig: &Rig) -> u32 {
 /// Behaviour: B-05.
 #[test]
 fn updates_unused_by_the_next_session_are_released_in_slices() {
-    /// How the session that comes after the broken one continues.
+    /// What the successor of the lost session does.
     #[derive(Clone, Copy, PartialEq, Debug)]
-    enum Then {
+    enum Successor {
         TakesTooLong,
         Ends,
         TakesAll,
     }
-    for then in [Then::TakesTooLong, Then::Ends, Then::TakesAll] {
+    for successor in [
+        Successor::TakesTooLong,
+        Successor::Ends,
+        Successor::TakesAll,
+    ] {
         let rig = Rig::bounded(64 << 20, numbers(5000));
         let before = used(&rig);
         let variable = |number: usize| rig.variable(&format!("rig/x{number}"));
@@ -458,20 +474,24 @@ fn updates_unused_by_the_next_session_are_released_in_slices() {
         }
         leave(&rig, consumer);
         let mut next = return_of(&rig);
-        let count = if then == Then::TakesAll { 5000 } else { 2500 };
+        let count = if successor == Successor::TakesAll {
+            5000
+        } else {
+            2500
+        };
         for variable in &variables[..count] {
             rig.resume(&mut next, 1, all(10), variable, at(0));
         }
-        match then {
-            Then::TakesTooLong => {
+        match successor {
+            Successor::TakesTooLong => {
                 rig.advance(Duration::from_secs(30));
                 next.poll(rig.now());
             }
-            Then::Ends => drop(next),
-            Then::TakesAll => {}
+            Successor::Ends => drop(next),
+            Successor::TakesAll => {}
         }
-        let polls = polls_until_given_up(&rig);
-        assert!((4..=10).contains(&polls), "{then:?}: {polls}");
+        let polls = polls_until_released(&rig);
+        assert!((4..=10).contains(&polls), "{successor:?}: {polls}");
         assert_eq!(used(&rig), before);
     }
 }
@@ -491,7 +511,7 @@ fn sent_updates_of_expired_sessions_are_released_in_slices() {
     leave(&rig, consumer);
     assert!(used(&rig) >= 5000 * COST);
     rig.advance(Duration::from_secs(30));
-    let polls = polls_until_given_up(&rig);
+    let polls = polls_until_released(&rig);
     assert!((5..=8).contains(&polls), "{polls}");
     assert_eq!(used(&rig), before);
 }
@@ -511,9 +531,9 @@ fn empty_feeds_count_as_examined() {
     updates(&mut others);
     let mut consumer = session(&rig, MAX);
     consumer.begin_request();
-    let before = consumer.looks_left();
+    let before = consumer.scan_budget_left();
     rig.resume(&mut consumer, 1, all(10), &x, at(1));
-    assert_eq!(before - consumer.looks_left(), 1024);
+    assert_eq!(before - consumer.scan_budget_left(), 1024);
 }
 
 /// Behaviour: B-02, B-03.
@@ -528,7 +548,7 @@ fn subscriber_without_a_position_learns_its_losses() {
         let opened = x.update().sequence;
         rig.subscribe(&mut consumer, 1, all(100), &x);
         if drains {
-            // Sent, and it never arrived.
+            // The first reading is sent, but never confirmed.
             updates(&mut consumer);
         }
         leave(&rig, consumer);
@@ -536,7 +556,10 @@ fn subscriber_without_a_position_learns_its_losses() {
         let mut next = return_of(&rig);
         rig.subscribe(&mut next, 1, all(100), &x);
         let ledger = balanced(&next, 1, &x);
-        assert_eq!(ledger.written, 501, "the first reading, and what came then");
+        assert_eq!(
+            ledger.written, 501,
+            "the first reading and the 500 later updates"
+        );
         let got = updates(&mut next);
         let first = got[0].sequence;
         assert!((opened + 400..opened + 500).contains(&first), "{first}");
@@ -545,7 +568,7 @@ fn subscriber_without_a_position_learns_its_losses() {
         let ledger = balanced(&next, 1, &x);
         assert_eq!(ledger.dropped_disconnect, first - opened);
     }
-    // A session that resumes before another write has its first reading nevertheless.
+    // A session that resumes before the next write still gets its first reading.
     for rig in [&rig, &Rig::with(numbers(1))] {
         let x = rig.variable("rig/x0");
         let mut consumer = session(rig, MAX);
@@ -584,12 +607,14 @@ fn leftovers_of_a_resumed_subscription_are_dropped_with_the_oldest() {
     };
     let full = write(400);
     assert!(full >= 800 * COST, "{full}");
-    // The other one has no room for this, and dropped updates are between it and the sent ones.
+    // The other variable has no room for this update. The dropped updates lie between the sent
+    // updates and this one.
     let given_back = full - write(1);
     assert!(given_back >= 400 * COST - 1024, "{given_back}");
 }
 
-/// Two consumers that share the feed of `rig/x0`, the first of which is a session.
+/// Returns two consumers that share the feed of `rig/x0`. The first one is a session that can be
+/// resumed.
 fn sharing(rig: &Rig, queue_bytes_max: usize) -> (Consumer, Consumer) {
     let x = rig.variable("rig/x0");
     let one = session(rig, queue_bytes_max).sharing_feeds();
@@ -602,7 +627,7 @@ fn sharing(rig: &Rig, queue_bytes_max: usize) -> (Consumer, Consumer) {
     both
 }
 
-/// Takes everything, in the runs in which it was encoded.
+/// Takes all pending updates as encoded runs.
 fn take_runs(consumer: &mut Consumer) {
     let mut sink = Recorder::default();
     sink.takes_runs = true;
@@ -616,8 +641,8 @@ fn older_half_is_dropped_regardless_of_how_it_was_sent() {
     let rig = Rig::bounded(64 << 20, numbers(1));
     let x = rig.variable("rig/x0");
     let write = |count| (0..count).for_each(|_| drop(rig.write(&x, 1.0)));
-    // A tenth of this is kept once it is sent: a hundred updates, in addition to partially sent
-    // ones.
+    // A tenth of these bytes may hold sent updates: a hundred of them, in addition to those in
+    // partially confirmed runs.
     let (mut consumer, mut other) = sharing(&rig, 1000 * COST as usize);
     for _ in 0..9 {
         write(100);
@@ -628,7 +653,7 @@ fn older_half_is_dropped_regardless_of_how_it_was_sent() {
     updates(&mut consumer);
     updates(&mut other);
     leave(&rig, consumer);
-    // More than there is room for.
+    // These exceed the budget.
     write(200);
     updates(&mut other);
     let mut next = return_of(&rig);
@@ -668,7 +693,7 @@ fn charge_is_kept_without_budget_for_partially_sent_updates() {
     let mut next = return_of(&rig);
     rig.resume(&mut next, 2, all(1000), &y, at(0));
     assert_eq!(sequences(&updates(&mut next)), (1..=50).collect::<Vec<_>>());
-    // There were no bytes for most of these.
+    // The budget had no bytes for most of these updates.
     rig.resume(&mut next, 1, all(1000), &x, at(0));
     let got = updates(&mut next);
     let first = got[0].sequence;

@@ -1,4 +1,4 @@
-//! Sessions that break and resume while the engine's budget is in use.
+//! Sessions that are lost and resumed while the engine's budget is in use.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -13,8 +13,8 @@ use rig::{Rig, all, applied, at, define, drain_some, only_updates, sequences, st
 use trunkline_engine::{AccessError, Attempt, Caller, Consumer, Subscribe, Variable, Wakes, Write};
 use trunkline_types::Value;
 
-/// A subscriber that takes nothing, of a variable that is written until at most `left` of the
-/// engine's bytes are free.
+/// Subscribes to a variable without taking updates, and writes it until at most `left` bytes of the
+/// engine are free.
 fn fill(rig: &Rig, left: usize) -> Consumer {
     let stopped_at = "rig/x1";
     let variable = rig.variable(stopped_at);
@@ -34,7 +34,7 @@ fn write(rig: &Rig, variable: &Variable, count: usize) {
 
 /// Behaviour: B-02, B-05.
 #[test]
-fn session_leaves_its_whole_backlog_even_if_it_fills_the_engine() {
+fn lost_session_keeps_its_whole_backlog_even_if_it_fills_the_engine() {
     let rig = Rig::bounded(MAX, numbers(1));
     let x = rig.variable("rig/x0");
     let mut consumer = session(&rig, MAX);
@@ -54,8 +54,8 @@ fn session_leaves_its_whole_backlog_even_if_it_fills_the_engine() {
 /// Behaviour: B-05, B-06.
 #[test]
 fn resumed_session_gets_everything_even_if_the_engine_is_full() {
-    // With a number of updates whose cost has been borrowed completely or not, and in an engine
-    // that has the bytes for a few more or for none.
+    // Covers update counts whose cost is fully or only partly borrowed, in an engine that has bytes
+    // for a few more updates or for none.
     for (count, left) in [(1000, 60_000), (1000, 4096), (900, 60_000), (900, 4096)]
         .into_iter()
         .chain([2, 3, 57, 58, 800, 950].map(|count| (count, 4096)))
@@ -87,7 +87,7 @@ fn resumed_session_gets_everything_even_if_the_engine_is_full() {
                 "{refused:?}"
             );
         }
-        subscribe(1, &x).expect("it takes the place of what was kept");
+        subscribe(1, &x).expect("the subscription replaces the stored one");
         assert!(used(&rig) <= MAX as u64);
         let got = sequences(&updates(&mut next));
         assert_eq!(got, (1..=count as u64).collect::<Vec<_>>(), "{left}");
@@ -175,7 +175,7 @@ fn budget_moved_between_accounts_is_conserved_under_writes() {
     let rig = Rig::bounded(MAX, numbers(3));
     let variables = [0, 1, 2].map(|number| rig.variable(&format!("rig/x{number}")));
     let is_over = AtomicBool::new(false);
-    // The guaranteed amount of each, and the amount that two borrow at a time.
+    // The floor of each consumer, and one borrowed chunk for two of them.
     let most = MAX as u64 + 4 * (64 << 10);
     std::thread::scope(|scope| {
         for (session, variable) in (2..).zip(&variables) {
@@ -199,10 +199,10 @@ fn budget_moved_between_accounts_is_conserved_under_writes() {
                 rig.resume(&mut consumer, 1, all(3000), variable, at(had[index]));
             }
             assert!(used(&rig) <= most, "{}", used(&rig));
-            // Takes a part, confirms a part of that, and breaks.
-            let (told, _) = drain_some(&mut consumer, round * 7 % 500);
-            let count = told.len() / 2;
-            let got = only_updates(told);
+            // The session takes some updates, confirms some of these, and is lost.
+            let (events, _) = drain_some(&mut consumer, round * 7 % 500);
+            let count = events.len() / 2;
+            let got = only_updates(events);
             assert!(consumer.confirm(count as u64));
             for one in &got[..count] {
                 let index = variables.iter().position(|v| v.handle() == one.handle);
@@ -211,8 +211,8 @@ fn budget_moved_between_accounts_is_conserved_under_writes() {
                 *had = one.sequence;
             }
             leave(&rig, consumer);
-            // Another client, which takes nothing of the third, has bytes at times and at times
-            // not.
+            // Another client, which never takes the updates of the third variable, uses a varying
+            // number of bytes.
             stopped = stopped.xor(Some(rig.consumer()));
             if let Some(stopped) = &mut stopped {
                 rig.subscribe(stopped, 1, all(20_000), &variables[2]);
@@ -226,7 +226,7 @@ fn budget_moved_between_accounts_is_conserved_under_writes() {
     assert_eq!(used(&rig), 0);
 }
 
-/// Ends the writers, however the test ends.
+/// Stops the writers, even if the test panics.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {

@@ -1,4 +1,5 @@
-//! Values that grow old: when they are marked, with which mark, and when it is cleared.
+//! The maximum age of values: when a value is marked as stale, with which quality, and when the
+//! mark is cleared.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -26,7 +27,7 @@ fn poll(rig: &Rig) -> Option<Tick> {
     rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new())
 }
 
-/// Lets time pass in steps, polling when the engine wants it.
+/// Advances time in steps, and polls whenever the engine requests it.
 fn pass(rig: &Rig, time: Duration) {
     let end = rig.now().saturating_add(time);
     while let Some(due) = poll(rig).filter(|due| *due <= end) {
@@ -48,7 +49,11 @@ fn value_beyond_its_maximum_age_is_marked_and_notified() {
     let all: Contract = "all:10".parse().unwrap();
     rig.subscribe(&mut consumer, 1, all, &x);
     pass(&rig, 5 * SECOND);
-    assert_eq!(x.sequence(), 0, "nothing was written that could be old");
+    assert_eq!(
+        x.sequence(),
+        0,
+        "a variable that was never written has no age"
+    );
     assert_eq!(rig.write(&x, 1.0), applied(1));
     let written = x.update();
     pass(&rig, SECOND * 19 / 10);
@@ -58,18 +63,22 @@ fn value_beyond_its_maximum_age_is_marked_and_notified() {
     let stale = x.update();
     let times =
         |update: &trunkline_engine::Update| (update.source_timestamp, update.engine_timestamp);
-    assert_eq!(times(&stale), times(&written), "it is the same sample");
-    let told = updates(&mut consumer);
-    let qualities: Vec<Reason> = told
+    assert_eq!(
+        times(&stale),
+        times(&written),
+        "the mark keeps the timestamps of the sample"
+    );
+    let events = updates(&mut consumer);
+    let qualities: Vec<Reason> = events
         .iter()
         .skip(1)
         .map(|got| got.quality.reason())
         .collect();
     assert_eq!(qualities, [Reason::None, Reason::Stale]);
     pass(&rig, 60 * SECOND);
-    assert_eq!(x.sequence(), 2, "once is enough");
+    assert_eq!(x.sequence(), 2, "the value is marked only once");
 
-    // Any write clears the mark, until that value is old.
+    // Any write clears the mark, until the new value is too old.
     assert_eq!(rig.write(&x, 1.0), applied(3));
     pass(&rig, SECOND * 19 / 10);
     assert_eq!(quality(&x), Quality::GOOD);
@@ -91,7 +100,7 @@ fn values_written_or_confirmed_in_time_are_never_marked() {
     for n in 0..50 {
         pass(&rig, SECOND * 9 / 10);
         assert_eq!(quality(&x), Quality::GOOD, "{n}");
-        // Within the deadband: no update, and a sign of life.
+        // A write within the deadband causes no update, but shows that the source is alive.
         rig.write(&x, 50.0 + f64::from(n % 2));
     }
     assert_eq!(x.sequence(), 1);
@@ -102,7 +111,7 @@ fn values_written_or_confirmed_in_time_are_never_marked() {
     }
     pass(&rig, SECOND);
     assert_eq!(quality(&x).reason(), Reason::Stale);
-    // The deadband does not keep it from being put right.
+    // The deadband does not prevent a write from clearing the mark.
     let before = x.sequence();
     rig.write(&x, 49.0 * 20.0);
     assert_eq!((x.sequence(), quality(&x)), (before + 1, Quality::GOOD));
@@ -130,7 +139,7 @@ fn bad_stopped_or_removed_variables_are_left_unchanged() {
     assert_eq!(
         quality(&x).reason(),
         Reason::Retained,
-        "that says it already"
+        "a bad value is not marked as stale"
     );
     rig.write(&x, 2.0);
     pass(&rig, 3 * SECOND);
@@ -140,7 +149,7 @@ fn bad_stopped_or_removed_variables_are_left_unchanged() {
         .undeploy("rig", rig.now(), rig.wall(), &mut wakes)
         .unwrap();
     pass(&rig, 3 * SECOND);
-    assert_eq!(poll(&rig), None, "nothing is looked at any more");
+    assert_eq!(poll(&rig), None, "no further poll is due");
 }
 
 /// Behaviour: B-12.
@@ -162,7 +171,11 @@ fn a_replaced_library_may_set_change_and_end_a_maximum_age() {
         deploy.expect("it is well formed");
     };
     rig.write(&x, 1.0);
-    assert_eq!(poll(&rig), None, "who has no maximum age costs nothing");
+    assert_eq!(
+        poll(&rig),
+        None,
+        "a variable without a maximum age needs no poll"
+    );
     replace(aging(10 * SECOND));
     pass(&rig, 9 * SECOND);
     assert_eq!(quality(&x), Quality::GOOD);

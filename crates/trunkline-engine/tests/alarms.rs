@@ -1,5 +1,5 @@
-//! Alarms of variables in an engine: evaluated with each update, acted on, read by readers of changes, and
-//! continued after a restart.
+//! Alarms of variables: evaluation at each update, operators' actions, readers of changes, and
+//! restarts.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -42,7 +42,7 @@ fn with(alarms: &[AlarmDefinition]) -> Properties {
     }
 }
 
-/// An engine with `rig/x`.
+/// Returns an engine with the variable `rig/x`, which has these alarms.
 fn rig(alarms: &[AlarmDefinition]) -> (Rig, Arc<Variable>) {
     let rig = Rig::new();
     rig.deploy("rig", vec![define("x", with(alarms))]);
@@ -50,7 +50,7 @@ fn rig(alarms: &[AlarmDefinition]) -> (Rig, Arc<Variable>) {
     (rig, x)
 }
 
-/// An engine with `rig/x`, whose limit is the value of `rig/max`.
+/// Returns an engine with the variable `rig/x`, whose alarm limit is the value of `rig/max`.
 fn rig_with_limit_variable() -> (Rig, Arc<Variable>, Arc<Variable>) {
     let mut alarm = hi();
     alarm.kind = AlarmKind::Limit {
@@ -66,7 +66,7 @@ fn rig_with_limit_variable() -> (Rig, Arc<Variable>, Arc<Variable>) {
     (rig, x, max)
 }
 
-/// Replaces the library `rig` by one with the variable `rig/x`.
+/// Replaces the library `rig` with one that has the variable `rig/x`.
 fn replace(rig: &Rig, properties: Properties) {
     let library = library_of("rig", vec![define("x", properties)]);
     let none = &|_: &_, _: &_| None;
@@ -241,12 +241,15 @@ fn alarm_that_is_raised_while_it_is_shelved_shows_its_value_afterwards() {
     rig.write(&x, 85.0);
     let shelved = status(&rig, &x).record;
     assert_eq!((shelved.state, shelved.is_active), (State::Shelved, true));
-    assert_eq!(shelved.comment, "seen", "it says why the alarm is shelved");
+    assert_eq!(
+        shelved.comment, "seen",
+        "the comment of the shelving is kept"
+    );
     let figures = rig.engine.alarms().figures(rig.now());
     assert_eq!(
         (figures.active, figures.raised_lately),
         (1, 0),
-        "nobody saw it"
+        "nobody has acknowledged the alarm"
     );
     act(&rig, &rig.caller, &x, AlarmAction::Unshelve).unwrap();
     let shown = status(&rig, &x).record;
@@ -265,7 +268,11 @@ fn limit_follows_the_variable_that_it_names() {
     let (rig, x) = rig(&[alarm]);
     rig.write(&x, 85.0);
     rig.poll();
-    assert_eq!(state(&rig, &x), State::Normal, "there is no limit yet");
+    assert_eq!(
+        state(&rig, &x),
+        State::Normal,
+        "the variable with the limit does not exist yet"
+    );
     rig.deploy("plant", vec![define("max", Properties::new(DataType::F64))]);
     let max = rig.variable("plant/max");
     rig.poll();
@@ -317,7 +324,7 @@ fn redeployed_alarm_with_the_same_definition_keeps_its_state() {
     let mut latched = hi();
     latched.latched = true;
     replace(&[latched]);
-    assert_eq!(state(&rig, &x), State::Unacknowledged, "another alarm");
+    assert_eq!(state(&rig, &x), State::Unacknowledged, "a new alarm");
     replace(&[]);
     assert_eq!(rig.engine.alarms().of_variable(&x), []);
     assert!(rig.engine.alarms().list(&rig.caller, None, 10).is_empty());
@@ -357,7 +364,7 @@ fn list_has_the_alarms_of_all_variables_in_pages() {
     assert_eq!((&*names[0], &*names[19]), ("rig/x0 hi", "rig/x9 lo"));
 }
 
-/// Fast writes go past the alarms only while no state can change.
+/// The fast path skips the alarms only while no alarm state can change.
 #[test]
 fn fast_path_serves_values_that_change_no_alarm() {
     let (rig, x) = rig(&[hi(), limit(LimitLevel::Lo, 3.0)]);
@@ -365,7 +372,11 @@ fn fast_path_serves_values_that_change_no_alarm() {
         let mut wakes = Wakes::new();
         x.write_plain(&rig.caller, rig.wall(), &Value::F64(value), &mut wakes)
     };
-    assert_eq!(plain(50.0), None, "the alarms have seen no value yet");
+    assert_eq!(
+        plain(50.0),
+        None,
+        "the alarms have not evaluated a value yet"
+    );
     rig.write(&x, 50.0);
     assert_eq!(plain(80.0), Some(2));
     assert_eq!(plain(80.1), None);
@@ -376,7 +387,7 @@ fn fast_path_serves_values_that_change_no_alarm() {
     assert_eq!(plain(79.0), None);
 }
 
-/// Every reader sees every change once, from its beginning on.
+/// Every reader gets each change since its creation once.
 #[test]
 fn readers_take_the_changes_each_at_its_own_pace() {
     let (rig, x) = rig(&[hi()]);
@@ -412,10 +423,10 @@ fn slow_reader_learns_how_many_changes_it_lost() {
     }
     let (notes, lost) = sut.take(usize::MAX);
     assert_eq!((notes.len(), lost), (ALARM_CHANGES_MAX, surplus as u64));
-    assert_eq!(sut.take(usize::MAX).1, 0, "it is reported once");
+    assert_eq!(sut.take(usize::MAX).1, 0, "the loss is reported once");
 }
 
-/// The states after everything that a reader that keeps states has to keep.
+/// Returns the saved alarm states after the reader has saved all pending changes.
 fn kept(rig: &Rig, reader: &AlarmReader) -> Vec<KeptAlarm> {
     let mut snapshots = rig.engine.alarms().unkept();
     let (notes, _) = reader.take(usize::MAX);
@@ -432,8 +443,8 @@ fn kept(rig: &Rig, reader: &AlarmReader) -> Vec<KeptAlarm> {
     newest.into_iter().map(|one| one.kept).collect()
 }
 
-/// Runs an engine with `alarms`, and then another one that continues what the first one kept,
-/// `pause` later. The second engine has a reader of its own.
+/// Runs an engine with `alarms`, and then, after `pause`, a second one that starts from the states
+/// saved by the first. The second engine has its own reader.
 fn restarted(
     alarms: &[AlarmDefinition],
     first: impl FnOnce(&Rig, &Variable),
@@ -472,13 +483,16 @@ fn states_continue_after_a_restart_without_a_change() {
     assert_eq!(record.state, State::Acknowledged);
     assert_eq!((record.value, &*record.comment), (Some(85.0), "seen"));
     rig.write(&x, 90.0);
-    assert!(changes(&reader).is_empty(), "it was raised before");
+    assert!(
+        changes(&reader).is_empty(),
+        "the alarm was raised before the restart"
+    );
     rig.write(&x, 75.0);
     assert_eq!(changes(&reader)[0].event, Event::Clear);
     assert_eq!(state(&rig, &x), State::Normal);
 }
 
-/// The initial value of a variable is no sample of the process.
+/// An initial value does not come from the process.
 #[test]
 fn initial_value_does_not_clear_an_alarm_of_an_earlier_run() {
     let mut properties = with(&[hi()]);
@@ -520,14 +534,14 @@ fn delays_continue_after_a_restart() {
     rig.advance(SECOND);
     rig.poll();
     assert_eq!(state(&rig, &x), State::Unacknowledged);
-    assert_eq!(status(&rig, &x).record.value, None, "there is none yet");
+    assert_eq!(status(&rig, &x).record.value, None, "there is no value yet");
 
     let (rig, x, _reader) = restarted(&alarms, begin, 3600 * SECOND);
     rig.poll();
     assert_eq!(
         state(&rig, &x),
         State::Unacknowledged,
-        "it passed meanwhile"
+        "the delay has ended during the pause"
     );
 
     let ended = |rig: &Rig, x: &Variable| {
@@ -536,7 +550,7 @@ fn delays_continue_after_a_restart() {
     };
     let (rig, x, _reader) = restarted(&alarms, ended, 3600 * SECOND);
     rig.poll();
-    assert_eq!(state(&rig, &x), State::Normal, "the delay had ended");
+    assert_eq!(state(&rig, &x), State::Normal, "the off-delay has ended");
 }
 
 /// Behaviour: SV-04.
@@ -560,7 +574,7 @@ fn off_delay_that_begins_as_the_on_delay_ends_continues_after_a_restart() {
     assert_eq!(state(&rig, &x), State::ReturnedUnacknowledged);
 }
 
-/// A clock that was set back must not let a delay last longer than it is.
+/// Setting the clock back must not prolong a delay.
 #[test]
 fn delay_does_not_grow_if_the_clock_was_set_back() {
     let mut alarm = hi();
@@ -593,8 +607,7 @@ fn shelved_alarm_returns_after_a_restart() {
     assert_eq!(state(&rig, &x), State::Unacknowledged);
 }
 
-/// What is kept of an alarm that is removed must not be there when an alarm with the same definition
-/// is added.
+/// The saved state of a removed alarm must not apply to a later alarm with the same definition.
 #[test]
 fn removed_alarm_is_not_kept() {
     for is_raised in [false, true] {
@@ -613,7 +626,7 @@ fn removed_alarm_is_not_kept() {
             .collect();
         names.sort();
         assert_eq!(names, [(false, "lo".to_owned()), (true, "hi".to_owned())]);
-        // One with its name is another alarm.
+        // A new alarm with the same name is a different alarm.
         replace(&rig, with(&two));
         assert!(kept(&rig, &keeper).iter().all(|one| !one.is_gone()));
         assert!(keeper.is_idle());
@@ -647,7 +660,7 @@ fn changed_definition_starts_with_a_new_state() {
     assert_eq!(
         ended,
         [(Event::Clear, State::Unacknowledged, State::Normal)],
-        "the journal has its end"
+        "the journal records the end of the alarm"
     );
 }
 
@@ -722,8 +735,8 @@ fn why_explains_alarms_that_are_hidden_or_active() {
     assert!(explained("rig/x").starts_with("its alarm hi is shelved until 2026-01-01T00:01:00"));
 }
 
-/// The end of a shelf is not forgotten when the library is replaced, also if the variable has no
-/// value yet.
+/// Shelving still ends on time after the library is replaced, even if the variable has no value
+/// yet.
 #[test]
 fn shelf_ends_after_an_edit_of_a_variable_without_a_value() {
     let (rig, x) = rig(&[hi()]);
@@ -777,7 +790,7 @@ fn alias_commits_a_change_within_its_deadband_that_raises_its_alarm() {
     assert_eq!(state(&rig, &shown), State::Unacknowledged);
 }
 
-/// Those who follow alarms learn that one is no longer there.
+/// Readers are notified that an alarm was removed.
 ///
 /// Behaviour: H-11.
 #[test]

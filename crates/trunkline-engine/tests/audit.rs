@@ -1,5 +1,5 @@
-//! The audit: every client's write to a variable that is audited, every force and every order,
-//! in order, exactly, and within bounds.
+//! The audit: it contains every client's write to an audited variable, every force and every order,
+//! in sequence and within its bounds.
 
 #![allow(
     clippy::unwrap_used,
@@ -48,13 +48,13 @@ fn with_verb(rig: &Rig, x: &Variable, verb: WriteVerb, value: f64) -> WriteOutco
     done(rig.attempt(x, &write))
 }
 
-/// The entries, as `action old -> new: outcome`.
-fn told(entries: &[AuditEntry]) -> Vec<String> {
-    let told = |entry: &AuditEntry| {
+/// Returns the entries as `action old -> new: outcome`.
+fn described(entries: &[AuditEntry]) -> Vec<String> {
+    let described = |entry: &AuditEntry| {
         let (action, outcome) = (entry.action, entry.outcome.name());
         format!("{action} {} -> {}: {outcome}", entry.old, entry.new)
     };
-    entries.iter().map(told).collect()
+    entries.iter().map(described).collect()
 }
 
 /// Behaviour: B-24.
@@ -81,8 +81,8 @@ fn audit_has_caller_origin_values_time_and_outcome_of_each_write() {
     assert_eq!(entries[0], expected);
     assert_eq!(entries[1].number, 2);
     assert_eq!(entries[1].when, rig.wall());
-    assert_eq!(told(&entries[1..]), ["set 1.5 -> 2.5: applied"]);
-    assert_eq!(taken(&rig), [], "each is taken once");
+    assert_eq!(described(&entries[1..]), ["set 1.5 -> 2.5: applied"]);
+    assert_eq!(taken(&rig), [], "each entry is taken once");
 }
 
 /// Behaviour: B-24, H-12.
@@ -108,12 +108,12 @@ fn refusals_are_audited_with_the_rule_and_source_values_are_not() {
     rig.attempt(&x, &stale);
     let entries = taken(&rig);
     assert_eq!(
-        told(&entries),
+        described(&entries),
         [
             "put 4.0 -> 11.0: refused",
             "put 4.0 -> 5.0: refused",
             "put 4.0 -> (a value of another type): refused",
-            "put 4.0 -> (3 bytes that are no value): refused",
+            "put 4.0 -> (3 bytes that are not a valid value): refused",
             "put 4.0 -> 5.0: refused",
         ]
     );
@@ -122,7 +122,7 @@ fn refusals_are_audited_with_the_rule_and_source_values_are_not() {
         panic!("{:?}", entries[0]);
     };
     assert!(rule.contains("outside the range 0 to 10"), "{rule}");
-    assert_eq!(x.ledger().refused, 5, "they are counted once");
+    assert_eq!(x.ledger().refused, 5, "refusals are counted once");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn unchanged_or_coerced_write_is_audited_with_the_stored_value() {
     rig.write(&x, 5.5);
     let entries = taken(&rig);
     assert_eq!(
-        told(&entries),
+        described(&entries),
         [
             "put  -> 10.0: applied",
             "put 10.0 -> 5.0: applied",
@@ -162,15 +162,15 @@ fn forcing_is_audited_for_every_variable() {
     rig.engine
         .forcing()
         .set(&caller, false, now, wall, &mut wakes)
-        .expect("nobody keeps the audit");
+        .expect("no host stores the audit");
     with_verb(&rig, &x, WriteVerb::Force, 8.0);
     rig.engine
         .forcing()
         .clear(&caller, now, wall, &mut wakes)
-        .expect("nobody keeps the audit");
+        .expect("no host stores the audit");
     let entries = taken(&rig);
     assert_eq!(
-        told(&entries),
+        described(&entries),
         [
             "force 1.0 -> 7.0: applied",
             "unforce 7.0 -> 1.0: applied",
@@ -183,7 +183,7 @@ fn forcing_is_audited_for_every_variable() {
     assert_eq!(entries[3].who, "local:44");
 }
 
-/// A device that keeps the tickets of its requests.
+/// A device that records the tickets of its requests.
 #[derive(Default)]
 struct Device(Mutex<Vec<Ticket>>);
 
@@ -224,8 +224,8 @@ fn writes_answered_by_a_device_are_audited_after_the_answer() {
             .answer(ticket, handle, answer, now, wall, &mut Wakes::new());
     };
     write(2.0);
-    assert_eq!(taken(&rig), [], "nobody knows yet how it ends");
-    // It held less than was asked for.
+    assert_eq!(taken(&rig), [], "the device has not answered yet");
+    // The device read back less than was requested.
     answer(Answer::Applied(Value::F64(1.9)));
     write(3.0);
     answer(Answer::Refused("locked".to_owned()));
@@ -245,7 +245,7 @@ fn writes_answered_by_a_device_are_audited_after_the_answer() {
     rig.attempt(&x, &Write::value(&value));
     let entries = taken(&rig);
     assert_eq!(
-        told(&entries),
+        described(&entries),
         [
             "put 1.0 -> 1.9: applied",
             "put 1.9 -> 3.0: refused",
@@ -255,7 +255,10 @@ fn writes_answered_by_a_device_are_audited_after_the_answer() {
             "put 1.9 -> 7.0: refused",
         ]
     );
-    assert_eq!(entries[0].who, "local:1000", "who asked, not who answered");
+    assert_eq!(
+        entries[0].who, "local:1000",
+        "the entry names the writer, not the device"
+    );
 }
 
 #[test]
@@ -274,7 +277,7 @@ fn property_can_be_given_and_taken_while_the_variable_is_deployed() {
     assert_eq!(taken(&rig), []);
     deploy(properties());
     rig.write(&x, 2.0);
-    assert_eq!(told(&taken(&rig)), ["put 1.0 -> 2.0: applied"]);
+    assert_eq!(described(&taken(&rig)), ["put 1.0 -> 2.0: applied"]);
     deploy(Properties::new(DataType::F64));
     rig.write(&x, 3.0);
     assert_eq!(taken(&rig), []);
@@ -303,7 +306,7 @@ fn long_values_are_truncated_and_very_long_ones_become_a_length() {
     assert!(new.len() <= 256 && new.contains("100"), "{new}");
 }
 
-/// Fills the audit with writes of `x`, which has a complete one; returns how many there were.
+/// Fills the audit with writes of `x`, whose audit must be complete. Returns the number of writes.
 fn fill(rig: &Rig, x: &Variable) -> usize {
     let mut written = 0;
     loop {
@@ -312,7 +315,7 @@ fn fill(rig: &Rig, x: &Variable) -> usize {
             Attempt::WouldBlock { .. } => return written,
             _ => written += 1,
         }
-        assert!(written <= AUDIT_NOTES_MAX, "no write waits");
+        assert!(written <= AUDIT_NOTES_MAX, "no write had to wait");
     }
 }
 
@@ -330,20 +333,20 @@ fn writer_waits_for_a_lagging_complete_audit_without_losses() {
             Attempt::WouldBlock { until } => {
                 let wait = until.since(rig.now());
                 assert!(wait > Duration::ZERO && wait < AUDIT_PATIENCE);
-                assert!(consumer.wait_for_room(&x), "nothing was taken");
+                assert!(consumer.wait_for_room(&x), "the host has taken no entry");
                 let rung = waker.rings();
-                // A host that is slow, but stores.
+                // The host is slow, but still stores entries.
                 rig.advance(AUDIT_PATIENCE - Duration::from_millis(1));
                 let entries = rig.engine.audit().take(taken + 1, 5000);
                 taken += entries.len() as u64;
                 assert_eq!(waker.rings(), rung + 1, "the writer is woken");
-                assert!(!consumer.wait_for_room(&x), "there is room");
+                assert!(!consumer.wait_for_room(&x), "there is room again");
                 waited += 1;
             }
             _ => written += 1,
         }
     }
-    assert!(waited > 0, "no write waits");
+    assert!(waited > 0, "no write had to wait");
     let (waiting, lost) = rig.engine.audit().waiting();
     assert_eq!((taken as usize + waiting, lost), (written, 0));
 }
@@ -402,7 +405,7 @@ fn audited_actions_wait_for_a_full_audit_and_fail_without_a_store() {
             .clear(&rig.caller, rig.now(), rig.wall(), wakes)
     };
     assert!(matches!(clear(wakes), Err(NoAuditRoom::Wait(_))));
-    // Best-effort entries do not wait, nor do unaudited writes.
+    // Best-effort entries and unaudited writes do not wait.
     assert_eq!(done(rig.attempt(&off, &put)), applied(1));
     assert_eq!(done(rig.attempt(&effort, &put)), applied(1));
     assert_eq!(done(rig.attempt(&effort, &force)), applied(2));
@@ -419,7 +422,7 @@ fn audited_actions_wait_for_a_full_audit_and_fail_without_a_store() {
         "{of_alias:?}"
     );
     let GroupAttempt::Done(ended) = write_group(wakes) else {
-        panic!("it is refused");
+        panic!("the write is not refused");
     };
     assert_eq!((ended.commit, ended.outcomes), (None, vec![full]));
     assert_eq!(clear(wakes), Err(NoAuditRoom::Unstored));
@@ -427,16 +430,16 @@ fn audited_actions_wait_for_a_full_audit_and_fail_without_a_store() {
     assert_eq!(
         x.sequence(),
         AUDIT_NOTES_MAX as u64,
-        "nothing was carried out"
+        "no action was carried out"
     );
     assert!(x.ledger().is_balanced());
 
     assert_eq!(rig.engine.audit().take(1, 10).len(), 10);
     assert_eq!(clear(wakes), Ok(1));
-    // A group has the room of each of its members, where a best effort finds none.
+    // A group has reserved room for each of its members, even when a best-effort entry finds none.
     let before = rig.engine.audit().waiting();
     let GroupAttempt::Done(ended) = write_group(wakes) else {
-        panic!("there is room");
+        panic!("the group is not written");
     };
     assert!(ended.commit.is_some());
     assert_eq!(rig.engine.audit().waiting(), (before.0 + 1, before.1));
@@ -446,8 +449,8 @@ fn audited_actions_wait_for_a_full_audit_and_fail_without_a_store() {
     );
 }
 
-/// Sessions that wait for a full audit and end meanwhile take no memory until its host takes
-/// entries, which may be never.
+/// Sessions that end while waiting for a full audit take no memory, even if the host never takes
+/// another entry.
 ///
 /// Behaviour: B-24.
 #[test]
@@ -468,14 +471,14 @@ fn sessions_that_end_while_waiting_for_a_full_audit_are_released() {
         let waiter = Box::new(Waiter { _kept });
         let consumer = Consumer::new(rig.engine.clone(), waiter);
         assert!(consumer.wait_for_room(&x));
-        // This one, and the one before it at most.
+        // At most this session and the previous one.
         assert!(Arc::strong_count(&kept) <= 3);
     }
     assert_eq!(rig.engine.audit().take(1, 10).len(), 10);
     assert_eq!(Arc::strong_count(&kept), 1);
 }
 
-/// Room that is claimed and not used is released.
+/// Claimed room that is not used is released.
 #[test]
 fn room_of_an_unaudited_write_is_released() {
     let (rig, x) = audited();
@@ -484,7 +487,7 @@ fn room_of_an_unaudited_write_is_released() {
         .engine
         .audit()
         .claim(AUDIT_NOTES_MAX, rig.now())
-        .expect("it is empty");
+        .expect("the audit is empty");
     let value = Value::F64(1.0);
     assert!(matches!(
         rig.attempt(&x, &Write::value(&value)),
@@ -505,7 +508,11 @@ fn lost_best_effort_entries_are_counted_at_their_position() {
     for number in 0..AUDIT_BEST_EFFORT_MAX + 7 {
         rig.write(&x, number as f64);
     }
-    assert_eq!(bell.rings(), 1, "once, when something began to wait");
+    assert_eq!(
+        bell.rings(),
+        1,
+        "the host is woken for the first entry only"
+    );
     assert_eq!(rig.engine.audit().waiting(), (AUDIT_BEST_EFFORT_MAX, 7));
     assert_eq!(x.sequence(), (AUDIT_BEST_EFFORT_MAX + 7) as u64);
     let mut entries = rig.engine.audit().take(1, 10);
@@ -526,20 +533,20 @@ fn lost_best_effort_entries_are_counted_at_their_position() {
     assert_eq!(lost.outcome, AuditOutcome::Lost(7));
     assert_eq!(after.new, "-1.0");
 
-    // Even if nothing follows the lost entries.
+    // The loss is reported even if no entry follows it.
     for number in 0..AUDIT_BEST_EFFORT_MAX + 3 {
         rig.write(&x, number as f64);
     }
     assert_eq!(taken(&rig).len(), AUDIT_BEST_EFFORT_MAX);
     let [lost] = &*taken(&rig) else {
-        panic!("one entry tells it");
+        panic!("expected one entry that reports the loss");
     };
     assert_eq!(lost.outcome, AuditOutcome::Lost(3));
     assert_eq!(rig.engine.audit().waiting(), (0, 0));
 }
 
-/// Each update of an audited variable has one entry, whose old value is the new one of the entry
-/// before it, with any number of concurrent writers.
+/// Each update of an audited variable has one entry. Its old value is the new value of the previous
+/// entry, with any number of concurrent writers.
 ///
 /// Behaviour: B-24.
 #[test]
@@ -561,7 +568,7 @@ fn audit_entries_of_racing_writers_follow_update_order() {
                     let bytes = (u64::from(thread) << 32 | u64::from(number)).to_le_bytes();
                     let mut write = Write::wire(&bytes);
                     if number % 2 == 1 {
-                        // Applied or refused: either way exactly one entry.
+                        // Each write, applied or refused, has exactly one entry.
                         write.expected = Some(at(x.sequence()));
                     }
                     let attempt =
@@ -637,8 +644,8 @@ fn waiting_write_is_audited_only_when_it_ends() {
         rig.attempt(&x, &write),
         Attempt::WouldBlock { .. }
     ));
-    assert_eq!(told(&taken(&rig)), ["put  -> 1.0: applied"]);
+    assert_eq!(described(&taken(&rig)), ["put  -> 1.0: applied"]);
     rig.advance(Duration::from_secs(2));
     assert_eq!(done(rig.attempt(&x, &write)), applied(2));
-    assert_eq!(told(&taken(&rig)), ["put 1.0 -> 2.0: applied"]);
+    assert_eq!(described(&taken(&rig)), ["put 1.0 -> 2.0: applied"]);
 }

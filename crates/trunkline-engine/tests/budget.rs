@@ -1,4 +1,4 @@
-//! The bytes that may wait for one consumer, over all its subscriptions.
+//! The limit on the bytes queued for one consumer, over all its subscriptions.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -39,7 +39,7 @@ fn text(stall: Duration) -> Properties {
     properties
 }
 
-/// `rig/x` and `rig/y`, and a consumer in which `max` bytes may wait.
+/// Returns an engine with `rig/x` and `rig/y`, and a consumer that may queue `max` bytes.
 fn scene(properties: Properties, max: usize) -> (Rig, Arc<Variable>, Arc<Variable>, Consumer) {
     let rig = Rig::with(vec![
         define("x", properties.clone()),
@@ -50,16 +50,16 @@ fn scene(properties: Properties, max: usize) -> (Rig, Arc<Variable>, Arc<Variabl
     (rig, x, y, consumer)
 }
 
-/// The end of a subscription: the number of updates that its only item lost.
-fn overrun_of(told: &[ConsumerEvent]) -> Vec<(u32, u64)> {
-    let end = |told: &ConsumerEvent| match told {
+/// Returns each ended subscription with the number of updates that its only item lost.
+fn overrun_of(events: &[ConsumerEvent]) -> Vec<(u32, u64)> {
+    let end = |event: &ConsumerEvent| match event {
         ConsumerEvent::Overrun {
             subscription,
             items,
         } => Some((*subscription, items[0].lost)),
         _ => None,
     };
-    told.iter().filter_map(end).collect()
+    events.iter().filter_map(end).collect()
 }
 
 #[test]
@@ -70,13 +70,14 @@ fn subscription_beyond_the_consumer_budget_ends_as_at_its_bound() {
     for value in 1..=3 {
         assert_eq!(rig.write(&x, f64::from(value)), applied(value as u64));
     }
-    // `x` has taken it all: `y` gets nothing, and its writer does not hear of it.
+    // Updates of `x` use the whole budget. The subscription of `y` ends, and the writer of `y` is
+    // not affected.
     assert_eq!(rig.write(&y, 1.0), applied(1));
     assert_eq!(balanced(&consumer, 2, &y).dropped_overrun, 1);
-    let told = drain(&mut consumer);
-    assert_eq!(overrun_of(&told), [(2, 1)]);
-    // Two first readings and the updates of `x`; that subscription continues.
-    assert_eq!(told.len(), 6);
+    let events = drain(&mut consumer);
+    assert_eq!(overrun_of(&events), [(2, 1)]);
+    // The consumer gets two first readings and the updates of `x`, whose subscription continues.
+    assert_eq!(events.len(), 6);
     rig.write(&x, 4.0);
     assert_eq!(sequences(&updates(&mut consumer)), [4]);
 }
@@ -108,10 +109,10 @@ fn marks_rings_and_first_readings_are_not_charged() {
         rig.subscribe(&mut consumer, id as u32, contract, &x);
     }
     rig.write(&x, 1.0);
-    let told = drain(&mut consumer);
-    assert_eq!(overrun_of(&told), []);
-    // One of `latest`; a first reading and an update each of the others.
-    assert_eq!(told.len(), 5);
+    let events = drain(&mut consumer);
+    assert_eq!(overrun_of(&events), []);
+    // One delivery of `latest`, and a first reading and an update of each other subscription.
+    assert_eq!(events.len(), 5);
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn update_longer_than_the_budget_is_sent_alone() {
     rig.blocks_until(&y, "");
     drain(&mut consumer);
     assert_eq!(rig.write(&y, ""), applied(1));
-    // Beside anything else it has to wait.
+    // If anything else is queued, the long update has to wait.
     rig.blocks_until(&x, long.as_str());
     assert!(consumer.wait_for_room(&x));
     drain(&mut consumer);
@@ -139,11 +140,11 @@ fn stall_without_budget_ends_the_subscription() {
     rig.write(&x, 1.0);
     let until = rig.blocks_until(&y, 1.0);
     assert_eq!(until, rig.now().saturating_add(STALL));
-    assert_eq!(y.ledger().offered, 0, "it is not offered yet");
+    assert_eq!(y.ledger().offered, 0, "a waiting write is not counted yet");
     rig.advance(STALL);
     assert_eq!(rig.write(&y, 1.0), applied(1));
-    let told = drain(&mut consumer);
-    assert_eq!(overrun_of(&told), [(2, 1)]);
+    let events = drain(&mut consumer);
+    assert_eq!(overrun_of(&events), [(2, 1)]);
     assert_eq!(rig.write(&x, 2.0), applied(2));
 }
 
@@ -154,7 +155,7 @@ fn abandoned_write_does_not_shorten_later_stalls() {
     rig.subscribe(&mut consumer, 2, ALL, &y);
     rig.write(&x, 1.0);
     rig.blocks_until(&y, 1.0);
-    // The consumer catches up, `y` is not written, and much later the budget is used up again.
+    // The consumer catches up and `y` is not written. Much later the budget is used up again.
     drain(&mut consumer);
     rig.advance(STALL * 10);
     rig.write(&x, 2.0);
@@ -162,7 +163,7 @@ fn abandoned_write_does_not_shorten_later_stalls() {
     assert_eq!(until, rig.now().saturating_add(STALL));
 }
 
-/// A consumer whose budget is used up by `x`, and a writer parked for `y`.
+/// Returns a consumer whose budget is used up by `x`, and a writer waiting for room for `y`.
 fn parked() -> (Rig, Arc<Variable>, Arc<Variable>, Consumer, Consumer, Bell) {
     let (rig, x, y, mut consumer) = scene(number(STALL), NUMBER);
     rig.subscribe(&mut consumer, 1, ALL, &x);
@@ -173,7 +174,10 @@ fn parked() -> (Rig, Arc<Variable>, Arc<Variable>, Consumer, Consumer, Bell) {
     let writer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
     rig.blocks_until(&y, 1.0);
     assert!(writer.wait_for_room(&y));
-    assert!(writer.wait_for_room(&y), "asking twice is asking once");
+    assert!(
+        writer.wait_for_room(&y),
+        "waiting twice has the same effect as waiting once"
+    );
     assert_eq!(bell.rings(), 0);
     (rig, x, y, consumer, writer, bell)
 }
@@ -231,7 +235,7 @@ fn writer_waiting_for_bytes_is_woken_even_if_another_feed_is_full() {
     rig.write(&y, "b".repeat(350).as_str());
     let bell = Bell::default();
     let writer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
-    // The first finds no bytes, the second no room in the feed.
+    // The first write lacks bytes, the second one room in the feed.
     rig.blocks_until(&x, "c");
     rig.blocks_until(&x, "d".repeat(200).as_str());
     assert!(writer.wait_for_room(&x));
@@ -249,12 +253,13 @@ fn write_that_needs_bytes_twice_waits_for_both_and_never_spins() {
     rig.subscribe(&mut consumer, 2, ALL, &x);
     drain(&mut consumer);
     assert_eq!(rig.write(&x, 1.0), applied(1));
-    // There is room in one of its two feeds: it reserves none and must wait.
+    // Only one of the two feeds has room, so the write reserves none and must wait.
     let until = rig.blocks_until(&x, 2.0);
     let bell = Bell::default();
     let writer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
-    assert!(writer.wait_for_room(&x), "to try again at once would spin");
-    // An attempt that returns its reservation wakes no writer: two of them would wake each other.
+    assert!(writer.wait_for_room(&x), "retrying at once would spin");
+    // An attempt that returns its reservation wakes no writer. Otherwise two writers would wake
+    // each other forever.
     rig.advance(STALL / 2);
     assert_eq!(rig.blocks_until(&x, 2.0), until);
     assert_eq!(bell.rings(), 0);
@@ -281,11 +286,15 @@ fn blocked_write_releases_the_room_of_other_consumers() {
     for _ in 0..100 {
         rig.blocks_until(&x, 2.0);
     }
-    assert_eq!(rig.write(&y, 1.0), applied(1), "there is room for one more");
+    assert_eq!(
+        rig.write(&y, 1.0),
+        applied(1),
+        "there is room for one more update"
+    );
     assert_eq!(updates(&mut budgeted).len(), 4);
 }
 
-/// One step of a random history.
+/// One step of a random sequence of operations.
 #[derive(Clone, Debug)]
 enum Step {
     Write(usize, usize),
@@ -332,8 +341,7 @@ fn deploy(rig: &Rig) -> Vec<Arc<Variable>> {
     handles.into_iter().map(variable).collect()
 }
 
-/// Asserts that nothing of the budget is in use: only then an update longer than it is sent while
-/// an equally long one is refused.
+/// Asserts that the budget is unused. Only then does it accept an update that exceeds it.
 fn assert_unused(rig: &Rig, consumer: &mut Consumer) {
     let handles = rig.deploy(
         "probe",
@@ -347,9 +355,9 @@ fn assert_unused(rig: &Rig, consumer: &mut Consumer) {
     assert_eq!(
         rig.write(&p, long.as_str()),
         applied(1),
-        "bytes have leaked"
+        "the budget still counts some bytes"
     );
-    // And it is still counted at all.
+    // The budget still counts bytes at all.
     rig.blocks_until(&q, "");
     assert_eq!(only_updates(drain(consumer)).len(), 3);
     assert_eq!(rig.write(&q, long.as_str()), applied(1));
@@ -359,7 +367,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn nothing_is_held_of_the_budget_once_everything_was_taken_or_closed(
+    fn budget_is_unused_after_all_updates_were_taken_or_closed(
         steps in proptest::collection::vec(step(), 1..120),
         close in any::<bool>(),
     ) {

@@ -1,4 +1,4 @@
-//! Lists of 100,000: deployed, subscribed, written, delivered, closed, in one consumer.
+//! Lists of 100,000 variables that one consumer subscribes, receives and closes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -42,7 +42,7 @@ fn one_consumer_subscribes_and_closes_a_hundred_thousand_variables() {
         for variable in variables.iter().step_by(997) {
             balanced(&consumer, 1, variable);
         }
-        // One by one, as a client closes them, and the rest as a list.
+        // Closes some one by one, as clients do, and the others as a list.
         for handle in &handles[..COUNT / 2] {
             assert_eq!(
                 consumer.unsubscribe(1, Some(&[*handle]), &mut Wakes::new()),
@@ -77,11 +77,11 @@ fn hundred_thousand_ends_are_delivered_in_slices() {
         let mut gone = 0;
         let mut more = true;
         while more {
-            let told;
-            (told, more) = drain_some(&mut consumer, 1000);
-            gone += told
+            let events;
+            (events, more) = drain_some(&mut consumer, 1000);
+            gone += events
                 .iter()
-                .filter(|told| matches!(told, ConsumerEvent::Gone { .. }))
+                .filter(|event| matches!(event, ConsumerEvent::Gone { .. }))
                 .count();
         }
         assert_eq!((gone, consumer.item_count()), (COUNT, 0), "{contract}");

@@ -1,4 +1,4 @@
-//! A clock that is set: nothing is stalled, refused or reordered, and every step is noticed.
+//! Steps of the wall clock: they stall, refuse and reorder nothing, and each one is detected.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -20,7 +20,7 @@ const HOUR: i64 = 3600 * SECOND;
 const TEN_YEARS: i64 = 10 * 365 * 24 * HOUR;
 const POLL: Duration = Duration::from_millis(250);
 
-/// An engine whose wall clock is `off` from the true time.
+/// An engine whose wall clock differs from the true time by `off`.
 struct Sut {
     rig: Rig,
     off: i64,
@@ -60,7 +60,7 @@ impl Sut {
 
 /// Behaviour: B-42, B-40.
 #[test]
-fn every_step_is_noticed_and_marks_what_is_stamped_after_it() {
+fn every_step_is_detected_and_later_timestamps_are_marked() {
     for by in [HOUR, -HOUR, TEN_YEARS, -TEN_YEARS, SECOND, -SECOND] {
         let (rig, x) = Rig::plain();
         let mut sut = Sut { rig, off: 0 };
@@ -98,7 +98,7 @@ fn clock_stepping_back_every_second_refuses_and_reorders_nothing() {
     for n in 1..=1000u64 {
         sut.off -= SECOND;
         sut.pass(Duration::from_secs(1));
-        // Half of them by a source that goes by the same clock.
+        // Half of the writes come from a source that uses the same clock.
         let stamp = (n % 2 == 0).then(|| sut.wall());
         let outcome = sut.write(&x, n as f64, stamp);
         assert_eq!(outcome, Attempt::Done(applied(n)));
@@ -124,7 +124,7 @@ fn a_source_on_the_same_clock_is_not_late_after_it_was_set_back() {
             Attempt::Done(applied(2)),
             "{by}"
         );
-        // A sample that is late by the same clock stays late.
+        // A sample that is late by the same clock is still refused.
         let late = sut.write(&x, 3.0, Some(back.saturating_add_nanos(-1)));
         assert!(
             !matches!(late, Attempt::Done(ref done) if *done == applied(3)),
@@ -139,7 +139,7 @@ fn a_clock_that_is_slewed_or_read_late_is_not_set() {
     let (rig, _) = Rig::plain();
     let mut sut = Sut { rig, off: 0 };
     for n in 0..4000 {
-        // 500 ppm, the most that a clock is slewed by; and the poll comes at irregular times.
+        // Slews by 500 ppm, the maximum rate, and polls at irregular times.
         sut.off += i64::try_from(POLL.as_nanos()).unwrap() / 2000;
         sut.pass(POLL);
         if n % 100 == 0 {

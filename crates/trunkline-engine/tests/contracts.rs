@@ -94,7 +94,7 @@ fn latest_delivers_the_newest_and_counts_what_it_merged() {
     assert_eq!(got[0].lost, coalesced(999));
     assert!(
         got[0].lost.nothing_lost(),
-        "merging is what the contract asks for"
+        "coalescing is part of the contract"
     );
     assert_eq!(drain(&mut consumer), []);
     let ledger = balanced(&consumer, 1, &x);
@@ -141,7 +141,7 @@ fn last_n_keeps_the_newest_n_in_order_and_counts_the_oldest_it_dropped() {
     assert_eq!(
         numbers(&got),
         [1.0, 2.0, 3.0, 4.0, 5.0],
-        "a burst within the buffer is whole"
+        "a burst that fits in the buffer is delivered completely"
     );
     assert!(got.iter().all(|got| got.lost == Lost::NONE));
     for value in 6..=18 {
@@ -172,7 +172,7 @@ fn readers_of_one_variable_have_their_own_buffers() {
     }
     for value in 1..=20 {
         rig.write(&x, f64::from(value));
-        // One of them keeps up.
+        // One of the readers keeps up.
         assert_eq!(numbers(&updates(&mut consumers[0])), [f64::from(value)]);
     }
     for (consumer, n) in consumers.iter_mut().zip(lengths).skip(1) {
@@ -186,7 +186,8 @@ fn readers_of_one_variable_have_their_own_buffers() {
             u64::from(20 - kept)
         );
     }
-    // The longest buffer goes, and a longer one comes: the others notice nothing.
+    // The subscription with the longest buffer ends, and one with an even longer buffer begins. The
+    // others are not affected.
     consumers.pop();
     for value in 21..=30 {
         rig.write(&x, f64::from(value));
@@ -262,7 +263,7 @@ fn all_delivers_every_update_in_the_order_of_their_commits() {
     let mut expected = Vec::new();
     for n in 0..300u32 {
         let variable = if n % 3 == 0 { &x } else { &y };
-        // A-B-A: every second value is the one before last.
+        // Values alternate, so each equals the one before the previous one.
         let value = f64::from(n % 2);
         rig.write(variable, value);
         expected.push((variable.handle(), variable.sequence(), value));
@@ -303,19 +304,27 @@ fn sampled_delivers_the_newest_once_per_period_and_only_if_it_changed() {
         rig.advance(Duration::from_millis(9));
         rig.write(&x, 2.0);
         assert_eq!(consumer.poll(rig.now()), Some(first));
-        assert_eq!(drain(&mut consumer), [], "not before its time");
+        assert_eq!(
+            drain(&mut consumer),
+            [],
+            "nothing is delivered before the period ends"
+        );
     }
     assert_eq!(balanced(&consumer, 1, &x).waiting, 1);
     rig.advance(Duration::from_millis(11));
     let second = consumer.poll(rig.now()).expect("a poll is due");
-    assert_eq!(second, first.saturating_add(period), "on its own grid");
+    assert_eq!(
+        second,
+        first.saturating_add(period),
+        "the period begins at the previous due time"
+    );
     let got = updates(&mut consumer);
     assert_eq!((sequences(&got), got[0].lost), (vec![11], coalesced(9)));
     assert_eq!(balanced(&consumer, 1, &x).received, 2);
     rig.advance(period);
     assert!(consumer.poll(rig.now()).is_some());
     assert_eq!(drain(&mut consumer), [], "nothing has changed");
-    // Periods without a poll are not made up for.
+    // Missed periods are skipped.
     rig.advance(period * 50);
     rig.write(&x, 3.0);
     let next = consumer.poll(rig.now()).expect("a poll is due");
@@ -359,7 +368,10 @@ fn sampled_items_are_examined_in_slices_in_turn() {
             break;
         }
     }
-    assert!(seen.iter().all(|times| *times == 1), "each once");
+    assert!(
+        seen.iter().all(|times| *times == 1),
+        "each item is delivered once"
+    );
     assert_eq!(short_seen, 1);
 }
 
@@ -388,7 +400,7 @@ fn sampled_items_changed_between_slices_are_delivered_once() {
         .map(|got| got.handle)
         .collect();
     assert_eq!(seen.len(), 1000);
-    // Some that were examined, some that were not.
+    // Writes some items that were already examined and some that were not.
     let gone: Vec<u32> = variables
         .iter()
         .map(|v| v.handle())
@@ -420,7 +432,7 @@ fn only_changes_filters_and_counts_equal_updates() {
         let mut consumer = rig.consumer();
         rig.subscribe_changes(&mut consumer, 1, contract, &x);
         drain(&mut consumer);
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         let mut filtered = 0;
         for value in [1.0, 1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.0] {
             rig.write(&x, value);
@@ -430,20 +442,20 @@ fn only_changes_filters_and_counts_equal_updates() {
                     got.lost.nothing_lost() && got.lost.coalesced == 0,
                     "{contract}"
                 );
-                told.push((got.sequence, got.value));
+                events.push((got.sequence, got.value));
             }
             balanced(&consumer, 1, &x);
         }
         let expected = [(1, 1.0), (4, 2.0), (6, 1.0), (9, 3.0)];
         let expected = expected.map(|(sequence, value)| (sequence, Value::F64(value)));
-        assert_eq!(told, expected, "{contract}");
+        assert_eq!(events, expected, "{contract}");
         let ledger = balanced(&consumer, 1, &x);
         assert_eq!(
             (ledger.filtered, ledger.received, filtered),
             (5, 4, 5),
             "{contract}"
         );
-        // A change of quality is a change.
+        // A change of quality counts as a change.
         let value = Value::F64(3.0);
         let mut write = Write::value(&value);
         write.quality = Some(Quality::uncertain(Reason::Estimated));
@@ -527,16 +539,16 @@ fn drops_before_the_first_reading_are_reported() {
         (ledger.written, ledger.waiting, ledger.dropped_queue),
         (6, 3, 3)
     );
-    let (told, more) = drain_some(&mut consumer, 2);
+    let (events, more) = drain_some(&mut consumer, 2);
     assert!(more);
-    let got = only_updates(told);
+    let got = only_updates(events);
     assert_eq!((numbers(&got), got[1].lost), (vec![0.0, 4.0], queue(3)));
     let ledger = balanced(&consumer, 1, &x);
     assert_eq!(
         (ledger.received, ledger.waiting, ledger.dropped_queue),
         (2, 1, 3)
     );
-    // Updates overwritten while the sink is full are lost like all others.
+    // Updates overwritten while the sink accepts nothing are counted as lost.
     for value in 6..=8 {
         rig.write(&x, f64::from(value));
     }
@@ -565,7 +577,7 @@ fn source_and_client_updates_are_delivered_alike() {
     assert!(
         drain(&mut consumer)
             .iter()
-            .all(|told| matches!(told, ConsumerEvent::Update(_)))
+            .all(|event| matches!(event, ConsumerEvent::Update(_)))
     );
 }
 

@@ -37,8 +37,8 @@ fn sink_is_asked_before_every_delivery_and_loses_nothing() {
         let mut all = Vec::new();
         let mut turns = 0;
         loop {
-            let (told, more) = drain_some(&mut consumer, 1 + turns % 3);
-            all.extend(only_updates(told));
+            let (events, more) = drain_some(&mut consumer, 1 + turns % 3);
+            all.extend(only_updates(events));
             for variable in &variables {
                 balanced(&consumer, 1, variable);
             }
@@ -46,7 +46,7 @@ fn sink_is_asked_before_every_delivery_and_loses_nothing() {
             if !more {
                 break;
             }
-            assert!(turns < 1000, "every turn gets on");
+            assert!(turns < 1000, "every call delivers at least one update");
         }
         for variable in &variables {
             let got: Vec<u64> = all
@@ -112,7 +112,7 @@ fn consumer_is_woken_on_the_empty_to_marked_edge_only() {
 
 /// Behaviour: B-30.
 #[test]
-fn error_of_one_item_is_that_items_only() {
+fn error_of_one_item_does_not_affect_the_others() {
     let mut hidden = Properties::new(DataType::F64);
     hidden.access = trunkline_types::Access::WriteOnly;
     let rig = Rig::with(vec![
@@ -156,12 +156,12 @@ fn subscription_keeps_the_contract_and_options_it_was_made_with() {
         assert!(matches!(error, Err(AccessError::Contract(_))), "{wanted:?}");
     }
     assert_eq!(consumer.item_count(), 1);
-    // Having it already is not an error, and changes nothing.
+    // Subscribing the same variable again is not an error, and changes nothing.
     drain(&mut consumer);
     rig.subscribe(&mut consumer, 1, Contract::Last(5), &x);
     assert_eq!((consumer.item_count(), x.subscribers()), (1, 1));
     assert_eq!(drain(&mut consumer), []);
-    // Another subscription of the same variable is another matter.
+    // Another subscription of the same variable may use another contract.
     rig.subscribe(&mut consumer, 2, Contract::Latest, &x);
     assert_eq!((consumer.item_count(), x.subscribers()), (2, 2));
     let expected = vec![(1, Contract::Last(5)), (2, Contract::Latest)];
@@ -204,7 +204,7 @@ fn unsubscribed_items_stop_and_the_others_continue() {
         for variable in &variables {
             rig.write(variable, 1.0);
         }
-        // With something waiting, and its index reused at once.
+        // Closes an item with a pending update, and reuses its index at once.
         let gone = [variables[1].handle(), 999_999];
         assert_eq!(
             consumer.unsubscribe(1, Some(&gone), &mut Wakes::new()),
@@ -239,7 +239,7 @@ fn unsubscribed_items_stop_and_the_others_continue() {
 }
 
 #[test]
-fn dropped_consumer_removes_its_interests() {
+fn dropped_consumer_is_removed_from_its_variables() {
     for contract in CONTRACTS {
         let (rig, x) = Rig::plain();
         let mut consumer = rig.consumer();

@@ -1,4 +1,4 @@
-//! A consumer with very many items ends in slices of the engine's polls.
+//! A consumer with very many items is removed in slices, by the engine's polls.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -39,7 +39,7 @@ fn a_consumer_with_very_many_items_ends_in_slices() {
     assert_eq!(left, 4 * VARIABLES as u64);
     drop(large);
     let mut polls = 0;
-    // Its remains are released at most a slice at a time, counted, with writes in between.
+    // Its items are released at most a slice at a time, with writes in between.
     loop {
         let now = rig.engine.health().subscription_count();
         assert!(left - now <= SLICE as u64, "{} items at once", left - now);
@@ -47,24 +47,24 @@ fn a_consumer_with_very_many_items_ends_in_slices() {
         if left == VARIABLES as u64 {
             break;
         }
-        // Writers continue, and wake no consumer for it.
+        // Writers continue, and do not wake the ended consumer.
         let variable = rig.variable(&format!("rig/v{}", polls % VARIABLES));
         rig.write(&variable, 2.0 + polls as f64);
         assert_eq!(drain(&mut other).len(), 1);
         let due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
         assert!(due.is_some() || rig.engine.health().subscription_count() == VARIABLES as u64);
         polls += 1;
-        assert!(polls < 100, "it ends");
+        assert!(polls < 100, "the items are never released");
     }
     assert!(polls >= 8);
-    assert_eq!(bell.rings(), 0, "nobody wakes what has ended");
+    assert_eq!(bell.rings(), 0, "an ended consumer is not woken");
     for index in 0..VARIABLES {
         let variable = rig.variable(&format!("rig/v{index}"));
         assert_eq!(variable.subscribers(), 1);
     }
 }
 
-/// Polls until nothing but `left` items is left; returns after how many polls.
+/// Polls until only `left` items remain. Returns the number of polls.
 fn poll_until(rig: &Rig, left: u64) -> usize {
     let mut before = rig.engine.health().subscription_count();
     for polls in 0..1000 {
@@ -80,7 +80,7 @@ fn poll_until(rig: &Rig, left: u64) -> usize {
         }
         let _due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
     }
-    panic!("it does not end");
+    panic!("the items are never released");
 }
 
 /// Subscribes all variables under `all`, once for each of `ids`, and takes their first readings.
@@ -111,7 +111,7 @@ fn a_consumer_of_all_with_very_many_items_ends_in_slices() {
     assert_eq!(before, 3 * VARIABLES as u64);
     drop(large);
     assert!(before - rig.engine.health().subscription_count() <= SLICE as u64);
-    // No writer adds anything to an ended subscription, and the others get the updates.
+    // Writers add nothing to an ended subscription, and the other consumers get the updates.
     for name in [&names[0], &names[VARIABLES - 1]] {
         let variable = rig.variable(name);
         rig.write(&variable, 1.0);
@@ -122,8 +122,8 @@ fn a_consumer_of_all_with_very_many_items_ends_in_slices() {
     assert!(polls >= 4, "{polls} polls");
 }
 
-/// A broken session with very many items is processed in slices; no writer waits for it meanwhile,
-/// and the next session gets the updates from before, between and after.
+/// A lost session with very many items is processed in slices. No writer waits for it meanwhile,
+/// and the next session gets the updates from before, during and after the processing.
 #[test]
 fn broken_session_with_many_items_is_processed_in_slices() {
     const VARIABLES: usize = 600;
@@ -139,16 +139,17 @@ fn broken_session_with_many_items_is_processed_in_slices() {
             expected += 1;
             variables.iter().for_each(|one| drop(rig.write(one, 1.0)));
         };
-        // Sent, waiting, written between the end and its sorting out, and after that.
+        // Updates that were sent, queued, written before the lost session is processed, and written
+        // later.
         write_all();
         assert!(!drain(&mut large).is_empty());
         write_all();
         leave(&rig, large);
         let left = rig.engine.health().subscription_count();
-        assert!(left > 0, "it is not done at once");
+        assert!(left > 0, "the session is not processed at once");
         assert_eq!(rig.engine.health().absent_sessions(), 1);
         write_all();
-        // Updates kept for the items take bytes as they are processed.
+        // Stored updates take bytes as their items are processed.
         let (mut sorted, mut most) = (0, 0);
         for _ in 0..polls_before_return {
             let (before, used_before) = (rig.engine.health().subscription_count(), used(&rig));
@@ -192,8 +193,8 @@ fn broken_session_with_many_items_is_processed_in_slices() {
     }
 }
 
-/// Drops in its feeds before a broken session is processed count as missing, as if they happened
-/// after that: older updates of the same variable are dropped as well, with their bytes.
+/// Updates that feeds drop before a lost session is processed count as missing, like those dropped
+/// later: older updates of the same variable are dropped as well, and their bytes released.
 #[test]
 fn drops_before_a_broken_session_is_processed_count_as_missing() {
     const VARIABLES: usize = 600;
@@ -220,7 +221,7 @@ fn drops_before_a_broken_session_is_processed_count_as_missing() {
                 let _due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
             }
         };
-        // Sent, and not confirmed.
+        // This update is sent, but not confirmed.
         (1..=SENT).for_each(write);
         while !drain(&mut broken).is_empty() {}
         leave(&rig, broken);
@@ -249,8 +250,8 @@ fn drops_before_a_broken_session_is_processed_count_as_missing() {
     assert_eq!(bytes_kept[0], bytes_kept[1]);
 }
 
-/// A client ends a subscription of very many variables: nothing of it is delivered from then on,
-/// and the items go in slices.
+/// A client ends a subscription of very many variables: its deliveries stop at once, and its items
+/// are removed in slices.
 #[test]
 fn a_subscription_of_very_many_variables_ends_in_slices() {
     const VARIABLES: usize = 2500;
@@ -287,7 +288,7 @@ fn a_subscription_of_very_many_variables_ends_in_slices() {
         assert_eq!(slices, 3, "{contract}");
         assert_eq!(consumer.item_count(), VARIABLES);
         assert!(!consumer.has_subscription(1));
-        // The same number can be reused for the existing variable.
+        // The subscription number can be reused for the same variable.
         let variable = rig.variable(&names[0]);
         rig.subscribe(&mut consumer, 1, contract, &variable);
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Libraries come and go as wholes; names lead to handles, and handles are never reused.
+//! Libraries are deployed and undeployed as a whole. Names resolve to handles, and handles are
+//! never reused.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -29,7 +30,7 @@ fn refused(rig: &Rig, library: &str, variables: Vec<VariableDefinition>) -> Depl
     rig.engine
         .libraries()
         .deploy(&definition, rig.now(), rig.wall())
-        .expect_err("it is malformed")
+        .expect_err("the library is invalid")
 }
 
 fn found(rig: &Rig, caller: &Caller, pattern: &str) -> Vec<String> {
@@ -91,7 +92,7 @@ fn variable_stays_until_its_library_is_undeployed() {
         .engine
         .libraries()
         .undeploy("plant", rig.now(), rig.wall(), &mut Wakes::new())
-        .expect_err("it is gone");
+        .expect_err("the variable was undeployed");
     assert_eq!(
         error,
         UnknownLibrary {
@@ -162,12 +163,15 @@ fn malformed_library_leaves_no_state() {
     for (library, variables) in cases {
         let error = refused(&rig, library, variables.clone());
         let sentence = error.to_string();
-        assert!(sentence.len() > 20, "{error:?} says too little: {sentence}");
+        assert!(
+            sentence.len() > 20,
+            "{error:?} has no useful message: {sentence}"
+        );
         assert_eq!(rig.engine.libraries().variable_count(), 1, "{sentence}");
         assert_eq!(found(&rig, &rig.caller, "**"), ["taken/a"], "{sentence}");
         assert_eq!(rig.engine.libraries().all().len(), 1, "{sentence}");
     }
-    // The error does not block the name.
+    // The failed deployment does not block the name.
     rig.deploy("plant", f64s(&["good"]));
 }
 
@@ -279,7 +283,7 @@ fn initial_value_is_update_one_and_marked_as_initial() {
     assert_eq!(sample.quality, Quality::uncertain(Reason::Initial));
     assert!(x.ledger().is_balanced());
 
-    // A value that the source knows wins, however long ago it was measured.
+    // A value of the source replaces the initial value, no matter when it was measured.
     let value = Value::F64(7.0);
     let mut write = Write::value(&value);
     write.origin = trunkline_engine::Origin::Source;
@@ -339,16 +343,20 @@ fn gone_follows_the_last_update_under_every_contract() {
             .libraries()
             .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
             .expect("the library is deployed");
-        let mut told = drain(&mut consumer);
+        let mut events = drain(&mut consumer);
         let gone = ConsumerEvent::Gone {
             subscription: 3,
             handle: x.handle(),
         };
-        assert_eq!(told.pop(), Some(gone), "{contract}");
-        let last = rig::only_updates(told).pop().map(|got| got.sequence);
+        assert_eq!(events.pop(), Some(gone), "{contract}");
+        let last = rig::only_updates(events).pop().map(|got| got.sequence);
         assert_eq!(last, Some(3), "{contract}");
         assert_eq!(consumer.item_count(), 0, "{contract}");
-        assert_eq!(drain(&mut consumer), [], "{contract}: told once");
+        assert_eq!(
+            drain(&mut consumer),
+            [],
+            "{contract}: the end is reported once"
+        );
         assert!(consumer.is_idle());
         let again = consumer.subscribe(&rig.caller, &x, Subscribe::new(3, contract));
         assert_eq!(again, Err(AccessError::Gone), "{contract}");
@@ -372,10 +380,11 @@ fn end_of_one_library_leaves_the_subscriptions_of_another() {
         .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
         .expect("the library is deployed");
     rig.write(&y, 2.0);
-    let told = drain(&mut consumer);
+    let events = drain(&mut consumer);
     assert_eq!(
-        told.iter()
-            .filter(|told| matches!(told, ConsumerEvent::Gone { .. }))
+        events
+            .iter()
+            .filter(|event| matches!(event, ConsumerEvent::Gone { .. }))
             .count(),
         1
     );
@@ -437,7 +446,7 @@ fn names_are_found_with_any_escaping() {
         let error = rig
             .engine
             .resolve(&rig.caller, nonsense)
-            .expect_err("it is no name");
+            .expect_err("the name is invalid");
         assert!(
             matches!(error, AccessError::InvalidName(_)),
             "{nonsense:?}: {error}"
@@ -484,8 +493,8 @@ fn find_is_paged_without_gaps() {
                 },
             );
             pages += 1;
-            assert!(names.len() - before <= limit, "a page keeps to its limit");
-            assert!(pages <= 1002, "every page gets on");
+            assert!(names.len() - before <= limit, "a page exceeds its limit");
+            assert!(pages <= 1002, "a page makes no progress");
         }
         let expected: Vec<String> = paths.iter().map(|path| format!("rig/{path}")).collect();
         assert_eq!(names, expected, "limit {limit}, {steps} steps");
@@ -502,7 +511,7 @@ fn find_is_paged_without_gaps() {
     assert_eq!(behind, None);
 }
 
-/// The names of one slice are as many as their own lengths and the pattern allow.
+/// The number of names in one slice depends on the lengths of the names and on the pattern.
 ///
 /// Behaviour: B-83.
 #[test]
@@ -537,11 +546,11 @@ fn slice_of_a_search_is_bounded_by_its_cost() {
     );
     assert!(slices.len() >= 40 / most - 1, "{slices:?}");
     let found = found(&rig, &rig.caller, "**/ab/**/a*b*/**");
-    assert_eq!(found.len(), 40, "those that match are found");
+    assert_eq!(found.len(), 40, "all matching names are found");
 }
 
 #[test]
-fn properties_that_are_equal_are_kept_once() {
+fn equal_properties_are_stored_once() {
     let rig = Rig::new();
     let separate: Vec<VariableDefinition> = (0..100)
         .map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64))

@@ -1,4 +1,4 @@
-//! The bytes that may wait for all consumers of an engine together.
+//! The limit on the bytes queued for all consumers of an engine together.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -20,10 +20,10 @@ const ALL: Contract = Contract::All {
     elements: 1_000_000,
     bytes: u32::MAX,
 };
-/// The amount that a consumer may always have pending.
+/// Bytes that a consumer may always queue.
 const FLOOR: usize = 64 << 10;
 const MAX: usize = 1 << 20;
-/// Ten of them and their entries fill the floor, about 160 the engine.
+/// Length of a text of which ten fill a consumer's floor, and about 160 the engine's budget.
 const LONG: usize = 6000;
 
 fn text(path: &str, stall: Duration) -> trunkline_types::VariableDefinition {
@@ -47,11 +47,11 @@ fn used(rig: &Rig) -> u64 {
     rig.engine
         .health()
         .queue_memory()
-        .expect("it has a bound")
+        .expect("the engine's memory is bounded")
         .used
 }
 
-/// Writes until the engine has no bytes left for `stopped`, which takes nothing.
+/// Writes until the engine has no bytes left for `stopped`, which takes no updates.
 fn fill(rig: &Rig, variable: &Variable, stopped: &Consumer, id: u32) {
     for _ in 0..2 * MAX / LONG {
         assert!(matches!(
@@ -83,21 +83,21 @@ fn engine_budget_is_bounded_and_does_not_affect_fast_consumers() {
         let outcome = rig.attempt(&x, &Write::value(&long()));
         assert_eq!(outcome, Attempt::Done(applied(number)), "no writer waits");
         for one in &mut live {
-            assert_eq!(updates(one).len(), 1, "each gets each");
+            assert_eq!(updates(one).len(), 1, "each consumer gets each update");
         }
         assert!(used(&rig) <= (MAX + 10 * FLOOR) as u64, "{}", used(&rig));
     }
     let ledger = balanced(&stopped, 1, &x);
     assert!(ledger.dropped_overrun > 800, "{ledger:?}");
-    // It ended at the bound: the reported losses are the real ones.
-    let told = drain(&mut stopped);
-    let lost = told.iter().find_map(|told| match told {
+    // The subscription ended at its bound, and the reported losses are exact.
+    let events = drain(&mut stopped);
+    let lost = events.iter().find_map(|event| match event {
         ConsumerEvent::Overrun { items, .. } => Some(items[0].lost),
         _ => None,
     });
     assert_eq!(lost, Some(ledger.dropped_overrun));
     drop(stopped);
-    assert!(used(&rig) <= 9 * 8192, "given back: {}", used(&rig));
+    assert!(used(&rig) <= 9 * 8192, "bytes still in use: {}", used(&rig));
 }
 
 /// Behaviour: B-05, B-06.
@@ -117,7 +117,7 @@ fn full_engine_refuses_new_buffers_until_there_is_room() {
         let sentence = refused.to_string();
         assert!(sentence.contains("slow subscribers") && sentence.contains("queue_bytes_max"));
     }
-    subscribe(4, Contract::Latest).expect("it needs none");
+    subscribe(4, Contract::Latest).expect("`latest` needs no buffer");
     drain(&mut stopped);
     subscribe(1, ALL).expect("there is room again");
     assert!(rig.engine.health().queue_memory().unwrap().refusals >= 4);
@@ -125,8 +125,8 @@ fn full_engine_refuses_new_buffers_until_there_is_room() {
 
 /// Behaviour: B-05, B-08.
 ///
-/// Under `stall` a write that finds the engine's bytes used up must wait before it is numbered, and
-/// is woken when another consumer releases some.
+/// With `stall`, a write that finds the engine's bytes used up waits without a sequence, and is
+/// woken when another consumer releases some.
 #[test]
 fn writer_without_engine_budget_is_woken_when_a_consumer_reads() {
     let (rig, x, y) = bounded();
@@ -135,7 +135,7 @@ fn writer_without_engine_budget_is_woken_when_a_consumer_reads() {
     rig.subscribe(&mut slow, 1, ALL, &y);
     drain(&mut hog);
     drain(&mut slow);
-    // Its floor is its own, even when the other has had everything.
+    // The consumer keeps its floor even when the other one has used all other bytes.
     fill(&rig, &x, &hog, 1);
     let floor = FLOOR / (LONG + 64 + 8);
     for number in 1..=floor {
@@ -152,7 +152,7 @@ fn writer_without_engine_budget_is_woken_when_a_consumer_reads() {
     assert_eq!(
         (y.sequence(), y.ledger().offered),
         before,
-        "not yet offered"
+        "a waiting write is not counted yet"
     );
     let bell = Bell::default();
     let writer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
@@ -256,7 +256,8 @@ proptest! {
                 Step::Advance => rig.advance(STALL),
                 Step::Drop(c) => consumers[c] = rig.consumer().queue_bytes_max(200_000),
             }
-            // Beside the bound there are the floors, and one update of any length per buffer.
+            // In addition to the bound, each consumer may use its floor, and each buffer one update
+            // of any length.
             let beside = 3 * (FLOOR + 45_000) + 4 * 45_000;
             prop_assert!(used(&rig) <= (max + beside) as u64, "{}", used(&rig));
             let pairs = consumers
@@ -276,8 +277,8 @@ proptest! {
 
 /// Behaviour: B-02, B-06.
 ///
-/// Writers on separate threads borrow and return while consumers read: nothing is lent twice or
-/// lost.
+/// Writers on separate threads borrow and return bytes while consumers read: no byte is lent twice
+/// or lost.
 #[test]
 fn bytes_lent_to_many_threads_are_all_returned() {
     const WRITES: usize = 20_000;
@@ -303,7 +304,7 @@ fn bytes_lent_to_many_threads_are_all_returned() {
                 }
             });
         }
-        // The last one takes nothing.
+        // The last consumer takes no updates.
         let takers = consumers.split_last_mut().map(|(_, takers)| takers);
         for consumer in takers.into_iter().flatten() {
             scope.spawn(move || {

@@ -1,4 +1,4 @@
-//! Why a variable does not update: the first fault of the walk is the cause.
+//! Explains why a variable does not update: the first fault found is the cause.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -32,7 +32,7 @@ fn cause(steps: &[WhyStep]) -> (WhyStage, &str) {
         .iter()
         .find(|step| step.verdict == WhyVerdict::Fault)
         .expect("a fault");
-    assert!(!fault.next.is_empty(), "a fault says what to do: {fault:?}");
+    assert!(!fault.next.is_empty(), "the fault has no remedy: {fault:?}");
     (fault.stage, &fault.sentence)
 }
 
@@ -167,7 +167,7 @@ fn walk_asks_the_provider() {
     let quality = steps
         .iter()
         .find(|step| step.sentence.starts_with("its value is"))
-        .expect("it is there");
+        .expect("the step exists");
     assert_eq!(quality.verdict, WhyVerdict::Fault);
 
     let reason = Reason::ProviderGone;
@@ -194,7 +194,7 @@ fn walk_shows_the_rights_of_the_caller() {
         steps
             .into_iter()
             .find(|step| step.stage == WhyStage::Rights)
-            .expect("it is there")
+            .expect("the step exists")
     };
     assert!(rights(&rig.caller).sentence.contains("read and write"));
     assert_eq!(rights(&reader).verdict, WhyVerdict::Note);
@@ -242,7 +242,7 @@ fn walk_explains_how_to_start_the_expected_process() {
         .unwrap()
         .next;
     assert_eq!(next, "start it: trunkline io run DRIVER --name plc");
-    // One that is deployed later is its own, too.
+    // A variable that is deployed later also belongs to the process.
     let mut properties = Properties::new(DataType::F64);
     properties.source = "plc:flow".to_owned();
     let later = rig.deploy("more", vec![define("y", properties)]);
@@ -252,7 +252,7 @@ fn walk_explains_how_to_start_the_expected_process() {
         y.sample().quality,
         Quality::bad(Reason::ProviderGone).without_value()
     );
-    // It comes: its name is its own, and it learns of both.
+    // The process connects under its name, and gets both variables.
     let id = rig
         .engine
         .providers()

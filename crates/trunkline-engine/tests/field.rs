@@ -18,7 +18,7 @@ fn open(rig: &Rig, name: &str) -> Arc<Variable> {
         .engine
         .fields()
         .open(&rig.caller, name, rig.now(), rig.wall());
-    Arc::clone(&opened.expect("there is such a field"))
+    Arc::clone(&opened.expect("the field exists"))
 }
 
 fn level(units: &str, range: Option<(f64, f64)>) -> Properties {
@@ -98,16 +98,17 @@ fn change_of_a_field_is_notified_with_its_own_sequence() {
     }
     assert_eq!(updates(&mut consumer).len(), names.len());
     let mut news = || -> Vec<(String, u64, Value)> {
-        let told = drain(&mut consumer);
-        let told = told.into_iter().filter_map(|told| match told {
+        let events = drain(&mut consumer);
+        let events = events.into_iter().filter_map(|event| match event {
             ConsumerEvent::Update(got) => Some(got),
             _ => None,
         });
-        told.map(|got| {
-            let field = names[got.subscription as usize - 1].to_owned();
-            (field, got.sequence, got.value)
-        })
-        .collect()
+        events
+            .map(|got| {
+                let field = names[got.subscription as usize - 1].to_owned();
+                (field, got.sequence, got.value)
+            })
+            .collect()
     };
     let text = |text: &str| Value::String(text.into());
     let of = |field: &str, sequence, value| (field.to_owned(), sequence, value);
@@ -119,7 +120,7 @@ fn change_of_a_field_is_notified_with_its_own_sequence() {
     ];
     assert_eq!(news(), expected);
     replace(&rig, level("bar", Some((1.0, 5.0))));
-    assert_eq!(news(), [], "nothing of these changed");
+    assert_eq!(news(), [], "none of these fields has changed");
 
     rig.write(&x, 2.0);
     assert_eq!(news(), [of("quality", 2, text("good"))]);
@@ -156,7 +157,7 @@ fn change_of_a_field_is_notified_with_its_own_sequence() {
     assert_eq!(news()[0], of("forced", 3, Value::Bool(false)));
 }
 
-/// A value that is marked keeps its times, and a variable without timestamps has none.
+/// A value marked as stale keeps its timestamps, and a variable without timestamps has none.
 #[test]
 fn fields_carry_the_time_at_which_they_changed() {
     let untimed = Properties {
@@ -233,7 +234,7 @@ fn unknown_field_is_refused_with_a_list_of_fields() {
             .engine
             .fields()
             .open(&rig.caller, name, rig.now(), rig.wall());
-        opened.expect_err("there is none").to_string()
+        opened.expect_err("the field does not exist").to_string()
     };
     let sentence = error("rig/x#unit");
     assert!(

@@ -20,7 +20,7 @@ use trunkline_types::{Contract, DataType, Deadband, Position, Properties, Value}
 
 const STALL: Duration = Duration::from_secs(1);
 
-/// The f64 variables `rig/0`, `rig/1` and so on.
+/// Returns an engine with `count` f64 variables `rig/0`, `rig/1` and so on.
 fn several(count: usize, properties: &Properties) -> (Rig, Vec<Arc<Variable>>) {
     let define = |n: usize| define(&n.to_string(), properties.clone());
     let rig = Rig::with((0..count).map(define).collect());
@@ -55,7 +55,7 @@ fn write(rig: &Rig, members: &[GroupMember<'_>]) -> GroupOutcome {
     }
 }
 
-/// The same value to all, in the order in which they are given.
+/// Writes the same value to all variables, in the given order.
 fn write_all(rig: &Rig, variables: &[Arc<Variable>], value: f64) -> GroupOutcome {
     let value = Value::F64(value);
     let members: Vec<_> = variables.iter().map(|one| member(one, &value)).collect();
@@ -118,7 +118,7 @@ fn one_refused_member_refuses_the_group_and_is_named_in_the_others() {
     assert_ledgers(&variables, 1, 0, 1);
 }
 
-/// A condition that is only known under the locks refuses as well, without a change.
+/// A condition that is checked only under the locks also refuses the group, without a change.
 /// Behaviour: B-22, B-23.
 #[test]
 fn member_at_an_unexpected_position_refuses_the_group() {
@@ -184,7 +184,7 @@ fn a_variable_twice_an_unknown_one_and_too_many_refuse_the_group() {
     assert!(variables.iter().all(|one| one.sequence() == 0));
 }
 
-/// Only looks: a group never asks it.
+/// A provider that a group must never ask.
 struct Device;
 
 impl Provider for Device {
@@ -193,7 +193,7 @@ impl Provider for Device {
     }
 
     fn send(&self, _ticket: Ticket, _handle: u32, _raw: Value) {
-        panic!("a group asks no provider");
+        panic!("the group asked the provider");
     }
 
     fn request(&self, _ticket: Option<Ticket>, _handle: u32) {}
@@ -314,11 +314,11 @@ fn group_without_room_has_no_number_and_continues_later() {
     let value = Value::F64(1.0);
     let members: Vec<_> = variables.iter().map(|one| member(one, &value)).collect();
     let GroupAttempt::WouldBlock { until, handle } = attempt(&rig, &members) else {
-        panic!("four more do not fit behind two of five");
+        panic!("the feed has no room for four more updates");
     };
     assert_eq!(until, rig.now().saturating_add(STALL));
     assert!(variables.iter().any(|one| one.handle() == handle));
-    // Nothing of it was counted, and the other feed has its room back.
+    // The group was not counted, and the other feed has its room back.
     let offered: u64 = variables.iter().map(|one| one.ledger().offered).sum();
     assert_eq!(offered, 2);
     assert_eq!(updates(&mut fast).len(), 2);
@@ -327,7 +327,7 @@ fn group_without_room_has_no_number_and_continues_later() {
     assert_eq!(
         attempt(&rig, &members),
         attempt(&rig, &members),
-        "it still waits"
+        "the group still waits"
     );
     assert_eq!(updates(&mut slow).len(), 2);
     assert_eq!(write(&rig, &members).commit, Some(1));
@@ -355,20 +355,20 @@ fn after_the_stall_the_full_subscription_ends_and_the_group_is_written() {
     ));
     rig.advance(STALL);
     assert_eq!(write(&rig, &members).commit, Some(1));
-    let told = rig::drain(&mut slow);
+    let events = rig::drain(&mut slow);
     let [
         ConsumerEvent::Update(_),
         ConsumerEvent::Overrun { items, .. },
-    ] = told.as_slice()
+    ] = events.as_slice()
     else {
-        panic!("{told:?}");
+        panic!("{events:?}");
     };
     let lost: u64 = items.iter().map(|item| item.lost).sum();
-    assert_eq!(lost, 3, "the group, counted exactly");
+    assert_eq!(lost, 3, "the three updates of the group are counted");
     assert!(variables.iter().all(|one| one.ledger().is_balanced()));
 }
 
-/// A feed without elements takes a group of any size: otherwise it would never go over.
+/// An empty feed accepts a group of any size. Otherwise a large group could never be delivered.
 /// Behaviour: B-23.
 #[test]
 fn an_empty_feed_takes_a_group_larger_than_its_bound() {
@@ -446,9 +446,8 @@ fn snapshot_names_unreadable_variables_and_the_previous_group() {
     );
 }
 
-/// Four threads write equal values to all variables, in different orders and over overlapping
-/// parts, while two take snapshots.
-/// Behaviour: B-23.
+/// Four threads write groups of equal values to overlapping sets of variables, in different orders,
+/// while two threads take snapshots. Behaviour: B-23.
 #[test]
 fn snapshots_during_group_writes_show_exactly_one_group() {
     const GROUPS: u32 = 2_000;
@@ -505,7 +504,10 @@ fn snapshots_during_group_writes_show_exactly_one_group() {
                     );
                     let sequence = updates[0].sequence;
                     assert!(updates.iter().all(|update| update.sequence == sequence));
-                    assert_eq!(snapshot.commit, sequence, "every commit was a group of all");
+                    assert_eq!(
+                        snapshot.commit, sequence,
+                        "every commit covers all variables"
+                    );
                 }
             });
         }
@@ -522,8 +524,7 @@ fn snapshots_during_group_writes_show_exactly_one_group() {
     );
 }
 
-/// A reader that takes little at a time still gets each group undivided.
-/// Behaviour: B-23.
+/// A reader that takes few updates at a time still gets each group contiguously. Behaviour: B-23.
 #[test]
 fn group_stays_contiguous_for_a_reader_that_takes_two_at_a_time() {
     let (rig, variables) = plain(3);
@@ -538,7 +539,7 @@ fn group_stays_contiguous_for_a_reader_that_takes_two_at_a_time() {
     loop {
         let mut sink = Recorder::wanting(Some(2));
         let more = consumer.drain(&mut sink, &mut Wakes::new());
-        got.extend(only_updates(sink.told));
+        got.extend(only_updates(sink.events));
         if !more {
             break;
         }

@@ -1,4 +1,4 @@
-//! Totals over all variables, and those of the engine itself.
+//! The totals over all variables, and over the engine's own variables.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -15,7 +15,7 @@ fn f64s(paths: &[&str]) -> Vec<VariableDefinition> {
     paths.iter().map(f64_of).collect()
 }
 
-/// The totals, and the number of calls that they took.
+/// Returns the totals, and the number of calls needed.
 fn count(rig: &Rig, budget: usize) -> (Totals, usize) {
     let mut census = Census::default();
     for calls in 1..100 {
@@ -23,7 +23,7 @@ fn count(rig: &Rig, budget: usize) -> (Totals, usize) {
             return (totals, calls);
         }
     }
-    panic!("it does not end");
+    panic!("the totals are never complete");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn losses_of_bounded_subscriptions_are_counted_for_the_engine() {
         rig.write(&x, f64::from(n));
     }
     drain(&mut consumer);
-    // Under `first` it is reported with the next update that it gets.
+    // Under `first`, a loss is reported with the next delivered update.
     rig.write(&x, 9.0);
     drain(&mut consumer);
     assert_eq!(rig.engine.health().lost_and_overruns(), (3 + 3 + 3, 1));

@@ -1,4 +1,4 @@
-//! Groups, snapshots, leases, aliases, fields, forcing and the audit, where they meet.
+//! Combinations of groups, snapshots, leases, aliases, fields, forcing and the audit.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -38,7 +38,8 @@ fn alias_of(target: &str, properties: Properties) -> Properties {
     }
 }
 
-/// `plant/x` and `plant/y`, `view/x`, an alias of `plant/x`, and `far/x`, an alias of that.
+/// Returns an engine with `plant/x` and `plant/y`, `view/x`, an alias of `plant/x`, and `far/x`, an
+/// alias of `view/x`.
 fn chain(target: Properties, alias: Properties) -> (Rig, [Arc<Variable>; 4]) {
     let rig = Rig::new();
     rig.deploy(
@@ -108,14 +109,14 @@ fn force(rig: &Rig, variable: &Variable, value: f64) {
     ));
 }
 
-/// The entries since the last call, as `action name old -> new: outcome`.
+/// Returns the audit entries since the last call, as `action name old -> new: outcome`.
 fn taken(rig: &Rig) -> Vec<String> {
     let entries = rig.engine.audit().take(1, usize::MAX);
-    let told = |entry: &trunkline_types::AuditEntry| {
+    let described = |entry: &trunkline_types::AuditEntry| {
         let (action, name, outcome) = (entry.action, &entry.name, entry.outcome.name());
         format!("{action} {name} {} -> {}: {outcome}", entry.old, entry.new)
     };
-    entries.iter().map(told).collect()
+    entries.iter().map(described).collect()
 }
 
 fn balanced(variables: &[Arc<Variable>]) {
@@ -183,9 +184,8 @@ fn group_reaches_the_aliases_of_its_members_their_fields_and_subscribers() {
     balanced(&variables);
 }
 
-/// One feed that follows the members and an alias of one: it is full for the alias, which does not
-/// wait, and the reserved part of the group still arrives.
-/// Behaviour: B-08, B-23.
+/// One feed has the members of the group and an alias of one of them. It is too full for the alias,
+/// which does not wait, but the reserved updates of the group still arrive. Behaviour: B-08, B-23.
 #[test]
 fn feed_ended_by_an_alias_within_a_group_stays_balanced() {
     let (rig, variables) = chain(f64s(), f64s());
@@ -206,10 +206,10 @@ fn feed_ended_by_an_alias_within_a_group_stays_balanced() {
     }
     updates(&mut consumer);
     assert!(group(&rig, &[(x, 1.0), (y, 1.0)]).commit.is_some());
-    let told = rig::drain(&mut consumer);
-    let (ends, rest): (Vec<_>, Vec<_>) = told
+    let events = rig::drain(&mut consumer);
+    let (ends, rest): (Vec<_>, Vec<_>) = events
         .into_iter()
-        .partition(|told| matches!(told, rig::ConsumerEvent::Overrun { .. }));
+        .partition(|event| matches!(event, rig::ConsumerEvent::Overrun { .. }));
     assert_eq!(numbers(&rig::only_updates(rest)), [1.0, 1.0]);
     assert_eq!(ends.len(), 1);
     balanced(&variables);
@@ -286,7 +286,7 @@ fn audit_has_each_member_of_a_group_once() {
     };
     let (rig, [x, y, ..]) = chain(quiet, f64s());
     group(&rig, &[(&y, 1.0), (&x, 1.0)]);
-    // Noted in the order of the locks, which is that of the updates.
+    // The entries are in the order of the locks, which is also the order of the updates.
     assert_eq!(
         taken(&rig),
         [
@@ -304,18 +304,18 @@ fn audit_has_each_member_of_a_group_once() {
     );
     group(&rig, &[(&x, 2.0), (&y, 11.0)]);
     let entries = rig.engine.audit().take(1, usize::MAX);
-    let told: Vec<_> = entries
+    let described: Vec<_> = entries
         .iter()
         .map(|one| (&*one.name, one.outcome.name()))
         .collect();
-    assert_eq!(told, [("plant/x", "refused"), ("plant/y", "refused")]);
+    assert_eq!(described, [("plant/x", "refused"), ("plant/y", "refused")]);
     let rule = |at: usize| format!("{:?}", entries[at].outcome);
     assert!(rule(0).contains("plant/y"), "{}", rule(0));
     assert!(rule(1).contains("outside the range"), "{}", rule(1));
 }
 
-/// Whichever of them is audited: one entry per write, at the variable where it ended.
-/// Behaviour: B-24, H-20.
+/// Each write has one audit entry, at the variable where it ended, whichever of the variables is
+/// audited. Behaviour: B-24, H-20.
 #[test]
 fn write_through_an_alias_is_audited_once_where_it_ends() {
     let range = |properties| Properties {
@@ -427,7 +427,7 @@ fn single_writer_of_an_alias_is_its_first_successful_writer() {
     assert_eq!(write_as(&rig, 2, &seen, 2.0), applied(2));
 }
 
-/// A replaced library keeps nothing that the new properties do not contain.
+/// A replaced library keeps no lease, writer or alias that its new properties do not define.
 /// Behaviour: B-22, H-19, H-20, SP-06.
 #[test]
 fn replaced_library_has_no_stale_lease_writer_or_alias() {
@@ -445,7 +445,7 @@ fn replaced_library_has_no_stale_lease_writer_or_alias() {
         .leases()
         .request(&Caller::local(1, 0), rig.now(), y.handle(), request);
     leased.unwrap();
-    // x is visible to all callers; y is an alias of x, and another variable.
+    // Now x is visible to all callers, and y is an alias of x and therefore a new variable.
     replace(
         &rig,
         "plant",
@@ -467,7 +467,8 @@ fn replaced_library_has_no_stale_lease_writer_or_alias() {
     rig.engine.leases().end_session(1);
     assert_eq!(write_as(&rig, 3, &x, 4.0), applied(4));
 
-    // x becomes a text: its alias shows that it cannot follow, and follows the next that fits.
+    // Now x is a text, which its alias cannot show. The alias shows the next target that has a
+    // suitable type.
     replace(
         &rig,
         "plant",
@@ -480,9 +481,8 @@ fn replaced_library_has_no_stale_lease_writer_or_alias() {
     balanced(&[x, seen, far, now_alias]);
 }
 
-/// Two aliases change places. In the old order and in the new one no chain leads back to itself;
-/// with half of each one would.
-/// Behaviour: H-20, SP-06.
+/// Two aliases swap their places in a chain. Neither the old nor the new chain is a cycle, but a
+/// mixture of both would be. Behaviour: H-20, SP-06.
 #[test]
 fn swapped_aliases_bind_without_a_cycle() {
     let halved = || Properties {
@@ -516,9 +516,8 @@ fn swapped_aliases_bind_without_a_cycle() {
     }
 }
 
-/// The state of a variable before its library was stopped is kept when another library is removed
-/// meanwhile.
-/// Behaviour: DP-16, SP-06.
+/// The quality of a variable before its library was stopped is remembered, even if another library
+/// is removed meanwhile. Behaviour: DP-16, SP-06.
 #[test]
 fn library_replaced_while_stopped_keeps_its_bad_values() {
     let rig = Rig::with(vec![define("a", f64s()), define("b", f64s())]);
@@ -544,15 +543,14 @@ fn library_replaced_while_stopped_keeps_its_bad_values() {
     assert_eq!(quality.reason(), Reason::ProviderGone);
 }
 
-/// Snapshots of a target, its alias, the alias of that and fields of them all, during writes of
-/// groups and single values, forcing, and deployments: no thread waits forever, and the aliases of
-/// the target are at its update.
-/// Behaviour: B-23, H-20.
+/// Takes snapshots of a target, a chain of two aliases and fields of all three, during group
+/// writes, single writes, forcing and deployments. No thread waits forever, and the aliases show
+/// the target's update. Behaviour: B-23, H-20.
 #[test]
-fn snapshots_of_chains_of_aliases_and_fields_are_consistent_under_a_storm() {
+fn snapshots_of_alias_chains_and_fields_are_consistent_under_concurrent_changes() {
     const WRITES: u32 = 3_000;
     let rig = Rig::new();
-    // The aliases, and a field of one, have lower handles than whom they follow.
+    // The aliases, and a field of one of them, have lower handles than their targets.
     rig.deploy("view", vec![define("x", alias_of("plant/x", f64s()))]);
     rig.deploy("far", vec![define("x", alias_of("view/x", f64s()))]);
     let early = open(&rig, "view/x#sequence");
@@ -581,7 +579,7 @@ fn snapshots_of_chains_of_aliases_and_fields_are_consistent_under_a_storm() {
                         };
                         let mut wakes = Wakes::new();
                         match n % 3 {
-                            // Alone the target is written through the alias of its alias.
+                            // Single writes reach the target through both aliases.
                             0 => {
                                 let write = Write::value(&value);
                                 engine.try_write(&caller, now, wall, far, &write, &mut wakes);

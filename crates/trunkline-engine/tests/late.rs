@@ -1,4 +1,4 @@
-//! Samples that are older than the live value, for a history that takes them (B-41).
+//! Late samples: older than the live value, and delivered only to a history (B-41).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -26,7 +26,7 @@ fn refused(rig: &Rig, kept: LateKept) -> WriteOutcome {
     WriteOutcome::Refused(Refusal::Late { live, kept })
 }
 
-/// A subscriber of a variable that also takes its late samples.
+/// Returns a subscriber of a variable that also takes its late samples.
 fn history(rig: &Rig, bell: &Bell, variable: &Arc<Variable>) -> Consumer {
     let mut consumer = Consumer::service(rig.engine.clone(), Box::new(bell.clone()));
     rig.subscribe(&mut consumer, 1, Contract::ALL, variable);
@@ -49,9 +49,9 @@ fn late_sample_wakes_the_history_and_changes_nothing_else() {
         let outcome = write(&rig, &x, ago, &Value::F64(value));
         assert_eq!(outcome, refused(&rig, LateKept::History));
     }
-    assert_eq!(bell.rings(), 1, "it did not drain in between");
+    assert_eq!(bell.rings(), 1, "the consumer has not drained in between");
     assert!(!sut.is_at_rest());
-    assert_eq!(drain(&mut sut).len(), 0, "it is no update");
+    assert_eq!(drain(&mut sut).len(), 0, "a late sample is not an update");
     assert_eq!((x.sample().value, x.sequence()), (Value::F64(1.0), 1));
     for (number, ago, value) in [(1, 5, 2.0), (2, 9, 3.0)] {
         let (handle, update) = sut.take_late().unwrap();
@@ -99,7 +99,7 @@ fn late_sample_is_refused_if_its_history_has_no_room_or_has_ended() {
     while sut.take_late().is_some() {
         waiting += 1;
     }
-    assert_eq!(waiting, 65_536, "what was kept can still be taken");
+    assert_eq!(waiting, 65_536, "stored samples can still be taken");
     drop(sut);
     assert_eq!(write(&rig, &x, 1, &small), refused(&rig, LateKept::Nowhere));
 }

@@ -121,7 +121,7 @@ fn the_engine_asks_to_be_polled_when_the_next_lease_ends() {
     let end = rig.now().saturating_add(TEN);
     assert_eq!(due(&rig), Some(end));
     for _ in 0..1_000 {
-        // Renewing leaves nothing behind.
+        // Renewing a lease leaves no second expiry time.
         rig.advance(Duration::from_millis(1));
         lease(&rig, 1, &x, LeaseRequest::renew(TEN)).unwrap();
     }
@@ -142,8 +142,8 @@ fn a_lease_ends_with_its_session_and_its_length_is_bounded() {
     assert_eq!(write_as(&rig, 2, &x, 1.0), applied(1));
 }
 
-/// The whole position is expected, so a value written before the lease is not overwritten unseen.
-/// Behaviour: B-22.
+/// A lease with an expected position is refused if another value was written before, so no value is
+/// overwritten unseen. Behaviour: B-22.
 #[test]
 fn lease_is_granted_only_at_the_expected_position() {
     let (rig, x) = Rig::plain();
@@ -170,8 +170,7 @@ fn lease_is_granted_only_at_the_expected_position() {
     assert_eq!(order(EPOCH, 1).unwrap().sequence, 1);
 }
 
-/// Values of the source, and forcing, are not client writes.
-/// Behaviour: B-22, H-27.
+/// Values from the source and forcing are not client writes. Behaviour: B-22, H-27.
 #[test]
 fn source_values_and_forcing_override_a_lease() {
     let (rig, x) = Rig::plain();
@@ -242,8 +241,8 @@ fn a_leased_member_refuses_the_group_of_another() {
 fn the_first_writer_wins_and_the_next_in_the_queue_takes_over() {
     let (rig, x) = single();
     assert_eq!(write_as(&rig, 1, &x, 1.0), applied(1));
-    let told = refused_by(write_as(&rig, 2, &x, 2.0));
-    assert!(told.contains("program 1"), "{told}");
+    let sentence = refused_by(write_as(&rig, 2, &x, 2.0));
+    assert!(sentence.contains("program 1"), "{sentence}");
     refused_by(write_as(&rig, 3, &x, 3.0));
     refused_by(write_as(&rig, 2, &x, 2.0));
     let held = rig.engine.leases().held_by(&x, rig.now()).unwrap();
@@ -259,7 +258,7 @@ fn the_first_writer_wins_and_the_next_in_the_queue_takes_over() {
     assert!(x.ledger().is_balanced());
 }
 
-/// A session that only reads, and one whose write was refused, hold nothing.
+/// A session that only reads, or whose write was refused, does not become the single writer.
 /// Behaviour: H-19.
 #[test]
 fn refused_write_does_not_make_a_single_writer() {
@@ -273,7 +272,11 @@ fn refused_write_does_not_make_a_single_writer() {
     assert_eq!(rig.publish(&x, 5.0), applied(1));
     assert_eq!(write_as(&rig, 2, &x, 2.0), applied(2));
     assert!(refused_by(write_as(&rig, 1, &x, 1.0)).contains("program 2"));
-    assert_eq!(rig.publish(&x, 6.0), applied(3), "its source is no client");
+    assert_eq!(
+        rig.publish(&x, 6.0),
+        applied(3),
+        "the source is not a client"
+    );
     assert!(matches!(
         acquire(&rig, 1, &x),
         Err(Refusal::SingleWriter { .. })
@@ -298,7 +301,7 @@ fn the_queue_of_writers_is_bounded() {
 
 /// Behaviour: H-19.
 #[test]
-fn it_can_be_made_a_variable_with_a_single_writer_and_back() {
+fn single_writer_property_can_be_set_and_cleared() {
     let rig = Rig::new();
     let properties = |single_writer| Properties {
         single_writer,
@@ -324,6 +327,6 @@ fn it_can_be_made_a_variable_with_a_single_writer_and_back() {
     assert_eq!(
         write_as(&rig, 1, &x, 1.0),
         applied(4),
-        "nobody holds it from before"
+        "no earlier holder remains"
     );
 }

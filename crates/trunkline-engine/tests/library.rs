@@ -1,4 +1,4 @@
-//! Libraries that stay: deployed again with changes, stopped and started, with values from before.
+//! Libraries that are redeployed with changes, stopped and started, and that keep their values.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -97,9 +97,9 @@ fn changed_properties_reach_the_users_of_the_variable() {
     assert_eq!(rig.write(&edited, 99.0), applied(2));
     assert!(retyped.is_gone() && dropped.is_gone());
     assert_ne!(rig.variable("plant/retyped").handle(), retyped.handle());
-    let (gone, told): (Vec<_>, Vec<_>) = drain(&mut consumer)
+    let (gone, events): (Vec<_>, Vec<_>) = drain(&mut consumer)
         .into_iter()
-        .partition(|told| matches!(told, ConsumerEvent::Gone { .. }));
+        .partition(|event| matches!(event, ConsumerEvent::Gone { .. }));
     let handle = dropped.handle();
     assert_eq!(
         gone,
@@ -108,9 +108,9 @@ fn changed_properties_reach_the_users_of_the_variable() {
             handle
         }]
     );
-    assert_eq!(sequences(&only_updates(told)), [2]);
+    assert_eq!(sequences(&only_updates(events)), [2]);
 
-    // And back: the variable has the properties that it was deployed with again.
+    // Redeploying the original library restores the original properties.
     let mut again = after.clone();
     again.variables[1] = VariableDefinition::new("edited", DataType::F64);
     assert_eq!(
@@ -131,7 +131,10 @@ fn existing_library_is_replaced_only_on_request() {
     assert_eq!(rig.engine.libraries().check(&other, true), Ok(()));
     let broken = plant(vec![define("a", f64_with(|p| p.range = Some((1.0, 0.0))))]);
     assert!(redeploy(&rig, &broken).is_err());
-    assert!(!rig.variable("plant/a").is_gone(), "nothing was changed");
+    assert!(
+        !rig.variable("plant/a").is_gone(),
+        "the library is unchanged"
+    );
 }
 
 /// Behaviour: DP-16.
@@ -165,7 +168,7 @@ fn stopped_library_keeps_its_values_and_accepts_none() {
             .start("plant", rig.now(), rig.wall(), &mut Wakes::new())
     };
     assert_eq!(stop(), Ok(true));
-    assert_eq!(stop(), Ok(false), "it is stopped already");
+    assert_eq!(stop(), Ok(false), "the library is already stopped");
     let sample = level.sample();
     assert_eq!(sample.value, Value::F64(7.0));
     assert_eq!(sample.quality, Quality::bad(Reason::ProcessMissing));
@@ -182,10 +185,10 @@ fn stopped_library_keeps_its_values_and_accepts_none() {
     assert_eq!(state, Some(LibraryState::Stopped));
 
     assert_eq!(start(), Ok(true));
-    assert_eq!(start(), Ok(false), "it runs already");
+    assert_eq!(start(), Ok(false), "the library already runs");
     assert_eq!(level.sample().quality, Quality::uncertain(Reason::Retained));
     assert_eq!(level.sample().value, Value::F64(7.0));
-    assert_eq!(never.sequence(), 0, "nothing was ever written to it");
+    assert_eq!(never.sequence(), 0, "the variable was never written");
     assert_eq!(rig.write(&level, 8.0), applied(4));
     assert_eq!(sequences(&updates(&mut consumer)), [4]);
     assert!(level.ledger().is_balanced());
@@ -209,16 +212,16 @@ fn bad_values_stay_bad_after_a_stop() {
         rig.engine
             .libraries()
             .stop("plant", now, wall, &mut Wakes::new())
-            .expect("it is there");
+            .expect("the variable exists");
         rig.engine
             .libraries()
             .start("plant", now, wall, &mut Wakes::new())
-            .expect("it is there");
+            .expect("the variable exists");
         assert_eq!(level.sample().quality, broken);
     }
 }
 
-/// The retained value goes before the initial one, and is the first update.
+/// The retained value takes precedence over the initial value, and is the first update.
 ///
 /// Behaviour: H-17.
 #[test]

@@ -18,15 +18,16 @@ use trunkline_types::{
     ArrayType, Contract, DataType, ElementType, Fifo, Properties, Value, VariableDefinition,
 };
 
-/// Counts per thread, so that tests do not see each other.
+/// Counts per thread, so that tests do not affect each other.
 struct Counting;
 
 #[derive(Clone, Copy, Default)]
 struct Counts {
     allocations: u64,
-    /// Bytes asked for and not returned.
+    /// Bytes requested and not freed.
     live: i64,
-    /// Like the system's allocator rounds them: one extra word, in steps of 16, at least 32.
+    /// These bytes as rounded by the system's allocator: one extra word, a multiple of 16, at least
+    /// 32.
     resident: i64,
 }
 
@@ -38,7 +39,7 @@ thread_local! {
 
 fn count(allocations: u64, size: usize, sign: i64) {
     let chunk = (size + 8).next_multiple_of(16).max(32) as i64;
-    // A thread that is ending counts no more.
+    // A thread that is ending no longer counts.
     let _ended = COUNTS.try_with(|counts| {
         let mut now = counts.get();
         now.allocations += allocations;
@@ -77,7 +78,7 @@ fn counts() -> Counts {
     COUNTS.with(Cell::get)
 }
 
-/// What `work` allocated, and what of it is still there.
+/// Returns the number of allocations made by `work`, and the bytes that are still allocated.
 fn cost(work: impl FnOnce()) -> Counts {
     let before = counts();
     work();
@@ -122,7 +123,7 @@ fn plain_variable_costs_under_300_bytes() {
         let (live, resident) = (cost.live / count as i64, cost.resident / count as i64);
         println!("{count} variables: {live} bytes each asked for, {resident} taken");
         assert!(resident < 300, "{resident} bytes");
-        // A value costs nothing more.
+        // A value needs no additional memory.
         let values = self::cost(|| {
             for handle in handles.iter().take(1000) {
                 let variable = rig.engine.variable(*handle).expect("the variable exists");
@@ -151,7 +152,7 @@ fn latest_subscription_costs_at_most_64_bytes_with_its_counters() {
     assert!(resident <= 64, "{resident} bytes");
     assert_eq!(updates(&mut consumer).len(), count);
 
-    // A second subscriber of the same variables costs less.
+    // A second subscriber of the same variables needs less memory.
     let mut second = rig.consumer();
     let cost = self::cost(|| {
         for variable in &variables {
@@ -160,7 +161,7 @@ fn latest_subscription_costs_at_most_64_bytes_with_its_counters() {
     });
     println!("second latest item: {} bytes", cost.resident / count as i64);
     assert!(cost.resident / (count as i64) <= 64);
-    // All of it is released.
+    // All memory is released.
     let cost = self::cost(|| {
         consumer.unsubscribe(1, None, &mut Wakes::new());
         drop(second);
@@ -171,7 +172,7 @@ fn latest_subscription_costs_at_most_64_bytes_with_its_counters() {
     assert!(-cost.live > count as i64 * 95, "{} bytes", -cost.live);
 }
 
-/// Takes every delivery and keeps nothing.
+/// Accepts every delivery and stores nothing.
 struct Tap {
     taken: u64,
 }
@@ -184,12 +185,12 @@ impl Sink for Tap {
         self.taken += u64::from(delivery.update.sequence > 0);
     }
     fn overrun(&mut self, _subscription: u32, _items: &[EndedItem]) {
-        panic!("nobody is slow here");
+        panic!("a subscription ended with `overrun`");
     }
     fn gone(&mut self, _subscription: u32, _handle: u32) {}
 }
 
-/// Writes and drains many times after a warm-up; returns what that allocated.
+/// Writes and drains many times after a warm-up. Returns the number of allocations.
 fn steady(rig: &Rig, x: &Variable, consumer: &mut Consumer, value: &Value) -> u64 {
     let mut wakes = Wakes::new();
     let mut sink = Tap { taken: 0 };
@@ -234,7 +235,7 @@ fn steady_updates_of_numbers_allocate_nothing() {
             balanced(&consumer, 1, &x);
         }
     }
-    // Neither do texts that are kept in place, nor a peer that confirms.
+    // Texts stored in place, and a peer that confirms, also need no allocation.
     let (rig, x) = Rig::of(Properties::new(DataType::String));
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::Latest, &x);
@@ -304,7 +305,7 @@ fn real_time_endpoints_allocate_when_they_are_made_and_never_again() {
                 .realtime()
                 .reader(&rig.caller, "rig/x")
                 .expect("the variable has a FIFO");
-            // The very first access included; full and empty too.
+            // This includes the first access, and full and empty FIFOs.
             let cost = cost(|| {
                 for n in 0..100 {
                     writer.write(f64::from(n), rig.wall());
@@ -323,8 +324,8 @@ fn real_time_endpoints_allocate_when_they_are_made_and_never_again() {
     }
 }
 
-/// Neither do blocks on their whole way from a real-time thread to a subscriber, once there are
-/// buffers for as many as wait at a time.
+/// Blocks on the way from a real-time thread to a subscriber need no allocation once there are as
+/// many buffers as blocks that wait at a time.
 ///
 /// Behaviour: SP-20, SP-22.
 #[test]
@@ -376,12 +377,13 @@ fn buffer_grows_as_it_fills_and_is_freed_with_the_last_subscriber() {
     let empty = cost(|| rig.subscribe(&mut long, 1, Contract::Last(1_000_000), &x));
     assert!(
         empty.live < 4096,
-        "nothing is taken in advance: {}",
+        "memory was allocated in advance: {}",
         empty.live
     );
     let filled = cost(|| (0..100_000).for_each(|n| drop(rig.write(&x, f64::from(n)))));
     assert!(filled.live > 100_000 * 60);
-    // The long buffer is freed with the long value; the short one keeps what it needs.
+    // The long buffer is freed when the long subscription ends. The short one keeps the memory that
+    // it needs.
     let left = cost(|| drop(long));
     assert!(
         -left.live > filled.live * 9 / 10,
@@ -416,7 +418,7 @@ fn stopped_client_among_ten_takes_no_memory() {
         for client in &mut clients {
             rig.subscribe(client, 1, contract, &x);
         }
-        let (stopped, others) = clients.split_first_mut().expect("ten of them");
+        let (stopped, others) = clients.split_first_mut().expect("there are ten clients");
         let mut sink = Tap { taken: 0 };
         let mut round = |n: u32| {
             for k in 0..50 {

@@ -1,4 +1,4 @@
-//! Last values in a table: every way in which a variable changes, and excluded variables.
+//! The table of last values: it contains every kind of change, and excludes some variables.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -37,7 +37,7 @@ fn every_kind_of_change_is_stored() {
     let table = Mirrored::new(&rig);
     table.check(&rig);
     let (x, y) = (rig.variable("rig/x"), rig.variable("rig/y"));
-    // The short way, with and without subscribers, then the common one.
+    // First the fast path, with and without subscribers, then the general path.
     let mut consumer = rig.consumer();
     for (round, value) in [1.0, 2.0, 3.0].into_iter().enumerate() {
         rig.advance(Duration::from_millis(1));
@@ -47,7 +47,10 @@ fn every_kind_of_change_is_stored() {
             &Value::F64(value),
             &mut Wakes::new(),
         );
-        assert!(written.is_some() || round == 2, "the short way");
+        assert!(
+            written.is_some() || round == 2,
+            "the fast path was not taken"
+        );
         table.check(&rig);
         rig.write(&x, value + 0.5);
         rig.write(&y, value + 0.5);
@@ -142,7 +145,7 @@ fn later_variables_are_added_and_undeployed_ones_removed() {
     rig.deploy("more", vec![define("y", f64s())]);
     let y = rig.variable("more/y");
     let read = |handle: u32| table.read(handle);
-    assert_eq!(read(y.handle()), None, "nobody has polled");
+    assert_eq!(read(y.handle()), None, "the engine was not polled yet");
     rig.write(&y, 1.0);
     rig.poll();
     table.check(&rig);
@@ -156,7 +159,7 @@ fn later_variables_are_added_and_undeployed_ones_removed() {
     table.check(&rig);
 }
 
-/// Many enter in slices, and a table without room for all has those that fit.
+/// Many variables are added in slices. A table that is too small contains those that fit.
 #[test]
 fn a_table_takes_what_it_has_room_for() {
     let define = |index: u32| VariableDefinition::new(format!("v{index}"), DataType::F64);
@@ -167,7 +170,7 @@ fn a_table_takes_what_it_has_room_for() {
     let due = rig
         .engine
         .poll(rig.now(), rig.wall(), &mut Wakes::new())
-        .expect("there is more to do");
+        .expect("another poll is due");
     assert!(due <= rig.now());
     rig.poll();
     assert!(table.read(2499, 0).is_some());
@@ -197,7 +200,7 @@ fn several_tables_are_created_and_dropped_independently() {
     second.check(&rig);
     second.end();
     rig.poll();
-    // The rest is the subscriber, which always had its newest update.
+    // The only remaining subscriber is the consumer, which always had the newest update.
     assert_eq!(x.subscribers(), 1);
     assert_eq!(rig::numbers(&rig::updates(&mut consumer)), [4.0]);
     rig.write(&x, 5.0);

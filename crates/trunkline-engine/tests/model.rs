@@ -1,11 +1,10 @@
-//! Random histories against a reference that keeps every update in a list.
+//! Compares random sequences of operations with a reference that keeps every update in a list.
 //!
-//! Several writers, three consumers that share their feeds (two of them have a peer that confirms,
-//! two take runs as others have encoded them), every contract with and without
-//! "changes only", bounds that are reached, credit, resumption, undeployment: after every step
-//! every ledger balances and equals the reference's; every delivery is the one the reference
-//! expects, with the losses it expects; and a consumer that takes all it can is left with nothing
-//! waiting.
+//! There are several writers, three consumers that share their feeds (two of them have a peer that
+//! confirms, two accept encoded runs), every contract with and without `only_changes`, full
+//! buffers, credit, resumption and undeployment. After every step, every ledger balances and equals
+//! that of the reference. Every delivery is the one that the reference expects, with the expected
+//! losses. A consumer that takes everything has nothing pending afterwards.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -28,7 +27,7 @@ use trunkline_types::{Contract, DataType, Position, Properties, Quality, Reason,
 const VARIABLES: usize = 3;
 const CONSUMERS: usize = 3;
 const STALL: Duration = Duration::from_millis(20);
-/// More than ever waits, but counted.
+/// Bound in bytes that is never reached, but is counted.
 const BYTES: usize = 1 << 30;
 const PERIOD: Duration = Duration::from_millis(10);
 
@@ -72,7 +71,7 @@ const TERMS: [(Contract, bool); 13] = [
         false,
     ),
 ];
-/// The one of them under which most is shared.
+/// The subscription number with the most shared updates.
 const SHARED: usize = 12;
 
 #[derive(Clone, Debug)]
@@ -157,7 +156,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Mostly what happens to subscriptions of the same variables, the larger one of `all` above all.
+/// Mostly steps on subscriptions of the same variables, above all on the larger `all` subscription.
 fn sharing_step() -> impl Strategy<Value = Step> {
     let (variable, consumer) = (0..VARIABLES, 0..CONSUMERS);
     let id = prop_oneof![1 => 7..10usize, 6 => Just(SHARED)];
@@ -195,15 +194,15 @@ struct Pair {
     rig: Rig,
     model: Model,
     consumers: Vec<Consumer>,
-    /// The variables deployed now, and their numbers in the reference.
+    /// The deployed variables, and their numbers in the reference.
     live: Vec<(Arc<Variable>, usize)>,
-    /// Number of runs that were taken as encoded by another consumer.
+    /// Number of accepted runs that another consumer had encoded.
     runs: usize,
-    /// Last values in a table, in some histories.
+    /// The table of last values; only in some tests.
     mirrored: Option<rig::Mirrored>,
 }
 
-/// Every second variable lets writers wait.
+/// Returns the stall time of a variable: writers wait for every second one.
 fn stall_of(variable: usize) -> Duration {
     if variable % 2 == 1 {
         STALL
@@ -402,15 +401,15 @@ impl Pair {
         let mut sink = Recorder::wanting(budget);
         sink.takes_runs = consumer > 0;
         let more = self.consumers[consumer].drain(&mut sink, &mut Wakes::new());
-        for told in &sink.told {
-            self.model.told(consumer, told);
+        for event in &sink.events {
+            self.model.take_event(consumer, event);
         }
         self.runs += sink.runs;
         if !more {
             self.model.assert_quiet(consumer);
             assert!(self.consumers[consumer].is_idle());
         }
-        assert!(more || budget.is_none_or(|budget| sink.told.len() <= budget + VARIABLES * 12));
+        assert!(more || budget.is_none_or(|budget| sink.events.len() <= budget + VARIABLES * 12));
     }
 
     fn check_ledgers(&self) {
@@ -432,7 +431,8 @@ impl Pair {
         }
     }
 
-    /// At the end everything is granted, due and taken: nothing may be left anywhere.
+    /// At the end, grants all credit, lets all periods pass and takes everything. Nothing may
+    /// remain.
     fn settle(&mut self) {
         for consumer in 0..CONSUMERS {
             for id in [7, 8, 9, SHARED as u32] {
@@ -457,7 +457,7 @@ fn quality(doubtful: bool) -> Quality {
     }
 }
 
-/// Runs that were shared in all histories together.
+/// Number of runs shared in all test cases together.
 static RUNS: AtomicUsize = AtomicUsize::new(0);
 
 /// Behaviour: B-01, B-03, B-05, B-06, B-08.
@@ -492,7 +492,8 @@ proptest! {
         pair.settle();
     }
 
-    /// Like above, with a table of last values that some variables enter late and all leave again.
+    /// Like the test above, with a table of last values to which some variables are added late, and
+    /// from which all are removed.
     #[test]
     fn a_table_has_the_newest_update_in_every_history(
         steps in prop::collection::vec(step(), 1..120),

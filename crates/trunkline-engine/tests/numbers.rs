@@ -57,10 +57,10 @@ fn a_register_is_found_by_its_number_and_by_its_name() {
         assert_eq!(name_of(&rig, none), None, "{none}");
     }
     let Err(AccessError::UnknownName { name, .. }) = rig.engine.resolve(&rig.caller, ":/21") else {
-        panic!("nobody has it");
+        panic!("the number belongs to a variable");
     };
     assert_eq!(name, ":/21");
-    // They are other names, not other variables.
+    // Register numbers are names of the same variables.
     let steps = rig
         .engine
         .queries()
@@ -82,9 +82,14 @@ fn number_is_assigned_once_and_released_with_its_variable() {
         .libraries()
         .deploy(&other, now, wall)
         .unwrap_err();
-    let taken = "other/b has the register number 21, which rig/y has; give it another one";
+    let taken =
+        "other/b has the register number 21, which rig/y already has; choose another number";
     assert_eq!(refused.to_string(), taken);
-    assert_eq!(name_of(&rig, ":/7"), None, "all of the library, or nothing");
+    assert_eq!(
+        name_of(&rig, ":/7"),
+        None,
+        "nothing of the refused library is deployed"
+    );
     let twice = library_of("other", vec![numbered("a", 7), numbered("b", 7)]);
     let refused = rig
         .engine
@@ -95,7 +100,7 @@ fn number_is_assigned_once_and_released_with_its_variable() {
         refused,
         DeployError::NumberTaken { number: 7, .. }
     ));
-    // Within its own library two variables may change theirs.
+    // Within one library, two variables may exchange their numbers.
     replace(&rig, vec![numbered("x", 21), numbered("y", 20)]).unwrap();
     assert_eq!(name_of(&rig, ":/21").as_deref(), Some("rig/x"));
     assert_eq!(name_of(&rig, ":/20").as_deref(), Some("rig/y"));

@@ -1,4 +1,5 @@
-//! `all` at its bound: writers that wait, writers that do not, and ends that are told exactly.
+//! `all` subscriptions at their bound: writers that wait, writers that do not, and exact reports of
+//! the end.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -26,30 +27,33 @@ fn full_subscription_without_stall_ends_with_an_exact_count() {
         assert_eq!(rig.write(&x, f64::from(value)), applied(value as u64));
     }
     assert_eq!(balanced(&consumer, 4, &x).waiting, 10);
-    // The writer never waits and never learns of it.
+    // The writer never waits, and is not affected by the overrun.
     for value in 11..=25 {
         assert_eq!(rig.write(&x, f64::from(value)), applied(value as u64));
     }
     let ledger = balanced(&consumer, 4, &x);
     assert_eq!((ledger.waiting, ledger.dropped_overrun), (10, 15));
-    let mut told = drain(&mut consumer);
+    let mut events = drain(&mut consumer);
     let ended = EndedItem {
         handle: x.handle(),
         last_sequence: 10,
         lost: 15,
     };
     assert_eq!(
-        told.pop(),
+        events.pop(),
         Some(ConsumerEvent::Overrun {
             subscription: 4,
             items: vec![ended]
         })
     );
-    assert_eq!(sequences(&only_updates(told)), (0..=10).collect::<Vec<_>>());
+    assert_eq!(
+        sequences(&only_updates(events)),
+        (0..=10).collect::<Vec<_>>()
+    );
     assert_eq!((x.subscribers(), consumer.item_count()), (0, 0));
     assert_eq!(drain(&mut consumer), []);
 
-    // The client reopens from the last position it has.
+    // The client subscribes again from its last position.
     rig.resume(&mut consumer, 4, all(10), &x, at(10));
     let got = updates(&mut consumer);
     assert_eq!((sequences(&got), got[0].lost.disconnect), (vec![25], 14));
@@ -58,7 +62,7 @@ fn full_subscription_without_stall_ends_with_an_exact_count() {
 
 /// Behaviour: B-08, B-05.
 #[test]
-fn stalled_write_is_told_to_wait_before_it_is_numbered() {
+fn stalled_write_waits_before_it_gets_a_sequence() {
     let (rig, x) = Rig::of(stalling());
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, all(2), &x);
@@ -71,19 +75,19 @@ fn stalled_write_is_told_to_wait_before_it_is_numbered() {
     assert_eq!(
         (ledger.offered, x.sequence()),
         (2, 2),
-        "it is not offered yet"
+        "a waiting write is not counted yet"
     );
     rig.advance(STALL / 2);
     assert_eq!(
         rig.blocks_until(&x, 3.0),
         until,
-        "the clock runs from the first that waited"
+        "the stall time starts with the first waiting write"
     );
 
-    // Room comes, and the write continues as if nothing had been.
+    // Once there is room, the write succeeds.
     assert_eq!(drain_some(&mut consumer, 2).0.len(), 2);
     assert_eq!(rig.write(&x, 3.0), applied(3));
-    // The next time it is full, the time starts again.
+    // The next time the subscription is full, the stall time starts again.
     rig.advance(STALL);
     assert_eq!(rig.blocks_until(&x, 4.0), rig.now().saturating_add(STALL));
     assert_eq!(numbers(&updates(&mut consumer)), [2.0, 3.0]);
@@ -106,14 +110,14 @@ fn subscription_ends_after_the_stall_and_the_write_continues() {
     assert_eq!(rig.write(&x, 3.0), applied(3));
     let ledger = balanced(&consumer, 1, &x);
     assert_eq!((ledger.waiting, ledger.dropped_overrun), (1, 2));
-    let told = drain(&mut consumer);
+    let events = drain(&mut consumer);
     let ended = EndedItem {
         handle: x.handle(),
         last_sequence: 1,
         lost: 2,
     };
     assert_eq!(
-        told.last(),
+        events.last(),
         Some(&ConsumerEvent::Overrun {
             subscription: 1,
             items: vec![ended]
@@ -131,7 +135,8 @@ fn undelivered_writes_do_not_shorten_later_stalls() {
     rig.subscribe(&mut shared, 1, all(2), &x);
     rig.subscribe(&mut shared, 1, all(2), &y);
     rig.write(&x, 1.0);
-    // `slow` is full: attempts at x leave the other feed as it is, however many there are.
+    // `slow` is full. Attempts to write x do not change the other feed, no matter how many there
+    // are.
     for _ in 0..10 {
         rig.blocks_until(&x, 2.0);
     }
@@ -139,7 +144,7 @@ fn undelivered_writes_do_not_shorten_later_stalls() {
     assert_eq!(rig.write(&y, 1.0), applied(1));
     let ledger = balanced(&shared, 1, &y);
     assert_eq!((ledger.waiting, ledger.dropped_overrun), (1, 0));
-    // Now it is full itself, since just now.
+    // Now the other feed becomes full, and its stall time starts.
     assert_eq!(rig.blocks_until(&y, 2.0), rig.now().saturating_add(STALL));
     drain(&mut slow);
     drain(&mut shared);
@@ -162,8 +167,8 @@ fn slow_subscriber_ends_alone() {
         assert_eq!(numbers(&updates(&mut fast)), [f64::from(value)]);
     }
     assert_eq!(balanced(&fast, 1, &x).received, 100);
-    let told = drain(&mut slow);
-    assert!(matches!(told.last(), Some(ConsumerEvent::Overrun { .. })));
+    let events = drain(&mut slow);
+    assert!(matches!(events.last(), Some(ConsumerEvent::Overrun { .. })));
     assert_eq!(sequences(&updates(&mut latest)), [100]);
 }
 
@@ -184,7 +189,7 @@ fn bound_in_bytes_holds_and_one_value_always_fits() {
     assert_eq!(
         rig.write(&x, &*text(1000)),
         applied(1),
-        "alone it goes over"
+        "an update that is queued alone may exceed the bound"
     );
     drain(&mut consumer);
     assert_eq!(rig.write(&x, &*text(24)), applied(2));
@@ -237,14 +242,14 @@ fn overrun_before_the_first_reading_was_taken_is_counted_exactly() {
         (ledger.written, ledger.waiting, ledger.dropped_overrun),
         (8, 2, 6)
     );
-    let told = drain(&mut consumer);
+    let events = drain(&mut consumer);
     let ended = EndedItem {
         handle: x.handle(),
         last_sequence: 6,
         lost: 6,
     };
     assert_eq!(
-        told.last(),
+        events.last(),
         Some(&ConsumerEvent::Overrun {
             subscription: 1,
             items: vec![ended]
@@ -259,7 +264,7 @@ fn overrun_does_not_count_updates_filtered_by_only_changes() {
     let mut consumer = rig.consumer();
     rig.subscribe_changes(&mut consumer, 1, all(2), &x);
     drain(&mut consumer);
-    // Kept: 1.0 and 2.0. Missed: 3.0 and 4.0. Held back: the repeats before and after.
+    // The feed keeps 1.0 and 2.0, and misses 3.0 and 4.0. The repeated values are filtered out.
     for value in [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 3.0, 4.0, 4.0] {
         rig.write(&x, value);
     }
@@ -268,14 +273,14 @@ fn overrun_does_not_count_updates_filtered_by_only_changes() {
         (ledger.filtered, ledger.waiting, ledger.dropped_overrun),
         (5, 2, 2)
     );
-    let told = drain(&mut consumer);
+    let events = drain(&mut consumer);
     let ended = EndedItem {
         handle: x.handle(),
         last_sequence: 3,
         lost: 2,
     };
     assert_eq!(
-        told.last(),
+        events.last(),
         Some(&ConsumerEvent::Overrun {
             subscription: 1,
             items: vec![ended]
@@ -298,7 +303,7 @@ fn every_item_of_an_ended_subscription_reports_its_own_count() {
     for variable in [&x, &y, &x, &x, &y, &y] {
         rig.write(variable, 1.0);
     }
-    let told = drain(&mut consumer);
+    let events = drain(&mut consumer);
     let item = |variable: &Variable, last_sequence, lost| EndedItem {
         handle: variable.handle(),
         last_sequence,
@@ -306,7 +311,7 @@ fn every_item_of_an_ended_subscription_reports_its_own_count() {
     };
     let items = vec![item(&x, 2, 1), item(&y, 1, 2), item(&z, 0, 0)];
     assert_eq!(
-        told.last(),
+        events.last(),
         Some(&ConsumerEvent::Overrun {
             subscription: 1,
             items
@@ -322,14 +327,18 @@ fn writer_subscribed_to_its_own_variable_makes_progress() {
     let mut consumer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
     rig.subscribe(&mut consumer, 1, all(1), &x);
     drain(&mut consumer);
-    assert!(!consumer.wait_for_room(&x), "there is room");
+    assert!(!consumer.wait_for_room(&x), "the feed has room");
     for value in 1..=100 {
         assert_eq!(rig.write(&x, f64::from(value)), applied(value as u64));
         rig.blocks_until(&x, -1.0);
         assert!(consumer.wait_for_room(&x));
         bell.rings();
         assert_eq!(numbers(&updates(&mut consumer)), [f64::from(value)]);
-        assert_eq!(bell.rings(), 1, "the room is told to whoever waits for it");
+        assert_eq!(
+            bell.rings(),
+            1,
+            "the waiting writer is woken when there is room"
+        );
         assert!(!consumer.wait_for_room(&x));
     }
     assert!(x.ledger().is_balanced());
@@ -343,30 +352,33 @@ fn parked(rig: &Rig, x: &Arc<Variable>) -> (Consumer, Consumer, Bell) {
     rig.write(x, 1.0);
     rig.blocks_until(x, 2.0);
     assert!(writer.wait_for_room(x));
-    assert!(writer.wait_for_room(x), "asking twice is asking once");
+    assert!(
+        writer.wait_for_room(x),
+        "waiting twice has the same effect as waiting once"
+    );
     assert_eq!(bell.rings(), 0);
     (writer, reader, bell)
 }
 
 #[test]
 fn parked_writer_is_woken_when_it_can_continue() {
-    // Room.
+    // The reader makes room.
     let (rig, x) = Rig::of(stalling());
     let (_writer, mut reader, bell) = parked(&rig, &x);
     drain_some(&mut reader, 1);
-    assert_eq!(bell.rings(), 0, "a first reading makes no room");
+    assert_eq!(bell.rings(), 0, "taking a first reading makes no room");
     drain_some(&mut reader, 1);
     assert_eq!(bell.rings(), 1);
     assert_eq!(rig.write(&x, 2.0), applied(2));
 
-    // The reader goes.
+    // The reader is dropped.
     let (rig, x) = Rig::of(stalling());
     let (_writer, reader, bell) = parked(&rig, &x);
     drop(reader);
     assert_eq!(bell.rings(), 1);
     assert_eq!(rig.write(&x, 2.0), applied(2));
 
-    // The reader loses interest in this variable only.
+    // The reader unsubscribes from this variable only.
     let rig = Rig::with(vec![define("x", stalling()), define("y", stalling())]);
     let (x, y) = (rig.variable("rig/x"), rig.variable("rig/y"));
     let (_writer, mut reader, bell) = parked(&rig, &x);
@@ -377,10 +389,10 @@ fn parked_writer_is_woken_when_it_can_continue() {
     assert_eq!(
         rig.write(&y, 2.0),
         applied(1),
-        "what waited for x has made room"
+        "removing the updates of x has made room"
     );
 
-    // The variable goes.
+    // The variable is undeployed.
     let (rig, x) = Rig::of(stalling());
     let (_writer, _reader, bell) = parked(&rig, &x);
     rig.engine
@@ -408,7 +420,7 @@ fn parked_writer_is_woken_when_it_can_continue() {
 }
 
 #[test]
-fn change_of_quality_ends_a_full_subscription_rather_than_passing_it_by() {
+fn change_of_quality_ends_a_full_subscription_instead_of_being_lost() {
     let (rig, x) = Rig::of(stalling());
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, all(1), &x);
@@ -420,14 +432,14 @@ fn change_of_quality_ends_a_full_subscription_rather_than_passing_it_by() {
     assert_eq!((x.sequence(), x.sample().quality), (2, bad));
     let ledger = balanced(&consumer, 1, &x);
     assert_eq!((ledger.waiting, ledger.dropped_overrun), (1, 1));
-    let told = drain(&mut consumer);
+    let events = drain(&mut consumer);
     let ended = EndedItem {
         handle: x.handle(),
         last_sequence: 1,
         lost: 1,
     };
     assert_eq!(
-        told.last(),
+        events.last(),
         Some(&ConsumerEvent::Overrun {
             subscription: 1,
             items: vec![ended]
@@ -436,7 +448,7 @@ fn change_of_quality_ends_a_full_subscription_rather_than_passing_it_by() {
 }
 
 #[test]
-fn credit_bounds_what_is_handed_over_first_readings_included() {
+fn credit_limits_deliveries_including_first_readings() {
     let paths = (0..3).map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64));
     let rig = Rig::with(paths.collect());
     let variables: Vec<_> = (0..3).map(|n| rig.variable(&format!("rig/v{n}"))).collect();
@@ -453,7 +465,7 @@ fn credit_bounds_what_is_handed_over_first_readings_included() {
     assert_eq!(drain(&mut consumer), []);
     assert!(
         consumer.is_idle(),
-        "what waits for credit keeps nobody awake"
+        "updates that wait for credit do not wake the consumer"
     );
     consumer.grant(1, 1);
     assert_eq!(updates(&mut consumer).len(), 1);
@@ -469,17 +481,17 @@ fn credit_bounds_what_is_handed_over_first_readings_included() {
     assert_eq!(drain(&mut consumer), []);
     consumer.grant(1, u64::MAX);
     consumer.grant(1, u64::MAX);
-    let told = drain(&mut consumer);
-    assert_eq!(told.len(), 4, "{told:?}");
+    let events = drain(&mut consumer);
+    assert_eq!(events.len(), 4, "{events:?}");
     assert!(
-        told[1..]
+        events[1..]
             .iter()
-            .all(|told| matches!(told, ConsumerEvent::Gone { .. }))
+            .all(|event| matches!(event, ConsumerEvent::Gone { .. }))
     );
 }
 
 #[test]
-fn overrun_without_credit_is_reported_after_the_rest() {
+fn overrun_without_credit_is_reported_after_the_queued_updates() {
     let (rig, x) = Rig::plain();
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, all(2), &x);
@@ -490,15 +502,15 @@ fn overrun_without_credit_is_reported_after_the_rest() {
     }
     assert_eq!(sequences(&updates(&mut consumer)), [1]);
     consumer.grant(1, 1);
-    let told = drain(&mut consumer);
-    assert_eq!(told.len(), 2);
+    let events = drain(&mut consumer);
+    assert_eq!(events.len(), 2);
     let ended = EndedItem {
         handle: x.handle(),
         last_sequence: 2,
         lost: 3,
     };
     assert_eq!(
-        told[1],
+        events[1],
         ConsumerEvent::Overrun {
             subscription: 1,
             items: vec![ended]
@@ -514,9 +526,9 @@ fn ended_subscription_can_be_created_again() {
         rig.subscribe(&mut consumer, 1, all(1), &x);
         rig.write(&x, 1.0);
         rig.write(&x, 2.0);
-        let told = drain(&mut consumer);
+        let events = drain(&mut consumer);
         assert!(
-            matches!(told.last(), Some(ConsumerEvent::Overrun { .. })),
+            matches!(events.last(), Some(ConsumerEvent::Overrun { .. })),
             "round {round}"
         );
         assert_eq!(x.subscribers(), 0);
@@ -538,7 +550,7 @@ fn item_added_to_an_ended_subscription_ends_with_it() {
     rig.subscribe(&mut consumer, 1, all(1), &y);
     rig.write(&y, 2.0);
     balanced(&consumer, 1, &y);
-    let told = drain(&mut consumer);
+    let events = drain(&mut consumer);
     let items = vec![
         EndedItem {
             handle: x.handle(),
@@ -552,7 +564,7 @@ fn item_added_to_an_ended_subscription_ends_with_it() {
         },
     ];
     assert_eq!(
-        told.last(),
+        events.last(),
         Some(&ConsumerEvent::Overrun {
             subscription: 1,
             items
@@ -572,14 +584,14 @@ fn undeployment_after_the_overrun_does_not_hide_its_count() {
         .libraries()
         .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
         .expect("the library is deployed");
-    let told = drain(&mut consumer);
+    let events = drain(&mut consumer);
     let ended = EndedItem {
         handle: x.handle(),
         last_sequence: 1,
         lost: 3,
     };
     assert_eq!(
-        told[2..],
+        events[2..],
         [ConsumerEvent::Overrun {
             subscription: 1,
             items: vec![ended]

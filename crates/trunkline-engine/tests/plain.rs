@@ -1,4 +1,4 @@
-//! The fast path of plain numbers: it has the same results as the general path.
+//! The fast path for plain numbers has the same results as the general path.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -29,7 +29,7 @@ fn short(rig: &Rig, x: &Variable, value: f64) -> Option<u64> {
     )
 }
 
-/// The sequence number of a write on the general path.
+/// Writes on the general path, and returns the sequence.
 fn common(rig: &Rig, x: &Variable, value: f64) -> u64 {
     let value = Value::F64(value);
     let (now, wall, mut wakes) = (rig.now(), rig.wall(), Wakes::new());
@@ -50,7 +50,7 @@ fn lease(rig: &Rig, x: &Variable, request: LeaseRequest) -> Result<Granted, Refu
         .request(&owner, rig.now(), x.handle(), request)
 }
 
-/// Everything that is seen of a variable and of its ledger.
+/// Returns the observable state of a variable, including its ledger.
 fn seen(rig: &Rig, x: &Variable) -> String {
     format!("{:?} {:?} {:?}", x.update(), x.ledger(), rig.wall())
 }
@@ -176,7 +176,7 @@ fn variables_with_rules_or_roles_take_the_general_path() {
     assert_eq!(sequence, None);
     reader.rights.read = false;
     assert_eq!(x.read_plain(&reader), None);
-    assert_eq!(x.ledger().offered, 0, "nothing of that was a write");
+    assert_eq!(x.ledger().offered, 0, "no write was counted");
 }
 
 #[test]
@@ -238,7 +238,10 @@ fn all_subscribers_get_fast_path_writes_up_to_their_bound() {
         assert_eq!(short(&rig, &x, 9.0), None, "round {round}: it is full");
         assert_eq!(rig::sequences(&rig::updates(&mut consumer)), written);
     }
-    assert_eq!(shortly, 12, "the first of a round looks at the bound");
+    assert_eq!(
+        shortly, 12,
+        "the first write of each round checks the bound on the general path"
+    );
     assert_eq!(x.ledger().offered, 15);
 }
 
@@ -257,7 +260,11 @@ fn fast_path_is_restored_when_the_last_observer_leaves() {
         rig.subscribe(&mut other, 1, contract, &x);
         assert_eq!(short(&rig, &x, 1.0), None, "{contract}");
         one.unsubscribe(1, None, &mut Wakes::new());
-        assert_eq!(short(&rig, &x, 1.0), None, "{contract}: one is left");
+        assert_eq!(
+            short(&rig, &x, 1.0),
+            None,
+            "{contract}: one subscriber remains"
+        );
         drop(other);
         assert_eq!(short(&rig, &x, 1.0), Some(1), "{contract}");
     }

@@ -20,12 +20,12 @@ use trunkline_types::{
     Contract, DataType, Properties, Quality, Reason, Scaling, Tick, Value, VariableDefinition,
 };
 
-/// Keeps the requests that it gets.
+/// A provider that records the requests that it gets.
 #[derive(Default)]
 struct Plc {
     orders: Mutex<Vec<(Ticket, u32, Value)>>,
     requests: Mutex<Vec<u32>>,
-    /// Requests that are pending.
+    /// Tickets of pending requests.
     waiting: Mutex<Vec<Ticket>>,
 }
 
@@ -135,7 +135,7 @@ fn cell_waits_for_the_answer_and_shows_the_device_value() {
     let (ticket, handle, raw) = scene.plc.order();
     assert_eq!((handle, raw), (scene.x.handle(), Value::F64(5.0)));
     assert_eq!(scene.consumer.take_completion(), None);
-    // The device rounds.
+    // The device rounds the value.
     scene.answer(ticket, Answer::Applied(Value::F64(4.9)));
     assert_eq!(scene.bell.rings(), 1);
     assert!(!scene.consumer.is_idle());
@@ -148,7 +148,7 @@ fn cell_waits_for_the_answer_and_shows_the_device_value() {
         (0, Quality::GOOD)
     );
     assert!(scene.x.ledger().is_balanced());
-    assert_eq!(scene.poll(), None, "nothing is due any more");
+    assert_eq!(scene.poll(), None, "no further poll is due");
 }
 
 /// Behaviour: B-20.
@@ -176,7 +176,7 @@ fn provider_refusal_ends_the_write_without_a_change() {
     assert_eq!(scene.x.ledger().offered, 1);
 }
 
-/// The provider has never had it, so it is not the provider that refuses it.
+/// The provider never received the write, so the refusal comes from the engine.
 ///
 /// Behaviour: B-06.
 #[test]
@@ -193,7 +193,7 @@ fn write_without_memory_to_send_it_is_refused_by_the_engine() {
     assert_eq!((ledger.offered, ledger.refused), (1, 1));
     // The value is unchanged.
     assert_eq!(scene.x.sequence(), 0);
-    // One that has ended meanwhile stays as it has ended.
+    // A write that has ended meanwhile keeps its outcome.
     scene.answer(ticket, Answer::Unsent(error));
     assert_eq!(scene.consumer.take_completion(), None);
     assert_eq!(scene.x.ledger().offered, 1);
@@ -224,7 +224,7 @@ fn late_provider_answer_after_a_timeout_still_updates_the_value() {
     assert_eq!(
         scene.consumer.take_completion(),
         None,
-        "the write has had its end"
+        "the write already has its outcome"
     );
     assert_eq!(
         (scene.x.sequence(), scene.x.sample().value),
@@ -277,7 +277,7 @@ fn lost_provider_makes_variables_bad_and_open_writes_unknown() {
     assert!(ledger.is_balanced());
     assert_eq!((ledger.unknown, ledger.refused, ledger.written), (2, 1, 2));
 
-    // Another takes over, and the answers of the first stay without effect.
+    // Another provider takes over, and answers of the first one have no effect.
     let plc = Arc::new(Plc::default());
     scene
         .rig
@@ -307,7 +307,11 @@ fn variable_without_value_is_marked_when_its_provider_disconnects() {
         (vec![1], Reason::ProviderGone)
     );
     scene.detach();
-    assert_eq!(drain(&mut consumer), [], "said once");
+    assert_eq!(
+        drain(&mut consumer),
+        [],
+        "the end of the provider is reported once"
+    );
 }
 
 /// Behaviour: H-01.
@@ -356,7 +360,10 @@ fn invalid_read_back_leaves_the_outcome_unknown() {
     let WriteOutcome::Unknown(cause @ UnknownCause::ReadBack { .. }) = outcome else {
         panic!("{outcome:?}")
     };
-    assert!(cause.to_string().contains("plc took the value"), "{cause}");
+    assert!(
+        cause.to_string().contains("plc accepted the value"),
+        "{cause}"
+    );
     let ledger = scene.x.ledger();
     assert!(ledger.is_balanced());
     assert_eq!((ledger.unknown, ledger.written), (1, 0));
@@ -398,7 +405,7 @@ fn provider_with_too_many_unanswered_writes_gets_no_more() {
     let (ticket, ..) = scene.plc.order();
     scene.answer(ticket, Answer::Refused("no".to_owned()));
     assert_eq!(scene.put(9999, 1.0), Attempt::Pending);
-    // Time-outs are processed in slices, and all of them occur.
+    // Timeouts are processed in slices, and all writes time out.
     scene.rig.advance(PROVIDER_TIMEOUT_DEFAULT);
     let mut polls = 0;
     while scene.poll().is_some() {
@@ -465,7 +472,7 @@ fn answer_for_an_undeployed_variable_ends_the_write() {
     let (id, outcome) = scene
         .consumer
         .take_completion()
-        .expect("every write has an end");
+        .expect("every write has an outcome");
     assert_eq!(id, 1);
     assert!(matches!(
         outcome,
@@ -531,7 +538,7 @@ fn answer_is_queued_once_before_its_update_and_wakes_the_consumer_once() {
     assert!(scene.consumer.is_idle());
 }
 
-/// An answer that equals the current value of the variable is nevertheless an answer.
+/// An answer that equals the current value still completes the write.
 #[test]
 fn answer_within_the_deadband_is_queued_once_too() {
     let mut properties = plain();
@@ -578,8 +585,8 @@ fn variables_of_a_provider_that_ends_turn_bad_in_slices() {
         let mut before = bad();
         assert!((900..=SLICE).contains(&before), "{before} at once");
         if returns {
-            // The next provider finds the state of the one before, and its published values are
-            // kept.
+            // The next provider attaches while some variables still show the end of the previous
+            // one. Its published values are kept.
             rig.engine.providers().attach_source(plc).unwrap();
             assert_eq!(bad(), VARIABLES);
             rig.publish(&variables[VARIABLES - 1], 2.0);

@@ -1,5 +1,5 @@
-//! FIFO-enabled variables: one FIFO or one per endpoint, over- and underflow, declared lengths, and
-//! what reaches the ledger.
+//! Variables with a FIFO: shared or per endpoint, overflow and underflow, declared lengths, and the
+//! counts in the ledger.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -33,7 +33,7 @@ fn fifo(scope: Scope, fifo: Fifo) -> Properties {
     properties
 }
 
-/// Returns true if anything had been written.
+/// Runs the pump. Returns true if it moved any element.
 fn pump(rig: &Rig) -> bool {
     look(rig) != Pumped::Nothing
 }
@@ -83,7 +83,11 @@ fn single_process_fifo_gives_each_element_to_one_reader() {
         );
         taken.push(reading.value);
     }
-    assert_eq!(taken, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0], "in order, each once");
+    assert_eq!(
+        taken,
+        [0.0, 1.0, 2.0, 3.0, 4.0, 5.0],
+        "the readers get each element once, in order"
+    );
 }
 
 /// Behaviour: SP-14, SP-15, SP-10.
@@ -166,7 +170,7 @@ fn multi_element_fifo_reports_overflow_and_underflow() {
     }
     let reading = other.read::<f64>();
     assert_eq!((reading.value, reading.status), (4.0, RtRead::Fresh));
-    // Empty: each gets the last value that it read itself.
+    // An empty FIFO returns the last value that the same reader has read.
     let (reading, others) = (reader.read::<f64>(), other.read::<f64>());
     assert_eq!((reading.value, reading.status), (3.0, RtRead::Underflow));
     assert_eq!((others.value, others.status), (4.0, RtRead::Underflow));
@@ -200,7 +204,7 @@ fn hosted_variable_has_a_fifo_per_writer_and_per_reader() {
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::ALL, &x);
     updates(&mut consumer);
-    // A full FIFO of one writer is nothing to the other.
+    // A full FIFO of one writer does not affect the other writer.
     for n in 1..=4 {
         assert_eq!(a.write(f64::from(n), rig.wall()), RtWrite::Written);
     }
@@ -216,7 +220,7 @@ fn hosted_variable_has_a_fifo_per_writer_and_per_reader() {
     );
     assert!(pump(&rig));
     assert_eq!(numbers(&updates(&mut consumer)), [2.0, 3.0, 4.0, 5.0, 10.0]);
-    // Every reader sees every element, as far as its own FIFO reaches.
+    // Every reader sees every element, except those that its own FIFO discarded.
     for value in [3.0, 4.0, 5.0, 10.0] {
         assert_eq!(fast.read::<f64>().value, value);
     }
@@ -317,7 +321,7 @@ fn pump_keeps_nothing_of_an_undeployed_variable() {
             drop(late);
             assert!(
                 pump(&rig),
-                "{kind:?}: its index may be marked, and is ignored"
+                "{kind:?}: a mark of the removed FIFO is ignored"
             );
         }
     }
@@ -366,7 +370,7 @@ fn values_of_a_dropped_writer_are_published_and_its_slot_reused() {
             (round + 1, Value::F64(round as f64))
         );
     }
-    // Only the engine and this test hold the variable.
+    // Only the engine and this test refer to the variable.
     pump(&rig);
     assert_eq!(Arc::strong_count(&x), 2);
 }
@@ -601,7 +605,7 @@ fn elements_wait_in_their_fifo_while_an_all_subscription_is_full() {
     drop(writer);
     let mut got = Vec::new();
     for _ in 0..4 {
-        assert_eq!(look(&rig), Pumped::Moved, "no reason to come at once");
+        assert_eq!(look(&rig), Pumped::Moved, "the pump must not retry at once");
         assert!(x.ledger().is_balanced());
         got.extend(numbers(&updates(&mut consumer)));
     }
@@ -612,7 +616,7 @@ fn elements_wait_in_their_fifo_while_an_all_subscription_is_full() {
 }
 
 #[test]
-fn long_fifo_is_emptied_in_turns() {
+fn long_fifos_are_emptied_alternately() {
     let paths = ["a", "b"].map(|path| define(path, fifo(Scope::Network, multi(5000))));
     let rig = Rig::with(paths.to_vec());
     let mut writers = ["rig/a", "rig/b"].map(|name| {
@@ -636,7 +640,10 @@ fn long_fifo_is_emptied_in_turns() {
             rig.variable("rig/a").sequence(),
             rig.variable("rig/b").sequence(),
         );
-        assert!(a.abs_diff(b) <= 1024, "neither waits for all of the other");
+        assert!(
+            a.abs_diff(b) <= 1024,
+            "the two FIFOs are emptied alternately"
+        );
         let is_over = (a, b) == (5000, 5000);
         assert_eq!(pumped, if is_over { Pumped::Moved } else { Pumped::More });
         rounds += 1;
@@ -771,10 +778,10 @@ fn blocks_pass_through_unchanged() {
             (reading.value, reading.status),
             (&block(3)[..], RtRead::Underflow)
         );
-        // The variable's sample is the newest block, which the reader has taken out.
+        // The variable's sample is the newest block, even though the reader has taken it out.
         pump(&rig);
         let Value::Array(array) = x.sample().value else {
-            panic!("an array");
+            panic!("the value is not an array");
         };
         assert_eq!(array.elements(), &Elements::F64(block(3)));
         assert_eq!((x.sequence(), x.ledger().superseded), (1, 2));

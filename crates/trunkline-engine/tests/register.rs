@@ -1,4 +1,4 @@
-//! Registers: set, send and request, values expected and values forced.
+//! Registers: set, send and request, compare-and-set, and forcing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -14,7 +14,7 @@ use trunkline_engine::{
 };
 use trunkline_types::{Contract, DataType, Position, Properties, Quality, Reason, Value};
 
-/// A device that keeps its requests.
+/// A device that records its requests.
 #[derive(Default)]
 struct Device {
     sent: Mutex<Vec<(Ticket, Value)>>,
@@ -99,7 +99,7 @@ fn value_of(x: &Variable) -> (Value, bool) {
 ///
 /// Behaviour: LM-04, LM-06.
 #[test]
-fn set_changes_the_cell_and_send_hands_it_to_the_device() {
+fn set_changes_the_cell_and_send_passes_it_to_the_device() {
     let mut scene = provided();
     assert_eq!(
         scene.order(WriteVerb::Send, 1),
@@ -136,7 +136,7 @@ fn request_waits_for_the_value_of_the_device() {
         .lock()
         .unwrap()
         .remove(0)
-        .expect("somebody waits");
+        .expect("a caller waits for the value");
     let measured = scene.rig.wall();
     let answer = Answer::Read {
         value: Value::F64(21.5),
@@ -152,7 +152,7 @@ fn request_waits_for_the_value_of_the_device() {
     );
     assert_eq!(sample.quality.reason(), Reason::Estimated);
 
-    // One that it cannot read, and one of which it does not know.
+    // The device cannot read one value, and does not know the other.
     for (answer, is_unknown) in [
         (Answer::Refused("no sensor".to_owned()), false),
         (Answer::Unknown("the line went dead".to_owned()), true),
@@ -164,7 +164,7 @@ fn request_waits_for_the_value_of_the_device() {
             .lock()
             .unwrap()
             .remove(0)
-            .expect("somebody waits");
+            .expect("a caller waits for the value");
         scene.answer(ticket, answer);
         let (_, outcome) = scene.consumer.take_completion().expect("it was answered");
         assert_eq!(
@@ -176,7 +176,7 @@ fn request_waits_for_the_value_of_the_device() {
     assert!(scene.x.ledger().is_balanced());
 }
 
-/// Without a device, a register completes at once.
+/// Without a device, a send or request completes at once.
 ///
 /// Behaviour: LM-11.
 #[test]
@@ -243,7 +243,7 @@ fn increments_by_compare_and_set_are_never_lost() {
                     loop {
                         let update = x.update();
                         let Value::F64(before) = x.sample_of(&update).value else {
-                            panic!("it is a number");
+                            panic!("the value is not a number");
                         };
                         let value = Value::F64(before + 1.0);
                         let mut write = Write::value(&value);
@@ -275,10 +275,10 @@ fn forced_variable_holds_its_value_until_it_is_unforced() {
     assert_eq!(with_verb(&rig, &x, WriteVerb::Force, 50.0), applied(2));
     assert_eq!(value_of(&x), (Value::F64(50.0), true));
     let WriteOutcome::Refused(Refusal::Forced { by }) = rig.write(&x, 2.0) else {
-        panic!("it is forced");
+        panic!("the write is not refused");
     };
     assert_eq!(*by, rig.caller.to_string());
-    // Updates of the source meanwhile are not shown, but kept.
+    // Updates of the source are stored meanwhile, but not shown.
     assert!(matches!(
         rig.publish(&x, 3.0),
         WriteOutcome::Refused(Refusal::Forced { .. })
@@ -303,7 +303,7 @@ fn unwritten_variable_has_no_value_after_it_is_unforced() {
     assert_eq!(x.sample().quality, Quality::bad(Reason::NoValue));
 }
 
-/// Values are entered while forcing is off, and all hold at once when it is switched on.
+/// Forced values are set while forcing is off, and take effect together when it is switched on.
 ///
 /// Behaviour: H-27.
 #[test]
@@ -321,7 +321,7 @@ fn forcing_is_switched_for_the_whole_engine_and_cleared() {
         rig.engine
             .forcing()
             .set(&Caller::engine(), on, now, wall, &mut Wakes::new())
-            .expect("nobody keeps the audit")
+            .expect("no host stores the audit")
     };
     assert_eq!(switch(false), 0);
     for (variable, value) in [(&x, 10.0), (&y, 20.0)] {
@@ -340,14 +340,15 @@ fn forcing_is_switched_for_the_whole_engine_and_cleared() {
         .engine
         .forcing()
         .clear(&Caller::engine(), now, wall, &mut Wakes::new())
-        .expect("nobody keeps the audit");
+        .expect("no host stores the audit");
     assert_eq!((cleared, rig.engine.forcing().all().len()), (2, 0));
     assert_eq!(value_of(&x), (Value::F64(1.5), false));
     assert_eq!(value_of(&y), (Value::F64(2.0), false));
     assert!(x.ledger().is_balanced() && y.ledger().is_balanced());
 }
 
-/// A forced output is forced at the device; a disconnected device does not change the forced value.
+/// A forced output is also forced at the device. A disconnected device does not change the forced
+/// value.
 #[test]
 fn output_is_forced_at_its_device() {
     let scene = provided();

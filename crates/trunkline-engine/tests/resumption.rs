@@ -23,7 +23,7 @@ fn resumed_subscription_accounts_for_updates_written_meanwhile() {
         for _ in 0..10 {
             rig.write(&x, 1.0);
         }
-        // Some were missed.
+        // Some updates were missed.
         let mut consumer = rig.consumer();
         rig.resume(&mut consumer, 1, contract, &x, at(4));
         let ledger = balanced(&consumer, 1, &x);
@@ -38,12 +38,12 @@ fn resumed_subscription_accounts_for_updates_written_meanwhile() {
             "{contract}"
         );
         assert_eq!(got[0].lost.count(), Some(5));
-        // Told once.
+        // The loss is reported once.
         rig.write(&x, 1.0);
         assert_eq!(updates(&mut consumer)[0].lost.disconnect, 0, "{contract}");
         balanced(&consumer, 1, &x);
 
-        // None was missed, or only the current one.
+        // No update was missed, or only the current one.
         let mut consumer = rig.consumer();
         rig.resume(&mut consumer, 1, contract, &x, at(11));
         assert_eq!(drain(&mut consumer), [], "{contract}");
@@ -117,7 +117,7 @@ fn deliveries_count_as_received_when_the_peer_confirms_them() {
     assert_eq!(
         balanced(&consumer, 2, &y).sent_unconfirmed,
         3,
-        "nothing-yet is no update"
+        "a first reading without a value is not an update"
     );
     assert!(consumer.confirm(3));
     assert_eq!(consumer.in_flight(), 2);
@@ -134,7 +134,10 @@ fn deliveries_count_as_received_when_the_peer_confirms_them() {
         (0, 0, 1)
     );
     assert!(consumer.confirm(0));
-    assert!(!consumer.confirm(1), "more than were sent");
+    assert!(
+        !consumer.confirm(1),
+        "a confirmation of more deliveries than were sent is refused"
+    );
     assert!(!rig.consumer().confirm(1));
 }
 

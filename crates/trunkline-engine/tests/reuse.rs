@@ -1,5 +1,5 @@
-//! Libraries that are deployed and removed repeatedly: slots and memory are reused, and no handle
-//! of a removed variable reaches the one in its slot.
+//! Libraries that are deployed and removed repeatedly: slots and memory are reused, and a handle of
+//! a removed variable never refers to the next variable in its slot.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -26,7 +26,7 @@ fn deploy(rig: &Rig, library: &LibraryDefinition) -> Vec<u32> {
         .engine
         .libraries()
         .deploy(library, rig.now(), rig.wall());
-    deployed.expect("there is room")
+    deployed.expect("the library can be deployed")
 }
 
 fn undeploy(rig: &Rig) {
@@ -35,15 +35,16 @@ fn undeploy(rig: &Rig) {
         .engine
         .libraries()
         .undeploy("plant", now, wall, &mut Wakes::new());
-    gone.expect("it is deployed");
+    gone.expect("the library is deployed");
 }
 
 fn used(engine: &Engine) -> u64 {
     engine.slots().used
 }
 
-/// A library of 10,000 variables comes and goes more often than there are slots for its variables.
-/// Some of its variables are subscribed, and every handle of the run before is refused.
+/// A library of 10,000 variables is deployed and removed until more variables have existed than
+/// there are slots. Some variables are subscribed, and every handle of the previous round is
+/// refused.
 #[test]
 fn repeatedly_deployed_library_reuses_slots_and_memory() {
     const VARIABLES: usize = 10_000;
@@ -74,10 +75,16 @@ fn repeatedly_deployed_library_reuses_slots_and_memory() {
         rig.write(&stays, f64::from(round));
         undeploy(&rig);
         let delivered = drain(&mut consumer);
-        assert!(!delivered.is_empty(), "the last values, then the ends");
+        assert!(
+            !delivered.is_empty(),
+            "the last values and the ends are delivered"
+        );
         assert_eq!(consumer.item_count(), 0);
         weak.retain(|one| one.strong_count() > 0);
-        assert!(weak.is_empty(), "nobody keeps what is gone");
+        assert!(
+            weak.is_empty(),
+            "no reference to a removed variable remains"
+        );
         last = handles;
     }
     assert_eq!(used(&rig.engine), before);
@@ -93,8 +100,8 @@ fn contracts_id(contract: Contract) -> u32 {
     }
 }
 
-/// A request follows handles without counting references: what goes meanwhile stays until the
-/// request has ended, is seen to be gone, and is freed then.
+/// A request follows handles without counting references. A variable that is removed meanwhile is
+/// seen as removed, and is freed after the request has ended.
 #[test]
 fn variable_removed_during_a_request_is_freed_after_it() {
     let rig = Rig::new();
@@ -108,14 +115,17 @@ fn variable_removed_during_a_request_is_freed_after_it() {
     assert!(variable.is_gone());
     assert!(followed.variable(handles[0]).is_none());
     let others = deploy(&rig, &library);
-    assert!(followed.variable(handles[0]).is_none(), "that is another");
+    assert!(
+        followed.variable(handles[0]).is_none(),
+        "the handle of a later variable is unknown"
+    );
     assert!(followed.variable(others[0]).is_some());
     assert_eq!(variable.name(), "plant/v0");
     drop(followed);
     assert_eq!(weak.strong_count(), 0);
 }
 
-/// A slot ends with its last generation, and the next variable has another one.
+/// A slot is retired after its last generation, and the next variable gets another slot.
 #[test]
 fn a_slot_whose_generations_are_used_up_is_retired() {
     let rig = Rig::new();
@@ -128,7 +138,7 @@ fn a_slot_whose_generations_are_used_up_is_retired() {
         undeploy(&rig);
     }
     assert!(seen.iter().all(|handle| slot_of(*handle) == slot_of(first)));
-    assert!(seen.is_sorted_by(|a, b| a < b), "each is another handle");
+    assert!(seen.is_sorted_by(|a, b| a < b), "every handle is new");
     assert_eq!(rig.engine.slots().retired, 1);
     let next = deploy(&rig, &library)[0];
     assert_ne!(slot_of(next), slot_of(first));
@@ -138,8 +148,8 @@ fn a_slot_whose_generations_are_used_up_is_retired() {
     );
 }
 
-/// Every entry that takes a handle refuses one of a variable that is gone, also where its slot is
-/// another variable's.
+/// Every function that takes a handle refuses that of a removed variable, even if its slot belongs
+/// to another variable.
 #[test]
 fn stale_handle_reaches_no_other_variable() {
     let rig = Rig::new();
@@ -155,7 +165,7 @@ fn stale_handle_reaches_no_other_variable() {
     assert_eq!(slot_of(stale), slot_of(fresh));
     let new = rig.engine.variable(fresh).unwrap();
     rig.write(&new, 5.0);
-    // Through a handle.
+    // Access through a handle.
     let (engine, caller, wakes) = (&rig.engine, &rig.caller, &mut Wakes::new());
     let lease = engine.leases().request(
         caller,
@@ -177,14 +187,14 @@ fn stale_handle_reaches_no_other_variable() {
         GroupAttempt::Done(outcome) => assert_eq!(
             outcome.outcomes,
             [WriteOutcome::Refused(Refusal::Gone)],
-            "nothing is written"
+            "the new variable is unchanged"
         ),
         other => panic!("{other:?}"),
     }
     let read = engine.groups().snapshot(caller, &[stale, fresh]).updates;
     assert!(matches!(read[0], Err(AccessError::Gone)));
     assert!(read[1].is_ok());
-    // Through a reference, and a table.
+    // Access through a reference, and through a table.
     let attempt = engine.try_write(
         caller,
         rig.now(),
@@ -199,9 +209,9 @@ fn stale_handle_reaches_no_other_variable() {
     ));
     assert!(table.read(stale).is_none() && table.read(fresh).is_some());
     table.check(&rig);
-    // Through an item, which ends after its last delivery.
+    // Access through an item, which ends after its last delivery.
     let delivered = drain(&mut consumer);
-    let is_of_it = |told: &ConsumerEvent| match told {
+    let is_of_it = |event: &ConsumerEvent| match event {
         ConsumerEvent::Update(got) => got.handle == stale,
         ConsumerEvent::Gone { handle, .. } => *handle == stale,
         ConsumerEvent::Overrun { .. } => false,
@@ -237,7 +247,7 @@ fn unused_fields_are_closed() {
         consumer.unsubscribe(1, None, &mut Wakes::new());
         assert!(
             rig.engine.variable(handle).is_some(),
-            "the peer has it open"
+            "the peer still uses the field"
         );
         consumer.drop_field(handle);
         assert!(rig.engine.variable(handle).is_none());
@@ -246,7 +256,7 @@ fn unused_fields_are_closed() {
             (before, 0)
         );
     }
-    // Fields left open by a program of this process are found when others are opened.
+    // Unused fields left open by a program in this process are closed when others are opened.
     for round in 0..2000 {
         let name = format!("rig/v{}#type", round % 200);
         let open = rig
@@ -258,7 +268,7 @@ fn unused_fields_are_closed() {
     }
 }
 
-/// One session cannot take the fields that others need.
+/// One session cannot use up the fields that others need.
 #[test]
 fn one_session_leaves_fields_for_others() {
     const VARIABLES: usize = 60_000;
@@ -287,12 +297,12 @@ fn one_session_leaves_fields_for_others() {
         .open(&rig.caller, name, rig.now(), rig.wall());
     assert!(rig.engine.fields().keep(&mut other, field.unwrap()).is_ok());
     drop(greedy);
-    // It ends in slices.
+    // The session ends in slices.
     while rig.engine.fields().count() > 1 {
         let due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
         assert!(
             due.is_some() || rig.engine.fields().count() == 1,
-            "it stops halfway"
+            "one slice does not remove everything"
         );
     }
 }

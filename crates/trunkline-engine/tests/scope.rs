@@ -1,4 +1,4 @@
-//! A single-process variable becomes a hosted one by its definition alone.
+//! A single-process variable becomes a hosted one by a change of its definition only.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -12,10 +12,10 @@ use trunkline_engine::realtime::RtRead;
 use trunkline_engine::{Caller, Wakes, Write, WriteOutcome};
 use trunkline_types::{Contract, DataType, Fifo, Properties, Scope, Value};
 
-/// The program: it knows the variable's name, and nothing else about it.
+/// The program under test. It knows only the variable's name.
 fn program(rig: &Rig) {
     let x = rig.variable("rig/x");
-    // Two places of the process: a writer and a reader.
+    // Two parts of the process: a writer and a reader.
     let writer = Caller::local(1, 1000);
     let value = Value::F64(72.5);
     let attempt = rig.attempt_as(&writer, &x, &Write::value(&value));

@@ -104,7 +104,7 @@ fn variables_are_found_by_their_state() {
 fn invalid_conditions_are_refused() {
     let error = |field, comparison, value| {
         let condition = Matcher::new(&Condition::new(field, comparison, value));
-        condition.expect_err("it makes no sense").to_string()
+        condition.expect_err("the condition is invalid").to_string()
     };
     let sentence = error("colour", Comparison::Equal, "red");
     assert!(

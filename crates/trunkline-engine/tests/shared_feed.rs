@@ -1,4 +1,4 @@
-//! Feeds that several subscriptions have in common, when who shares them changes.
+//! Feeds shared by several subscriptions, when members join and leave.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -21,12 +21,12 @@ fn sharing(rig: &Rig, variables: &[&Arc<Variable>]) -> Consumer {
     consumer
 }
 
-/// The updates taken, in encoded runs where they exist, and the number of runs.
+/// Takes all updates, in encoded runs if possible. Returns the updates and the number of runs.
 fn take(consumer: &mut Consumer) -> (Vec<Got>, usize) {
     let mut sink = Recorder::default();
     sink.takes_runs = true;
     consumer.drain(&mut sink, &mut Wakes::new());
-    let updates = sink.told.into_iter().filter_map(|told| match told {
+    let updates = sink.events.into_iter().filter_map(|event| match event {
         ConsumerEvent::Update(got) => Some(got),
         _ => None,
     });
@@ -38,11 +38,11 @@ fn of(got: &[Got], variable: &Variable) -> Vec<u64> {
     own.map(|one| one.sequence).collect()
 }
 
-/// A run that was encoded for all consumers is discarded with its entries.
+/// An encoded run is discarded together with its entries.
 ///
 /// Behaviour: B-05, B-01.
 #[test]
-fn an_encoded_piece_does_not_outlive_the_entries_it_was_made_of() {
+fn encoded_run_does_not_outlive_its_entries() {
     let rig = Rig::with(vec![
         VariableDefinition::new("x", DataType::F64),
         VariableDefinition::new("y", DataType::F64),
@@ -60,26 +60,34 @@ fn an_encoded_piece_does_not_outlive_the_entries_it_was_made_of() {
     take(&mut fast);
     take(&mut slow);
     write(10);
-    assert_eq!(take(&mut slow).0.len(), 1, "it has no more credit");
-    // The second ten the slow one has not even taken out; the fast one leaves them encoded.
+    assert_eq!(
+        take(&mut slow).0.len(),
+        1,
+        "the slow consumer has no more credit"
+    );
+    // The slow consumer has not taken the second ten updates out of the feed. The fast one leaves
+    // them encoded.
     write(10);
     let (got, runs) = take(&mut fast);
     assert!(
         got.len() == 40 && runs > 1,
-        "the two share a feed: {runs} runs"
+        "the two consumers share a feed: {runs} runs"
     );
     drop(fast);
     slow.unsubscribe(ID, Some(&[y.handle()]), &mut Wakes::new());
-    // With the next it takes it offers its feed to others.
+    // With its next drain, the consumer offers its feed for sharing.
     slow.grant(ID, 1);
     assert_eq!(of(&take(&mut slow).0, &x), [2]);
-    // A third one joins the rest, and new updates reuse the positions of removed ones.
+    // A third consumer joins the feed, and new updates reuse the positions of removed ones.
     let mut third = sharing(&rig, &[&x]);
     take(&mut third);
     write(10);
     let (got, runs) = take(&mut third);
     assert_eq!(of(&got, &x), (21..=30).collect::<Vec<u64>>());
-    assert!(runs > 0, "the third shares the slow one's feed");
+    assert!(
+        runs > 0,
+        "the third consumer shares the feed of the slow one"
+    );
     slow.grant(ID, 1000);
     let (mut got, mut more) = (Vec::new(), take(&mut slow).0);
     while !more.is_empty() {
@@ -87,7 +95,7 @@ fn an_encoded_piece_does_not_outlive_the_entries_it_was_made_of() {
         more = take(&mut slow).0;
     }
     assert_eq!(of(&got, &x), (3..=30).collect::<Vec<u64>>());
-    assert_eq!(of(&got, &y), [0; 0], "it is not subscribed any more");
+    assert_eq!(of(&got, &y), [0; 0], "y is no longer subscribed");
     let ledger = slow
         .ledger(ID, x.handle())
         .expect("the subscription exists");

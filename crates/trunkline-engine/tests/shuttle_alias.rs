@@ -15,7 +15,7 @@ use shuttle::thread;
 use trunkline_engine::{Caller, Consumer, Engine, Variable, Wakes};
 use trunkline_types::{Contract, DataType, Properties, Value};
 
-/// An engine, its variable `a/x`, and `view/x`, which is an alias of that.
+/// Returns an engine, its variable `a/x`, and `view/x`, an alias of `a/x`.
 fn engine_with_alias() -> (Engine, Arc<Variable>, Arc<Variable>) {
     let (engine, variables) = engine(Duration::ZERO);
     let mut properties = Properties::new(DataType::F64);
@@ -30,8 +30,8 @@ fn engine_with_alias() -> (Engine, Arc<Variable>, Arc<Variable>) {
     (engine, Arc::clone(&variables[0]), alias)
 }
 
-/// Two write the target, one its alias: the alias has every update, in the target's order, and each
-/// writer gets its own sequence number.
+/// Two threads write the target, and one its alias. The alias has every update in the target's
+/// order, and each writer gets its own sequence.
 ///
 /// Behaviour: H-20.
 #[test]
@@ -52,8 +52,8 @@ fn alias_has_every_update_in_its_targets_order() {
         for writer in writers {
             writer.join().expect("no panic");
         }
-        let told = drain(&mut consumer);
-        let (own, seen) = (of(&told, &target), of(&told, &alias));
+        let events = drain(&mut consumer);
+        let (own, seen) = (of(&events, &target), of(&events, &alias));
         let order = |got: &[Got]| -> Vec<(u64, Value, u32)> {
             got.iter()
                 .map(|got| (got.sequence, got.value.clone(), got.writer))
@@ -61,14 +61,14 @@ fn alias_has_every_update_in_its_targets_order() {
         };
         assert_eq!(order(&own), order(&seen));
         let numbers: Vec<u64> = seen.iter().map(|got| got.sequence).collect();
-        // The first is that there is nothing yet.
+        // The first reading has no value.
         assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6]);
         assert!(target.ledger().is_balanced() && alias.ledger().is_balanced());
     });
 }
 
-/// The target is removed and deployed while it and its alias are written: no thread waits forever,
-/// and the alias ends up with the value of the target.
+/// The target is removed and redeployed while it and its alias are written. No thread waits
+/// forever, and finally the alias has the value of the target.
 #[test]
 fn alias_is_rebound_while_both_are_written() {
     explore(|| {

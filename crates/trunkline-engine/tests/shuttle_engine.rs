@@ -26,20 +26,20 @@ fn write_four(engine: &Engine, variable: &Variable) {
     }
 }
 
-/// Drains, asleep between wake-ups, until `enough` returns true. Returns all deliveries.
+/// Drains until `enough` returns true, and sleeps between wake-ups. Returns all deliveries.
 fn drain_until(
     consumer: &mut Consumer,
     bell: &Bell,
     budget: Option<usize>,
     mut enough: impl FnMut(&[ConsumerEvent]) -> bool,
 ) -> Vec<ConsumerEvent> {
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     loop {
         let mut sink = Recorder::wanting(budget);
         let more = consumer.drain(&mut sink, &mut Wakes::new());
-        told.append(&mut sink.told);
-        if enough(&told) {
-            return told;
+        events.append(&mut sink.events);
+        if enough(&events) {
+            return events;
         }
         if !more {
             bell.wait();
@@ -50,10 +50,10 @@ fn drain_until(
 fn assert_contiguous(got: &[Got]) {
     let numbers: Vec<u64> = got.iter().map(|got| got.sequence).collect();
     let expected: Vec<u64> = numbers.iter().zip(numbers[0]..).map(|(_, n)| n).collect();
-    assert_eq!(numbers, expected, "a gap or a double");
+    assert_eq!(numbers, expected, "an update is missing or repeated");
 }
 
-/// Two writers on three variables, one consumer that sleeps whenever nothing waits.
+/// Two threads write three variables, and one consumer sleeps whenever nothing is pending.
 fn writers_and_a_sleeper(contract: Contract) {
     let (engine, variables) = engine(Duration::ZERO);
     let bell = Bell::default();
@@ -72,21 +72,23 @@ fn writers_and_a_sleeper(contract: Contract) {
             })
         })
         .collect();
-    let told = drain_until(&mut consumer, &bell, None, |told| {
-        has(told, &variables[0], 3) && has(told, &variables[1], 3) && has(told, &variables[2], 6)
+    let events = drain_until(&mut consumer, &bell, None, |events| {
+        has(events, &variables[0], 3)
+            && has(events, &variables[1], 3)
+            && has(events, &variables[2], 6)
     });
     for writer in writers {
         writer.join().expect("no panic");
     }
     for variable in &variables {
-        let got = of(&told, variable);
+        let got = of(&events, variable);
         let ledger = consumer
             .ledger(1, variable.handle())
             .expect("the subscription exists");
         assert!(ledger.is_balanced(), "{ledger:?}");
         assert!(
             got.is_sorted_by(|a, b| a.sequence < b.sequence),
-            "out of order or double"
+            "an update is out of order or repeated"
         );
         let coalesced: u64 = got.iter().map(|got| got.lost.coalesced).sum();
         assert_eq!((ledger.coalesced, ledger.waiting), (coalesced, 0));
@@ -99,29 +101,28 @@ fn writers_and_a_sleeper(contract: Contract) {
 
 /// Behaviour: SP-13.
 #[test]
-fn consumer_of_latest_never_sleeps_with_something_waiting() {
+fn consumer_of_latest_never_sleeps_with_updates_pending() {
     explore(|| writers_and_a_sleeper(Contract::Latest));
 }
 
 #[test]
-fn consumer_of_last_n_never_sleeps_with_something_waiting() {
+fn consumer_of_last_n_never_sleeps_with_updates_pending() {
     explore(|| writers_and_a_sleeper(Contract::Last(100)));
 }
 
 #[test]
-fn consumer_of_first_n_never_sleeps_with_something_waiting() {
+fn consumer_of_first_n_never_sleeps_with_updates_pending() {
     explore(|| writers_and_a_sleeper(Contract::First(100)));
 }
 
 /// Behaviour: B-05.
 #[test]
-fn consumer_of_all_never_sleeps_with_something_waiting() {
+fn consumer_of_all_never_sleeps_with_updates_pending() {
     explore(|| writers_and_a_sleeper(Contract::ALL));
 }
 
-/// Every session writes and reads the variable under `all`, on one thread, asleep whenever it can
-/// neither write nor take anything. One update at a time fits: in the subscription, or in the bytes
-/// that may wait for the session.
+/// Every session writes and reads the variable under `all` on one thread, and sleeps whenever it
+/// can do neither. Only one update at a time fits in the subscription, or in the session's budget.
 fn sessions_that_write_what_they_read(sessions: u32, writes: u64, contract: Contract) {
     let (engine, variables) = engine(HOUR);
     let x = Arc::clone(&variables[0]);
@@ -136,7 +137,7 @@ fn sessions_that_write_what_they_read(sessions: u32, writes: u64, contract: Cont
             }
             subscribe(&mut consumer, 1, contract, &x);
             thread::spawn(move || {
-                let mut told = Vec::new();
+                let mut events = Vec::new();
                 let mut answered = 0;
                 loop {
                     let mut parked = false;
@@ -149,16 +150,16 @@ fn sessions_that_write_what_they_read(sessions: u32, writes: u64, contract: Cont
                     }
                     let mut sink = Recorder::default();
                     consumer.drain(&mut sink, &mut Wakes::new());
-                    let took = !sink.told.is_empty();
-                    told.append(&mut sink.told);
-                    if answered == writes && has(&told, &x, last) {
+                    let took = !sink.events.is_empty();
+                    events.append(&mut sink.events);
+                    if answered == writes && has(&events, &x, last) {
                         break;
                     }
                     if !took {
                         bell.wait();
                     }
                 }
-                assert_contiguous(&of(&told, &x));
+                assert_contiguous(&of(&events, &x));
                 let ledger = consumer
                     .ledger(1, x.handle())
                     .expect("the subscription exists");
@@ -191,13 +192,14 @@ fn two_sessions_with_bytes_for_one_update_never_deadlock() {
     explore(|| sessions_that_write_what_they_read(2, 2, Contract::ALL));
 }
 
-/// A write that one full feed refuses takes no room from another one, and wakes who waited for it.
+/// A write refused by one full feed returns the room that it reserved in another feed, and wakes
+/// the writers waiting for it.
 #[test]
 fn unused_reservation_is_released_and_reported() {
     explore(|| {
         let (engine, variables) = engine(HOUR);
         let (x, y) = (Arc::clone(&variables[0]), Arc::clone(&variables[1]));
-        // `both` hears of x and y, `other` of x and y in another subscription.
+        // Both subscriptions of the reader contain x and y.
         let bell = Bell::default();
         let mut reader = Consumer::new(engine.clone(), Box::new(bell.clone()));
         for id in [1, 2] {
@@ -222,10 +224,10 @@ fn unused_reservation_is_released_and_reported() {
                 })
             })
             .collect();
-        let told = drain_until(&mut reader, &bell, Some(1), |told| {
+        let events = drain_until(&mut reader, &bell, Some(1), |events| {
             let of_both = |id| {
-                let of_id = told.iter().filter(|told| {
-                    matches!(told, ConsumerEvent::Update(got) if got.subscription == id && got.sequence > 0)
+                let of_id = events.iter().filter(|event| {
+                    matches!(event, ConsumerEvent::Update(got) if got.subscription == id && got.sequence > 0)
                 });
                 of_id.count() == 4
             };
@@ -235,9 +237,10 @@ fn unused_reservation_is_released_and_reported() {
             writer.join().expect("no panic");
         }
         assert!(
-            told.iter()
-                .all(|told| matches!(told, ConsumerEvent::Update(_))),
-            "nobody overran"
+            events
+                .iter()
+                .all(|event| matches!(event, ConsumerEvent::Update(_))),
+            "no subscription ended with `overrun`"
         );
         for variable in [&x, &y] {
             for id in [1, 2] {
@@ -257,7 +260,7 @@ const ONE: Contract = Contract::All {
     bytes: 1 << 20,
 };
 
-/// A write that one full feed delays must not make another feed look full, not even for a moment.
+/// A write delayed by one full feed must never make another feed appear full.
 #[test]
 fn failed_attempt_does_not_end_other_subscriptions() {
     explore(|| {
@@ -265,7 +268,7 @@ fn failed_attempt_does_not_end_other_subscriptions() {
         let (x, y) = (Arc::clone(&variables[0]), Arc::clone(&variables[1]));
         let mut shared = Consumer::new(engine.clone(), Box::new(Bell::default()));
         let mut full = Consumer::new(engine.clone(), Box::new(Bell::default()));
-        // In this order: a write asks `shared` for room first.
+        // The order matters: a write first reserves room in `shared`.
         subscribe(&mut shared, 1, ONE, &x);
         subscribe(&mut full, 1, ONE, &x);
         subscribe(&mut shared, 1, ONE, &y);
@@ -289,8 +292,8 @@ fn failed_attempt_does_not_end_other_subscriptions() {
     });
 }
 
-/// Without a drain, the writer that may wait is released by the one that may not, which ends the
-/// feed.
+/// Without a drain, the writer that may not wait ends the subscription, which releases the waiting
+/// writer.
 #[test]
 fn waiting_writer_continues_when_the_subscription_ends() {
     explore(|| {
@@ -341,20 +344,22 @@ fn overrun_is_reported_once_with_an_exact_count_under_races() {
                 thread::spawn(move || write_four(&engine, &variable))
             })
             .collect();
-        let told = drain_until(&mut consumer, &bell, None, |told| {
-            let done = variables[..2].iter().all(|variable| has(told, variable, 4));
-            done || matches!(told.last(), Some(ConsumerEvent::Overrun { .. }))
+        let events = drain_until(&mut consumer, &bell, None, |events| {
+            let done = variables[..2]
+                .iter()
+                .all(|variable| has(events, variable, 4));
+            done || matches!(events.last(), Some(ConsumerEvent::Overrun { .. }))
         });
         for writer in writers {
             writer.join().expect("no panic");
         }
         for variable in &variables[..2] {
-            let got = of(&told, variable);
+            let got = of(&events, variable);
             assert_contiguous(&got);
             let last = got.last().map_or(0, |got| got.sequence);
-            if let Some(ConsumerEvent::Overrun { items, .. }) = told.last() {
+            if let Some(ConsumerEvent::Overrun { items, .. }) = events.last() {
                 let ended = items.iter().find(|item| item.handle == variable.handle());
-                let ended = ended.expect("both are told");
+                let ended = ended.expect("both subscriptions report their end");
                 assert_eq!(ended.last_sequence, last);
                 assert!(last + ended.lost <= 4);
                 assert_eq!(variable.subscribers(), 0);
@@ -363,7 +368,7 @@ fn overrun_is_reported_once_with_an_exact_count_under_races() {
     });
 }
 
-/// An undeployment races writes and drains: the end is delivered once, after the last update.
+/// Undeploys a variable during writes and drains. The end is delivered once, after the last update.
 fn end_follows_the_last_update(contract: Contract) {
     let (engine, variables) = engine(Duration::ZERO);
     let x = Arc::clone(&variables[0]);
@@ -374,7 +379,7 @@ fn end_follows_the_last_update(contract: Contract) {
         let (engine, x) = (engine.clone(), Arc::clone(&x));
         thread::spawn(move || {
             for n in 0..3 {
-                // Refused once it has gone.
+                // The write is refused once the variable is undeployed.
                 try_write(&engine, 1, &x, f64::from(n));
             }
         })
@@ -392,16 +397,18 @@ fn end_follows_the_last_update(contract: Contract) {
         subscription: 1,
         handle: x.handle(),
     };
-    let told = drain_until(&mut consumer, &bell, Some(2), |told| told.contains(&gone));
+    let events = drain_until(&mut consumer, &bell, Some(2), |events| {
+        events.contains(&gone)
+    });
     writer.join().expect("no panic");
     undeployer.join().expect("no panic");
-    assert_eq!(told.iter().filter(|told| **told == gone).count(), 1);
-    assert_eq!(told.last(), Some(&gone), "nothing comes behind the end");
-    let got = of(&told, &x);
+    assert_eq!(events.iter().filter(|event| **event == gone).count(), 1);
+    assert_eq!(events.last(), Some(&gone), "the end is the last delivery");
+    let got = of(&events, &x);
     assert_eq!(
         got.last().map(|got| got.sequence),
         Some(x.sequence()),
-        "the last one is missing"
+        "the last update is missing"
     );
     assert!(x.ledger().is_balanced());
     assert_eq!(x.ledger().offered, 3);
@@ -470,7 +477,7 @@ fn subscriptions_changed_during_writes_count_exactly() {
     });
 }
 
-/// The host of the audit sleeps between wake-ups and gets every entry, in the order of the updates.
+/// The host of the audit sleeps between wake-ups, and gets every entry in the order of the updates.
 ///
 /// Behaviour: B-24.
 #[test]

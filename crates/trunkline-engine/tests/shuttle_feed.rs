@@ -1,5 +1,4 @@
-//! Interleavings of subscriptions that share a feed: joining, leaving and ending while others
-//! write.
+//! Interleavings of subscriptions that share a feed: they join, leave and end during writes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(shuttle)]
@@ -27,7 +26,7 @@ fn few(elements: u32) -> Contract {
     }
 }
 
-/// A consumer of the first two variables, and what wakes it.
+/// Returns a consumer of the first two variables, and its wake-up.
 fn sharing(engine: &Engine, variables: &[Arc<Variable>], contract: Contract) -> (Consumer, Bell) {
     let bell = Bell::default();
     let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()))
@@ -40,31 +39,31 @@ fn sharing(engine: &Engine, variables: &[Arc<Variable>], contract: Contract) -> 
     (consumer, bell)
 }
 
-fn drain(consumer: &mut Consumer, told: &mut Vec<ConsumerEvent>) -> bool {
+fn drain(consumer: &mut Consumer, events: &mut Vec<ConsumerEvent>) -> bool {
     let mut sink = Recorder::default();
     sink.takes_runs = true;
     let more = consumer.drain(&mut sink, &mut Wakes::new());
-    told.append(&mut sink.told);
+    events.append(&mut sink.events);
     more
 }
 
-/// Drains, asleep between wake-ups, until both variables have come to their last value; after the
-/// first delivery `change` is done once.
+/// Drains until both variables have their last value, and sleeps between wake-ups. Calls `change`
+/// once, after the first delivery.
 fn drain_all(
     consumer: &mut Consumer,
     bell: &Bell,
     variables: &[Arc<Variable>],
     mut change: Option<&dyn Fn(&mut Consumer)>,
 ) -> Vec<ConsumerEvent> {
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     loop {
-        let more = drain(consumer, &mut told);
-        if let Some(change) = change.take_if(|_| !told.is_empty()) {
+        let more = drain(consumer, &mut events);
+        if let Some(change) = change.take_if(|_| !events.is_empty()) {
             change(consumer);
             continue;
         }
-        if has(&told, &variables[0], VALUES) && has(&told, &variables[1], VALUES) {
-            return told;
+        if has(&events, &variables[0], VALUES) && has(&events, &variables[1], VALUES) {
+            return events;
         }
         if !more {
             bell.wait();
@@ -84,12 +83,12 @@ fn write_both(engine: &Engine, variables: &[Arc<Variable>]) -> Vec<thread::JoinH
     (0..2).map(one).collect()
 }
 
-fn assert_all(consumer: &Consumer, told: &[ConsumerEvent], variables: &[Arc<Variable>]) {
+fn assert_all(consumer: &Consumer, events: &[ConsumerEvent], variables: &[Arc<Variable>]) {
     for variable in variables.iter().take(2) {
-        let got: Vec<Got> = of(told, variable);
+        let got: Vec<Got> = of(events, variable);
         let numbers: Vec<u64> = got.iter().map(|got| got.sequence).collect();
         let expected: Vec<u64> = (numbers[0]..=VALUES).collect();
-        assert_eq!(numbers, expected, "a gap or a double");
+        assert_eq!(numbers, expected, "an update is missing or repeated");
         let ledger = consumer
             .ledger(1, variable.handle())
             .expect("the subscription exists");
@@ -98,8 +97,8 @@ fn assert_all(consumer: &Consumer, told: &[ConsumerEvent], variables: &[Arc<Vari
     }
 }
 
-/// Two consumers that join each other while both variables are written; `change` happens to the
-/// first of them in the middle.
+/// Two consumers share a feed while both variables are written. `change` is applied to the first
+/// consumer in the middle.
 fn two_consumers(change: Option<fn(&mut Consumer, &Arc<Variable>)>) {
     let (engine, variables) = engine(Duration::ZERO);
     let writers = write_both(&engine, &variables);
@@ -112,8 +111,8 @@ fn two_consumers(change: Option<fn(&mut Consumer, &Arc<Variable>)>) {
                 let change = change.filter(|_| reader == 0);
                 let change = change.map(|change| move |one: &mut Consumer| change(one, &third));
                 let change = change.as_ref().map(|one| one as &dyn Fn(&mut Consumer));
-                let told = drain_all(&mut consumer, &bell, &variables, change);
-                assert_all(&consumer, &told, &variables);
+                let events = drain_all(&mut consumer, &bell, &variables, change);
+                assert_all(&consumer, &events, &variables);
             })
         })
         .collect();
@@ -138,8 +137,8 @@ fn consumer_that_changes_variables_leaves_the_feed_without_loss() {
     });
 }
 
-/// One that takes nothing ends at its bound; the other one misses nothing, and the count is exact.
-/// Behaviour: B-05, B-06.
+/// A member that takes nothing ends at its bound. The other member misses nothing, and the reported
+/// loss is exact. Behaviour: B-05, B-06.
 #[test]
 fn stopped_member_ends_alone() {
     explore(|| {
@@ -150,8 +149,8 @@ fn stopped_member_ends_alone() {
         drain(&mut live, &mut first);
         drain(&mut stopped, &mut second);
         let writers = write_both(&engine, &variables);
-        let mut told = drain_all(&mut live, &bell, &variables, None);
-        first.append(&mut told);
+        let mut events = drain_all(&mut live, &bell, &variables, None);
+        first.append(&mut events);
         assert_all(&live, &first, &variables);
         for writer in writers {
             writer.join().expect("no panic");
@@ -159,7 +158,7 @@ fn stopped_member_ends_alone() {
         while drain(&mut stopped, &mut second) {}
         let ends: Vec<_> = second
             .iter()
-            .filter_map(|told| match told {
+            .filter_map(|event| match event {
                 ConsumerEvent::Overrun { items, .. } => Some(items.clone()),
                 _ => None,
             })
@@ -171,10 +170,9 @@ fn stopped_member_ends_alone() {
     });
 }
 
-/// A session with both variables breaks while they are written, and another one takes over its
-/// updates.
-/// `elements`: what it holds of them; `has_sent`: it breaks only when it has sent something;
-/// `shares`: another consumer has the same feed.
+/// A session with both variables is lost while they are written, and another session takes over its
+/// updates. `elements` is the bound of its subscription. With `has_sent`, the session is lost only
+/// after it has sent something. With `shares`, another consumer shares the feed.
 fn broken_session(elements: u32, has_sent: bool, shares: bool) {
     let (engine, variables) = engine(Duration::ZERO);
     let caller = Caller::local(1, 7);
@@ -200,11 +198,15 @@ fn broken_session(elements: u32, has_sent: bool, shares: bool) {
         drain(&mut other, &mut Vec::new());
         let variables = variables.clone();
         thread::spawn(move || {
-            let told = drain_all(&mut other, &bell, &variables, None);
+            let events = drain_all(&mut other, &bell, &variables, None);
             for variable in variables.iter().take(2) {
-                let got = of(&told, variable).into_iter();
+                let got = of(&events, variable).into_iter();
                 let got: Vec<u64> = got.map(|got| got.sequence).collect();
-                assert_eq!(got, (1..=VALUES).collect::<Vec<_>>(), "it goes on");
+                assert_eq!(
+                    got,
+                    (1..=VALUES).collect::<Vec<_>>(),
+                    "the other consumer gets all updates"
+                );
             }
         })
     });
@@ -212,7 +214,7 @@ fn broken_session(elements: u32, has_sent: bool, shares: bool) {
     if has_sent {
         bell.wait();
     }
-    // Sent, and never confirmed.
+    // These updates are sent, but never confirmed.
     drain(&mut broken, &mut Vec::new());
     broken.leave(&caller, Tick::MAX);
     let (mut next, bell) = keeping();
@@ -230,23 +232,23 @@ fn broken_session(elements: u32, has_sent: bool, shares: bool) {
                 ..Subscribe::new(1, few(100))
             },
         )
-        .expect("it may be subscribed");
+        .expect("the variable can be subscribed");
     }
-    let told = drain_all(&mut next, &bell, &variables, None);
+    let events = drain_all(&mut next, &bell, &variables, None);
     for thread in writers.into_iter().chain(other) {
         thread.join().expect("no panic");
     }
-    assert_all(&next, &told, &variables);
+    assert_all(&next, &events, &variables);
     for variable in variables.iter().take(2) {
-        let got = of(&told, variable);
+        let got = of(&events, variable);
         let (first, lost) = (got[0].sequence, got[0].lost.disconnect);
-        assert_eq!(lost, first - 1, "what is missing is told");
+        assert_eq!(lost, first - 1, "missing updates are reported");
         let ledger = next
             .ledger(1, variable.handle())
             .expect("the subscription exists");
         assert_eq!(ledger.dropped_disconnect, lost);
         if u64::from(elements) >= 2 * VALUES {
-            assert_eq!(first, 1, "there was room for all");
+            assert_eq!(first, 1, "there was room for all updates");
         }
     }
     assert_eq!(engine.health().absent_sessions(), 0);
@@ -276,7 +278,7 @@ fn broken_session_leaves_all_shared_updates_that_fit() {
     explore(|| broken_session(100, true, true));
 }
 
-/// Writes with a list of wake-ups that the caller flushes when it wants to.
+/// Writes with a list of wake-ups that the caller flushes.
 fn write_with(engine: &Engine, session: u32, variable: &Variable, value: f64, wakes: &mut Wakes) {
     let value = Value::F64(value);
     let (caller, write) = (Caller::local(session, 0), Write::value(&value));
@@ -287,8 +289,9 @@ fn write_with(engine: &Engine, session: u32, variable: &Variable, value: f64, wa
     );
 }
 
-/// A writer puts updates into a feed and wakes no consumer before the second writer's updates have
-/// been delivered, as if it were preempted. `flush` is how the second writer ends a write.
+/// One writer adds updates to a feed, but does not wake the consumer until the second writer's
+/// updates have been delivered, as if it were preempted. The second writer ends each write with
+/// `flush`.
 fn a_writer_that_wakes_late(flush: fn(Wakes)) {
     let (engine, variables) = engine(Duration::ZERO);
     let (consumer, bell) = sharing(&engine, &variables, Contract::ALL);
@@ -317,19 +320,19 @@ fn a_writer_that_wakes_late(flush: fn(Wakes)) {
     };
     let [first_done, second_done] = delivered;
     let reader = |mut consumer: Consumer, bell: Bell, done: Bell, variables: Vec<Arc<Variable>>| {
-        let mut told = Vec::new();
-        while !has(&told, &variables[1], VALUES) {
-            if !drain(&mut consumer, &mut told) && !has(&told, &variables[1], VALUES) {
+        let mut events = Vec::new();
+        while !has(&events, &variables[1], VALUES) {
+            if !drain(&mut consumer, &mut events) && !has(&events, &variables[1], VALUES) {
                 bell.wait();
             }
         }
         done.wake();
-        while !has(&told, &variables[0], VALUES) {
-            if !drain(&mut consumer, &mut told) && !has(&told, &variables[0], VALUES) {
+        while !has(&events, &variables[0], VALUES) {
+            if !drain(&mut consumer, &mut events) && !has(&events, &variables[0], VALUES) {
                 bell.wait();
             }
         }
-        assert_all(&consumer, &told, &variables);
+        assert_all(&consumer, &events, &variables);
     };
     let other = {
         let variables = variables.clone();
@@ -348,7 +351,7 @@ fn writers_of_all_do_not_depend_on_each_others_wake_ups() {
     explore(|| a_writer_that_wakes_late(drop));
 }
 
-/// The model notices when a writer leaves the wake-up to those who have marked before it.
+/// The test detects a writer that relies on earlier writers to wake the consumer.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn missing_wake_ups_of_all_writers_are_detected() {

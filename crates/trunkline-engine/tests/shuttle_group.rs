@@ -23,7 +23,7 @@ use trunkline_types::{Contract, DataType, Properties, Value};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Three f64 variables.
+/// Returns an engine with three f64 variables.
 fn engine(stall: Duration) -> (Engine, Vec<Arc<Variable>>) {
     let engine = Engine::new(EngineOptions::new("sut", EPOCH));
     let mut properties = Properties::new(DataType::F64);
@@ -78,13 +78,13 @@ fn subscribe(consumer: &mut Consumer, contract: Contract, variable: &Arc<Variabl
         .expect("the variable can be subscribed");
 }
 
-/// Drains, asleep between wake-ups, until this number of updates has arrived.
+/// Drains until `count` updates have arrived, and sleeps between wake-ups.
 fn take(consumer: &mut Consumer, bell: &Bell, count: usize) -> Vec<Got> {
     let mut got = Vec::new();
     loop {
         let mut sink = Recorder::default();
         let more = consumer.drain(&mut sink, &mut Wakes::new());
-        got.extend(sink.told.into_iter().map(|told| match told {
+        got.extend(sink.events.into_iter().map(|event| match event {
             ConsumerEvent::Update(got) => got,
             other => panic!("{other:?}"),
         }));
@@ -99,12 +99,11 @@ fn take(consumer: &mut Consumer, bell: &Bell, count: usize) -> Vec<Got> {
 }
 
 fn number(got: &Got) -> f64 {
-    got.value.as_f64().expect("it is a number")
+    got.value.as_f64().expect("the value is a number")
 }
 
-/// Two groups named in opposite orders, a third that overlaps both and a single writer: no thread
-/// waits forever, and in the feed every group is contiguous.
-/// Behaviour: B-23.
+/// Two groups with members in opposite orders, a third one that overlaps both, and single writes.
+/// No thread waits forever, and every group is contiguous in the feed. Behaviour: B-23.
 #[test]
 fn groups_never_deadlock_and_never_interleave() {
     explore(|| {
@@ -129,7 +128,8 @@ fn groups_never_deadlock_and_never_interleave() {
                 thread::spawn(move || group(&engine, 3, &[&c, &b], 3.0))
             },
             {
-                // Not in the third group: it may write while that commits.
+                // The third group does not contain this variable, so the two may commit
+                // concurrently.
                 let (engine, a) = (engine.clone(), a.clone());
                 thread::spawn(move || write(&engine, 4, &a, 4.0))
             },
@@ -188,9 +188,8 @@ fn a_snapshot_sees_a_group_whole_or_not_at_all() {
     });
 }
 
-/// Two groups and a single writer share feeds that hold one group at most; each sleeps when it must
-/// wait and is woken when there is room.
-/// Behaviour: B-08, B-23.
+/// Two groups and a single writer share feeds with room for one group. Each writer sleeps when it
+/// must wait, and is woken when there is room. Behaviour: B-08, B-23.
 #[test]
 fn groups_that_wait_for_room_are_woken() {
     explore(|| {
@@ -237,9 +236,8 @@ fn groups_that_wait_for_room_are_woken() {
     });
 }
 
-/// Two sessions write a variable with a single writer, and the first goes: exactly one of them
-/// writes at any time, and nothing is held by one that is gone.
-/// Behaviour: H-19, B-22.
+/// Two sessions write a variable with a single writer, and the first session ends. Only one of them
+/// may write at any time, and an ended session holds nothing. Behaviour: H-19, B-22.
 #[test]
 fn ended_sessions_hold_no_variable() {
     explore(|| {
@@ -274,8 +272,8 @@ fn ended_sessions_hold_no_variable() {
     });
 }
 
-/// Snapshots of a variable, its alias and a field of that, while one thread writes, one forces the
-/// alias and one deploys it: for any order of the handles, no thread waits forever.
+/// Takes snapshots of a variable, its alias and a field of the alias, while one thread writes, one
+/// forces the alias and one deploys it. For any order of the handles, no thread waits forever.
 /// Behaviour: B-23, H-20.
 #[test]
 fn snapshots_of_aliases_and_their_fields_never_deadlock() {

@@ -18,7 +18,7 @@ use trunkline_engine::{
 };
 use trunkline_types::{Contract, Reason, Value};
 
-/// Keeps its orders.
+/// A provider that records the tickets of its writes.
 #[derive(Default)]
 struct Plc(Mutex<Vec<Ticket>>);
 
@@ -94,7 +94,7 @@ fn racing_answer_timeout_and_disconnect_give_a_write_one_end() {
     });
 }
 
-/// A reader that sees the update that a provider made of a write finds the write's answer too.
+/// A reader that sees the update of a provider's answer also finds the outcome of the write.
 fn answer_is_there_when_the_update_is_seen(contract: Contract) {
     explore(move || {
         let (engine, variables) = engine(Duration::ZERO);
@@ -105,7 +105,7 @@ fn answer_is_there_when_the_update_is_seen(contract: Contract) {
             .attach(Arc::clone(&plc) as Arc<_>, &[x.handle()]);
         let bell = Bell::default();
         let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
-        // Its first reading waits: it may be taken at any moment.
+        // The first reading is pending, and may be taken at any moment.
         subscribe(&mut consumer, 1, contract, &x);
         let value = Value::F64(1.0);
         let mut order = Write::value(&value);
@@ -131,7 +131,7 @@ fn answer_is_there_when_the_update_is_seen(contract: Contract) {
         loop {
             let mut sink = Recorder::default();
             let more = consumer.drain(&mut sink, &mut Wakes::new());
-            if has(&sink.told, &x, 1) {
+            if has(&sink.events, &x, 1) {
                 break;
             }
             if !more {

@@ -1,4 +1,4 @@
-//! Real threads, as fast as they go, for a fixed number of writes.
+//! Stress tests with real threads that perform a fixed number of writes.
 
 #![allow(
     clippy::unwrap_used,
@@ -45,7 +45,7 @@ fn engine(data_type: &DataType, libraries: &[&str]) -> (Engine, Vec<Arc<Variable
     (engine, variables)
 }
 
-/// Rings for the thread that sleeps on it.
+/// A wake-up on which a thread can sleep.
 #[derive(Clone, Default)]
 struct Bell(Arc<(Mutex<bool>, Condvar)>);
 
@@ -81,13 +81,13 @@ fn value_and_timestamp_read_while_others_write_belong_together() {
                 let mut last = 0;
                 while !over.load(Ordering::Relaxed) {
                     let update = x.update();
-                    assert!(update.sequence >= last, "time runs backwards");
+                    assert!(update.sequence >= last, "the sequence went back");
                     last = update.sequence;
                     if last == 0 {
                         continue;
                     }
                     let Value::String(text) = update.value.decode(x.data_type()) else {
-                        panic!("not a text")
+                        panic!("the value is not a text")
                     };
                     // The source timestamp identifies the text: n repeated n mod 60 times.
                     let n = update.source_timestamp.nanos_since(START);
@@ -96,7 +96,7 @@ fn value_and_timestamp_read_while_others_write_belong_together() {
                     let letter = char::from(b'a' + (n % 26) as u8);
                     assert!(
                         text.chars().all(|c| c == letter),
-                        "{text:?} is of two writes"
+                        "{text:?} mixes two writes"
                     );
                 }
             })
@@ -131,7 +131,7 @@ fn value_and_timestamp_read_while_others_write_belong_together() {
     assert_eq!(ledger.written, 2 * WRITES as u64);
 }
 
-/// Checks order and counts; keeps only the last number of each variable.
+/// Checks order and counts. Stores only the last sequence of each variable.
 struct Checker<'a> {
     variables: &'a [Arc<Variable>],
     last: Vec<u64>,
@@ -145,7 +145,11 @@ impl Sink for Checker<'_> {
     }
     fn deliver(&mut self, delivery: &Delivery<'_>) {
         let of = |variable: &Arc<Variable>| Arc::ptr_eq(variable, delivery.variable);
-        let place = self.variables.iter().position(of).expect("one of them");
+        let place = self
+            .variables
+            .iter()
+            .position(of)
+            .expect("a subscribed variable");
         let sequence = delivery.update.sequence;
         let lost = delivery.lost;
         assert_eq!(
@@ -158,7 +162,7 @@ impl Sink for Checker<'_> {
         self.missed[place] += lost.coalesced + lost.queue;
     }
     fn overrun(&mut self, _subscription: u32, _items: &[EndedItem]) {
-        panic!("every writer waits");
+        panic!("a subscription ended although every writer waits");
     }
     fn gone(&mut self, _subscription: u32, _handle: u32) {}
 }
@@ -179,7 +183,7 @@ fn sleeping_consumer_gets_everything_its_contract_promises() {
     for contract in contracts {
         let (engine, variables) = engine(&DataType::F64, &["a", "b", "c"]);
         let caller = Caller::local(9, 0);
-        // So that the first reading is update 1.
+        // Makes update 1 the first reading.
         for variable in &variables {
             let value = Value::F64(0.0);
             let write = Write::value(&value);
@@ -204,7 +208,7 @@ fn sleeping_consumer_gets_everything_its_contract_promises() {
             got: vec![0; 3],
             missed: vec![0; 3],
         };
-        // First-n may drop the last ones, so it ends when the writers report it.
+        // `first:n` may drop the last updates, so the consumer ends when the writers have finished.
         let drops_newest = matches!(contract, Contract::First(_));
         while sink.last.iter().sum::<u64>() < 3 * (WRITES + 1) {
             consumer.drain(&mut sink, &mut Wakes::new());
@@ -238,7 +242,7 @@ fn sleeping_consumer_gets_everything_its_contract_promises() {
     }
 }
 
-/// Writer n writes every third value of each variable, and waits where a feed is full.
+/// Writer n writes every third value of each variable, and waits while a feed is full.
 fn write_all(engine: &Engine, writer: u32, variables: &[Arc<Variable>], writes: u64) {
     let bell = Bell::default();
     let waiter = Consumer::new(engine.clone(), Box::new(bell.clone()));
@@ -283,7 +287,7 @@ fn libraries_are_deployed_and_removed_under_concurrent_use() {
                     let Ok(variable) = engine.resolve(&caller, "passing/x") else {
                         continue;
                     };
-                    // Refused by then, or not: both are right.
+                    // The write may be refused or not, depending on the undeployment.
                     let write = Write::value(&value);
                     engine.try_write(&caller, NOW, START, &variable, &write, &mut Wakes::new());
                     let contract = Contract::ALL;
@@ -320,12 +324,12 @@ fn libraries_are_deployed_and_removed_under_concurrent_use() {
     assert_eq!(engine.libraries().variable_count(), 1);
 }
 
-/// A target, its alias and the alias's alias are written, forced, undeployed and deployed again
-/// concurrently: no thread waits forever, and in the end all three show the same value.
+/// A target, its alias and an alias of the alias are written, forced, undeployed and redeployed
+/// concurrently. No thread waits forever, and finally all three show the same value.
 ///
 /// Behaviour: H-20, H-27.
 #[test]
-fn aliases_outlive_a_storm_on_their_target() {
+fn aliases_survive_concurrent_changes_of_their_target() {
     let engine = Engine::new(EngineOptions::new("sut", EPOCH));
     let deploy = |library: &str, alias: &str| {
         let mut properties = Properties::new(DataType::F64);
@@ -367,7 +371,7 @@ fn aliases_outlive_a_storm_on_their_target() {
                 engine
                     .forcing()
                     .set(&caller, on, NOW, START, &mut Wakes::new())
-                    .expect("nobody keeps the audit");
+                    .expect("no host stores the audit");
                 on = !on;
             }
         });
@@ -390,7 +394,7 @@ fn aliases_outlive_a_storm_on_their_target() {
                 .forcing()
                 .set(&caller, true, NOW, START, &mut Wakes::new())
         })
-        .expect("nobody keeps the audit");
+        .expect("no host stores the audit");
     let caller = Caller::local(9, 0);
     let variables = ["a/x", "b/x", "c/x"].map(|name| engine.resolve(&caller, name).unwrap());
     let value = Value::F64(-1.0);

@@ -74,8 +74,8 @@ fn consumer_is_woken_once_between_drains() {
     }
 }
 
-/// A batch of `all` wakes once at its end, and a consumer that took part of it meanwhile is woken
-/// for the rest.
+/// A batch of writes wakes an `all` consumer once, at its end. A consumer that has taken a part
+/// meanwhile is woken for the remaining updates.
 #[test]
 fn batch_wakes_an_all_subscriber_for_the_remaining_updates() {
     let rig = Rig::with(definitions(2));
@@ -89,7 +89,7 @@ fn batch_wakes_an_all_subscriber_for_the_remaining_updates() {
     batch.flush();
     assert_eq!(bell.rings(), 1);
     assert_eq!(drain(&mut consumer).len(), 1);
-    // The list is reused, and its consumer is woken up again.
+    // The list is reused, and the consumer is woken again.
     write(&rig, "rig/v0", 3.0, &mut batch);
     batch.flush();
     assert_eq!(bell.rings(), 1);
@@ -115,7 +115,7 @@ fn all_subscriber_without_credit_is_not_woken_for_every_update() {
     assert_eq!(drain(&mut consumer).len(), 9);
 }
 
-/// While a large library is deployed, stopped or undeployed, its consumers are woken in between,
+/// While a large library is deployed, stopped or undeployed, its consumers are woken at intervals,
 /// not only at the end.
 #[test]
 fn a_large_library_wakes_its_consumers_in_slices() {
@@ -184,7 +184,11 @@ fn consumer_at_rest_is_woken_by_the_next_update() {
         let mut consumer = consumer_of(&rig, &bell, contract, &["rig/v0"]);
         let mut preempted = Wakes::new();
         write(&rig, "rig/v0", 1.0, &mut preempted);
-        assert_eq!(drain(&mut consumer).len(), 1, "another thread takes it");
+        assert_eq!(
+            drain(&mut consumer).len(),
+            1,
+            "another thread takes the update"
+        );
         preempted.flush();
         assert_eq!(bell.rings(), 1);
         assert!(consumer.is_at_rest(), "{contract}: nothing is left");

@@ -1,5 +1,5 @@
-//! Patterns that are followed: names that appear and disappear, in order, in slices, after the last
-//! update.
+//! Watched patterns: names that appear and disappear are reported in order and in slices, and a
+//! removed name after its last update.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -29,12 +29,16 @@ fn watch(pattern: &str) -> Watch {
     Watch::new(Pattern::parse(pattern).expect("the pattern is valid"))
 }
 
-/// All events to be reported now, as `+name` and `-handle`.
-fn told(watch: &mut Watch, consumer: &Consumer, rig: &Rig) -> (Vec<String>, WatchProgress) {
+/// Returns all pending events, as `+name` and `-handle`.
+fn pending_events(
+    watch: &mut Watch,
+    consumer: &Consumer,
+    rig: &Rig,
+) -> (Vec<String>, WatchProgress) {
     let mut all = Vec::new();
     loop {
         let slice = watch.next(consumer, &rig.caller, 2, &mut StepBudget::new(100));
-        assert!(slice.appeared.len() <= 2, "a slice has its limit");
+        assert!(slice.appeared.len() <= 2, "a slice exceeds its limit");
         all.extend(slice.gone.iter().map(|handle| format!("-{handle}")));
         let appeared = slice.appeared.iter();
         all.extend(appeared.map(|variable| format!("+{}", variable.name())));
@@ -58,14 +62,14 @@ fn names_are_listed_in_slices_and_then_followed() {
     );
     replace(&rig, &["a", "b", "x/c"], &DataType::F64);
     let mut watch = watch("plant/*");
-    let (listed, progress) = told(&mut watch, &consumer, &rig);
+    let (listed, progress) = pending_events(&mut watch, &consumer, &rig);
     assert_eq!(listed, ["+plant/a", "+plant/b", "listed"]);
     assert_eq!(progress, WatchProgress::Idle);
     let handle = rig.variable("plant/a").handle();
     replace(&rig, &["b", "n"], &DataType::F64);
-    let (news, _) = told(&mut watch, &consumer, &rig);
+    let (news, _) = pending_events(&mut watch, &consumer, &rig);
     assert_eq!(news, [format!("-{handle}"), "+plant/n".to_owned()]);
-    assert_eq!(told(&mut watch, &consumer, &rig).0, [""; 0]);
+    assert_eq!(pending_events(&mut watch, &consumer, &rig).0, [""; 0]);
 }
 
 /// Behaviour: B-32.
@@ -75,15 +79,16 @@ fn no_name_change_is_lost_with_infrequent_polling() {
     let consumer = rig.consumer();
     replace(&rig, &["a"], &DataType::F64);
     let mut watch = watch("**");
-    told(&mut watch, &consumer, &rig);
+    pending_events(&mut watch, &consumer, &rig);
     let first = rig.variable("plant/a").handle();
     for _ in 0..2000 {
-        // Each time another variable of the same name.
+        // Each deployment creates a new variable with the same name.
         replace(&rig, &["a"], &DataType::I32);
         replace(&rig, &["a"], &DataType::F64);
     }
-    let (news, _) = told(&mut watch, &consumer, &rig);
-    // Names that appeared and disappeared unseen are not mentioned; the revision counts them.
+    let (news, _) = pending_events(&mut watch, &consumer, &rig);
+    // Names that appeared and disappeared between two calls are not reported, but the revision
+    // counts them.
     assert_eq!(news, [format!("-{first}"), "+plant/a".to_owned()]);
     let revision = watch
         .next(&consumer, &rig.caller, 1, &mut StepBudget::new(0))
@@ -102,7 +107,7 @@ fn variable_is_reported_gone_after_its_last_update() {
         let mut consumer = rig.consumer();
         rig.subscribe(&mut consumer, 1, contract, &rig.variable("plant/a"));
         let mut watch = watch("plant/**");
-        told(&mut watch, &consumer, &rig);
+        pending_events(&mut watch, &consumer, &rig);
         drain(&mut consumer);
         let gone = rig.variable("plant/a");
         rig.write(&gone, 1.0);
@@ -111,14 +116,14 @@ fn variable_is_reported_gone_after_its_last_update() {
             .libraries()
             .undeploy("plant", rig.now(), rig.wall(), &mut wakes)
             .unwrap();
-        let (news, progress) = told(&mut watch, &consumer, &rig);
+        let (news, progress) = pending_events(&mut watch, &consumer, &rig);
         assert_eq!(
             (news.len(), progress),
             (0, WatchProgress::Waits),
             "{contract}"
         );
         assert_eq!(drain(&mut consumer).len(), 2, "the update and the end");
-        let (news, progress) = told(&mut watch, &consumer, &rig);
+        let (news, progress) = pending_events(&mut watch, &consumer, &rig);
         let expected = vec![format!("-{}", gone.handle())];
         assert_eq!((news, progress), (expected, WatchProgress::Idle));
         replace(&rig, &["a"], &DataType::F64);
@@ -133,7 +138,7 @@ fn watcher_is_woken_only_by_name_changes() {
     let bell = Bell::default();
     let consumer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
     replace(&rig, &["a"], &DataType::F64);
-    assert_eq!(bell.rings(), 0, "nobody follows yet");
+    assert_eq!(bell.rings(), 0, "names are not watched yet");
     consumer.watch_names();
     consumer.watch_names();
     replace(&rig, &["a"], &DataType::F64);

@@ -19,10 +19,10 @@ pub struct Backoff {
 impl Backoff {
     /// Ceiling of the first wait.
     pub const BASE: Duration = Duration::from_millis(100);
-    /// Ceiling of any wait. A client has the engine's values within 2 s after a fault is repaired,
-    /// regardless of the events before (B-11). The rest of the 2 s is for the four round trips to
-    /// the first values: connection, HELLO, names, subscription. An engine that cannot serve all of
-    /// its clients assigns each one a time at which to try again.
+    /// Ceiling of any wait. A client must have the engine's values within 2 s after a fault is
+    /// repaired, regardless of earlier events (B-11). The remaining 1.2 s is for the four round
+    /// trips before the first values: connection, HELLO, names and subscription. An engine that
+    /// cannot serve all of its clients assigns each client a time at which to try again.
     pub const CAP: Duration = Duration::from_millis(800);
 
     /// Creates a back-off whose first wait is below `base` and whose longest wait is below `cap`.
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_wait_is_jittered_the_first_one_included() {
+    fn every_wait_is_jittered_including_the_first() {
         let mut sut = Backoff::default();
         assert_eq!(sut.next(0, None), Duration::ZERO);
         let mut sut = Backoff::default();
@@ -101,15 +101,15 @@ mod tests {
     }
 
     #[test]
-    fn the_engines_wish_is_waited_for_and_jittered() {
+    fn requested_retry_time_is_honoured_and_jittered() {
         let mut sut = Backoff::default();
-        let asked = Duration::from_secs(2);
-        let wait = sut.next(u64::MAX, Some(asked));
-        assert!(wait >= asked && wait < asked + Backoff::BASE);
+        let retry_after = Duration::from_secs(2);
+        let wait = sut.next(u64::MAX, Some(retry_after));
+        assert!(wait >= retry_after && wait < retry_after + Backoff::BASE);
     }
 
     #[test]
-    fn a_connection_resets_it() {
+    fn a_successful_connection_resets_the_back_off() {
         let mut sut = Backoff::default();
         sut.next(7, None);
         sut.next(7, None);

@@ -143,7 +143,7 @@ impl<'a> Payload<'a> {
         })
     }
 
-    /// Takes all remaining bytes.
+    /// Consumes and returns all remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         self.reader.rest()
     }
@@ -212,8 +212,8 @@ impl<'a> Items<'a> {
         if self.ended { 0 } else { self.left }
     }
 
-    /// Reads one item. After the last item, checks that no bytes follow. The iteration ends after
-    /// an error.
+    /// Reads one item. After the last item, this checks that no bytes follow. The iteration ends
+    /// after an error.
     #[inline(always)]
     pub(crate) fn next_with<T>(
         &mut self,

@@ -1,6 +1,6 @@
-//! Digests with which two ends determine whether they have the same data (B-10).
+//! Digests by which two ends determine whether they have the same data (B-10).
 //!
-//! They detect faults, not forgery: an attacker who can alter frames can also alter digests.
+//! Digests detect faults, not forgery: an attacker who can alter frames can also alter digests.
 
 use crate::message::record::UpdateRecord;
 
@@ -8,21 +8,21 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
 const SECOND: u64 = 0x94d0_49bb_1331_11eb;
 
-/// The contribution of one update record to the running digest: its handle and sequence, mixed so
-/// that the sums of different records are almost never equal.
+/// Returns the contribution of one update record to the running digest: a hash of handle and
+/// sequence, so that the sums over different records are almost never equal.
 #[inline]
 pub const fn of_position(handle: u32, sequence: u64) -> u64 {
     finish(sequence.wrapping_add((handle as u64).wrapping_mul(SPREAD)))
 }
 
-/// The contribution of the end of an item, reported by GONE or ENDED, to the running digest.
+/// Returns the contribution of the end of an item (GONE or ENDED) to the running digest.
 pub const fn of_end(handle: u32) -> u64 {
     of_position(handle, u64::MAX)
 }
 
-/// The digest of all parts of a record that the reader of an item sees: handle, sequence, times,
-/// quality and every bit of the value. It does not cover the flag that shows that this session
-/// wrote the update.
+/// Returns the digest of a record: handle, sequence, timestamps, quality and every bit of the
+/// value. The digest does not cover the flag [`own`](UpdateRecord::own), which differs between
+/// sessions.
 pub fn of_record(record: &UpdateRecord<'_>) -> u64 {
     let position = of_position(record.handle, record.sequence);
     let quality = u64::from(record.quality.to_bits());
@@ -72,9 +72,9 @@ mod tests {
         }
     }
 
-    /// The numbers are part of the protocol.
+    /// The digests are part of the protocol, so they must not change.
     #[test]
-    fn the_digests_are_these() {
+    fn digests_match_the_known_values() {
         assert_eq!(of_position(5, 9), POSITION);
         assert_eq!(of_record(&record(b"12345678abc")), RECORD);
     }

@@ -94,7 +94,7 @@ pub enum Disconnect {
     /// This end does not have enough memory for the data that the other end sends.
     #[error("{sentence}")]
     OutOfMemory {
-        /// The purpose of the memory, and the remedy.
+        /// What the memory is for, and how to provide more.
         sentence: String,
     },
     /// This end closed the connection.

@@ -1,4 +1,4 @@
-//! The sans-IO interface of one end of a connection.
+//! The interface between one end of a connection and its driver, without I/O.
 
 use trunkline_types::{Tick, Timestamp};
 
@@ -39,14 +39,14 @@ pub trait Endpoint: Send {
     fn poll_output(&mut self, now: Tick, wall: Timestamp, budget: usize, out: &mut Vec<u8>)
     -> bool;
 
-    /// Server only: returns true if a thread that has just changed something may poll the output
-    /// itself and send it, because there is no output except for such changes. If false, only the
-    /// driver sends.
+    /// Server only: returns true if a thread that has just written a value may call `poll_output`
+    /// and send the output itself, because only writes produce output. If false, only the driver
+    /// sends.
     fn lets_writers_send(&self) -> bool {
         false
     }
 
-    /// The time of the next [`handle_timeout`](Self::handle_timeout) call (keep-alive, sampled
+    /// Returns the time of the next [`handle_timeout`](Self::handle_timeout) call (keep-alive, sampled
     /// subscriptions, deadlines); `None` if none is needed.
     fn poll_timeout(&self) -> Option<Tick>;
 
@@ -58,7 +58,8 @@ pub trait Endpoint: Send {
     /// close. A client then plans its next dial; a server session ends.
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect);
 
-    /// The reason to close the transport once all output is sent; `None` while it stays open.
+    /// Returns the reason to close the transport once all output is sent; `None` while the
+    /// transport stays open.
     fn wants_close(&self) -> Option<Disconnect>;
 
     /// Server only: returns true until the handshake is complete. The number of connections in this
@@ -67,15 +68,15 @@ pub trait Endpoint: Send {
         false
     }
 
-    /// Client only: the time of the next dial (a past tick means now); `None` if there is nothing
-    /// to dial.
+    /// Client only: returns the time of the next dial (a past tick means now); `None` if there is
+    /// nothing to dial.
     fn poll_dial(&self) -> Option<Tick> {
         None
     }
 
-    /// Server only: the number of the party to which the transport is to be handed over; the
-    /// creator of this endpoint defines its meaning. Called when all output is sent; this endpoint
-    /// then ends.
+    /// Server only: returns an identifier of the new owner if the transport must be handed over;
+    /// the creator of this endpoint defines the identifiers. Called when all output is sent; this
+    /// endpoint then ends.
     fn wants_handover(&self) -> Option<u64> {
         None
     }
@@ -90,14 +91,14 @@ pub trait Endpoint: Send {
 /// Bytes that a driver sends directly from, or receives directly into, the endpoint's own memory,
 /// in addition to the bytes that pass through an [`Endpoint`]'s buffers.
 pub trait DirectBytes {
-    /// The unsent bytes that follow the most recently appended output. The driver polls for more
-    /// output only when this is empty.
+    /// Returns the unsent bytes that follow the most recently appended output. The driver polls
+    /// for more output only when this region is empty.
     fn region(&mut self) -> &[u8];
 
     /// Called when the first `count` bytes of the region were passed to the transport.
     fn handle_sent(&mut self, now: Tick, count: usize);
 
-    /// The memory for the next received bytes; empty if they must be passed to
+    /// Returns the memory for the next received bytes; empty if these bytes must be passed to
     /// [`handle_input`](Endpoint::handle_input).
     fn space(&mut self) -> &mut [u8];
 

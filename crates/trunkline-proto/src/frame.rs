@@ -1,5 +1,6 @@
-//! Frames: the header, the writer, messages longer than a frame, and the buffer that splits
-//! incoming bytes into frames, under limits that are checked before anything is buffered.
+//! Encodes frames and splits incoming bytes into frames.
+//!
+//! All limits are checked before anything is buffered.
 //!
 //! ```text
 //!  0        4    5     6         8          12         16
@@ -15,9 +16,9 @@
 //! ```
 //!
 //! All numbers are little-endian. `length` counts the bytes after the header. `request` matches an
-//! answer to its request; in UPDATES, LOST and ENDED it is the subscription. `count` is the number
+//! answer to a request; in UPDATES, LOST and ENDED, it identifies the subscription. `count` is the number
 //! of items of a list, and 0 in frames without a list. An extension field has the form `varint id,
-//! varint length, bytes`; unknown fields are skipped. Without EXT nothing may follow the payload
+//! varint length, bytes`; unknown fields are skipped. Without EXT, no bytes may follow the payload
 //! that the kind defines.
 //!
 //! A message longer than a frame, such as a 16 MiB value over a connection whose frames have at
@@ -30,9 +31,9 @@
 //! ```
 //!
 //! The payloads of the PART frames are prepended to the payload of the next frame of another kind.
-//! The receiver's [`FrameBuffer`] joins them, so decoders are not aware of parts. No other frame
-//! may be sent between the parts of one message. The deadline of a frame applies to every
-//! `frame_max` bytes of the message, regardless of the number of parts.
+//! The receiver's [`FrameBuffer`] joins the parts, so decoders never see them. No other frame may be
+//! sent between the parts of one message. The deadline of a frame applies to every `frame_max` bytes
+//! of the message, regardless of the number of parts.
 
 use std::time::Duration;
 
@@ -68,8 +69,9 @@ pub struct FrameHeader {
     pub kind: u8,
     /// [`MORE`] and [`EXT`]; other bits are ignored.
     pub flags: u8,
-    /// The number of the request, or of the subscription.
+    /// The number of the request or of the subscription.
     pub request: u32,
+    /// Number of items of a list; 0 in frames without a list.
     pub count: u32,
 }
 
@@ -154,8 +156,8 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Removes the first frame from `bytes` without any limit, for tests and tools that have whole
-    /// frames. Returns `None` if there is no complete frame. Connections use a [`FrameBuffer`].
+    /// Removes the first frame from `bytes`; returns `None` if there is no complete frame. This
+    /// checks no limits, so only tests and tools may use it; connections use a [`FrameBuffer`].
     pub fn take_from(bytes: &mut &'a [u8]) -> Result<Option<Self>, FrameError> {
         let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -168,19 +170,19 @@ impl<'a> Frame<'a> {
         Frame::new(header, payload).map(Some)
     }
 
-    /// The kind; `None` if it is unknown to this version, in which case the frame is skipped
-    /// (B-51).
+    /// Returns the kind; `None` if this version does not know the kind. Frames of unknown kinds are
+    /// skipped (B-51).
     pub fn kind(&self) -> Option<FrameKind> {
         FrameKind::from_number(self.header.kind)
     }
 
-    /// The request that the frame belongs to; in UPDATES, LOST and ENDED, the subscription.
+    /// Returns the request that the frame belongs to; in UPDATES, LOST and ENDED, the subscription.
     pub fn request(&self) -> u32 {
         self.header.request
     }
 
-    /// Number of items in the payload, as stated by the peer; decoders check it against the number
-    /// of bytes.
+    /// Returns the number of items in the payload according to the peer. Decoders check this number
+    /// against the number of bytes.
     pub fn count(&self) -> u32 {
         self.header.count
     }
@@ -194,22 +196,22 @@ impl<'a> Frame<'a> {
         self.header
     }
 
-    /// The payload without the extension.
+    /// Returns the payload without the extension.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The fields of the extension; empty if there is none.
+    /// Returns the fields of the extension; empty if there is no extension.
     pub fn extension(&self) -> &'a [u8] {
         self.extension
     }
 }
 
-/// Writes one frame at the end of a buffer. The header is reserved first and filled in at the end.
+/// Appends one frame to a buffer. The header is reserved first and filled in at the end.
 ///
 /// The existing content of the buffer is preserved. Dropping the writer without
-/// [`finish`](Self::finish) or [`abandon`](Self::abandon) leaves a frame of length 0 with garbage
-/// after it.
+/// [`finish`](Self::finish) or [`abandon`](Self::abandon) leaves a header of zeros, followed by the
+/// payload.
 #[derive(Debug)]
 #[must_use = "a frame is complete only when it is finished"]
 pub struct FrameWriter<'a> {
@@ -241,7 +243,7 @@ impl<'a> FrameWriter<'a> {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Number of items counted so far.
+    /// Returns the number of items counted so far.
     pub fn count(&self) -> u32 {
         self.count
     }
@@ -251,14 +253,14 @@ impl<'a> FrameWriter<'a> {
     }
 
     /// Completes the frame; `more` is true if further frames of the same request or answer follow.
-    /// A frame is shorter than 4 GiB. A frame longer than the connection's `frame_max` is split by
-    /// [`split_oversized`].
+    /// The frame must be shorter than 4 GiB. [`split_oversized`] splits a frame that is longer than
+    /// the `frame_max` of the connection.
     pub fn finish(self, more: bool) {
         let flags = if more { MORE } else { 0 };
         self.finish_with(flags);
     }
 
-    /// Completes the frame, or removes it if it has no items and `empty_is_removed`.
+    /// Completes the frame, or removes it if it has no items and `empty_is_removed` is true.
     pub(crate) fn finish_list(self, more: bool, empty_is_removed: bool) {
         match empty_is_removed && self.count == 0 {
             true => self.abandon(),
@@ -295,14 +297,14 @@ impl<'a> FrameWriter<'a> {
     }
 }
 
-/// Splits into parts all frames in `out`, from `start` on, that are longer than `frame_max`.
+/// Splits all frames in `out[start..]` that are longer than `frame_max` into parts.
 ///
-/// `out[start..]` must hold whole frames, as encoders write them. Each frame is inspected; bytes
-/// are moved only if a frame must be split. The split is done in place: if the caller has reserved
-/// [`part_bytes`] in advance, `out` does not allocate here.
+/// `out[start..]` must contain whole frames, as encoders write them. Bytes are moved only if a frame
+/// must be split. The split is done in place: `out` does not allocate if the caller has reserved
+/// [`part_bytes`] in advance.
 #[inline]
 pub fn split_oversized(out: &mut Vec<u8>, start: usize, frame_max: u32) {
-    // Nothing to inspect if all frames together fit into the limit of one frame.
+    // No frame is too long if all frames together are within the limit of one frame.
     if out.len().saturating_sub(start) > frame_max as usize {
         split(out, start, frame_max.max(1) as usize);
     }
@@ -321,8 +323,8 @@ fn split(out: &mut Vec<u8>, start: usize, frame_max: usize) {
     let end = out.len();
     out.reserve_exact(more);
     out.resize(end.saturating_add(more), 0);
-    // From the last piece to the first: each piece moves by the size of the headers that will be
-    // inserted before it.
+    // Move the pieces from the last to the first. Each piece moves by the total size of the headers
+    // that will be inserted before it.
     let mut shift = more;
     for piece in pieces.iter().rev() {
         let from = start.saturating_add(piece.at);
@@ -338,8 +340,8 @@ fn split(out: &mut Vec<u8>, start: usize, frame_max: usize) {
     }
 }
 
-/// Maximum number of bytes by which a message with a value of `value_bytes` bytes grows when it is
-/// [split](split_oversized).
+/// Returns the maximum number of bytes by which [splitting](split_oversized) enlarges a message with
+/// a value of `value_bytes` bytes.
 pub fn part_bytes(value_bytes: usize, frame_max: u32) -> usize {
     let parts = value_bytes
         .checked_div(frame_max.max(1) as usize)
@@ -347,6 +349,7 @@ pub fn part_bytes(value_bytes: usize, frame_max: u32) -> usize {
     parts.saturating_add(2).saturating_mul(HEADER_BYTES)
 }
 
+/// A part of a payload that fits into one frame.
 struct Piece {
     at: usize,
     bytes: usize,
@@ -430,27 +433,27 @@ pub struct FrameLimits {
     pub frame_max: u32,
     /// Longest payload of a message in parts: the total of all parts, in bytes.
     pub message_max: u32,
-    /// Longest time from the first byte of a frame to its last (against slow-loris attacks).
+    /// Longest time from the first to the last byte of a frame; protects against slow-loris attacks.
     pub frame_deadline: Duration,
-    /// True until the hello is complete; until then, only the frames of the hello are accepted.
+    /// True until the hello is complete; during that time, only frames of the hello are accepted.
     pub hello: bool,
 }
 
-/// The bytes are not a valid frame in the current state. The connection is closed, because the
-/// bytes that follow cannot be interpreted.
+/// The received bytes are not a valid frame. The connection must be closed, because the following
+/// bytes cannot be interpreted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     /// The first bytes of the connection are not a hello.
-    #[error("the first bytes are not a hello, but \"{}\"", first_bytes.escape_ascii())]
+    #[error("the first bytes are \"{}\" instead of a hello", first_bytes.escape_ascii())]
     NotTrunkline { first_bytes: [u8; HEADER_BYTES] },
     /// A frame exceeds the agreed length.
-    #[error("a frame of kind {kind} announces {length} bytes where at most {max} are agreed")]
+    #[error("a frame of kind {kind} announces {length} bytes, but at most {max} are allowed")]
     TooLong { kind: u8, length: u32, max: u32 },
     /// The parts of a message exceed the agreed length.
     #[error("the parts of a message exceed {max} bytes")]
     MessageTooLong { max: u32 },
     /// The flag EXT is set, but the payload does not end with an extension block.
-    #[error("a frame of kind {kind} announces an extension block that is not there")]
+    #[error("a frame of kind {kind} announces an extension block, but does not end with one")]
     Extension { kind: u8 },
     #[error("there is no memory for {bytes} bytes of a frame")]
     NoMemory { bytes: usize },
@@ -482,29 +485,31 @@ pub enum FrameError {
 #[derive(Clone, Debug, Default)]
 pub struct FrameBuffer {
     limits: FrameLimits,
-    /// An incomplete frame, starting with its header; if `spent` is true, the frame returned last.
+    /// An incomplete frame, starting with the header. If `is_consumed` is true: the frame that was
+    /// returned last.
     pending: Vec<u8>,
     /// The parts of a message whose last frame has not arrived yet.
     parts: Vec<u8>,
-    /// True if `pending` (and `parts`) contain the frame returned last.
-    spent: bool,
+    /// True if `pending` and `parts` contain the frame that was returned last, so that the next call
+    /// discards them.
+    is_consumed: bool,
     started_at: Option<Tick>,
-    /// The stretch of a message in parts that must arrive in time.
-    stretch: Option<Stretch>,
+    /// The segment of a message in parts that must arrive in time.
+    segment: Option<Segment>,
 }
 
-/// A stretch of a message in parts, as long as the maximum frame. It has the deadline of one frame,
-/// regardless of the number of parts in which it arrives. Otherwise, a message of small parts would
-/// get a new deadline with each part.
+/// A segment of a message in parts, as long as the longest frame. A segment has the deadline of one
+/// frame, regardless of the number of its parts. Otherwise, a message of small parts would get a new
+/// deadline with each part.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
-    began: Tick,
-    /// Bytes of the message before this stretch.
-    before: usize,
+struct Segment {
+    started_at: Tick,
+    /// Number of bytes of the message before this segment.
+    offset: usize,
 }
 
 /// The location of a complete frame's payload.
-enum Place<'i> {
+enum PayloadLocation<'i> {
     Input(&'i [u8]),
     Pending,
 }
@@ -543,7 +548,7 @@ impl FrameBuffer {
         self.limits = limits;
     }
 
-    /// Discards all content, for the next connection.
+    /// Discards all content, so that the buffer can be used for the next connection.
     pub fn reset(&mut self, limits: FrameLimits) {
         *self = Self::new(limits);
     }
@@ -551,7 +556,7 @@ impl FrameBuffer {
     /// Returns the next complete frame; `None` if all of `input` is consumed and no frame is
     /// complete. The parts of a message are joined, so PART frames are never returned.
     ///
-    /// The limits may be changed between two calls. Call this with the same `input` until it
+    /// The limits may change between two calls. Call this method with the same `input` until it
     /// returns `None`.
     ///
     /// # Errors
@@ -561,16 +566,18 @@ impl FrameBuffer {
         now: Tick,
         input: &mut &'i [u8],
     ) -> Result<Option<Frame<'a>>, FrameError> {
-        self.discard_spent();
+        self.discard_consumed();
         loop {
-            let Some((header, place)) = self.complete_one(now, input)? else {
+            let Some((header, location)) = self.complete_one(now, input)? else {
                 return Ok(None);
             };
             let is_part = header.kind == FrameKind::Part.number();
             if is_part || !self.parts.is_empty() {
-                let bytes = match place {
-                    Place::Input(payload) => payload,
-                    Place::Pending => self.pending.get(HEADER_BYTES..).unwrap_or_default(),
+                let bytes = match location {
+                    PayloadLocation::Input(payload) => payload,
+                    PayloadLocation::Pending => {
+                        self.pending.get(HEADER_BYTES..).unwrap_or_default()
+                    }
                 };
                 let length = self.parts.len().saturating_add(bytes.len());
                 if length > self.limits.message_max as usize {
@@ -579,19 +586,19 @@ impl FrameBuffer {
                     });
                 }
                 append(&mut self.parts, bytes)?;
-                empty(&mut self.pending);
+                clear(&mut self.pending);
                 if is_part {
-                    self.note_part(now, length);
+                    self.record_part(now, length);
                     continue;
                 }
-                self.stretch = None;
-                self.spent = true;
+                self.segment = None;
+                self.is_consumed = true;
                 return Frame::new(header, &self.parts).map(Some);
             }
-            return match place {
-                Place::Input(payload) => Frame::new(header, payload).map(Some),
-                Place::Pending => {
-                    self.spent = true;
+            return match location {
+                PayloadLocation::Input(payload) => Frame::new(header, payload).map(Some),
+                PayloadLocation::Pending => {
+                    self.is_consumed = true;
                     let payload = self.pending.get(HEADER_BYTES..).unwrap_or_default();
                     Frame::new(header, payload).map(Some)
                 }
@@ -599,22 +606,22 @@ impl FrameBuffer {
         }
     }
 
-    /// The time at which the incomplete frame began to arrive.
+    /// Returns the time at which the incomplete frame began to arrive.
     pub fn frame_started_at(&self) -> Option<Tick> {
         self.started_at
     }
 
-    /// The deadline of the incomplete frame, or of the next stretch of a message in parts.
+    /// Returns the deadline of the incomplete frame, or of the current segment of a message in parts.
     pub fn poll_timeout(&self) -> Option<Tick> {
-        let stretch = self.stretch.map(|stretch| stretch.began);
-        let began = Tick::earliest([self.started_at, stretch]);
-        began.map(|began| began.saturating_add(self.limits.frame_deadline))
+        let segment = self.segment.map(|segment| segment.started_at);
+        let started_at = Tick::earliest([self.started_at, segment]);
+        started_at.map(|started_at| started_at.saturating_add(self.limits.frame_deadline))
     }
 
-    /// Checks the deadline of the incomplete frame or stretch.
+    /// Checks the deadline of the incomplete frame or segment.
     ///
     /// # Errors
-    /// [`FrameError::Slow`] if it has passed; the connection must be closed.
+    /// [`FrameError::Slow`] if the deadline has passed; the connection must be closed.
     pub fn handle_timeout(&self, now: Tick) -> Result<(), FrameError> {
         match self.poll_timeout() {
             Some(due) if now >= due => Err(FrameError::Slow {
@@ -625,14 +632,14 @@ impl FrameBuffer {
     }
 
     pub fn buffered_bytes(&self) -> usize {
-        if self.spent {
+        if self.is_consumed {
             0
         } else {
             self.pending.len().saturating_add(self.parts.len())
         }
     }
 
-    /// Allocated memory in bytes, used or not.
+    /// Returns the amount of allocated memory in bytes, whether used or unused.
     pub fn held_bytes(&self) -> usize {
         self.pending
             .capacity()
@@ -640,24 +647,24 @@ impl FrameBuffer {
     }
 
     /// Records that a part has extended the message to `length` bytes.
-    fn note_part(&mut self, now: Tick, length: usize) {
-        let stretch = self.stretch.get_or_insert(Stretch {
-            began: now,
-            before: 0,
+    fn record_part(&mut self, now: Tick, length: usize) {
+        let segment = self.segment.get_or_insert(Segment {
+            started_at: now,
+            offset: 0,
         });
-        if length.saturating_sub(stretch.before) >= self.limits.frame_max as usize {
-            *stretch = Stretch {
-                began: now,
-                before: length,
+        if length.saturating_sub(segment.offset) >= self.limits.frame_max as usize {
+            *segment = Segment {
+                started_at: now,
+                offset: length,
             };
         }
     }
 
-    fn discard_spent(&mut self) {
-        if self.spent {
-            self.spent = false;
-            empty(&mut self.pending);
-            empty(&mut self.parts);
+    fn discard_consumed(&mut self) {
+        if self.is_consumed {
+            self.is_consumed = false;
+            clear(&mut self.pending);
+            clear(&mut self.parts);
         }
     }
 
@@ -666,13 +673,13 @@ impl FrameBuffer {
         &mut self,
         now: Tick,
         input: &mut &'i [u8],
-    ) -> Result<Option<(FrameHeader, Place<'i>)>, FrameError> {
+    ) -> Result<Option<(FrameHeader, PayloadLocation<'i>)>, FrameError> {
         if self.pending.is_empty() {
             if let Some((head, rest)) = input.split_first_chunk::<HEADER_BYTES>() {
                 let header = self.check(head)?;
                 if let Some((payload, rest)) = rest.split_at_checked(header.length as usize) {
                     *input = rest;
-                    return Ok(Some((header, Place::Input(payload))));
+                    return Ok(Some((header, PayloadLocation::Input(payload))));
                 }
             }
             if input.is_empty() {
@@ -691,7 +698,7 @@ impl FrameBuffer {
             return Ok(None);
         }
         self.started_at = None;
-        Ok(Some((header, Place::Pending)))
+        Ok(Some((header, PayloadLocation::Pending)))
     }
 
     /// Moves bytes from `input` until `pending` has `whole` bytes or the input is empty.
@@ -729,8 +736,8 @@ fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> Result<(), FrameError> {
     Ok(())
 }
 
-/// Clears a buffer, and releases its memory if a long frame has enlarged it (F25).
-fn empty(buffer: &mut Vec<u8>) {
+/// Clears a buffer, and frees the memory if a long frame has enlarged the buffer (F25).
+fn clear(buffer: &mut Vec<u8>) {
     const KEPT_BYTES_MAX: usize = 128 << 10;
     if buffer.capacity() > KEPT_BYTES_MAX {
         *buffer = Vec::new();
@@ -754,7 +761,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_split_in_place_and_other_bytes_are_kept() {
+    fn frames_are_split_in_place_and_bytes_before_them_are_preserved() {
         let max = 10;
         let lengths = [0, 5, 10, 11, 3, 20, 21, 40, 0, 7, 95];
         let (mut whole, mut expected) = (vec![99; 3], vec![99; 3]);
@@ -777,7 +784,7 @@ mod tests {
         split_oversized(&mut whole, 3, max as u32);
         assert_eq!(whole, expected);
         assert!(whole.len() - before <= lengths.len() * part_bytes(95, max as u32));
-        // Nothing is left to split.
+        // Splitting again changes nothing.
         split_oversized(&mut whole, 3, max as u32);
         assert_eq!(whole, expected);
     }

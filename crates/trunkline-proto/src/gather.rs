@@ -1,11 +1,11 @@
-//! Throughput mode: output is gathered, and sent when it has reached a given size or age.
+//! Throughput mode: gathers output, and sends the output when it reaches a given size or age.
 //!
-//! Without this mode, output is sent as soon as the transport accepts it, and batched only if there
-//! is much of it ("natural batching"). With this mode, a connection has one buffer for each
-//! direction, shared by all variables, requests and answers in the order in which they were made:
+//! Without this mode, output is sent as soon as the transport accepts it, and batched only while
+//! the transport is busy ("natural batching"). With this mode, a connection has one buffer per
+//! direction, which all variables, requests and answers share in their original order:
 //!
 //! ```text
-//! frames --> | gathered | --> transport     when there are `bytes` bytes,
+//! frames --> | gathered | --> transport     when the buffer contains `bytes` bytes,
 //!                                           when the first byte has waited for `delay`,
 //!                                           or at a flush
 //! ```
@@ -32,9 +32,9 @@ pub const THROUGHPUT_BYTES_MAX: u32 = 64 << 10;
 /// Longest time for which bytes are gathered. It is far below the deadline of keep-alives, which
 /// are not gathered.
 pub const THROUGHPUT_DELAY_MAX: Duration = Duration::from_secs(1);
-/// Minimum number of bytes requested from the producer at a time, even if fewer are missing.
-/// Requests for fewer bytes would be inefficient, and any excess is sent at once.
-const ROOM_MIN: usize = 4 << 10;
+/// Minimum number of bytes requested from the producer at a time, even if less space is left in the
+/// buffer. Smaller requests would be inefficient, and any excess is sent at once.
+const REQUEST_BYTES_MIN: usize = 4 << 10;
 /// Shortest delay; no output would be gathered with a shorter one.
 const DELAY_MIN: Duration = Duration::from_micros(1);
 
@@ -102,7 +102,7 @@ impl Default for ThroughputMode {
 pub struct Gather {
     terms: ThroughputMode,
     bytes: Vec<u8>,
-    /// The time at which the first gathered byte has waited long enough.
+    /// Latest time at which to send the gathered bytes; `None` if there are none.
     due: Option<Tick>,
 }
 
@@ -127,9 +127,9 @@ impl Gather {
     }
 
     /// Gathers the bytes that `produce` appends, and appends to `out` the bytes to send now, about
-    /// `budget` bytes. `produce` gets the available room and, like
-    /// [`Endpoint::poll_output`](crate::Endpoint::poll_output), returns true if it has more output
-    /// now. So does this method.
+    /// `budget` bytes. `produce` gets the number of bytes to append. Like
+    /// [`Endpoint::poll_output`](crate::Endpoint::poll_output), both `produce` and this method
+    /// return true if more output is ready now.
     pub fn poll_output(
         &mut self,
         now: Tick,
@@ -142,8 +142,10 @@ impl Gather {
         let mut more = true;
         while more && out.len().saturating_sub(start) < budget {
             let before = self.bytes.len();
-            let room = full.saturating_sub(before).max(ROOM_MIN.min(budget));
-            more = produce(room, &mut self.bytes);
+            let wanted_bytes = full
+                .saturating_sub(before)
+                .max(REQUEST_BYTES_MIN.min(budget));
+            more = produce(wanted_bytes, &mut self.bytes);
             let has_grown = self.bytes.len() > before;
             if has_grown && self.due.is_none() {
                 self.due = Some(now.saturating_add(self.terms.delay));
@@ -161,8 +163,8 @@ impl Gather {
         more
     }
 
-    /// Returns true if the gathered bytes have waited long enough. They are then released with the
-    /// next output and need no further timeout, because a full transport may delay that output.
+    /// Returns true if the gathered bytes have waited long enough. The bytes are then released with
+    /// the next output and need no further timeout, because a full transport may delay that output.
     pub fn expire(&mut self, now: Tick) -> bool {
         let is_due = self.due.is_some_and(|due| due <= now);
         if is_due {
@@ -171,7 +173,7 @@ impl Gather {
         is_due
     }
 
-    /// Appends all gathered bytes, for a flush or at the end.
+    /// Moves all gathered bytes to `out`, for a flush or before the connection closes.
     pub fn release(&mut self, out: &mut Vec<u8>) {
         self.due = None;
         out.append(&mut self.bytes);

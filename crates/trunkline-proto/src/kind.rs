@@ -37,21 +37,21 @@ macro_rules! frame_kinds {
                 }
             }
 
-            /// The name used in the protocol reference.
+            /// Returns the name used in the protocol reference.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(FrameKind::$variant => $name,)+
                 }
             }
 
-            /// The ends that may send it.
+            /// Returns the ends that may send the frame.
             pub const fn sender(self) -> Sender {
                 match self {
                     $(FrameKind::$variant => Sender::$sender,)+
                 }
             }
 
-            /// Its purpose, in a sentence.
+            /// Returns the purpose of the frame, in one sentence.
             pub fn purpose(self) -> &'static str {
                 match self {
                     $(FrameKind::$variant => concat!($($doc),+).trim_start(),)+
@@ -68,7 +68,7 @@ frame_kinds! {
     Welcome = 2, "WELCOME", Engine;
     /// The hello is not accepted, with the reason; the connection is closed.
     Refused = 3, "REFUSED", Engine;
-    /// The sender closes the connection in order, with the reason.
+    /// The sender closes the connection in an orderly way, with the reason.
     Goodbye = 4, "GOODBYE", Both;
     /// The sender is alive; carries the count of received records and the digest.
     Keepalive = 5, "KEEPALIVE", Both;
@@ -99,7 +99,7 @@ frame_kinds! {
     WriteAnswers = 19, "WRITE_ANSWERS", Engine;
     /// Updates of a subscription: one self-contained run.
     Updates = 20, "UPDATES", Engine;
-    /// Updates that a subscription did not get, by cause, ahead of the next one it gets.
+    /// Numbers of updates that a subscription did not receive, by cause; sent before the next update.
     Lost = 21, "LOST", Engine;
     /// The engine has ended items of a subscription, with the reason.
     Ended = 22, "ENDED", Engine;
@@ -127,7 +127,7 @@ frame_kinds! {
     RequestValue = 33, "REQUEST_VALUE", Client;
     /// The sources were asked, except those listed.
     Requested = 34, "REQUESTED", Engine;
-    /// Closes handles: their subscriptions end, and nothing more is sent for them.
+    /// Closes handles: ends their subscriptions, so that nothing more is sent for these handles.
     Close = 35, "CLOSE", Client;
     /// Offers to provide variables, under a lease.
     Provide = 40, "PROVIDE", Client;
@@ -135,13 +135,13 @@ frame_kinds! {
     Provided = 41, "PROVIDED", Engine;
     /// Values from the provider; answered like WRITE.
     Publish = 42, "PUBLISH", Client;
-    /// Values written by others, for the provider to carry out.
+    /// Values that clients have written, for the provider to carry out.
     ProviderWrite = 43, "PROVIDER_WRITE", Engine;
     /// Asks the provider for fresh values.
     ProviderRequest = 44, "PROVIDER_REQUEST", Engine;
     /// The outcomes of PROVIDER_WRITE and PROVIDER_REQUEST.
     ProviderAnswer = 45, "PROVIDER_ANSWER", Client;
-    /// Variables that the provider is to deliver from now on, and from which of its items.
+    /// Variables that the provider must deliver from now on, each with the provider's item.
     ProviderBind = 46, "PROVIDER_BIND", Engine;
     /// Deploys a library of variables.
     Deploy = 50, "DEPLOY", Client;
@@ -149,13 +149,13 @@ frame_kinds! {
     Order = 51, "ORDER", Client;
     /// The result of DEPLOY or ORDER.
     Report = 52, "REPORT", Engine;
-    /// Digests of what was sent last for some items, to be compared with what the client has.
+    /// Digests of the last updates sent for some items, for comparison with the client's values.
     Check = 53, "CHECK", Engine;
-    /// The client's values of items that may differ; without any, all are to be checked.
+    /// The client's state of items that may differ; a frame without items requests a check of all.
     Compare = 54, "COMPARE", Client;
-    /// The values sent last for items, again, because the client has a different value.
+    /// Resends the last values of items, because the client has different values.
     Repaired = 55, "REPAIRED", Engine;
-    /// Writes many variables together: all of them, or none.
+    /// Writes several variables atomically: all of them or none.
     GroupWrite = 60, "GROUP_WRITE", Client;
     /// The outcome of a group, and the number of its commit.
     GroupAnswer = 61, "GROUP_ANSWER", Engine;
@@ -175,13 +175,13 @@ frame_kinds! {
     Vanished = 72, "VANISHED", Engine;
     /// Ends a WATCH.
     Unwatch = 73, "UNWATCH", Client;
-    /// Everything before it is to be carried out, and gathered data is to be sent at once.
+    /// Asks the engine to carry out everything before this frame, and to send gathered data at once.
     Flush = 80, "FLUSH", Client;
-    /// Everything before FLUSH is carried out, and gathered data is being sent.
+    /// Everything before FLUSH was carried out, and gathered data is being sent.
     Flushed = 81, "FLUSHED", Engine;
     /// Lists the forced variables, or switches forcing on or off for all of them.
     Forcing = 84, "FORCING", Client;
-    /// The forced variables: a page, or the number that was switched.
+    /// A page of forced variables, or the number of variables that were switched.
     Forced = 85, "FORCED", Engine;
     /// Asks for entries of the audit.
     Audit = 88, "AUDIT", Client;
@@ -199,57 +199,56 @@ frame_kinds! {
     AlarmJournal = 94, "ALARM_JOURNAL", Client;
     /// A page of the alarm journal.
     AlarmEntries = 95, "ALARM_ENTRIES", Engine;
-    /// Asks for what was recorded of variables.
+    /// Asks for the recorded history of variables.
     History = 96, "HISTORY", Client;
-    /// A page of a history: rows and events of variables, or buckets of them.
+    /// A page of a history: rows and events of variables, or buckets.
     HistoryRows = 97, "HISTORY_ROWS", Engine;
-    /// First frame: asks the directory where an endpoint is; waits until there is one.
+    /// First frame: asks the directory for an endpoint, and waits until the endpoint exists.
     StreamLookup = 100, "S_LOOKUP", Client;
     /// A ticket for one connection to an endpoint.
     StreamTicket = 101, "S_TICKET", Engine;
-    /// A stream's endpoint cannot be reached, or refuses the other one; with the reason.
+    /// The endpoint cannot be reached, or refuses the dialling endpoint; with the reason.
     StreamRefused = 102, "S_REFUSED", Both;
-    /// First frame: gives the directory the name of an endpoint, for as long as the connection
-    /// lasts.
+    /// First frame: registers the name of an endpoint with the directory, for as long as the
+    /// connection lasts.
     StreamRegister = 103, "S_REGISTER", Client;
-    /// The name is taken for this endpoint.
+    /// The name is registered for this endpoint.
     StreamRegistered = 104, "S_REGISTERED", Engine;
     /// An endpoint has connected with a ticket; this frame carries the connection itself.
     StreamArrived = 105, "S_ARRIVED", Engine;
-    /// First frame between two endpoints of a stream: the dialling endpoint and its positions.
+    /// First frame between two endpoints of a stream: identity and positions of the dialling endpoint.
     StreamHello = 106, "S_HELLO", Client;
-    /// The endpoint accepts the other one: its identity and positions.
+    /// Accepts the dialling endpoint: identity and positions of the accepting endpoint.
     StreamWelcome = 107, "S_WELCOME", Both;
-    /// Bytes of the stream from a position on.
+    /// Bytes of the stream, starting at a position.
     StreamData = 108, "S_DATA", Both;
-    /// The reader's positions and the writer's credit.
+    /// The reader's positions, and the credit that it grants to the writer.
     StreamAck = 109, "S_ACK", Both;
     /// Asks for an acknowledgement as soon as a position is reached.
     StreamAsk = 110, "S_ASK", Both;
     /// The writer is closed: the stream ends at a position.
     StreamEnd = 111, "S_END", Both;
-    /// An endpoint is destroyed before everything was transferred.
+    /// The sender destroys its endpoint before everything was transferred.
     StreamAbort = 112, "S_ABORT", Both;
     /// The sender is alive.
     StreamKeepalive = 113, "S_KEEPALIVE", Both;
     /// The sender closes the connection, but not the stream, with the reason.
     StreamGoodbye = 114, "S_GOODBYE", Both;
-    /// First frame: asks the directory for the endpoints it knows.
+    /// First frame: asks the directory for its endpoints.
     StreamList = 115, "S_LIST", Client;
     /// A page of endpoints, each with its status.
     StreamEndpoints = 116, "S_ENDPOINTS", Engine;
     /// The status of an endpoint, sent to its directory every second.
     StreamStatus = 117, "S_STATUS", Client;
-    /// Something has changed in the ring that both endpoints use; the first one reports that the
-    /// ring is mapped.
+    /// The shared ring has changed; the first such frame reports that the ring is mapped.
     StreamBell = 118, "S_BELL", Both;
-    /// Elements that come next were dropped by a writer that does not wait for slow readers: the
-    /// total number.
+    /// Total number of elements dropped by a writer that does not wait for slow readers; the next
+    /// elements are missing.
     StreamLost = 119, "S_LOST", Both;
 }
 
 impl FrameKind {
-    /// The number in the frame header.
+    /// Returns the number in the frame header.
     pub const fn number(self) -> u8 {
         self as u8
     }

@@ -1,9 +1,9 @@
 //! Trunkline's network protocol as state machines: no socket, clock, thread or environment.
 //!
-//! The input consists of bytes and the time; the output, of bytes and the time of the next call.
-//! `trunkline-net` drives any [`Endpoint`]; `trunkline-serve` and `trunkline-client` are the two
-//! existing ends. This crate contains the parts that both need: framing, the content of each frame,
-//! version negotiation, detection of dead peers, and back-off.
+//! The input consists of bytes and the current time. The output consists of bytes and the time of
+//! the next call. `trunkline-net` drives any [`Endpoint`]; `trunkline-serve` and `trunkline-client`
+//! implement the two ends. This crate contains the parts that both ends need: framing, the content
+//! of each frame, version negotiation, detection of dead peers, and back-off.
 //!
 //! ```text
 //!        bytes in                                             bytes out
@@ -27,7 +27,7 @@
 //! - [`mod@fault`]: the reasons why a request or one of its items is refused.
 //! - [`negotiation`]: versions, features and limits of a connection.
 //! - [`liveness`], [`backoff`]: keep-alive, dead peers, and the time of the next dial.
-//! - [`digest`]: digests with which two ends determine whether they have the same data.
+//! - [`digest`]: digests by which two ends determine whether they have the same data.
 //! - [`stream`]: the two ends of a stream, and the directory of a machine's endpoints.
 //! - [`decode`], [`tlv`]: the parts that all decoders share.
 

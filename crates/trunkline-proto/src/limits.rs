@@ -1,4 +1,4 @@
-//! Default bounds, which the ends of a connection may negotiate, and fixed bounds.
+//! The limits of the protocol: defaults, some of which are negotiated, and fixed limits.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub const QUEUE_BYTES_MAX_DEFAULT: usize = 64 << 20;
 pub const REQUEST_BYTES_MAX_DEFAULT: usize = 1 << 30;
 /// Longest time between two frames of the same request.
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
-/// Maximum number of unanswered writes, in flight or parked.
+/// Maximum number of unanswered writes, whether in flight or queued at the engine.
 pub const WRITE_CREDIT_COUNT: u32 = 4096;
 /// Maximum total size of the values of these writes, in bytes; a single larger write may be in
 /// flight alone.
@@ -44,8 +44,8 @@ pub const KEEPALIVE_DEADLINE: Duration = Duration::from_secs(3);
 pub const SENTENCE_BYTES_MAX: usize = 1024;
 /// Longest text in the hello in bytes, such as a user's name; the encoder truncates longer texts.
 pub const HELLO_TEXT_BYTES_MAX: usize = 256;
-/// Size of a page, in bytes: once a frame of a bulk request or answer has reached this size, the
-/// builder's caller begins the next frame.
+/// Target size of a frame of a bulk request or answer, in bytes: once a frame has reached this
+/// size, the caller of the builder begins the next frame.
 pub const PAGE_BYTES: usize = 64 << 10;
 /// Maximum number of items of one COMPARE; if there are more, the engine checks everything again.
 pub const COMPARE_ITEMS_MAX: usize = 1000;

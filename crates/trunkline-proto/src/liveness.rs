@@ -22,20 +22,21 @@ pub struct Liveness {
     deadline: Duration,
     last_received: Tick,
     next_send: Tick,
-    /// Keep-alives are sent at multiples of this time; if it is zero, they are sent whenever they
-    /// are due.
+    /// Keep-alives are sent at multiples of this duration; zero means no alignment.
     grid: Duration,
     /// True if each keep-alive of the peer is answered with a keep-alive.
     answers: bool,
-    /// End of the single grace period that the peer gets if this process itself was late, because
-    /// bytes of the peer may still be unread.
+    /// End of the single grace period that the peer gets after a stall of this process, because
+    /// bytes from the peer may still be unread.
     grace_until: Option<Tick>,
-    /// The field `sent` of the peer's last keep-alive and its arrival time, for the echo.
+    /// The `sent` field of the peer's last keep-alive and the arrival time of that keep-alive, for
+    /// the echo.
     peer_sent: Option<(u64, Tick)>,
     round_trip: Option<Duration>,
 }
 
-/// Number of phases in an interval; connections that send keep-alives together use the same phases.
+/// Number of time slots in an interval; connections that send keep-alives together share these
+/// slots.
 const PHASES: u32 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +52,7 @@ pub enum LivenessAction {
 }
 
 impl Liveness {
-    /// Starts at `now`, the time at which the connection came up, with the given times.
+    /// Starts at `now`, the time at which the connection came up, with the given interval and deadline.
     pub fn new(now: Tick, interval: Duration, deadline: Duration) -> Self {
         Self {
             interval,
@@ -67,7 +68,7 @@ impl Liveness {
     }
 
     /// Starts at `now`, the time at which the connection came up, with the default times: a
-    /// keep-alive every second, and a peer is considered dead after three seconds.
+    /// keep-alive every second, and a deadline of three seconds.
     pub fn with_defaults(now: Tick) -> Self {
         Self::new(now, KEEPALIVE_INTERVAL, KEEPALIVE_DEADLINE)
     }
@@ -78,7 +79,7 @@ impl Liveness {
     #[must_use]
     pub fn together(mut self) -> Self {
         self.grid = self.quarter();
-        self.next_send = self.on_grid(self.next_send);
+        self.next_send = self.aligned(self.next_send);
         self
     }
 
@@ -102,24 +103,24 @@ impl Liveness {
     pub fn handle_keepalive(&mut self, now: Tick, keepalive: &Keepalive) -> bool {
         self.peer_sent = Some((keepalive.sent, now));
         if keepalive.echo != 0 {
-            let away = now.since(Tick::from_nanos(keepalive.echo));
+            let elapsed = now.since(Tick::from_nanos(keepalive.echo));
             let held = Duration::from_nanos(keepalive.echo_held_ns);
-            self.round_trip = Some(away.saturating_sub(held));
+            self.round_trip = Some(elapsed.saturating_sub(held));
         }
-        let rest = self.next_send.since(now).saturating_sub(self.quarter());
-        let answers = self.answers && rest.saturating_mul(2) <= self.interval;
+        let remaining = self.next_send.since(now).saturating_sub(self.quarter());
+        let answers = self.answers && remaining.saturating_mul(2) <= self.interval;
         if answers {
-            self.plan(now);
+            self.schedule_next(now);
         }
         answers
     }
 
     /// Schedules the next keep-alive after the keep-alive sent at `now`.
-    fn plan(&mut self, now: Tick) {
+    fn schedule_next(&mut self, now: Tick) {
         let due = now.saturating_add(self.interval);
         self.next_send = match self.answers {
             true => due.saturating_add(self.quarter()),
-            false => self.on_grid(due),
+            false => self.aligned(due),
         };
     }
 
@@ -128,18 +129,18 @@ impl Liveness {
     }
 
     /// Returns the last multiple of the grid that is not after `due`.
-    fn on_grid(&self, due: Tick) -> Tick {
+    fn aligned(&self, due: Tick) -> Tick {
         let past = due.as_nanos().checked_rem(duration_nanos(self.grid));
         Tick::from_nanos(due.as_nanos().saturating_sub(past.unwrap_or(0)))
     }
 
     /// Builds the keep-alive to send at `now`.
     pub fn keepalive(&self, now: Tick, records_received: u64, digest: u64) -> Keepalive {
-        let (echo, came) = self.peer_sent.unwrap_or((0, now));
+        let (echo, received_at) = self.peer_sent.unwrap_or((0, now));
         Keepalive {
             sent: now.as_nanos(),
             echo,
-            echo_held_ns: duration_nanos(now.since(came)),
+            echo_held_ns: duration_nanos(now.since(received_at)),
             records_received,
             digest,
         }
@@ -161,12 +162,12 @@ impl Liveness {
                     silent_for: now.since(self.last_received),
                 };
             }
-            // This process slept through the deadline (it was stopped, or the machine was
-            // suspended), so the peer's bytes may be unread. Allow one interval to find out.
+            // This process did not run at the deadline, for example because the machine was
+            // suspended, so bytes from the peer may be unread. Allow one interval to read them.
             self.grace_until = Some(now.saturating_add(self.interval));
         }
         if now >= self.next_send {
-            self.plan(now);
+            self.schedule_next(now);
             return LivenessAction::SendKeepalive;
         }
         LivenessAction::Idle
@@ -226,10 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn a_keepalive_is_answered_with_one_that_was_due_soon() {
+    fn a_keepalive_is_answered_if_the_next_one_is_due_soon() {
         let theirs = Liveness::with_defaults(at(0)).keepalive(at(0), 0, 0);
         let mut sut = Liveness::with_defaults(at(0)).answering();
-        assert!(!sut.handle_keepalive(at(200), &theirs), "not so early");
+        assert!(
+            !sut.handle_keepalive(at(200), &theirs),
+            "a keep-alive was sent recently"
+        );
         for second in 1..5 {
             assert!(sut.handle_keepalive(at(second * 1000), &theirs));
             assert!(!sut.handle_keepalive(at(second * 1000 + 1), &theirs));
@@ -243,7 +247,7 @@ mod tests {
         let mut sut = Liveness::with_defaults(at(0));
         assert!(
             !sut.handle_keepalive(at(999), &theirs),
-            "who does not answer"
+            "a peer without the answering option does not answer"
         );
     }
 
@@ -282,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_echo_measures_the_round_trip_without_the_time_it_was_held() {
+    fn round_trip_excludes_the_time_for_which_the_peer_held_the_echo() {
         let (mut here, mut there) = (
             Liveness::with_defaults(at(0)),
             Liveness::with_defaults(at(0)),

@@ -1,9 +1,9 @@
 //! Agreement on version, features and limits between two ends (B-50).
 //!
-//! The client names the oldest and newest version it speaks; the engine picks the newest version
-//! that both speak. A release speaks its own version N and N-1. The forms of hello, refusal and
-//! goodbye never change, so that two programs of any versions can at least report to each other why
-//! they are incompatible.
+//! The client sends the oldest and the newest version that it speaks; the engine picks the newest
+//! version that both speak. A release speaks its own version N and version N-1. The formats of
+//! hello, refusal and goodbye never change, so that programs of any two versions can at least
+//! report why they are incompatible.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -60,7 +60,7 @@ pub struct Agreement {
     pub message_max: u32,
 }
 
-/// [`VersionRange::OURS`].
+/// The versions that this release speaks.
 impl Default for VersionRange {
     fn default() -> Self {
         Self::OURS
@@ -86,7 +86,7 @@ impl VersionRange {
         self.min <= version && version <= self.max
     }
 
-    /// The newest version in both ranges; `None` if they do not overlap.
+    /// Returns the newest version in both ranges; `None` if they do not overlap.
     pub fn newest_common(self, peer: VersionRange) -> Option<u8> {
         let newest = self.max.min(peer.max);
         (self.contains(newest) && peer.contains(newest)).then_some(newest)
@@ -100,7 +100,7 @@ impl Features {
     pub const PROVIDER: Features = Features(1);
     /// Libraries over the network: DEPLOY, ORDER, REPORT.
     pub const ADMINISTRATION: Features = Features(2);
-    /// The extension of WRITE: send, request, force and expected positions.
+    /// The extension of WRITE: the verbs send, request and force, and expected positions.
     pub const REGISTERS: Features = Features(4);
     /// Groups, consistent snapshots and leases: GROUP_WRITE to LEASED.
     pub const GROUPS: Features = Features(8);
@@ -120,12 +120,13 @@ impl Features {
     pub const ALARMS: Features = Features(1024);
     /// The history of variables: HISTORY, HISTORY_ROWS.
     pub const HISTORY: Features = Features(2048);
-    /// The running digest also covers GONE and ENDED.
+    /// Running digests that also cover GONE and ENDED.
     pub const ENDS: Features = Features(1 << 20);
-    /// Streams only: both ends are processes of one machine and share one ring as the buffer of
-    /// both. No stream data passes over their connection.
+    /// Streams only: both ends are processes on one machine and share one ring buffer. No stream
+    /// data passes over the connection.
     pub const SHARED_RING: Features = Features(1 << 21);
-    /// Streams only: the writer may drop elements for a slow reader, and reports it with S_LOST.
+    /// Streams only: the writer may drop elements for a slow reader, and reports each loss with
+    /// S_LOST.
     pub const DROPS: Features = Features(1 << 22);
     /// Every feature of this release.
     pub const OURS: Features =
@@ -160,7 +161,7 @@ impl Features {
 }
 
 impl Negotiation {
-    /// The offer of this release.
+    /// The versions, features and limits that this release offers.
     pub const OURS: Negotiation = Negotiation {
         versions: VersionRange::OURS,
         features: Features::OURS,
@@ -168,7 +169,7 @@ impl Negotiation {
         message_max: MESSAGE_MAX_DEFAULT,
     };
 
-    /// Makes the engine's decision on a client's hello.
+    /// Evaluates a client's hello, for the engine.
     ///
     /// # Errors
     /// [`VersionMismatch`] if there is no common version; the engine sends it back in a REFUSED

@@ -1,4 +1,4 @@
-//! Fields that an older version can skip: `varint id, varint length, bytes` (B-51).
+//! Fields that an older version can skip, in the form `varint id, varint length, bytes` (B-51).
 //!
 //! A field with a known id has exactly the form that its message defines; newer versions use new
 //! ids for additions. An absent field has its default value. If a field occurs twice, the last
@@ -42,7 +42,7 @@ pub(crate) fn put_sized(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// Calls `read` with the id and content of every field up to the end of `payload`. `read` returns
-/// true if it knows the id; a known field must be read to its end.
+/// true for a known id, and must then consume the whole field.
 pub(crate) fn read_fields<'a>(
     payload: &mut Payload<'a>,
     mut read: impl FnMut(u64, &mut Payload<'a>) -> Result<bool, DecodeError>,

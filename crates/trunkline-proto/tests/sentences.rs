@@ -172,7 +172,7 @@ fn peer_gets_the_reason_for_the_disconnect() {
     assert!(
         goodbye
             .sentence
-            .contains("announces 9 bytes where at most 8 are agreed")
+            .contains("announces 9 bytes, but at most 8 are allowed")
     );
     let silent = Disconnect::Dead {
         silent_for: Duration::from_secs(3),

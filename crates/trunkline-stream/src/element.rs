@@ -1,4 +1,4 @@
-//! The Rust types that can be elements of a stream, and their layout in its buffer.
+//! Defines the Rust types that can be elements of a stream, and the layout of elements in a buffer.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use trunkline_types::{Array, ArrayType, DataType, ElementType, Elements, Timesta
 
 use crate::error::StreamError;
 
-/// Size of the length prefix of an element that varies in size.
+/// Size of the length prefix of an element that varies in size, in bytes.
 pub(crate) const LENGTH_BYTES: usize = 4;
 
 /// A type whose values are elements of a stream: numbers, Booleans, times, text, and
@@ -24,7 +24,8 @@ pub trait Element: Clone + Send + 'static + sealed::Sealed {
     #[doc(hidden)]
     fn to_bytes<'a>(elements: &'a [Self], scratch: &'a mut Vec<u8>) -> &'a [u8];
 
-    /// Appends the elements in `bytes`, which contains only whole elements.
+    /// Decodes the elements in `bytes` and appends them to `out`. `bytes` contains only complete
+    /// elements.
     #[doc(hidden)]
     fn append(bytes: &[u8], out: &mut Vec<Self>) -> Result<(), DecodeError>;
 
@@ -40,10 +41,10 @@ pub trait Element: Clone + Send + 'static + sealed::Sealed {
 pub trait Plain: Element + Pod {}
 
 mod sealed {
-    /// Restricts elements to the types in this module. The methods move a single element of a
-    /// [`Plain`](super::Plain) type at the cost of one copy.
+    /// Restricts elements to the types in this module. The methods transfer a single element of a
+    /// [`Plain`](super::Plain) type with only one copy.
     pub trait Sealed: Sized {
-        /// The element's bytes; `None` if its layout in the buffer is different.
+        /// Returns the element's bytes; `None` if the layout in the buffer is different.
         fn plain_bytes(&self) -> Option<&[u8]> {
             None
         }
@@ -71,8 +72,8 @@ pub(crate) fn form(data_type: &DataType) -> ElementForm {
     }
 }
 
-/// The size of the type in wire form, if all its values have the same size; includes structs of
-/// such types.
+/// Returns the encoded size of a value in bytes, if all values of the type have the same size. A
+/// struct has a fixed size if all its fields do.
 fn fixed_bytes(data_type: &DataType) -> Option<usize> {
     match data_type {
         DataType::Struct(fields) => fields.fields.iter().try_fold(0_usize, |sum, (_, field)| {
@@ -82,7 +83,7 @@ fn fixed_bytes(data_type: &DataType) -> Option<usize> {
     }
 }
 
-/// The size that all elements have, in bytes.
+/// Returns the size of an element in bytes, or an error if elements vary in size.
 pub(crate) fn size(form: ElementForm, data_type: &DataType) -> Result<usize, StreamError> {
     match form {
         ElementForm::Fixed(size) => Ok(size as usize),
@@ -105,7 +106,7 @@ pub(crate) fn takes_any_bytes(data_type: &DataType) -> bool {
 }
 
 /// # Errors
-/// The arrays among them differ in shape (NS-35).
+/// The arrays among the values differ in shape (NS-35).
 pub(crate) fn check_equal_values(values: &[Value]) -> Result<(), StreamError> {
     let mut arrays = values.iter().filter_map(|value| match value {
         Value::Array(array) => Some(array),
@@ -143,14 +144,14 @@ fn put(form: ElementForm, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) 
 pub(crate) fn split_elements(form: ElementForm, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        let (element, behind) = match form {
+        let (element, remaining) = match form {
             ElementForm::Fixed(size) => rest.split_at_checked(size as usize)?,
             ElementForm::Variable => {
-                let (len, behind) = rest.split_first_chunk::<LENGTH_BYTES>()?;
-                behind.split_at_checked(u32::from_le_bytes(*len) as usize)?
+                let (len, remaining) = rest.split_first_chunk::<LENGTH_BYTES>()?;
+                remaining.split_at_checked(u32::from_le_bytes(*len) as usize)?
             }
         };
-        rest = behind;
+        rest = remaining;
         Some(element)
     })
 }
@@ -200,7 +201,7 @@ plain! {
 // Streams are little-endian, like every machine that Trunkline runs on.
 const _: () = assert!(cfg!(target_endian = "little"));
 
-/// Elements that are converted through [`Value`].
+/// Implements [`Element`] for types that are converted through [`Value`].
 macro_rules! by_value {
     ($($rust:ty: $data_type:expr, $to:expr, $from:pat => $back:expr;)*) => {$(
         impl sealed::Sealed for $rust {}
@@ -243,7 +244,7 @@ fn vector_of(element: ElementType) -> DataType {
     DataType::Array(Arc::new(ArrayType { element, shape }))
 }
 
-/// Arrays of numbers, of any length.
+/// Implements [`Element`] for arrays of numbers of any length.
 macro_rules! vectors {
     ($($rust:ty => $element:ident),* $(,)?) => {$(
         impl sealed::Sealed for Vec<$rust> {}

@@ -1,4 +1,4 @@
-//! The errors of streams. Each message names the remedy.
+//! Defines the errors of streams. Each message names the remedy.
 
 use std::io;
 use std::time::Duration;
@@ -17,11 +17,11 @@ pub enum StreamError {
     /// The URL of this endpoint, or of its peer, is invalid.
     #[error(transparent)]
     Url(#[from] StreamUrlError),
-    /// Endpoints can only be created on this machine; a program connects to those of other
-    /// machines.
+    /// An endpoint can only be created on this machine. An endpoint on another machine can be its
+    /// peer.
     #[error(
-        "an endpoint cannot be created on another machine, {host}: remove the host from this name, \
-         and name the endpoint on {host} as its peer"
+        "an endpoint cannot be created on another machine, {host}: remove the host from the URL of \
+         this endpoint, and name the endpoint on {host} as the peer"
     )]
     NotHere {
         /// The host in the URL.
@@ -37,8 +37,8 @@ pub enum StreamError {
         /// Bytes per element, or of all elements if they vary in size.
         bytes: usize,
     },
-    /// An endpoint with several peers cannot name a peer, because its peers dial it, and cannot
-    /// have a journal.
+    /// An endpoint with several peers cannot have a journal. It cannot name a peer either, because
+    /// its peers dial it.
     #[error(
         "an endpoint with several peers cannot name a peer or have a journal, because its peers dial it: leave out both, and let the peers name this endpoint"
     )]
@@ -54,7 +54,7 @@ pub enum StreamError {
     },
     /// The system provides no random numbers, which identify the endpoint to its peer.
     #[error(
-        "the system provides no random numbers, which keep other programs out of the stream: {cause}; allow this program the system call getrandom"
+        "the system provides no random numbers, which protect the stream from other programs: {cause}; allow this program to make the system call getrandom"
     )]
     Random {
         /// The system's error.
@@ -70,8 +70,8 @@ pub enum StreamError {
     /// The engine of this machine, which manages the names of endpoints, was not reached.
     #[error(
         "no engine answers at {socket}{}, so the name {} cannot be registered; start an engine, or give the endpoint its own port, as in tl://localhost:5900/{}",
-        unless_refused(cause),
-        short(url),
+        cause_text(cause),
+        display_name(url),
         path(url)
     )]
     NoDirectory {
@@ -87,7 +87,7 @@ pub enum StreamError {
     Journal(#[from] JournalError),
     /// Nothing becomes durable at the reader, because it has no journal.
     #[error(
-        "the peer has no journal, so nothing becomes durable there: create it with one, or wait until elements are read"
+        "the peer has no journal, so nothing becomes durable there: create the peer with a journal, or wait until elements are read"
     )]
     NoJournal,
     #[error("{sentence}")]
@@ -100,7 +100,7 @@ pub enum StreamError {
     /// No peer connected in time.
     #[error(
         "{} within {:.1} s{}",
-        absent(.peer), timeout.as_secs_f64(), because(.peer, .last)
+        connection_failure(.peer), timeout.as_secs_f64(), last_failure(.peer, .last)
     )]
     NoPeer {
         /// The peer, if this endpoint names one.
@@ -138,7 +138,7 @@ pub enum StreamError {
     },
     /// Arrays read by one call must have equal lengths (NS-35). Nothing was read.
     #[error(
-        "one call cannot read arrays of {first} and of {other} elements; read them one by one, or only arrays of equal lengths at once"
+        "one call cannot read arrays of different lengths, here {first} and {other} elements; read the arrays one by one"
     )]
     Lengths {
         /// Length of the first array, in elements.
@@ -146,9 +146,9 @@ pub enum StreamError {
         /// Length of the first array that differs, in elements.
         other: usize,
     },
-    /// Elements are missing at this position: the writer does not wait for slow readers and dropped
-    /// them, because this endpoint was too far behind. Returned once; the next call continues after
-    /// the gap.
+    /// Elements are missing at this position. The writer does not wait for slow readers, and dropped
+    /// the elements because this reader was too far behind. This error is returned once, and the next
+    /// call continues after the gap.
     #[error(
         "{elements} elements are missing here: the writer does not wait for slow readers, and this reader was too far behind; read faster, or use a larger buffer"
     )]
@@ -170,7 +170,9 @@ pub enum StreamError {
     /// The stream is over for another reason.
     #[error(transparent)]
     Fault(#[from] StreamFault),
-    #[error("the value does not have the element type of this stream, {data_type}")]
+    #[error(
+        "the value does not have the element type of this stream; write values of type {data_type}"
+    )]
     Type { data_type: DataType },
     #[error(
         "elements of type {data_type} vary in size and cannot be accessed as raw bytes; read and write them as values"
@@ -182,7 +184,7 @@ pub enum StreamError {
     )]
     Element(#[from] DecodeError),
     /// The endpoint is closed, or has ended its stream.
-    #[error("this end of the stream is closed")]
+    #[error("this endpoint of the stream is closed; create it again to continue")]
     Closed,
 }
 
@@ -193,15 +195,15 @@ fn never_arrived(missing: &u64) -> String {
     }
 }
 
-fn absent(peer: &Option<Box<StreamUrl>>) -> String {
+fn connection_failure(peer: &Option<Box<StreamUrl>>) -> String {
     match peer {
-        Some(peer) => format!("no connection to {}", short(peer)),
+        Some(peer) => format!("no connection to {}", display_name(peer)),
         None => "no peer connected".to_owned(),
     }
 }
 
-/// Returns the name of an endpoint of this machine, or the URL of another one.
-fn short(url: &StreamUrl) -> String {
+/// Returns the name of an endpoint on this machine, or the URL of an endpoint on another machine.
+fn display_name(url: &StreamUrl) -> String {
     let url = url.to_string();
     url.strip_prefix("tl://localhost/")
         .unwrap_or(&url)
@@ -213,7 +215,7 @@ fn path(url: &StreamUrl) -> String {
 }
 
 /// Returns the reason why the last attempt to connect failed.
-fn because(peer: &Option<Box<StreamUrl>>, last: &Option<Disconnect>) -> String {
+fn last_failure(peer: &Option<Box<StreamUrl>>, last: &Option<Disconnect>) -> String {
     let has_port = peer.as_ref().is_some_and(|peer| peer.port().is_some());
     match last {
         None => String::new(),
@@ -229,9 +231,9 @@ fn because(peer: &Option<Box<StreamUrl>>, last: &Option<Disconnect>) -> String {
     }
 }
 
-/// Returns the reason why an engine was not reached, without its remedy; empty if none listens
-/// there.
-fn unless_refused(cause: &Disconnect) -> String {
+/// Returns the reason why the engine was not reached, without the remedy; empty if no engine is
+/// listening.
+fn cause_text(cause: &Disconnect) -> String {
     match cause {
         Disconnect::Io {
             kind: io::ErrorKind::ConnectionRefused,

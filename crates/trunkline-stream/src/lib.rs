@@ -1,5 +1,5 @@
-//! Lossless streams: a one-way flow of elements of one type between two programs, in order.
-//! Elements are kept until they are read, across any number of lost connections.
+//! Provides lossless streams between two programs. A stream is a one-way flow of elements of one
+//! type, in order. Elements are kept until they are read, across any number of lost connections.
 //!
 //! ```text
 //!   program        writer's buffer                     reader's buffer        program
@@ -8,24 +8,24 @@
 //!   Writer<T>   StreamEndpoint<WriterEnd> in a Link         StreamEndpoint<ReaderEnd> in a Link   Reader<T>
 //! ```
 //!
-//! Creation is a rendezvous: it returns once both ends exist. Elements stay in the writer's buffer
-//! until they have arrived in the reader's, and in the reader's buffer until they are read. A full
-//! reader stops the writer. A lost connection is re-established automatically, and nothing is lost
+//! Creating an endpoint waits until both ends exist. Elements stay in the writer's buffer until they
+//! have arrived in the reader's buffer, and stay there until they are read. When the reader's buffer
+//! is full, the writer waits. A lost connection is re-established automatically, and nothing is lost
 //! or duplicated. [`trunkline_proto::stream`] describes the protocol between the two ends.
 //!
 //! # Layout
-//! From the top; a module uses only those below it.
+//! A module uses only the modules below it in this list.
 //! - `typed`: [`Writer`], [`Reader`], [`ValueWriter`], [`ValueReader`], and one writer with many
 //!   readers or many writers with one reader, [`FanOutWriter`] and [`FanInReader`].
-//! - `rendezvous`: brings two ends together.
+//! - `rendezvous`: creates endpoints, and connects the two ends of a stream.
 //! - `fan_bytes`, `bytes`: the untyped cores of these ends.
-//! - [`directory`]: the names of a machine's endpoints, kept by its engine.
+//! - [`directory`]: the directory of the endpoints of a machine, which the engine provides.
 //! - `properties`: the state of an endpoint, and the status that it reports to the directory.
-//! - `handle`: a program's handle on its end; the source of time and randomness.
-//! - `end`: one end of a stream, driven by its link.
+//! - `handle`: a program's handle on its end of a stream; the source of time and random numbers.
+//! - `end`: one end of a stream, which a network link drives.
 //! - [`Element`]: the types that streams carry; [`Options`]; [`StreamError`].
-//! - [`journal`]: keeps a stream after its programs have ended.
-//! - `wait`: waiting as a thread or as a task.
+//! - [`journal`]: keeps the data of a stream after the programs have ended.
+//! - `wait`: waits in a thread or in a task.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Options for creating an endpoint.
+//! Defines the options for creating an endpoint.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub const BYTES_MAX_DEFAULT: usize = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The peer's URL. An endpoint that names its peer opens the connection, and reopens it after
-    /// each loss. Only one of the two has to name the other.
+    /// each loss. Only one of the two endpoints has to name the other.
     pub peer: Option<String>,
     /// Capacity of the buffer in elements; at least 1.
     pub capacity: usize,
@@ -31,10 +31,11 @@ pub struct Options {
     /// Time for which an endpoint waits for a disconnected peer to return before it reports the
     /// peer as gone; `None`: no limit.
     pub gone_after: Option<Duration>,
-    /// Lets another peer of the same name replace one that is gone. If elements vary in size, the
-    /// new reader's buffer must be at least as large as that of the previous one.
+    /// Lets another peer of the same name replace a peer that is gone. If elements vary in size, the
+    /// new reader's buffer must be at least as large as the previous reader's buffer.
     pub takes_successor: bool,
-    /// Adds a checksum to the data, in addition to the transport's; `None`: only between machines.
+    /// Adds a checksum to the data, in addition to the transport's checksum; `None`: only between
+    /// machines.
     pub is_checked: Option<bool>,
     /// A journal, with which the stream survives the end of the program.
     pub journal: Option<JournalOptions>,
@@ -42,7 +43,7 @@ pub struct Options {
     pub spin: Duration,
     /// The port of this machine's engine, which keeps the directory.
     pub directory_port: u16,
-    /// The folder of that engine's Unix sockets; `None`: the current user's.
+    /// The folder with the Unix sockets of this machine's engine; `None`: the current user's folder.
     pub sockets: Option<PathBuf>,
     /// Connects ends on one machine over TCP, as if they were on two machines; for tests and
     /// measurements.
@@ -52,7 +53,7 @@ pub struct Options {
     /// For an endpoint with its own port: lets other machines connect, although connections are not
     /// protected.
     pub insecure: bool,
-    /// Name and release of the program, shown at the other end.
+    /// Name and release of the program, which the peer can display.
     pub program: String,
 }
 

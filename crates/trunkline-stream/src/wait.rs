@@ -1,13 +1,13 @@
-//! Waiting on an endpoint, by a thread or by a task.
+//! Waits on a link, in a blocked thread or in an async task.
 
 use trunkline_net::Link;
 use trunkline_proto::Endpoint;
 use trunkline_types::Tick;
 
-/// A way to wait on a link: on a thread of its own, or as a task of an executor.
+/// A way to wait on a link: by blocking the calling thread, or as a task of an executor.
 ///
-/// Every operation that waits is written once, as an `async fn` over this trait. The blocking form
-/// is ready at its first poll, because its waits block.
+/// Every operation that waits is written once, as an `async fn` that uses this trait. With
+/// [`Blocking`], the future is ready at the first poll, because the waits block.
 pub(crate) trait Waiter {
     /// Waits until `f` returns an answer; `None` on timeout or if the link is closed.
     async fn wait<E: Endpoint + 'static, R>(
@@ -18,7 +18,7 @@ pub(crate) trait Waiter {
     ) -> Option<R>;
 }
 
-/// The calling thread waits, and drives the connection meanwhile.
+/// The calling thread waits, and drives the connection while it waits.
 pub(crate) struct Blocking;
 
 /// The calling task waits; the endpoint's own thread drives the connection.
@@ -46,8 +46,8 @@ impl Waiter for Task {
     }
 }
 
-/// Runs an operation over [`Blocking`]. It is ready at once, because none of its waits is ever
-/// pending.
+/// Runs an operation that uses [`Blocking`]. The future is ready at the first poll, because its waits
+/// are never pending.
 pub(crate) fn block<R>(operation: impl Future<Output = R>) -> R {
     let mut operation = std::pin::pin!(operation);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

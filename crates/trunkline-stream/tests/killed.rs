@@ -1,6 +1,6 @@
-//! Programs with journals are killed repeatedly, and the reader gets every element once.
+//! Tests programs with journals that are killed repeatedly. The reader gets every element once.
 //!
-//! The programs are this test binary, started again in other roles.
+//! The programs are instances of this test binary, started in other roles.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,12 +19,12 @@ use std::time::Duration;
 
 use trunkline_stream::{Commit, Durability, JournalOptions, Options, Reader, StreamError, Writer};
 
-const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
+const TEST_TIMEOUT: Option<Duration> = Some(Duration::from_secs(60));
 
-/// A child's arguments: its role, the ports, the folder, the durability of its journal.
+/// The arguments of a child: the role, the ports, the folder, and the durability of the journal.
 const CHILD_ARGS: &str = "TRUNKLINE_KILLED";
 
-/// The file that stops the writer.
+/// The file whose existence makes the writer stop.
 const STOP_FILE: &str = "stop";
 
 /// A child prints this after each run.
@@ -33,7 +33,7 @@ const RUN: &str = "one run";
 fn options(side: &str, folder: &Path, durability: Durability) -> Options {
     Options {
         capacity: 64,
-        timeout: CUT_OFF,
+        timeout: TEST_TIMEOUT,
         journal: Some(JournalOptions {
             bytes_max: 1 << 20,
             durability,
@@ -63,12 +63,12 @@ fn write(port: u16, own: u16, folder: &Path, durability: Durability) {
     while !folder.join(STOP_FILE).exists() {
         let end = next + 1 + next % 40;
         let run: Vec<u64> = (next..end).collect();
-        writer.write_many(&run, CUT_OFF).unwrap();
+        writer.write_many(&run, TEST_TIMEOUT).unwrap();
         next = end;
         print_run();
     }
     fs::write(folder.join("written"), next.to_string()).unwrap();
-    let left = writer.close(CUT_OFF);
+    let left = writer.close(TEST_TIMEOUT);
     assert_eq!(left.elements, 0);
 }
 
@@ -89,7 +89,7 @@ fn read(port: u16, folder: &Path, durability: Durability) {
     file.seek(std::io::SeekFrom::End(0)).unwrap();
     loop {
         let count = 1 + (next % 30) as usize;
-        match reader.read_many(count, CUT_OFF) {
+        match reader.read_many(count, TEST_TIMEOUT) {
             Ok(elements) => {
                 for element in elements {
                     assert_eq!(element, next, "lost or doubled");
@@ -106,7 +106,7 @@ fn read(port: u16, folder: &Path, durability: Durability) {
     reader.close().unwrap();
 }
 
-/// One of the two programs, when this test is started by the other one.
+/// This is not a test, but the entry point of the programs that the tests start.
 #[test]
 #[ignore = "an entry point of the processes that the tests start"]
 fn one_of_the_programs() {

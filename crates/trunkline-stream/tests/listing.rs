@@ -1,4 +1,4 @@
-//! A directory's list of endpoints.
+//! Tests how the endpoints of a directory are listed.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -15,7 +15,7 @@ use trunkline_stream::directory::{ListError, list};
 use trunkline_stream::{Options, Reader, Writer};
 use trunkline_types::StreamUrl;
 
-const CUT_OFF: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -28,7 +28,7 @@ fn all_endpoints_are_listed_page_by_page() {
     let port = free_port();
     let count = 150;
     let end = Options {
-        timeout: Some(CUT_OFF),
+        timeout: Some(TEST_TIMEOUT),
         capacity: 10,
         ..Options::default()
     };
@@ -49,7 +49,7 @@ fn all_endpoints_are_listed_page_by_page() {
         })
         .collect();
     let readers: Vec<_> = readers.into_iter().map(|r| r.join().unwrap()).collect();
-    let found = list("localhost", port, None, None, CUT_OFF).unwrap();
+    let found = list("localhost", port, None, None, TEST_TIMEOUT).unwrap();
     let mut expected: Vec<String> = (0..count)
         .map(|i| format!("tl://localhost/list/{i}!"))
         .collect();
@@ -62,19 +62,21 @@ fn all_endpoints_are_listed_page_by_page() {
             .all(|e| e.is_writer == Some(false) && e.is_connected)
     );
     assert!(found.iter().all(|e| e.pid == std::process::id()));
-    // One of them, with three unread elements.
-    writers[7].write_many(&[1, 2, 3], Some(CUT_OFF)).unwrap();
+    // Lists one of the endpoints, which has three unread elements.
     writers[7]
-        .flush(trunkline_stream::Until::Available, Some(CUT_OFF))
+        .write_many(&[1, 2, 3], Some(TEST_TIMEOUT))
+        .unwrap();
+    writers[7]
+        .flush(trunkline_stream::Until::Available, Some(TEST_TIMEOUT))
         .unwrap();
     let one = StreamUrl::parse("tl://localhost/list/7!").unwrap();
-    let found = list("localhost", port, None, Some(&one), CUT_OFF).unwrap();
+    let found = list("localhost", port, None, Some(&one), TEST_TIMEOUT).unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].in_buffer, found[0].total), (3, 0));
     assert_eq!(found[0].data_type, "u8");
     assert_eq!(found[0].stalled_for, None);
     drop((readers, writers));
-    let nobody = list("localhost", port, None, None, CUT_OFF);
+    let nobody = list("localhost", port, None, None, TEST_TIMEOUT);
     assert!(matches!(nobody, Err(ListError::Unreachable { .. })));
 }
 
@@ -96,7 +98,7 @@ fn client_does_not_wait_for_a_directory_that_never_answers() {
         let timeout = Duration::from_millis(200);
         sender.send(list("localhost", port, Some(folder.path()), None, timeout))
     });
-    let answer = receiver.recv_timeout(CUT_OFF).expect("list() returns");
+    let answer = receiver.recv_timeout(TEST_TIMEOUT).expect("list() returns");
     assert!(
         matches!(answer, Err(ListError::TimedOut { .. })),
         "{answer:?}"

@@ -1,4 +1,5 @@
-//! Memory use of endpoint buffers. The tests measure the whole process, so they run one at a time.
+//! Tests the memory use of endpoint buffers. The tests measure the whole process, so they run one at a
+//! time.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -12,13 +13,13 @@ use trunkline_stream::{Element, Options, Reader, StreamError, Until, Writer};
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
 /// Keeps the other tests from running.
-fn alone() -> MutexGuard<'static, ()> {
+fn run_alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the bytes allocated for the stream buffers of this process.
-fn held() -> u64 {
+fn allocated_bytes() -> u64 {
     let mut bytes = 0;
     for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
         let path = entry.unwrap().path();
@@ -48,7 +49,7 @@ fn pair<T: Element>(of_writer: &Options, of_reader: &Options) -> (Writer<T>, Rea
     (writer, reader.join().unwrap())
 }
 
-/// Writes `text` until both buffers are full; returns how many were written.
+/// Writes `text` until both buffers are full, and returns the number of elements written.
 fn fill(writer: &mut Writer<String>, text: &str) -> usize {
     let mut count = 0;
     loop {
@@ -66,8 +67,8 @@ const SLACK: u64 = 64 << 10;
 /// Behaviour: NS-20, NS-21, NS-22, NS-23, NS-24, NS-25.
 #[test]
 fn buffer_memory_is_allocated_as_documented() {
-    let _alone = alone();
-    assert_eq!(held(), 0);
+    let _alone = run_alone();
+    assert_eq!(allocated_bytes(), 0);
 
     // Elements of one size: 1,000 doubles are 8,000 bytes, all allocated at creation and never
     // more.
@@ -77,7 +78,7 @@ fn buffer_memory_is_allocated_as_documented() {
         ..Options::default()
     };
     let (mut writer, mut reader) = pair::<f64>(&fixed, &fixed);
-    let at_creation = held();
+    let at_creation = allocated_bytes();
     assert!(
         (1_600_000..1_600_000 + SLACK).contains(&at_creation),
         "{at_creation}"
@@ -86,9 +87,9 @@ fn buffer_memory_is_allocated_as_documented() {
         writer.write_many(&[0.5; 100_000], LONG).unwrap();
         reader.read_many(100_000, LONG).unwrap();
     }
-    assert_eq!(held(), at_creation);
+    assert_eq!(allocated_bytes(), at_creation);
     drop((reader, writer));
-    assert_eq!(held(), 0, "destroyed");
+    assert_eq!(allocated_bytes(), 0, "destroyed");
 
     // Elements that vary in size: nothing is allocated at creation.
     let varying = Options {
@@ -98,28 +99,36 @@ fn buffer_memory_is_allocated_as_documented() {
         ..Options::default()
     };
     let (mut writer, mut reader) = pair::<String>(&varying, &varying);
-    let at_creation = held();
+    let at_creation = allocated_bytes();
     assert!(at_creation < SLACK, "{at_creation}");
     // The memory grows while the buffers fill for the first time.
     let text = "x".repeat(995);
     let count = fill(&mut writer, &text);
     assert_eq!(count, 2000, "both are full");
-    let filled = held();
+    let filled = allocated_bytes();
     assert!((2_000_000..(2 << 20) + SLACK).contains(&filled), "{filled}");
     // The memory is kept after the elements were read.
     for _ in 0..count {
         assert_eq!(reader.read(LONG).unwrap(), text);
     }
     writer.flush(Until::Read, LONG).unwrap();
-    assert!(held() >= filled, "{} {filled}", held());
+    assert!(
+        allocated_bytes() >= filled,
+        "{} {filled}",
+        allocated_bytes()
+    );
     // The memory does not grow when the buffers are filled again, unless elements are larger.
     for _ in 0..3 {
         let count = fill(&mut writer, &text);
         (0..count).for_each(|_| assert_eq!(reader.read(LONG).unwrap(), text));
     }
-    assert!(held() <= (2 << 20) + SLACK, "{}", held());
+    assert!(
+        allocated_bytes() <= (2 << 20) + SLACK,
+        "{}",
+        allocated_bytes()
+    );
     drop((reader, writer));
-    assert_eq!(held(), 0, "destroyed");
+    assert_eq!(allocated_bytes(), 0, "destroyed");
 
     // With `preallocate`, all of it is allocated at creation.
     let preallocated = Options {
@@ -127,37 +136,37 @@ fn buffer_memory_is_allocated_as_documented() {
         ..varying.clone()
     };
     let (writer, reader) = pair::<String>(&preallocated, &varying);
-    let at_creation = held();
+    let at_creation = allocated_bytes();
     assert!(
         (1 << 20..(1 << 20) + SLACK).contains(&at_creation),
         "{at_creation}"
     );
     drop((reader, writer));
-    assert_eq!(held(), 0, "destroyed");
+    assert_eq!(allocated_bytes(), 0, "destroyed");
 }
 
-/// Waits until at most this number of bytes is allocated; only time has to pass.
-fn until_held(most: u64) {
+/// Waits until at most this number of bytes is allocated.
+fn wait_until_allocated(max: u64) {
     let looks = 60_000;
     let is_so = (0..looks).any(|_| {
         thread::park_timeout(Duration::from_millis(1));
-        held() <= most
+        allocated_bytes() <= max
     });
-    assert!(is_so, "{} are held, not {most}", held());
+    assert!(is_so, "{} are allocated, not {max}", allocated_bytes());
 }
 
 /// Fills both buffers, reads everything, and returns the memory of the full buffers, in bytes.
-fn burst(writer: &mut Writer<String>, reader: &mut Reader<String>) -> u64 {
+fn fill_and_drain(writer: &mut Writer<String>, reader: &mut Reader<String>) -> u64 {
     let text = "y".repeat(995);
     let count = fill(writer, &text);
-    let filled = held();
+    let filled = allocated_bytes();
     (0..count).for_each(|_| assert_eq!(reader.read(LONG).unwrap(), text));
     writer.flush(Until::Read, LONG).unwrap();
     filled
 }
 
-/// Writes elements that stay unread for now.
-fn keep(writer: &mut Writer<String>, round: u32) -> Vec<String> {
+/// Writes elements that are not read yet.
+fn write_unread(writer: &mut Writer<String>, round: u32) -> Vec<String> {
     let kept: Vec<String> = (0..7)
         .map(|i| format!("{round} {i} ").repeat(100))
         .collect();
@@ -169,7 +178,7 @@ fn keep(writer: &mut Writer<String>, round: u32) -> Vec<String> {
 /// Behaviour: NS-22, NS-23, NS-24, NS-25.
 #[test]
 fn memory_for_variable_size_elements_is_released_when_idle() {
-    let _alone = alone();
+    let _alone = run_alone();
     let folder = tempfile::tempdir().unwrap();
     let over_tcp = Options {
         capacity: 1000,
@@ -194,29 +203,29 @@ fn memory_for_variable_size_elements_is_released_when_idle() {
     assert_eq!(near.0.properties().transport, Some("shared memory"));
     let mut kept = Vec::new();
     for (writer, reader) in [&mut far, &mut near] {
-        let before = held();
-        let filled = burst(writer, reader) - before;
-        assert!(filled >= 1_900_000, "{filled} more are held");
+        let before = allocated_bytes();
+        let filled = fill_and_drain(writer, reader) - before;
+        assert!(filled >= 1_900_000, "{filled} more are allocated");
         // Unread elements keep their memory.
-        kept.push(keep(writer, 0));
+        kept.push(write_unread(writer, 0));
     }
-    until_held(2 * SLACK);
+    wait_until_allocated(2 * SLACK);
     // The stream continues as if nothing had happened.
     for ((writer, reader), kept) in [&mut far, &mut near].into_iter().zip(kept) {
         for text in kept {
             assert_eq!(reader.read(LONG).unwrap(), text);
         }
-        burst(writer, reader);
-        keep(writer, 1);
+        fill_and_drain(writer, reader);
+        write_unread(writer, 1);
     }
     drop((far, near));
 
     // The preallocated end keeps its memory.
     let mut half = pair::<String>(&over_tcp, &preallocated);
-    assert!(burst(&mut half.0, &mut half.1) >= 2 << 20);
-    until_held((1 << 20) + SLACK);
-    assert!(held() >= 1 << 20, "{}", held());
-    burst(&mut half.0, &mut half.1);
+    assert!(fill_and_drain(&mut half.0, &mut half.1) >= 2 << 20);
+    wait_until_allocated((1 << 20) + SLACK);
+    assert!(allocated_bytes() >= 1 << 20, "{}", allocated_bytes());
+    fill_and_drain(&mut half.0, &mut half.1);
 }
 
 /// Creates a pair that connects over a Unix socket.

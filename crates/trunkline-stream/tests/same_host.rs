@@ -1,5 +1,5 @@
-//! Two processes on one machine that use one ring: each continues when the other is killed, or
-//! writes invalid data into the ring.
+//! Tests two processes on one machine that share one ring. Each process continues when the other is
+//! killed or writes invalid data into the ring.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use trunkline_stream::{Element, Options, Reader, StreamError, Until, Writer};
 
-const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
+const TEST_TIMEOUT: Option<Duration> = Some(Duration::from_secs(60));
 /// A child's task: `write SOCKETS PORT FIRST` or `read SOCKETS PORT COUNT`.
 const PART: &str = "TRUNKLINE_TEST_PART";
 
@@ -23,7 +23,7 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// A folder for the Unix sockets of this test alone.
+/// Creates a folder for the Unix sockets of this test only.
 fn sockets() -> PathBuf {
     let folder = std::env::temp_dir().join(format!("trunkline-test-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
@@ -35,7 +35,7 @@ fn options(sockets: &str) -> Options {
         capacity: 64,
         // For variable-size elements: room for two of the longest ones here.
         bytes_max: 1 << 17,
-        timeout: CUT_OFF,
+        timeout: TEST_TIMEOUT,
         sockets: Some(sockets.into()),
         takes_successor: true,
         ..Options::default()
@@ -57,7 +57,7 @@ fn child(part: &str) -> Child {
         .unwrap()
 }
 
-/// Not a test, but the process that [`child`] starts.
+/// This is not a test, but the entry point of the process that [`child`] starts.
 #[test]
 #[ignore = "an entry point of the processes that the tests start"]
 fn other_process() {
@@ -87,7 +87,7 @@ fn other_process() {
         for _ in 0..number {
             reader.read(None).unwrap();
         }
-        // It reads no more, until it is killed.
+        // The process reads no more elements until it is killed.
         loop {
             thread::park();
         }
@@ -105,10 +105,10 @@ fn killed_writer_leaves_its_elements_to_a_successor() {
     assert_eq!(reader.properties().transport, Some("shared memory"));
     for round in 1..=10 {
         // Waits until the writer has written for a while; the kill comes at an arbitrary point.
-        let mut next = reader.read(CUT_OFF).unwrap();
+        let mut next = reader.read(TEST_TIMEOUT).unwrap();
         for _ in 0..round * 37 {
             next += 1;
-            assert_eq!(reader.read(CUT_OFF).unwrap(), next);
+            assert_eq!(reader.read(TEST_TIMEOUT).unwrap(), next);
         }
         writing.kill().unwrap();
         writing.wait().unwrap();
@@ -116,7 +116,7 @@ fn killed_writer_leaves_its_elements_to_a_successor() {
         writing = child(&format!("write {folder} {port} {first}"));
         // Whole elements, in order, up to the first element of the next writer.
         loop {
-            let element = reader.read(CUT_OFF).unwrap();
+            let element = reader.read(TEST_TIMEOUT).unwrap();
             if element == first {
                 break;
             }
@@ -138,7 +138,7 @@ fn unread_elements_of_a_killed_reader_go_to_the_next_one() {
     let mut writer = Writer::<u64>::create(&url(port), options(folder)).unwrap();
     assert_eq!(writer.properties().transport, Some("shared memory"));
     for element in 0..100 {
-        writer.write(&element, CUT_OFF).unwrap();
+        writer.write(&element, TEST_TIMEOUT).unwrap();
     }
     while writer.properties().in_buffer > 100 - 10 - 64 {
         thread::yield_now();
@@ -147,7 +147,7 @@ fn unread_elements_of_a_killed_reader_go_to_the_next_one() {
     reading.wait().unwrap();
     // Each buffer holds 64 elements, and the reader had read 10.
     for element in 100..138 {
-        writer.write(&element, CUT_OFF).unwrap();
+        writer.write(&element, TEST_TIMEOUT).unwrap();
     }
     let soon = Some(Duration::from_millis(1));
     let error = writer.write(&138, soon).unwrap_err();
@@ -162,19 +162,19 @@ fn unread_elements_of_a_killed_reader_go_to_the_next_one() {
         let read = reader.read(Some(Duration::from_secs(5)));
         assert_eq!(read.ok(), Some(element), "{reader:?} {writer:?}");
     }
-    writer.write(&138, CUT_OFF).unwrap();
-    writer.flush(Until::Available, CUT_OFF).unwrap();
-    assert_eq!(reader.read(CUT_OFF).unwrap(), 138);
+    writer.write(&138, TEST_TIMEOUT).unwrap();
+    writer.flush(Until::Available, TEST_TIMEOUT).unwrap();
+    assert_eq!(reader.read(TEST_TIMEOUT).unwrap(), 138);
 }
 
 /// Behaviour: B-60.
 #[test]
 fn data_in_memory_is_never_reported_as_durable() {
     let (mut writer, mut reader, _) = pair::<u64>("memory");
-    writer.write(&1, CUT_OFF).unwrap();
-    assert_eq!(reader.read(CUT_OFF).unwrap(), 1);
-    writer.flush(Until::Read, CUT_OFF).unwrap();
-    let error = writer.flush(Until::Durable, CUT_OFF).unwrap_err();
+    writer.write(&1, TEST_TIMEOUT).unwrap();
+    assert_eq!(reader.read(TEST_TIMEOUT).unwrap(), 1);
+    writer.flush(Until::Read, TEST_TIMEOUT).unwrap();
+    let error = writer.flush(Until::Durable, TEST_TIMEOUT).unwrap_err();
     assert!(matches!(error, StreamError::NoJournal), "{error}");
 }
 
@@ -205,7 +205,7 @@ fn pair<T: Element>(name: &str) -> (Writer<T>, Reader<T>, Vec<File>) {
     (writer, reader, files.collect())
 }
 
-/// The rings' files of this process.
+/// Returns the files of the rings of this process.
 fn rings() -> Vec<PathBuf> {
     let own = fs::read_dir("/proc/self/fd").unwrap();
     let paths = own.filter_map(|entry| Some(entry.ok()?.path()));
@@ -216,13 +216,13 @@ fn rings() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Bad input: a local peer that writes invalid positions into the shared memory.
+/// A local peer writes invalid positions into the shared memory.
 #[test]
 fn corrupt_ring_is_reported_and_harmless() {
-    // In a separate process, so that it corrupts no rings of other tests.
+    // This runs in a separate process, so that it corrupts no rings of other tests.
     let own = std::env::current_exe().unwrap();
     let status = Command::new(own)
-        .args(["--exact", "spoilt_rings", "--ignored", "--nocapture"])
+        .args(["--exact", "corrupt_rings", "--ignored", "--nocapture"])
         .env(PART, "spoil")
         .status()
         .unwrap();
@@ -232,7 +232,7 @@ fn corrupt_ring_is_reported_and_harmless() {
 /// Not a test, but the process that [`corrupt_ring_is_reported_and_harmless`] starts.
 #[test]
 #[ignore = "an entry point of the processes that the tests start"]
-fn spoilt_rings() {
+fn corrupt_rings() {
     if std::env::var(PART).as_deref() != Ok("spoil") {
         return;
     }
@@ -240,14 +240,14 @@ fn spoilt_rings() {
         for offset in [128, 136, 256, 264, 384, 512] {
             let (mut writer, mut reader, files) = pair::<u64>(&format!("spoilt{round}-{offset}"));
             for element in 0..50 {
-                writer.write(&element, CUT_OFF).unwrap();
+                writer.write(&element, TEST_TIMEOUT).unwrap();
             }
-            assert_eq!(reader.read(CUT_OFF).unwrap(), 0);
+            assert_eq!(reader.read(TEST_TIMEOUT).unwrap(), 0);
             assert!(!files.is_empty());
             for file in &files {
                 file.write_all_at(&[byte; 8], offset).unwrap();
             }
-            // Each call returns a result or an error, in time.
+            // Each call returns a result or an error before the timeout.
             let soon = Some(Duration::from_millis(1));
             for element in 50..200 {
                 if writer.write(&element, soon).is_err() {
@@ -266,10 +266,10 @@ fn spoilt_rings() {
     }
 }
 
-/// Bad input: a local peer that alters lengths and text after it has written them.
+/// A local peer alters lengths and text after it has written them.
 #[test]
 fn elements_altered_by_the_writer_are_checked_when_used() {
-    // In a separate process, as above.
+    // This runs in a separate process, so that it alters no rings of other tests.
     let own = std::env::current_exe().unwrap();
     let status = Command::new(own)
         .args(["--exact", "altered_elements", "--ignored", "--nocapture"])
@@ -294,14 +294,14 @@ fn altered_elements() {
 fn lengths_beyond_what_is_there() {
     let (mut writer, mut reader, files) = pair::<String>("lengths");
     writer
-        .write_many(&["one".to_owned(), "two".to_owned()], CUT_OFF)
+        .write_many(&["one".to_owned(), "two".to_owned()], TEST_TIMEOUT)
         .unwrap();
     for file in &files {
         file.write_all_at(&[0xff; 4], 4096).unwrap();
     }
-    let error = reader.read(CUT_OFF).unwrap_err();
+    let error = reader.read(TEST_TIMEOUT).unwrap_err();
     assert!(matches!(error, StreamError::Element(_)), "{error}");
-    let error = reader.read_many(2, CUT_OFF).unwrap_err();
+    let error = reader.read_many(2, TEST_TIMEOUT).unwrap_err();
     assert!(matches!(error, StreamError::Element(_)), "{error}");
     writer.abort();
 }
@@ -326,10 +326,10 @@ fn text_that_changes_while_it_is_read() {
             }
         });
         for _ in 0..30_000 {
-            writer.write(&text, CUT_OFF).unwrap();
+            writer.write(&text, TEST_TIMEOUT).unwrap();
             let read = loop {
-                match reader.read(CUT_OFF) {
-                    // Refused while it is not valid text.
+                match reader.read(TEST_TIMEOUT) {
+                    // The reader refuses the element while the text is invalid.
                     Err(StreamError::Element(_)) => {}
                     other => break other,
                 }

@@ -64,7 +64,9 @@ fn name_is_exclusive_and_released_with_its_owner() {
     assert!(error.to_string().contains("already exists"), "{error}");
     let error = Reader::<i32>::create("twice/in/deeper", again.clone()).unwrap_err();
     assert!(
-        error.to_string().contains("begin with each other"),
+        error
+            .to_string()
+            .contains("one name is a prefix of the other"),
         "{error}"
     );
     drop((reader, writer));

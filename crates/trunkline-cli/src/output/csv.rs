@@ -95,10 +95,10 @@ pub(crate) struct Row {
 
 /// Parses rows; empty lines are skipped. An error contains its line number.
 pub(crate) fn parse(text: &str) -> Result<Vec<Row>, (usize, &'static str)> {
-    let (mut line, mut counted) = (1, 0);
+    let (mut line, mut counted_up_to) = (1, 0);
     let mut line_at = |position| {
-        line += text[counted..position].matches('\n').count();
-        counted = position;
+        line += text[counted_up_to..position].matches('\n').count();
+        counted_up_to = position;
         line
     };
     let rows = parse_csv(text).map_err(|(position, error)| (line_at(position), error))?;
@@ -115,7 +115,7 @@ mod tests {
     use crate::output::fixtures::{T, metadata, reading as reading_fixture, with_bad_quality};
 
     #[test]
-    fn cells_are_quoted_where_they_must_be() {
+    fn cells_with_commas_quotes_or_outer_spaces_are_quoted() {
         assert_eq!(
             line(&["a/b", "1,5", "say \"x\"", " y"]),
             "a/b,\"1,5\",\"say \"\"x\"\"\",\" y\""

@@ -1,4 +1,4 @@
-//! Readings for people: a table on a terminal, the same columns separated by tabs in a pipe.
+//! Formats readings for people: as a table on a terminal, or as tab-separated columns in a pipe.
 
 use trunkline_types::{Level, Quality};
 
@@ -36,8 +36,8 @@ impl HumanFormat {
         let mut line = match (self.is_table, self.is_terse) {
             (_, true) => return new,
             (true, _) => {
-                let arrow = old.map_or_else(String::new, |old| format!("{old} "));
-                self.line_with(view, &[&format!("{arrow}→ {new}")])
+                let old = old.map_or_else(String::new, |old| format!("{old} "));
+                self.line_with(view, &[&format!("{old}→ {new}")])
             }
             (false, _) => self.line_with(view, &[old.unwrap_or_default(), &new]),
         };

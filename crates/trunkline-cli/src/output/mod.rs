@@ -4,7 +4,7 @@
 //! - [`readings`]: prints readings one at a time. [`human`], [`reading`], [`csv`] and [`template`]
 //!   implement its formats; [`values`] and [`times`] format the parts of a reading; [`rates`]
 //!   prints counts instead of readings.
-//! - [`record`]: all other output, as typed records and lists of them.
+//! - [`record`]: all other output, as typed records and lists of records.
 //! - [`schema`]: the JSON schema of all output.
 
 pub(crate) mod csv;
@@ -40,8 +40,8 @@ pub(crate) struct ReadingView<'a> {
     pub(crate) received: Timestamp,
     /// False before the first write, and when the source reports that it has no value.
     pub(crate) has_value: bool,
-    /// True for a reading from a history. Such a reading may be for a time at which there was no
-    /// update.
+    /// True for a reading from a history. Such a reading may be interpolated, without an update at its
+    /// time.
     pub(crate) is_recorded: bool,
 }
 

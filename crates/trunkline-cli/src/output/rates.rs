@@ -19,17 +19,17 @@ pub(crate) struct Rate {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum RateEvent {
-    /// Readings of one variable in the last period.
+    /// Number of readings of one variable in the last period.
     Rate {
-        /// The variable.
+        /// Name of the variable.
         name: String,
         /// Readings per second.
         rate: Amount,
-        /// Updates lost in the period. Null when the number is unknown.
+        /// Number of updates lost in the period. Null when it is unknown.
         lost: Option<WideInt>,
-        /// Updates merged into newer ones in the period.
+        /// Number of updates merged into newer ones in the period.
         coalesced: WideInt,
-        /// The cell of `lost` when it is null.
+        /// The cell of `lost` when the number is unknown.
         #[serde(skip)]
         unknown: &'static str,
     },
@@ -68,8 +68,8 @@ impl RatePrinter {
         terminal: &Terminal,
         name_width: usize,
     ) -> Result<Self, CliError> {
-        if settings.columns != Columns::Usual {
-            let sentence = "-t, -a and --format are for readings; leave them out with --rate";
+        if settings.columns != Columns::Default {
+            let sentence = "--rate cannot be combined with -t, -a or --format; leave them out";
             return Err(Problem::usage(sentence).into());
         }
         Ok(Self {

@@ -49,16 +49,16 @@ pub(crate) struct Reading {
     /// Reason of the quality, such as `sensor-failure`. Left out when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// Identifies the start of the engine. Compare for equality only. A string with
-    /// `--int-strings`.
+    /// Identifies the run of the engine; it changes at each start. Compare for equality only. A string
+    /// with `--int-strings`.
     #[serde(skip_serializing_if = "Option::is_none")]
     epoch: Option<WideInt>,
     /// Number of the update within the epoch; 0 when nothing was written yet. A string with
     /// `--int-strings`.
     #[serde(skip_serializing_if = "Option::is_none")]
     seq: Option<WideInt>,
-    /// Updates since the previous reading that this reader should have got under its contract, but
-    /// did not. Null when the number is unknown, because the engine was restarted in between. A
+    /// Number of updates since the previous reading that the contract promises, but that were not
+    /// received. Null when the number is unknown, because the engine was restarted in the meantime. A
     /// string with `--int-strings`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-nullable" = true))]
@@ -74,7 +74,7 @@ pub(crate) struct Reading {
     /// Age of a stale value, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     age: Option<Amount>,
-    /// This client wrote the update itself. Left out when false.
+    /// This client itself wrote the update. Left out when false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schemars(extend("const" = true))]
     own: bool,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn all_remarkable_properties_are_shown() {
+    fn a_reading_of_bad_quality_has_all_optional_keys() {
         assert_eq!(
             text(&with_bad_quality()),
             "{\"v\":1,\"name\":\"boiler/level\",\"ts\":\"2026-11-20T21:39:04.123456789Z\",\
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_that_cannot_be_counted_is_null_and_not_zero() {
+    fn an_unknown_number_of_lost_updates_is_null() {
         let reading = trunkline_types::Reading {
             lost: Lost {
                 unknown: true,

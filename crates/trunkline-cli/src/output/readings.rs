@@ -1,4 +1,4 @@
-//! Prints readings in the chosen form.
+//! Prints readings in the selected format.
 
 use serde_json::Value as Json;
 use trunkline_types::{Position, Timestamp};
@@ -36,7 +36,7 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PrinterOptions {
     pub(crate) name_width: usize,
-    /// Shows the time unless the user decides otherwise.
+    /// True if the time is shown by default.
     pub(crate) with_time: bool,
     pub(crate) started: Timestamp,
 }
@@ -63,7 +63,7 @@ impl ReadingPrinter {
     ) -> Result<Self, CliError> {
         let values = settings.values;
         let is_wide = settings.columns == Columns::Wide;
-        let in_time = options.with_time || is_wide;
+        let shows_time = options.with_time || is_wide;
         let kind = match (settings.output_format, &settings.columns) {
             (OutputFormat::Json | OutputFormat::Jsonl, _) => {
                 if settings.output_format == OutputFormat::Json {
@@ -86,7 +86,7 @@ impl ReadingPrinter {
                 is_terse: *columns == Columns::Terse,
                 is_wide,
                 values,
-                time: settings.times.column(in_time, options.started),
+                time: settings.times.column(shows_time, options.started),
                 name_width: options.name_width,
             })),
         };
@@ -124,8 +124,8 @@ impl ReadingPrinter {
 }
 
 /// One line of `put`: a reading of the variable's current value, and the outcome of the write.
-/// Without the engine's confirmation, or when the variable already has a newer value, it has the
-/// value that was written.
+/// Without the engine's confirmation, or when the variable already has a newer value, the reading has
+/// the written value.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(
     title = "Trunkline write, version 1",

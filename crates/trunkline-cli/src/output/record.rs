@@ -1,4 +1,4 @@
-//! Lines of output as typed records: an object for programs, cells or a sentence for people.
+//! Lines of output as typed records: programs get an object, people get cells or a sentence.
 
 use std::fmt::Display;
 
@@ -19,12 +19,12 @@ pub(crate) trait Record: Serialize + JsonSchema {
     /// True if a table has a header with the names of its columns.
     const IS_HEADED: bool = true;
 
-    /// Cells of the columns whose text is not the value of the key with the column's name.
+    /// Returns the cells that differ from the JSON value of the key with the name of their column.
     fn texts(&self) -> &[(&'static str, String)] {
         &[]
     }
 
-    /// Returns the cell of a column, or `None` if it is the value of the key with the column's name.
+    /// Returns the cell of a column. `None` means the JSON value of the key with the name of the column.
     fn cell(&self, column: &str) -> Option<String> {
         let mut texts = self.texts().iter();
         let (_, text) = texts.find(|(name, _)| *name == column)?;
@@ -43,7 +43,7 @@ pub(crate) trait Notice: Serialize + JsonSchema + Display {
     }
 }
 
-/// The only place that sets the version of the structure.
+/// A record with the version of its structure. No other type sets the version.
 #[derive(Serialize)]
 struct Line<'a, R> {
     v: u8,
@@ -61,7 +61,7 @@ pub(crate) fn json(record: &impl Serialize) -> String {
 }
 
 /// Prints a list. A table is printed at the end, when the column widths are known, unless the list
-/// has no end. All other forms are printed row by row.
+/// has no end. All other formats are printed row by row.
 #[derive(Debug)]
 pub(crate) struct Table {
     terminal: Terminal,
@@ -71,7 +71,7 @@ pub(crate) struct Table {
     is_headed: bool,
     rows: Vec<(Vec<String>, Style)>,
     /// The column widths so far, if rows are printed immediately.
-    following: Option<Vec<usize>>,
+    widths_so_far: Option<Vec<usize>>,
 }
 
 impl Table {
@@ -83,7 +83,8 @@ impl Table {
         is_headed: bool,
     ) -> Result<Self, CliError> {
         if matches!(settings.columns, Columns::Template(_)) {
-            let sentence = "--format is for readings: get, monitor and put; use -t for names only";
+            let sentence = "--format works only with commands that print readings, such as get, monitor \
+                            and put; use -t to print only names";
             return Err(Problem::usage(sentence).into());
         }
         match settings.output_format {
@@ -98,14 +99,14 @@ impl Table {
             columns: columns.to_vec(),
             is_headed,
             rows: Vec::new(),
-            following: None,
+            widths_so_far: None,
         })
     }
 
     /// Prints each row immediately, aligned with the rows before it, for a list that has no end.
     #[must_use]
     pub(crate) fn following(mut self) -> Self {
-        self.following = Some(vec![0; self.columns.len()]);
+        self.widths_so_far = Some(vec![0; self.columns.len()]);
         self
     }
 
@@ -134,13 +135,13 @@ impl Table {
         let texts = || cells.iter().map(String::as_str);
         let line = match self.format {
             OutputFormat::Table if !self.is_terse => {
-                let Some(mut widths) = self.following.take() else {
+                let Some(mut widths) = self.widths_so_far.take() else {
                     self.rows.push((cells, style));
                     return Ok(());
                 };
                 widen(&mut widths, &cells);
                 let line = self.aligned(&cells, &widths, style);
-                self.following = Some(widths);
+                self.widths_so_far = Some(widths);
                 line
             }
             OutputFormat::Csv => csv::line(&texts().collect::<Vec<_>>()),

@@ -16,9 +16,9 @@ use crate::verbs::{
 #[cfg(target_os = "linux")]
 use crate::verbs::{play, record};
 
-/// Events besides readings. On standard error of `monitor`: changes of the connection and ended
-/// subscriptions. On standard output: rates with `--rate`, what `serve` and `demo` serve, and the
-/// state of `io run`.
+/// Events other than readings. `monitor` prints changes of the connection and ended subscriptions on
+/// standard error. On standard output, `monitor --rate` prints rates, `serve` and `demo` print what
+/// they serve, and `io run` prints its state.
 #[derive(JsonSchema)]
 #[schemars(untagged, title = "Trunkline event, version 1")]
 #[expect(dead_code, reason = "for the schema only")]
@@ -29,7 +29,7 @@ enum Event {
     Provider(io::ProviderEvent),
 }
 
-/// Returns the schema of a reading, with those of the other lines under `$defs`.
+/// Returns the schema of a reading. The schemas of the other lines are under `$defs`.
 pub(crate) fn schema() -> Json {
     let definitions = [
         ("error", schema_of::<Problem>()),
@@ -150,7 +150,7 @@ fn tidy(schema: &mut Schema) {
         let Some(Json::Array(types)) = property.get_mut("type") else {
             continue;
         };
-        types.retain(|one| one != "null");
+        types.retain(|name| name != "null");
         if let [only] = types.as_slice() {
             let only = only.clone();
             property.insert("type".to_owned(), only);

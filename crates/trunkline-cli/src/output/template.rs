@@ -1,4 +1,4 @@
-//! `--format`: prints readings with a template of the user.
+//! `--format`: prints readings with a template that the user provides.
 
 use std::fmt::Write;
 
@@ -49,14 +49,14 @@ impl Template {
                 }
                 ('{', _) => {
                     let Some((placeholder, after)) = rest.as_str().split_once('}') else {
-                        return Err(invalid(text, "a brace is not closed"));
+                        return Err(invalid(text, "an opening brace has no closing brace"));
                     };
                     let Some(placeholder) =
                         PLACEHOLDERS.into_iter().find(|known| *known == placeholder)
                     else {
                         return Err(invalid(
                             text,
-                            &format!("there is no placeholder {{{placeholder}}}"),
+                            &format!("unknown placeholder {{{placeholder}}}"),
                         ));
                     };
                     if !plain.is_empty() {

@@ -8,9 +8,10 @@ use trunkline_types::text::format_wide;
 
 use crate::arguments::{ClockChoice, GlobalArgs, TimeStyle};
 
-/// The times to show, and their format; `style` is `None` if the command decides.
+/// The options that determine which times are shown, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimeChoice {
+    /// `None` if the command selects the style.
     style: Option<TimeStyle>,
     clock: ClockChoice,
     utc: bool,
@@ -31,6 +32,7 @@ pub(crate) struct TimeColumn {
     /// `None` for UTC.
     zone: Option<TimeZone>,
     started: Timestamp,
+    /// Time of the last line of each variable.
     last: HashMap<String, Timestamp>,
 }
 
@@ -91,8 +93,8 @@ impl TimeColumn {
             TimeStyle::Abs => self.absolute(time),
             TimeStyle::Rel => seconds(time.nanos_since(self.started), 6),
             TimeStyle::Delta => {
-                let before = self.last.insert(name.to_owned(), time).unwrap_or(time);
-                seconds(time.nanos_since(before), 6)
+                let previous = self.last.insert(name.to_owned(), time).unwrap_or(time);
+                seconds(time.nanos_since(previous), 6)
             }
             TimeStyle::Unix => seconds(time.as_nanos(), 9),
             TimeStyle::None => String::new(),
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn every_style_has_its_form() {
+    fn every_style_has_its_format() {
         let cases = [
             (TimeStyle::Abs, "2026-11-20 21:39:04.123456"),
             (TimeStyle::Rel, "2.500000"),
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_a_choice() {
+    fn the_option_selects_the_clock() {
         let shown = |clock| column(TimeStyle::Rel, clock).text("a/b", times());
         assert_eq!(shown(ClockChoice::Engine), "3.500000");
         assert_eq!(shown(ClockChoice::Local), "4.500000");
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn no_column_unless_asked_for_or_usual() {
+    fn the_time_column_is_omitted_unless_requested() {
         let choice = TimeChoice {
             style: None,
             clock: ClockChoice::Source,

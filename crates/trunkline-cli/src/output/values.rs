@@ -23,6 +23,7 @@ pub(crate) struct ValueStyle {
     for_people: bool,
 }
 
+/// Default number of array elements shown in a table.
 const TABLE_ELEMENTS: usize = 8;
 
 impl ValueStyle {

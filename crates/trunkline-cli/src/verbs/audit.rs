@@ -50,7 +50,7 @@ pub(crate) struct Entry {
     /// engine with a store. A string with --int-strings.
     #[schemars(range(min = 1))]
     number: WideInt,
-    /// When the action ended, by the engine's clock, UTC, nanoseconds.
+    /// Time at which the action ended, by the engine's clock, UTC, nanoseconds.
     #[schemars(extend("format" = "date-time"))]
     ts: String,
     /// Principal of the action.
@@ -69,7 +69,7 @@ pub(crate) struct Entry {
     /// The previous value, as text of at most 256 bytes. Left out when there was none.
     #[serde(skip_serializing_if = "String::is_empty")]
     old: String,
-    /// The value of the write, as text of at most 256 bytes; for an order, its changes.
+    /// The written value, as text of at most 256 bytes; for an action without a value, its effect.
     #[serde(skip_serializing_if = "String::is_empty")]
     new: String,
     /// Outcome of the action.
@@ -85,12 +85,12 @@ pub(crate) struct Entry {
     /// With refused: the rule. With unknown: the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// With lost: number of entries that are missing here because there was no room for them. A
+    /// With lost: number of entries that are missing here, because there was no space for them. A
     /// string with --int-strings.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     lost: Option<WideInt>,
-    /// For people: when, and the whole outcome.
+    /// Cells for people: the time, and the complete outcome.
     #[serde(skip)]
     texts: [(&'static str, String); 2],
 }
@@ -115,7 +115,7 @@ impl Record for Entry {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let (targets, pattern) = pattern_of(args.pattern.as_ref(), context)?;
-    let named = targets.names(&context.settings);
+    let names = targets.names(&context.settings);
     let mut query = AuditQuery {
         since: parse_time("--since", args.since.as_ref(), context)?,
         pattern,
@@ -127,7 +127,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let connection = Connection::new(&targets.engine, context)?;
     let mut table = context.table::<Entry>()?;
     let mut times = context.settings.times.column(true, context.started);
-    let mut has_any = false;
+    let mut has_entries = false;
     loop {
         let mut page = connection.call(|client, wait| client.audit(query.clone(), wait))?;
         if query.newest_first {
@@ -135,15 +135,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         }
         for entry in &page.entries {
             table.push(&Entry::new(entry, &mut times, context.settings.values))?;
-            has_any = true;
+            has_entries = true;
         }
         query.from = page.next;
         if page.next.is_none() || query.newest_first {
             table.finish()?;
             // A request for the newest entries does not report that the oldest entries are missing.
             let state = &page.state;
-            if !has_any {
-                let unaudited = unaudited(&connection, &named).unwrap_or_default();
+            if !has_entries {
+                let unaudited = unaudited(&connection, &names).unwrap_or_default();
                 let note = format!("no matching entries; {state}{unaudited}");
                 context.terminal.note(&note)?;
             } else if page.removed > 0 && !query.newest_first {
@@ -156,7 +156,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
 }
 
-/// Returns a hint if the engine does not audit writes to this variable.
+/// Returns a hint if the engine does not audit writes to the first of these variables.
 fn unaudited(connection: &Connection, names: &[String]) -> Option<String> {
     let name = names.first()?;
     let opened = connection.open(&[name], open_options(false, false)).ok()?;
@@ -227,7 +227,7 @@ pub(crate) fn parse_time(
     time.ok_or_else(not_a_time).map(Some)
 }
 
-/// Resolves the operand of `audit` or `alarm journal` to an engine and a pattern.
+/// Resolves the operand of `audit`, `alarm journal` or `alarm report` to an engine and a pattern.
 pub(crate) fn pattern_of(
     operand: Option<&String>,
     context: &Context,

@@ -1,4 +1,5 @@
-//! `demo`: runs an engine to try, with a simulated plant and the readings of this machine.
+//! `demo`: runs an engine for first experiments, with a simulated plant and measurements of this
+//! machine.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub(crate) struct Args {
 const SHOWN_VARIABLE: &str = "boiler/level";
 /// A variable that has a value only after two samples, a second apart.
 const USAGE_VARIABLE: &str = "host/cpu/total";
-/// Maximum time to watch each of them; `SHOWN_VARIABLE` changes ten times a second.
+/// Maximum time to watch each of these variables; `SHOWN_VARIABLE` changes ten times a second.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 const EXAMPLES: [&str; 7] = [
@@ -56,12 +57,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         ..DeploymentPlan::default()
     };
     plan.engine.name = Some("demo".to_owned());
-    // The folder is deleted at the end of the demo.
+    // The folder is deleted when the demo ends.
     let folder = tempfile::Builder::new()
         .prefix("trunkline-demo-")
         .tempdir()
         .map_err(|error| {
-            let sentence = format!("there is no folder for temporary files: {error}");
+            let sentence = format!(
+                "cannot create a temporary folder: {error}; set TMPDIR to a folder that can be written"
+            );
             Problem::failed("no-folder", sentence)
         })?;
     plan.history = Some(HistoryConfig {
@@ -129,18 +132,18 @@ fn announce(engine: &Engine, context: &Context) -> Result<(), CliError> {
     terminal.flush()
 }
 
-/// Returns the commands that the user's other shell needs first: they add this program's folder to
-/// `PATH` and set the engine's URL, each only if needed.
+/// Returns the commands that the user must run first in another shell: they add the folder of this
+/// program to `PATH`, and set the URL of the engine, each only if necessary.
 fn preparations(engine: &Engine) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(folder) = folder_off_path() {
         lines.push(format!("export PATH=\"{}:$PATH\"", folder.display()));
     }
     let addresses = engine.local_addrs();
-    let is_usual = addresses
+    let is_default_port = addresses
         .iter()
         .any(|address| address.port() == DEFAULT_PORT);
-    if let (false, Some(url)) = (is_usual, serve::urls(engine).first()) {
+    if let (false, Some(url)) = (is_default_port, serve::urls(engine).first()) {
         lines.push(format!("export TRUNKLINE_URL={url}"));
     }
     lines
@@ -178,7 +181,7 @@ fn show_movement(engine: &Engine, context: &Context) -> Result<(), CliError> {
         units,
         precision,
     } = metadata(&opened);
-    // One more digit than usual, because the plant starts at rest and changes slowly at first.
+    // One decimal place more than configured, because the values change slowly at first.
     let format = FormatOptions {
         precision: precision.map(|digits| Digits::Fixed(digits.saturating_add(1))),
         ..FormatOptions::default()
@@ -189,11 +192,11 @@ fn show_movement(engine: &Engine, context: &Context) -> Result<(), CliError> {
         let first = first.get_or_insert_with(|| now.clone());
         (*first != now).then(|| (first.clone(), now))
     });
-    let Some((before, now)) = moved else {
+    let Some((old, new)) = moved else {
         return Ok(());
     };
     let updating = context.terminal.paint(Style::Good, "is updating");
-    let line = format!("  {SHOWN_VARIABLE} {updating}: {before} → {now} {units}");
+    let line = format!("  {SHOWN_VARIABLE} {updating}: {old} → {new} {units}");
     context.terminal.line(&line)
 }
 

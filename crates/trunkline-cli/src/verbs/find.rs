@@ -54,17 +54,17 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     };
     let connection = Connection::new(&targets.engine, context)?;
     let mut conditions = args.conditions.clone();
-    let is = |field, value| Condition::new(field, Comparison::Equal, value);
-    conditions.extend(args.bad.then(|| is("quality.level", "bad")));
-    conditions.extend(args.stale.then(|| is("stale", "true")));
-    conditions.extend(args.forced.then(|| is("forced", "true")));
+    let equals = |field, value| Condition::new(field, Comparison::Equal, value);
+    conditions.extend(args.bad.then(|| equals("quality.level", "bad")));
+    conditions.extend(args.stale.then(|| equals("stale", "true")));
+    conditions.extend(args.forced.then(|| equals("forced", "true")));
     let found = connection.call(|client, wait| client.search(&pattern, &conditions, None, wait))?;
     let mut table = context.table_of(&["name", "type", "access"], false)?;
     let mut has_any = false;
     for found in found {
         let is_type = |ty: &String| is_type(&found.data_type, ty);
-        let is_wanted = args.data_type.as_ref().is_none_or(is_type);
-        if is_wanted && !context.settings.is_excluded(&found.name) {
+        let has_type = args.data_type.as_ref().is_none_or(is_type);
+        if has_type && !context.settings.is_excluded(&found.name) {
             table.push(&Entry::of(&found))?;
             has_any = true;
         }
@@ -78,13 +78,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         0 => nothing_matches(&args.pattern),
         1 => no_match(
             &args.pattern,
-            format!("1 name matches, but {}", args.filter("it", context)),
+            format!("1 name matches, but {}", args.exclusion(true, context)),
         ),
         count => no_match(
             &args.pattern,
             format!(
                 "{count} names match, but {}",
-                args.filter("none of them", context)
+                args.exclusion(false, context)
             ),
         ),
     };
@@ -92,9 +92,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 }
 
 impl Args {
-    /// Returns the end of a sentence about names that match the pattern but are not listed, with
-    /// the options that exclude them. `which` refers to the names.
-    fn filter(&self, which: &str, context: &Context) -> String {
+    /// Returns the end of a sentence about names that match the pattern but are not listed: the options
+    /// that exclude the names. `is_single` is true for a single name.
+    fn exclusion(&self, is_single: bool, context: &Context) -> String {
         let types = self.data_type.iter().map(|ty| format!("--type {ty}"));
         let conditions = self
             .conditions
@@ -109,21 +109,20 @@ impl Args {
         let excluded = context.settings.exclude.iter();
         let excluded = excluded.map(|pattern| format!("--exclude {pattern}"));
         let excluded = excluded.collect::<Vec<_>>().join(" ");
-        let given = types.chain(conditions);
-        let given = given.chain(states.map(|(name, _)| name.to_owned()));
-        let given = given.collect::<Vec<_>>().join(" ");
-        let meets = match which {
-            "it" => "it does not meet".to_owned(),
-            which => format!("{which} meets"),
-        };
-        let without = match which {
-            "it" => "it is left out by".to_owned(),
-            _ => "they are left out by".to_owned(),
-        };
-        match (given.as_str(), excluded.as_str()) {
-            (given, "") => format!("{meets} {given}"),
-            ("", excluded) => format!("{without} {excluded}"),
-            (given, excluded) => format!("{meets} {given} and is not left out by {excluded}"),
+        let filters = types.chain(conditions);
+        let filters = filters.chain(states.map(|(name, _)| name.to_owned()));
+        let filters = filters.collect::<Vec<_>>().join(" ");
+        match (is_single, filters.as_str(), excluded.as_str()) {
+            (true, filters, "") => format!("it does not meet {filters}"),
+            (true, "", excluded) => format!("{excluded} leaves it out"),
+            (true, filters, excluded) => {
+                format!("it does not meet {filters}, or {excluded} leaves it out")
+            }
+            (false, filters, "") => format!("none of them meets {filters}"),
+            (false, "", excluded) => format!("{excluded} leaves them out"),
+            (false, filters, excluded) => {
+                format!("none of them meets {filters}, or {excluded} leaves them out")
+            }
         }
     }
 }
@@ -145,9 +144,10 @@ fn type_or_kind(text: &str) -> Result<String, String> {
     }
 }
 
-fn is_type(ty: &DataType, wanted: &str) -> bool {
+/// Returns true if the type, or its kind, has this name.
+fn is_type(ty: &DataType, expected: &str) -> bool {
     let text = ty.to_string();
-    text == wanted || text.split('(').next() == Some(wanted)
+    text == expected || text.split('(').next() == Some(expected)
 }
 
 pub(super) fn access_name(access: Access) -> &'static str {

@@ -38,9 +38,9 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline forced variable, version 1")]
 pub(crate) struct Forced {
-    /// The variable.
+    /// Name of the variable.
     name: String,
-    /// Its data type.
+    /// Data type of the variable.
     #[serde(rename = "type")]
     data_type: String,
     /// The forced value.
@@ -51,14 +51,14 @@ pub(crate) struct Forced {
     /// Quality of that value. Only with `behind`.
     #[serde(skip_serializing_if = "Option::is_none")]
     behind_q: Option<String>,
-    /// When it was forced.
+    /// Time at which the variable was forced.
     #[schemars(extend("format" = "date-time"))]
     since: String,
     /// Principal that forced it.
     by: String,
     /// Whether forcing is on and the variable shows the forced value.
     holds: bool,
-    /// For people: the forced value, that of the source, and since when.
+    /// Cells for people: the forced value, the value of the source, and the time of forcing.
     #[serde(skip)]
     texts: [(&'static str, String); 3],
 }
@@ -75,10 +75,10 @@ impl Record for Forced {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline switch of forcing, version 1")]
 pub(crate) struct Forcing {
-    /// What was done with all forced values.
+    /// Result for all forced values.
     #[schemars(extend("enum" = ["on", "off", "cleared"]))]
     forcing: &'static str,
-    /// Number of variables concerned.
+    /// Number of affected variables.
     variables: u32,
 }
 
@@ -110,8 +110,7 @@ fn list(context: &Context) -> Result<Exit, CliError> {
     let mut table = context.table::<Forced>()?;
     let mut times = context.settings.times.column(true, context.started);
     let names: Vec<&str> = list.entries.iter().map(|entry| &*entry.name).collect();
-    // Values are formatted as everywhere else; the precision is missing for variables that cannot
-    // be opened.
+    // The configured precision applies, except to variables that cannot be opened.
     let opened = connection.open(&names, open_options(false, true))?;
     for (entry, opened) in list.entries.iter().zip(&opened) {
         let precision = opened.as_ref().ok().and_then(|o| metadata(o).precision);

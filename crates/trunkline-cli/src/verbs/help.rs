@@ -60,12 +60,12 @@ pub(crate) fn command() -> clap::Command {
     let start = format!("{}\n{hint}", start.unwrap_or_default());
     cli.mut_subcommands(|command| {
         let name = command.get_name().to_owned();
-        let end = |verb: Option<&str>| format!("{}{hint}", examples::examples_for(&name, verb));
+        let footer = |verb: Option<&str>| format!("{}{hint}", examples::examples_for(&name, verb));
         let command = command.mut_subcommands(|verb| {
-            let end = end(Some(verb.get_name()));
-            verb.after_help(end)
+            let footer = footer(Some(verb.get_name()));
+            verb.after_help(footer)
         });
-        command.after_help(end(None))
+        command.after_help(footer(None))
     })
     .after_help(start)
 }
@@ -86,10 +86,11 @@ fn options() -> String {
 fn configuration(section: Option<&str>) -> Result<String, Problem> {
     let heading = |section: Section| section.header().trim_start_matches("a ");
     let bare = |section: Section| heading(section).trim_matches(['[', ']']);
-    let wanted = section.map(|text| text.trim_matches(['[', ']']));
+    let requested = section.map(|text| text.trim_matches(['[', ']']));
     let mut page = String::new();
-    let is_wanted = |section: &&Section| wanted.is_none_or(|wanted| bare(**section) == wanted);
-    for section in SECTIONS.iter().filter(is_wanted) {
+    let is_requested =
+        |section: &&Section| requested.is_none_or(|requested| bare(**section) == requested);
+    for section in SECTIONS.iter().filter(is_requested) {
         if !page.is_empty() {
             page.push('\n');
         }
@@ -105,11 +106,11 @@ fn configuration(section: Option<&str>) -> Result<String, Problem> {
             );
         }
     }
-    match (page.is_empty(), wanted) {
-        (true, Some(wanted)) => {
+    match (page.is_empty(), requested) {
+        (true, Some(requested)) => {
             let names: Vec<&str> = SECTIONS.iter().map(|section| bare(*section)).collect();
             let sentence = format!(
-                "unknown section \"{wanted}\"; the sections are {}",
+                "unknown section \"{requested}\"; the sections are {}",
                 names.join(", ")
             );
             Err(Problem::usage(sentence))
@@ -217,17 +218,17 @@ fn argument(argument: &Arg) -> Json {
     })
 }
 
-/// Returns the form of an argument's value: its possible words, or its name, with dots if it can be
-/// repeated.
+/// Returns the notation of an argument's value: the possible values, or the name of the value, followed
+/// by dots if the argument can be repeated.
 fn value_of(argument: &Arg) -> String {
-    let words: Vec<String> = argument
+    let values: Vec<String> = argument
         .get_possible_values()
         .iter()
-        .filter(|word| !word.is_hide_set())
-        .map(|word| word.get_name().to_owned())
+        .filter(|value| !value.is_hide_set())
+        .map(|value| value.get_name().to_owned())
         .collect();
-    if !words.is_empty() {
-        return words.join("|");
+    if !values.is_empty() {
+        return values.join("|");
     }
     let name = argument
         .get_value_names()
@@ -247,16 +248,17 @@ fn help_of(argument: &Arg, help: &str) -> String {
     }
 }
 
+/// Joins paragraphs to one line, each with a full stop at its end.
 fn sentences(text: &str) -> String {
     let paragraphs = text
         .split("\n\n")
         .map(str::trim)
         .filter(|paragraph| !paragraph.is_empty());
-    let ended = paragraphs.map(|paragraph| match paragraph.ends_with(['.', ':', '?']) {
+    let sentences = paragraphs.map(|paragraph| match paragraph.ends_with(['.', ':', '?']) {
         true => paragraph.to_owned(),
         false => format!("{paragraph}."),
     });
-    ended.collect::<Vec<_>>().join(" ")
+    sentences.collect::<Vec<_>>().join(" ")
 }
 
 fn configured(section: Section) -> Json {

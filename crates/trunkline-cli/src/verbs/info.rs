@@ -47,17 +47,18 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let settings = &context.settings;
-    if !matches!(settings.columns, Columns::Usual | Columns::Wide) {
-        let sentence = "-t and --format are for readings; leave them out with info";
+    if !matches!(settings.columns, Columns::Default | Columns::Wide) {
+        let sentence = "`info` does not accept -t or --format; leave them out";
         return Err(Problem::usage(sentence).into());
     }
     let targets = targets::resolve(&args.names, settings)?;
     let connection = Connection::new(&targets.engine, context)?;
     let entries = connection.expand(targets, context)?;
     let opened = connection.open_all(&entries, open_options(true, false))?;
-    let present = opened.iter();
-    let present = present.filter_map(|(name, opened)| Some((name.as_str(), opened.as_ref().ok()?)));
-    let (names, variables): (Vec<_>, Vec<_>) = present
+    let existing = opened.iter();
+    let existing =
+        existing.filter_map(|(name, opened)| Some((name.as_str(), opened.as_ref().ok()?)));
+    let (names, variables): (Vec<_>, Vec<_>) = existing
         .map(|(name, opened)| (name, opened.variable))
         .unzip();
     let infos = connection.call(|client, wait| client.info(&variables, wait))?;
@@ -174,19 +175,19 @@ impl<'a> Printer<'a> {
         put("subscribers", info.subscribers.to_string());
         put("read by", read_by(&info.readers));
         put("writes", writes(&info.write_ledger));
-        put("scaling", shown(&properties.scaling, scaling));
+        put("scaling", text_or_empty(&properties.scaling, scaling));
         put("deadband", deadband(properties));
         put("fifo", fifo(properties.fifo));
         let values = self.context.settings.values;
         let initial = |value: &Value| values.text(value, &properties.data_type, None);
-        put("initial", shown(&properties.initial, initial));
+        put("initial", text_or_empty(&properties.initial, initial));
         let retained = properties.retain.then(|| "yes".to_owned());
         put("retained", retained.unwrap_or_default());
         put("audited", info.audit.clone());
-        put("number", shown(&properties.number, u32::to_string));
-        put("max age", shown(&properties.max_age, duration));
+        put("number", text_or_empty(&properties.number, u32::to_string));
+        put("max age", text_or_empty(&properties.max_age, duration));
         let stall = Some(properties.stall).filter(|stall| !stall.is_zero());
-        put("stall", shown(&stall, duration));
+        put("stall", text_or_empty(&stall, duration));
         put("configured", properties.origin.clone());
         let alarms = properties.alarms.iter().map(alarm);
         put("alarms", alarms.collect::<Vec<_>>().join(", "));
@@ -240,9 +241,9 @@ impl<'a> Printer<'a> {
     }
 
     fn trend(&self, info: &VariableInfo, values: &[Value]) -> String {
-        let marks = trend::marks(values);
-        if !marks.is_empty() {
-            return marks;
+        let sparkline = trend::sparkline(values);
+        if !sparkline.is_empty() {
+            return sparkline;
         }
         let properties = &info.properties;
         let style = self.context.settings.values;
@@ -264,7 +265,7 @@ impl<'a> Printer<'a> {
 }
 
 /// Formats an optional value; `None` becomes an empty string.
-fn shown<T>(value: &Option<T>, text: impl FnOnce(&T) -> String) -> String {
+fn text_or_empty<T>(value: &Option<T>, text: impl FnOnce(&T) -> String) -> String {
     value.as_ref().map(text).unwrap_or_default()
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct Args {
 pub(crate) struct Driver {
     /// Name of the driver, in `io run` and in `driver` of a configuration.
     driver: &'static str,
-    /// What it connects to.
+    /// Devices or data that the driver connects to.
     description: &'static str,
 }
 
@@ -68,7 +68,7 @@ impl Record for Driver {
     const COLUMNS: &'static [&'static str] = &["driver", "description"];
 }
 
-/// A line of `io run`, one whenever its state changes.
+/// A line of `io run`, printed whenever the state changes.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum ProviderEvent {
@@ -78,13 +78,13 @@ pub(crate) enum ProviderEvent {
         name: String,
         /// URL of the engine.
         url: String,
-        /// Whether it delivers variables of the engine now.
+        /// Whether the I/O server currently delivers variables to the engine.
         provided: bool,
-        /// Variables it delivers.
+        /// Number of variables that it delivers.
         variables: usize,
-        /// Variables that name an item that the I/O server does not have.
+        /// Number of variables whose item the I/O server does not have.
         missing: usize,
-        /// One of those items. Left out when there is none.
+        /// One of these items. Left out when there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         missing_item: Option<String>,
         /// Error of the engine, or of the connection to it. Left out when there is none.
@@ -152,7 +152,9 @@ fn server(args: &Args) -> Result<Box<dyn IoServer>, Problem> {
     let mut settings = Settings::new();
     for (key, value) in &args.settings {
         if settings.insert(key.clone(), value.clone()).is_some() {
-            return Err(Problem::usage(format!("{key} is given twice")));
+            return Err(Problem::usage(format!(
+                "the setting {key} is given twice; give each setting only once"
+            )));
         }
     }
     drivers()
@@ -166,7 +168,7 @@ fn check_name(name: &str) -> Result<(), Problem> {
     match name.contains(':') {
         false => Ok(()),
         true => Err(invalid(
-            "a name cannot contain a colon, because source = \"NAME:ITEM\" uses it as separator",
+            "a name cannot contain a colon, because source = \"NAME:ITEM\" uses it as the separator",
         )),
     }
 }
@@ -203,20 +205,20 @@ fn show(
     if let Some(item) = &status.missing_item {
         let sentence = match status.missing {
             1 => format!(
-                "  1 variable names item {item}, which the I/O server does not have; correct \
-                 `source`"
+                "  the `source` of 1 variable contains item {item}, which the I/O server does not have; \
+                 correct the configuration of the variable"
             ),
             count => format!(
-                "  {count} variables name items that the I/O server does not have, such as {item}; \
-                 correct `source`"
+                "  the `source` of {count} variables contains items that the I/O server does not have, \
+                 such as {item}; correct the configuration of the variables"
             ),
         };
         context.warn(&sentence)?;
     }
-    let engine = status.engine_error.iter().map(|why| ("engine", why));
-    let device = status.device_error.iter().map(|why| ("device", why));
-    for (what, error) in engine.chain(device) {
-        let sentence = format!("  {what}: {error}");
+    let engine = status.engine_error.iter().map(|error| ("engine", error));
+    let device = status.device_error.iter().map(|error| ("device", error));
+    for (origin, error) in engine.chain(device) {
+        let sentence = format!("  {origin}: {error}");
         context.warn(&sentence)?;
     }
     terminal.flush()
@@ -237,7 +239,7 @@ fn setting(text: &str) -> Result<(String, Setting), String> {
         Some((key, value)) if !key.trim().is_empty() => {
             Ok((key.trim().to_owned(), setting_value(value.trim())))
         }
-        _ => Err("write it as KEY=VALUE".to_owned()),
+        _ => Err("it must have the form KEY=VALUE".to_owned()),
     }
 }
 

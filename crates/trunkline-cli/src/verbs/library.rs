@@ -50,16 +50,16 @@ pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliEr
 pub(crate) struct Outcome {
     /// The library.
     name: String,
-    /// What was done.
+    /// Result of the command.
     #[schemars(extend("enum" = ["deployed", "undeployed", "started", "stopped"]))]
     outcome: &'static str,
-    /// Variables that are new.
+    /// Number of new variables.
     added: u64,
-    /// Variables that stayed, with other properties or in another state.
+    /// Number of variables that were kept with other properties or in another state.
     changed: u64,
-    /// Variables that stayed as they were.
+    /// Number of variables that were kept unchanged.
     kept: u64,
-    /// Variables that are gone.
+    /// Number of removed variables.
     removed: u64,
 }
 

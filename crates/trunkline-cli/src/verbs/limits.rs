@@ -51,11 +51,11 @@ const LIMITS: [(&str, &str, &str, &str, &str); 15] = [
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline limit, version 1")]
 pub(crate) struct Limit {
-    /// What is limited, or only counted.
+    /// Name of the limit, or of a figure without a limit.
     limit: &'static str,
-    /// Usage; null if it is not counted, or the engine does not report it.
+    /// Current usage; null if it is not counted, or if the engine does not report it.
     used: Option<WideInt>,
-    /// Maximum; null if it has no limit of its own, or the engine does not report it.
+    /// Maximum; null if there is no separate limit, or if the engine does not report it.
     max: Option<WideInt>,
     /// Unit: B for bytes. Left out for counts.
     #[serde(skip_serializing_if = "str::is_empty")]

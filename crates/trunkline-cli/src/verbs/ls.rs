@@ -54,10 +54,10 @@ pub(crate) struct Entry {
     /// Description of the library. Left out when empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     description: String,
-    /// Of a library: `running`, `stopped`; `ls` only.
+    /// State of a library: `running` or `stopped`; `ls` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<String>,
-    /// The displayed name, if it differs.
+    /// The displayed name, if it differs from `name`.
     #[serde(skip)]
     shown: Option<String>,
     #[serde(skip)]
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         path => nodes_below(&connection, path, context)?,
     };
     if nodes.is_empty() && !path.is_empty() {
-        let problem = missing(&connection, &path, context)?;
+        let problem = not_found(&connection, &path, context)?;
         return context.show(&problem, 0);
     }
     if nodes.is_empty() {
@@ -157,7 +157,7 @@ fn parse_path(operand: &str, context: &Context) -> Result<(Url, String), CliErro
     let parts = targets::split_url(operand.trim_end_matches('/'), &default);
     let (engine, path) = parts.map_err(bad_name)?;
     if Pattern::has_wildcards(&path) {
-        return Err(Problem::usage("ls does not take patterns; use find").into());
+        return Err(Problem::usage("`ls` does not accept patterns; use `trunkline find`").into());
     }
     let checked = match path.contains('/') {
         true => Name::parse(&path).map(|_| ()),
@@ -168,11 +168,11 @@ fn parse_path(operand: &str, context: &Context) -> Result<(Url, String), CliErro
     Ok((engine, path))
 }
 
-/// Returns the libraries; for a tree, with their contents.
+/// Returns the libraries. For a tree, their contents are included.
 fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Vec<Node>, CliError> {
     let info = connection.call(Client::engine_info)?;
-    let is_by_name = is_tree || info.libraries.len() >= LIBRARIES_LISTED_MAX;
-    let mut nodes: Vec<Node> = match is_by_name {
+    let needs_names = is_tree || info.libraries.len() >= LIBRARIES_LISTED_MAX;
+    let mut nodes: Vec<Node> = match needs_names {
         true => tree(&connection.find("**", context)?, ""),
         false => Vec::new(),
     };
@@ -181,7 +181,7 @@ fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Ve
         match nodes.iter_mut().find(|node| node.path == library.name) {
             Some(node) => (node.description, node.state) = (library.description, state),
             // All variables in this library are excluded.
-            None if is_by_name && library.variables > 0 => {}
+            None if needs_names && library.variables > 0 => {}
             None if context.settings.is_excluded(&library.name) => {}
             None => nodes.push(Node {
                 path: library.name,
@@ -254,7 +254,8 @@ fn leaf(found: &Found) -> Node {
     }
 }
 
-fn missing(connection: &Connection, path: &str, context: &Context) -> Result<Problem, CliError> {
+/// Returns the problem of a path that does not exist, with a suggestion.
+fn not_found(connection: &Connection, path: &str, context: &Context) -> Result<Problem, CliError> {
     let siblings = match path.rsplit_once('/') {
         Some((parent, _)) => nodes_below(connection, parent, context)?,
         None => roots(connection, false, context)?,
@@ -280,7 +281,7 @@ fn list(
             kind: Some("variable"),
             data_type: Some(data_type.clone()),
             access: Some(*access),
-            shown: Some(shown(node, depth, is_tree, format)),
+            shown: Some(displayed_name(node, depth, is_tree, format)),
             ..Entry::default()
         })?;
     }
@@ -296,7 +297,7 @@ fn list(
             variables: Some(node.variables),
             description: node.description.clone(),
             state,
-            shown: Some(format!("{}/", shown(node, depth, is_tree, format))),
+            shown: Some(format!("{}/", displayed_name(node, depth, is_tree, format))),
             is_for_people: format.is_for_people(),
             ..Entry::default()
         })?;
@@ -309,8 +310,8 @@ fn list(
     Ok(())
 }
 
-/// Returns the name to show. In a tree for people, it is the last segment, indented.
-fn shown(node: &Node, depth: usize, is_tree: bool, format: OutputFormat) -> String {
+/// Returns the name to display: in a tree for people the last segment, indented; otherwise the path.
+fn displayed_name(node: &Node, depth: usize, is_tree: bool, format: OutputFormat) -> String {
     let last = node.path.rsplit('/').next().unwrap_or_default();
     match is_tree && format.is_for_people() {
         true if depth > 0 => format!("{}{last}", "  ".repeat(depth)),
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_listed_from_its_path_on() {
+    fn the_contents_of_a_folder_are_listed() {
         let found = names(&["b/pump/mode", "b/pump/a/b"]);
         let nodes = tree(&found, "b/pump");
         let paths: Vec<&str> = nodes.iter().map(|node| node.path.as_str()).collect();

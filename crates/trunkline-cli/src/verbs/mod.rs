@@ -95,8 +95,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError
 }
 
 impl Context {
-    /// Returns the reference for times that people write: the current time, in the time zone of the
-    /// output.
+    /// Returns the reference for times in options: the current time, in the time zone of the output.
     pub(crate) fn now(&self) -> Now {
         Now {
             time: self.clock.wall(),
@@ -113,18 +112,18 @@ impl Context {
         }
     }
 
-    /// Returns the end of a command that handles Ctrl-C itself. After Ctrl-C, an error is shown, but
+    /// Returns the result of a command that handles Ctrl-C itself. After Ctrl-C, shows an error, which
     /// does not determine the exit code.
     pub(crate) fn after_interruption(
         &self,
-        ended: Result<Exit, CliError>,
+        result: Result<Exit, CliError>,
     ) -> Result<Exit, CliError> {
-        match ended {
+        match result {
             Err(CliError::Problem(problem)) if self.interrupted.is_pressed() => {
                 self.terminal.problem(&problem, 0)?;
                 Ok(Exit::Interrupted)
             }
-            ended => ended,
+            result => result,
         }
     }
 
@@ -151,8 +150,8 @@ impl Context {
         table.finish()
     }
 
-    /// Prints everything about one thing: the record as JSON, or one row for each property that is
-    /// not empty.
+    /// Prints the details of one object: the record as JSON, or a row for each property that is not
+    /// empty.
     pub(crate) fn print_details(
         &self,
         record: &impl Record,

@@ -1,5 +1,5 @@
-//! `play`: plays recordings into live variables or into a stream. `elements` plays streams whose
-//! elements vary in size or have several parts; `from_history` reads a history instead of a file.
+//! `play`: plays recordings into live variables or into a stream. `elements` plays recorded variables
+//! and streams element by element; `from_history` reads a history instead of a file.
 
 mod elements;
 mod from_history;
@@ -154,11 +154,13 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Returns the recording. The path is empty with `--history`, which needs no file.
     fn file(&self) -> &Path {
         self.file.as_deref().unwrap_or(Path::new(""))
     }
 }
 
+/// Capacity of the ring between the file and the stream, in rows.
 const RING_ROWS: usize = 1 << 16;
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
@@ -178,19 +180,19 @@ fn play(args: &Args, context: &Context) -> Result<Exit, CliError> {
         (None, true) => {
             let recorded = RecordedVariables::open_series(args.file());
             let mut recorded = recorded.map_err(|error| problem(&error.into()))?;
-            let is_whole = report_missing(recorded.missing(), context)?;
+            let has_all_parts = report_missing(recorded.missing(), context)?;
             check_sums(args, context)?;
-            into_variables(args, &mut recorded, is_whole, pace, context)
+            into_variables(args, &mut recorded, has_all_parts, pace, context)
         }
-        (into, false) => {
+        (stream, false) => {
             let Some(mut recorded) = RecordedHistory::open(args, context)? else {
                 return Ok(Exit::Interrupted);
             };
-            let played = match into {
+            let played = match stream {
                 Some(url) => {
-                    let one = recorded.select(args.group.as_deref())?;
+                    let index = recorded.select(args.group.as_deref())?;
                     recorded.begin()?;
-                    elements::play(args, url, (&mut recorded, one), true, pace, context)
+                    elements::play(args, url, (&mut recorded, index), true, pace, context)
                 }
                 None => {
                     recorded.begin()?;
@@ -202,11 +204,12 @@ fn play(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
 }
 
-/// `is_whole` is false if parts of the recording are missing, which was reported.
+/// Plays into variables. `has_all_parts` is false if parts of the recording are missing; the caller has
+/// reported them.
 fn into_variables(
     args: &Args,
     recorded: &mut impl UpdateSource,
-    is_whole: bool,
+    has_all_parts: bool,
     pace: Pace,
     context: &Context,
 ) -> Result<Exit, CliError> {
@@ -217,7 +220,10 @@ fn into_variables(
         };
         (!context.settings.is_excluded(&name)).then_some(name)
     };
-    let names = || recorded.variables().iter().map(|one| one.name.as_str());
+    let names = || {
+        let variables = recorded.variables().iter();
+        variables.map(|variable| variable.name.as_str())
+    };
     if names().next().is_some() && names().all(|name| target(name).is_none()) {
         return Err(all_left_out(args, names()).into());
     }
@@ -227,28 +233,29 @@ fn into_variables(
         keeps_times: args.keep_times,
         timeout: connection.timeout(),
     };
-    let total: u64 = recorded.variables().iter().map(|one| one.updates).sum();
+    let variables = recorded.variables().iter();
+    let total: u64 = variables.map(|variable| variable.updates).sum();
     let started = context.clock.now();
     let (stopper, stopped) = stopper();
     let mut watch = Watch::new(stopper, context);
     let client = &connection.client;
-    let mut played_before = 0;
+    let mut played_before_error = 0;
     let done = play_into_variables(client, recorded, target, options, &stopped, |done| {
         let played = done.updates + done.left_out;
-        played_before = played;
+        played_before_error = played;
         watch.poll(played, |rate| {
             let total = counted(total, "update");
             format!("{played} of {total} · {rate:.0}/s · {} late", done.late)
         });
     });
     let done = done.map_err(|error| {
-        let mut found = problem(&error);
-        if played_before > 0 {
+        let mut problem = problem(&error);
+        if played_before_error > 0 {
             let total = counted(total, "update");
-            let played = format!("; {played_before} of {total} were played before the error");
-            found.message.push_str(&played);
+            let played = format!("; {played_before_error} of {total} were played before the error");
+            problem.message.push_str(&played);
         }
-        found
+        problem
     })?;
     PlayedInto::variables(&done).notify(started, context)?;
     for failure in &done.failures {
@@ -256,24 +263,24 @@ fn into_variables(
         let sentence = format!("{}: {sentence}", counted(failure.updates, "update"));
         report(&failure.name, failure.code.clone(), &sentence, context)?;
     }
-    for one in recorded.variables() {
-        let Some(name) = target(&one.name).filter(|_| one.unreadable > 0) else {
+    for variable in recorded.variables() {
+        let Some(name) = target(&variable.name).filter(|_| variable.unreadable > 0) else {
             continue;
         };
-        let unreadable = unreadable(one.unreadable, "update");
+        let unreadable = unreadable(variable.unreadable, "update");
         let sentence = format!(
             "{unreadable}; use --exclude '{}' to leave the variable out",
             escaped(&name)
         );
         report(&name, "unreadable", &sentence, context)?;
     }
-    for (name, why) in &done.refused {
-        report(name, "not-played", &escaped(why), context)?;
+    for (name, reason) in &done.refused {
+        report(name, "not-played", &escaped(reason), context)?;
     }
     Ok(match done.is_complete {
         false => Exit::Interrupted,
         true if done.failed > 0 || done.unreadable > 0 => Exit::Failed,
-        true if !done.refused.is_empty() || !is_whole => Exit::Failed,
+        true if !done.refused.is_empty() || !has_all_parts => Exit::Failed,
         true => Exit::Success,
     })
 }
@@ -289,7 +296,7 @@ fn all_left_out<'a>(args: &Args, mut names: impl Iterator<Item = &'a str>) -> Pr
         }
         _ => "--exclude leaves all of them out".to_owned(),
     };
-    let message = "none of the recording's variables can be played";
+    let message = "the options select no variable of the recording";
     Problem::from_message("nothing-to-play", message).with_hint(hint)
 }
 
@@ -304,10 +311,11 @@ fn report(
     context.terminal.problem(&problem, width(name))
 }
 
-fn unreadable(count: u64, one: &str) -> String {
+/// Describes values that cannot be played. `noun` is `update` or `element`.
+fn unreadable(count: u64, noun: &str) -> String {
     format!(
-        "{} cannot be read and are not played: the string offsets do not fit the string data",
-        counted(count, one)
+        "{} could not be played: the recorded string offsets do not match the string data",
+        counted(count, noun)
     )
 }
 
@@ -321,7 +329,8 @@ fn check_sums(args: &Args, context: &Context) -> Result<(), CliError> {
     match report_checksums(&file, args.file(), context)? {
         false => Ok(()),
         true => {
-            let sentence = "the recording is damaged and is not played; --unchecked plays it";
+            let sentence =
+                "the recording is damaged and was not played; use --unchecked to play it anyway";
             Err(Problem::failed("damaged", sentence).into())
         }
     }
@@ -371,7 +380,7 @@ struct PlayedVariables {
     failed: u64,
     /// Into variables: updates that were left out because their text is damaged.
     unreadable: u64,
-    /// Into variables: updates that were written later than they were due.
+    /// Into variables: updates that were written later than planned.
     late: u64,
     /// Into variables: largest delay of an update, in seconds.
     lateness_max_seconds: Amount,
@@ -381,9 +390,9 @@ struct PlayedVariables {
 struct PlayedStream {
     /// Into a stream: rows that were played.
     rows: u64,
-    /// Into a stream: rows not delivered, because the reader did not take them.
+    /// Into a stream: rows that were not delivered, because the reader did not accept them.
     left: u64,
-    /// Into a stream: number of times that a due row was not available.
+    /// Into a stream: number of times that a row was not available in time.
     underruns: u64,
     /// Into a stream: delay of the last row, in seconds.
     late_seconds: Amount,
@@ -395,9 +404,9 @@ struct PlayedStream {
     lost: u64,
     /// Into a stream: gaps with an unknown number of missing values.
     unknown_gaps: u64,
-    /// A row or an element; `None` if there was no reader.
+    /// `row` or `element`; `None` if there was no reader.
     #[serde(skip)]
-    of_what: Option<&'static str>,
+    noun: Option<&'static str>,
 }
 
 impl PlayedInto {
@@ -414,7 +423,7 @@ impl PlayedInto {
         })
     }
 
-    fn stream(done: &StreamPlayed, left: u64, of_what: Option<&'static str>) -> Self {
+    fn stream(done: &StreamPlayed, left: u64, noun: Option<&'static str>) -> Self {
         Self::Stream(PlayedStream {
             rows: done.rows,
             left,
@@ -424,7 +433,7 @@ impl PlayedInto {
             gaps: done.gaps,
             lost: done.lost,
             unknown_gaps: done.unknown_gaps,
-            of_what,
+            noun,
         })
     }
 
@@ -452,12 +461,12 @@ impl Display for Played {
                 all.failed,
                 all.late
             ),
-            PlayedInto::Stream(all) => match all.of_what {
+            PlayedInto::Stream(all) => match all.noun {
                 None => f.write_str("no reader connected to the stream: nothing was played"),
-                Some(of_what) => write!(
+                Some(noun) => write!(
                     f,
                     "{} played in {seconds:.1} s; {} not delivered, {}, {:.3} s late",
-                    counted(all.rows, of_what),
+                    counted(all.rows, noun),
                     all.left,
                     counted(all.underruns, "underrun"),
                     all.late_seconds.0
@@ -468,7 +477,7 @@ impl Display for Played {
 }
 
 fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<Exit, CliError> {
-    if let Some(name) = elements::recorded(args, context)? {
+    if let Some(name) = elements::recorded_variable(args, context)? {
         return elements::into_stream(args, (url, &name), pace, context);
     }
     let selection = Selection {
@@ -481,30 +490,30 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
         true => GapMode::Skipped,
         false => GapMode::AsTime,
     };
-    let in_recording = |error: PlaybackError| not_played(&error.into());
-    let recording = Recording::open(args.file(), &selection).map_err(in_recording)?;
-    let is_whole = report_missing(recording.missing(), context)?;
+    let playback_problem = |error: PlaybackError| not_played(&error.into());
+    let recording = Recording::open(args.file(), &selection).map_err(playback_problem)?;
+    let has_all_parts = report_missing(recording.missing(), context)?;
     check_sums(args, context)?;
     let pacer = Pacer::new(&recording, pace, gaps).map_err(|error| {
-        let is_unknown = matches!(error, PlaybackError::NoRate { .. });
-        let mut found = problem(&error.into());
-        if is_unknown {
-            let hint = "use --full-speed to play it as fast as possible, or --times to name a channel \
-                        of times";
-            found.hint = Some(hint.to_owned());
+        let has_no_rate = matches!(error, PlaybackError::NoRate { .. });
+        let mut problem = problem(&error.into());
+        if has_no_rate {
+            let hint = "use --full-speed to play it as fast as possible, or --times to specify the channel \
+                        that contains the times";
+            problem.hint = Some(hint.to_owned());
         }
-        found
+        problem
     })?;
-    let made = RegionMemory::for_playback(
+    let created = RegionMemory::for_playback(
         recording.row_bytes(),
         RING_ROWS,
         PagesWanted::LargestThereAre,
         16,
     );
-    let (memory, ring, drain) = made.map_err(|error| problem(&error.into()))?;
+    let (memory, ring, drain) = created.map_err(|error| problem(&error.into()))?;
     let (total, row_bytes) = (recording.rows(), recording.row_bytes() as f64);
     let playback = TdmsPlayback::new(recording, memory, ring, PlayOptions::default());
-    let mut playback = playback.map_err(in_recording)?;
+    let mut playback = playback.map_err(playback_problem)?;
     let mut drain = PacedDrain::new(drain, pacer);
     let started = context.clock.now();
     let data_type = args.data_type.clone().unwrap_or(DataType::F64);
@@ -527,7 +536,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
     });
     let done = done.map_err(|error| not_played(&error))?;
     close(stream, &done, "row", started, context).map(|exit| match exit {
-        Exit::Success if !is_whole => Exit::Failed,
+        Exit::Success if !has_all_parts => Exit::Failed,
         exit => exit,
     })
 }
@@ -545,24 +554,25 @@ fn create(
     wait_for_peer(url, create, || context.interrupted.is_pressed(), context)
 }
 
-/// Waits until the reader has received everything, and prints the summary. `of_what` is `row` or
+/// Waits until the reader has received everything, and prints the summary. `noun` is `row` or
 /// `element`.
 fn close(
     stream: ValueWriter,
     done: &StreamPlayed,
-    of_what: &'static str,
+    noun: &'static str,
     started: Tick,
     context: &Context,
 ) -> Result<Exit, CliError> {
-    let left = stream.close(context.settings.explicit_timeout()).elements;
-    PlayedInto::stream(done, left, Some(of_what)).notify(started, context)?;
-    Ok(match (left, done.is_complete) {
+    let undelivered = stream.close(context.settings.explicit_timeout()).elements;
+    PlayedInto::stream(done, undelivered, Some(noun)).notify(started, context)?;
+    Ok(match (undelivered, done.is_complete) {
         (1.., _) => Exit::Lost,
         (0, false) => Exit::Interrupted,
         (0, true) => Exit::Success,
     })
 }
 
+/// Returns the channels that `--exclude` leaves out.
 fn left_out(args: &Args, context: &Context) -> Result<Vec<ObjectPath>, CliError> {
     if context.settings.exclude.is_empty() {
         return Ok(Vec::new());
@@ -577,14 +587,14 @@ fn left_out(args: &Args, context: &Context) -> Result<Vec<ObjectPath>, CliError>
 }
 
 fn not_played(error: &RecordingError) -> Problem {
-    let mut found = problem(error);
+    let mut problem = problem(error);
     if let RecordingError::Playback(error) = error
         && let Some(channel) = error.channel()
     {
         let name = escaped(&name_of(channel));
-        found.hint = Some(format!("use --exclude '{name}' to play the others"));
+        problem.hint = Some(format!("use --exclude '{name}' to play the other channels"));
     }
-    found
+    problem
 }
 
 fn no_reader(started: Tick, context: &Context) -> Result<Exit, CliError> {
@@ -592,6 +602,7 @@ fn no_reader(started: Tick, context: &Context) -> Result<Exit, CliError> {
     Ok(Exit::Interrupted)
 }
 
+/// Stops playing after Ctrl-C, and shows the progress.
 struct Watch<'a> {
     stopper: Option<Stopper>,
     context: &'a Context,
@@ -607,8 +618,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Stops playing after Ctrl-C, and shows progress. `played` counts updates or rows; `text`
-    /// formats the progress with the rate per second.
+    /// Must be called regularly. `played` is the number of updates or rows played so far; `text`
+    /// formats the progress line, with the rate per second.
     fn poll(&mut self, played: u64, text: impl FnOnce(f64) -> String) {
         if self.context.interrupted.is_pressed() {
             self.stopper = None;
@@ -623,6 +634,6 @@ impl<'a> Watch<'a> {
 fn renaming(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((old, new)) => Ok((old.to_owned(), new.to_owned())),
-        None => Err("write it as OLD=NEW, such as rig/=test/".to_owned()),
+        None => Err("it must have the form OLD=NEW, such as rig/=test/".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! The progress of a command that moves data.
+//! Measures the progress of a command that moves data.
 
 use std::time::Duration;
 
@@ -7,11 +7,13 @@ use trunkline_types::Tick;
 use super::stream::units::per_second;
 use crate::terminal::Terminal;
 
+/// Minimum time between two updates of the progress line.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter {
     last_shown: Tick,
+    /// The count when progress was last shown.
     count: u64,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     listen: ListenArgs,
 }
 
-/// Where an engine listens.
+/// The addresses of an engine, and who may connect to it.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ListenArgs {
     /// Listen on this address instead of the configured one: an IP address, a port, or both; port 0
@@ -64,7 +64,7 @@ pub(crate) struct ListenArgs {
 }
 
 const LISTEN_FORM: &str =
-    "it is not an address; write one such as 127.0.0.1:5851, a port, or unix:/path/to/a.sock";
+    "not an address; use an address such as 127.0.0.1:5851, a port, or unix:/path/to/a.sock";
 
 /// Number of attempts to open a store that another engine uses, and the pause between them.
 const STORE_ATTEMPTS: u32 = 50;
@@ -78,24 +78,25 @@ pub(super) const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum ServeEvent {
-    /// What is served, and where.
+    /// What the engine serves, and at which addresses.
     Serving {
         /// Name of the engine.
         engine: String,
-        /// Variables it hosts.
+        /// Number of variables that it hosts.
         variables: usize,
-        /// Where it listens, as URLs.
+        /// URLs at which it listens.
         listen: Vec<String>,
-        /// The Unix sockets beside its ports, for programs of the same user. Left out when there is
+        /// The Unix sockets beside its ports, for programs of the same user. Left out when there are
         /// none.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         local_sockets: Vec<String>,
-        /// Its I/O servers.
+        /// Names of its I/O servers.
         io: Vec<String>,
-        /// The file that keeps what is deployed. Left out when there is none.
+        /// The file of its store. Left out when there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         store: Option<String>,
-        /// Deployed libraries that libraries of the files replace. Left out when there is none.
+        /// Deployed libraries that libraries in the configuration files replace. Left out when there are
+        /// none.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         shadowed: Vec<String>,
     },
@@ -155,7 +156,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     match engine.store_error() {
         None => Ok(Exit::Success),
         Some(error) => {
-            let sentence = format!("the newest values and orders are not kept: {error}");
+            let sentence = format!(
+                "the newest retained values and deployments were not saved to the store: {error}"
+            );
             Err(Problem::failed("store", sentence).into())
         }
     }
@@ -192,7 +195,7 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
 
 /// Messages for the recovery of the store, of the history and of its spool.
 const RECOVERED: [&str; 3] = [
-    "the store works again and keeps everything",
+    "the store works again, and all data is saved",
     "the history is recorded again",
     "the spool of the history can be used again",
 ];
@@ -200,60 +203,63 @@ const RECOVERED: [&str; 3] = [
 /// Describes the current failures of the store, the history and its spool.
 fn failures(engine: &Engine) -> [Option<String>; 3] {
     let store = engine.store_error().map(|error| {
-        format!("new values and orders will not survive a restart: {error}; the engine tries again")
+        format!(
+            "new retained values and deployments will not survive a restart: {error}; the engine keeps \
+             trying"
+        )
     });
     let spool = engine.history_spool();
     let history = engine.history_error().map(|error| match &spool {
         Some(spool) if spool.cause.is_some() => format!(
-            "updates are recorded in the spool {} now: {error}; the engine tries again",
+            "updates are recorded in the spool {}: {error}; the engine keeps trying",
             spool.location
         ),
-        _ => format!("updates are not recorded now: {error}; the engine tries again"),
+        _ => format!("updates are not recorded: {error}; the engine keeps trying"),
     });
     let fault = spool.and_then(|spool| spool.fault);
-    let spool = fault.map(|error| format!("{error}; the engine tries again"));
+    let spool = fault.map(|error| format!("{error}; the engine keeps trying"));
     [store, history, spool]
 }
 
 /// Starts a thread that reports on standard error when the store or the history fails or recovers.
-/// The failures in `before` are already reported. The thread ends when the sender is dropped.
+/// The failures in `reported` were already reported. The thread ends when the sender is dropped.
 fn watch_failures(
     engine: &Engine,
-    mut before: [Option<String>; 3],
+    mut reported: [Option<String>; 3],
     context: &Context,
 ) -> Result<mpsc::Sender<()>, CliError> {
     let (watch, ended) = mpsc::channel();
     let (engine, terminal) = (engine.clone(), context.terminal.clone());
     let check = move || {
         while ended.recv_timeout(FAILURE_CHECK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let now = failures(&engine);
-            for ((before, now), recovered) in before.iter().zip(&now).zip(RECOVERED) {
-                let sentence = match (before, now) {
-                    (Some(_), None) => recovered,
-                    (before, Some(sentence)) if before.as_ref() != Some(sentence) => sentence,
+            let current = failures(&engine);
+            for ((previous, failure), recovery) in reported.iter().zip(&current).zip(RECOVERED) {
+                let sentence = match (previous, failure) {
+                    (Some(_), None) => recovery,
+                    (previous, Some(sentence)) if previous.as_ref() != Some(sentence) => sentence,
                     _ => continue,
                 };
                 // A closed standard error is no reason to stop serving.
                 let _ = terminal.note(&format!("*** {sentence}"));
             }
-            before = now;
+            reported = current;
         }
     };
     let thread = std::thread::Builder::new().name("failure-watch".to_owned());
     thread.spawn(check).map_err(|error| {
-        let sentence = format!("the system cannot start another thread: {error}");
+        let sentence = format!("the operating system cannot start another thread: {error}");
         Problem::failed("system", sentence)
     })?;
     Ok(watch)
 }
 
-/// Returns where the engine keeps data that survives a restart, and an optional remark for the
-/// user.
+/// Returns where the engine stores data that survives a restart, and advice if nothing survives.
+/// `option` is the value of `--store`.
 pub(super) fn store(
-    given: Option<&Path>,
+    option: Option<&Path>,
     plan: &DeploymentPlan,
 ) -> Result<(StoreChoice, Option<String>), Problem> {
-    match (given, &plan.engine.store) {
+    match (option, &plan.engine.store) {
         (Some(none), _) if none == Path::new("none") => Ok((StoreChoice::Off, None)),
         (Some(path), _) => Ok((StoreChoice::File(path.to_owned()), None)),
         (None, StoreChoice::Unset) => default_store(plan),
@@ -268,14 +274,15 @@ fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>),
     let port = first.map_or(0, |address| address.port());
     if port == 0 {
         let mut variables = plan.libraries.iter().flat_map(|library| &library.variables);
-        let advice = "*** nothing survives a restart, although variables have `retain`: an engine \
-                      without a fixed port has no store by default; name a file with --store";
+        let advice = "*** no values survive a restart, although variables have `retain`: an engine \
+                      without a fixed port has no store by default; specify a file with --store";
         let has_retained = variables.any(|variable| variable.properties.retain);
         return Ok((StoreChoice::Off, has_retained.then(|| advice.to_owned())));
     }
     let Some(folder) = state_folder(|name| std::env::var_os(name)) else {
-        let advice = "*** nothing survives a restart: STATE_DIRECTORY, XDG_STATE_HOME and HOME do \
-                      not name a folder; use --store FILE, or --store none";
+        let advice = "*** no values or deployments survive a restart, because none of the environment \
+                      variables STATE_DIRECTORY, XDG_STATE_HOME and HOME contains an absolute path; use \
+                      --store FILE, or accept this with --store none";
         return Ok((StoreChoice::Off, Some(advice.to_owned())));
     };
     let mut folders = std::fs::DirBuilder::new();
@@ -284,8 +291,8 @@ fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>),
         let folder = folder.display();
         let error = folder_reason(&error);
         let sentence = format!(
-            "the folder {folder} for the engine's store cannot be created ({error}); name another \
-             file with --store, or `--store none`"
+            "the folder {folder} for the engine's store cannot be created ({error}); specify another \
+             file with --store, or use --store none"
         );
         Problem::failed("store", sentence)
     })?;
@@ -293,8 +300,8 @@ fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>),
     Ok((StoreChoice::File(file), None))
 }
 
-/// Returns the folder for the state of this program: that of the service if there is one, otherwise
-/// that of the user. If the service manager names several folders, the first is used.
+/// Returns the state folder of the service if the service manager sets one, otherwise the state folder
+/// of the user. If the service manager sets several folders, the first is used.
 fn state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let folder_in = |name: &str| {
         let value = variable(name).filter(|value| !value.is_empty())?;
@@ -361,8 +368,8 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
     warn(engine, plan, context)
 }
 
-/// Warns if the system allows fewer connections than configured, and about everyone who can
-/// connect: connections are not authenticated yet.
+/// Warns if the system allows fewer connections than configured, and if other users or machines can
+/// connect, because connections are not authenticated yet.
 pub(super) fn warn(
     engine: &Engine,
     plan: &DeploymentPlan,
@@ -381,11 +388,11 @@ pub(super) fn warn(
     for address in addresses.iter().filter(|address| !is_local(address)) {
         let sentence = match plan.engine.same_user {
             true => format!(
-                "*** other machines can reach {address}; same_user refuses them, and other users \
-                 of this machine"
+                "*** other machines can reach {address}, but same_user refuses their connections and \
+                 those of other users of this machine"
             ),
             false => format!(
-                "*** insecure: everyone who reaches {address} may read and write every variable"
+                "*** insecure: anyone who can reach {address} may read and write every variable"
             ),
         };
         context.warn(&sentence)?;
@@ -393,7 +400,7 @@ pub(super) fn warn(
     match addresses.iter().find(is_local) {
         Some(address) if !plan.engine.same_user => context.warn(&format!(
             "*** every user of this machine may read and write every variable over {address}; \
-             start with --same-user to admit only your own programs"
+             use --same-user to refuse programs of other users"
         )),
         _ => Ok(()),
     }
@@ -445,7 +452,7 @@ pub(super) fn show_errors(errors: &ConfigErrors, context: &Context) -> Result<Ex
         terminal.problem(&problem, 0)?;
     }
     if errors.further > 0 {
-        let sentence = format!("there are {} further errors", errors.further);
+        let sentence = format!("{} more errors were found", errors.further);
         terminal.problem(
             &Problem::new(Exit::ProblemsFound, "further-errors", sentence),
             0,
@@ -490,7 +497,7 @@ pub(super) fn start_problem(error: &StartError, plan: &DeploymentPlan) -> Proble
     }
 }
 
-/// Returns the place of the setting that a driver refused, followed by a space.
+/// Returns the file and line of the setting that a driver refused, followed by a space.
 fn place_of_setting(plan: &DeploymentPlan, name: &str, error: &DriverError) -> String {
     let Some(io) = plan.io.iter().find(|io| io.name == name) else {
         return String::new();
@@ -557,7 +564,7 @@ fn tcp_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
     port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
         .map_err(|_| match last.parse::<u16>() {
-            Err(_) if is_number => format!("{last} is not a port: ports are 0 to 65535"),
+            Err(_) if is_number => format!("{last} is not a port; use a number from 0 to 65535"),
             _ => LISTEN_FORM.to_owned(),
         })
 }
@@ -567,7 +574,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folder_of_the_service_takes_precedence_over_that_of_the_user() {
+    fn state_folder_of_the_service_precedes_the_one_of_the_user() {
         let folder = |set: &[(&str, &str)]| {
             let value = |name: &str| set.iter().find(|(known, _)| *known == name);
             state_folder(|name| value(name).map(|(_, value)| value.into()))
@@ -589,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_may_lack_its_port_and_a_port_its_address() {
+    fn port_and_address_are_optional() {
         for (text, expected) in [
             ("127.0.0.1:5851", "127.0.0.1:5851"),
             ("127.0.0.1", "127.0.0.1:5850"),
@@ -607,7 +614,10 @@ mod tests {
         assert!(listen_address("plant7:port").is_err());
         for text in ["99999", ":99999", "127.0.0.1:99999"] {
             let error = listen_address(text).unwrap_err();
-            assert_eq!(error, "99999 is not a port: ports are 0 to 65535", "{text}");
+            assert_eq!(
+                error, "99999 is not a port; use a number from 0 to 65535",
+                "{text}"
+            );
         }
         assert!(listen_address("unix:plant.sock").is_err());
     }

@@ -1,6 +1,6 @@
 //! The table of verbs, with their exit codes.
 
-/// Metadata of a verb that clap does not know.
+/// Properties of a verb that clap has no place for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Verb {
     pub(crate) name: &'static str,

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             let variables = variables(&orders.connection, name)?;
             if variables > 0 {
                 let sentence = format!(
-                    "it has {}; use --yes to undeploy it and to delete any retained values",
+                    "the library has {}; use --yes to undeploy it and delete its retained values",
                     counted(variables, "variable")
                 );
                 let problem = Problem::new(Exit::Refused, "not-confirmed", sentence);
@@ -55,7 +55,7 @@ fn variables(connection: &Connection, name: &str) -> Result<u64, CliError> {
     if let Some(library) = info.libraries.iter().find(|library| library.name == *name) {
         return Ok(library.variables);
     }
-    // An engine with very many libraries does not list all of them.
+    // The engine does not list all libraries if there are too many.
     let pattern = format!("{name}/**");
     let found = connection.call(|client, wait| client.find(&pattern, None, wait));
     Ok(found.map_or(0, |found| found.len() as u64))

@@ -1,7 +1,7 @@
 //! `why`: explains why a variable does not update, or why there is no connection.
 //!
-//! This module checks the steps that the engine cannot see (address, host, connection, version) by
-//! connecting as any command does. The engine provides the steps after them.
+//! This module connects like any other command, and reports the steps that the engine cannot see:
+//! address, host, connection and version. The engine reports the further steps.
 
 use std::net::ToSocketAddrs;
 
@@ -34,23 +34,25 @@ pub(crate) struct Args {
 /// Maximum clock difference, in seconds, that is not reported.
 const CLOCK_OFFSET_MAX_SECONDS: f64 = 1.0;
 
-const SILENT: &str = "check its process, or allow more time with -w";
+/// Hint for an engine that accepts the connection but does not answer.
+const NO_ANSWER_HINT: &str =
+    "check whether the engine is overloaded or stopped, or allow more time with -w";
 
 /// One line of `why`, in the order from the address to the reader. The first `fault` is the cause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline diagnosis, version 1")]
 pub(crate) struct Finding {
-    /// The variable. Left out when only the connection was checked.
+    /// Name of the variable. Left out when only the connection was checked.
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
-    /// What was checked: address, host, connection, protocol, version, engine, clock, name,
+    /// The step that was checked: address, host, connection, protocol, version, engine, clock, name,
     /// library, rights, source, filter, buffer, ...
     step: &'static str,
     /// `ok`: nothing is wrong; `note`: worth knowing; `fault`: why the variable does not update.
     verdict: Verdict,
     /// Result of the check.
     message: String,
-    /// What to do next. Left out when there is nothing to do.
+    /// Recommended action. Left out when there is nothing to do.
     #[serde(skip_serializing_if = "String::is_empty")]
     hint: String,
     /// True in a table, where the last line shows the hint.
@@ -105,7 +107,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             args.name.as_deref()
         }
         Some(Wanted::Pattern(_)) => {
-            let sentence = "why checks one variable; `trunkline find` lists matching variables";
+            let sentence = "`why` needs the name of a variable, not a pattern; `trunkline find` lists the \
+                            variables that match";
             return Err(Problem::usage(sentence).into());
         }
     };
@@ -138,13 +141,13 @@ fn connection_steps(
     let session = match client.wait_connected(timeout) {
         Ok(session) => session,
         Err(error) => {
-            findings.push(unconnected(&error));
+            findings.push(connection_fault(&error));
             return Ok(None);
         }
     };
     let transport = client.transport();
     let transport = transport.map_or_else(String::new, |used| match used.why_not_shared_memory {
-        Some(why) => format!("{} (no shared memory: {why})", used.name),
+        Some(reason) => format!("{} (no shared memory: {reason})", used.name),
         None => used.name.to_owned(),
     });
     let batching = client.throughput_mode().map_or_else(String::new, |terms| {
@@ -170,7 +173,7 @@ fn connection_steps(
         Ok(info) => {
             let round_trip = context.clock.now().since(started_at).as_secs_f64();
             let sentence = format!(
-                "up for {:.0} s with {}, connections: {}; it answers in {:.1} ms",
+                "running for {:.0} s with {}, connections: {}; it answered in {:.1} ms",
                 info.uptime.as_secs_f64(),
                 counted(info.variables, "variable"),
                 info.sessions,
@@ -184,7 +187,7 @@ fn connection_steps(
             findings.push(clock(offset));
         }
         Err(error) => {
-            findings.push(fault("engine", error.to_string(), SILENT));
+            findings.push(fault("engine", error.to_string(), NO_ANSWER_HINT));
             return Ok(None);
         }
     }
@@ -200,14 +203,14 @@ fn host_step(engine: &Url, findings: &mut Vec<Finding>) -> bool {
             let mut addresses: Vec<String> = addresses.collect();
             addresses.dedup();
             let sentence = match addresses.join(" and ") {
-                address if address == host => format!("{host} is an address"),
+                address if address == host => format!("{host} is an IP address"),
                 addresses => format!("{host} resolves to {addresses}"),
             };
             findings.push(ok("host", sentence));
             true
         }
         Err(error) => {
-            let next = "check the spelling of the name and the DNS of this machine";
+            let next = "check the spelling of the host name, and the DNS settings of this machine";
             let sentence = format!("the host name {host} has no address ({error})");
             findings.push(fault("host", sentence, next));
             false
@@ -228,11 +231,11 @@ fn clock(offset_seconds: f64) -> Finding {
     };
     let offset = offset_seconds.abs();
     let sentence = format!("the engine's clock is {offset:.1} s {direction} this machine's");
-    let hint = "synchronize both clocks; times are those of the engine or its sources";
+    let hint = "synchronize both clocks; timestamps come from the engine and its sources";
     finding("clock", Verdict::Note, sentence, hint)
 }
 
-fn unconnected(error: &CallError) -> Finding {
+fn connection_fault(error: &CallError) -> Finding {
     let (step, sentence) = match error {
         CallError::NotConnected { cause } => {
             let step = match &**cause {
@@ -259,14 +262,14 @@ fn unconnected(error: &CallError) -> Finding {
 
 fn variable_steps(client: &Client, name: &str, context: &Context, findings: &mut Vec<Finding>) {
     match client.why(name, context.settings.timeout) {
-        Ok(steps) => findings.extend(steps.into_iter().map(of_engine)),
+        Ok(steps) => findings.extend(steps.into_iter().map(finding_of_engine)),
         Err(error) => {
-            findings.push(fault("engine", error.to_string(), SILENT));
+            findings.push(fault("engine", error.to_string(), NO_ANSWER_HINT));
         }
     }
 }
 
-fn of_engine(step: Step) -> Finding {
+fn finding_of_engine(step: Step) -> Finding {
     let stage = match step.stage {
         WhyStage::Resolution => "name",
         stage => stage.name(),
@@ -351,17 +354,17 @@ fn conclusion(name: Option<&str>, cause: Option<&Finding>) -> String {
                 Some(name) => format!("{name} does not update"),
                 None => "There is no connection".to_owned(),
             };
-            let sentence = ended(&cause.message);
+            let sentence = with_full_stop(&cause.message);
             match cause.hint.as_str() {
                 "" => format!("{subject}: {sentence}"),
-                next => format!("{subject}: {sentence}\nNext: {}", ended(next)),
+                next => format!("{subject}: {sentence}\nNext: {}", with_full_stop(next)),
             }
         }
     }
 }
 
 /// Returns the sentence on one line, with a full stop at its end.
-fn ended(sentence: &str) -> String {
+fn with_full_stop(sentence: &str) -> String {
     let sentence = escaped(sentence);
     match sentence.ends_with(['.', '?', '!']) {
         true => sentence,
@@ -388,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_off_is_noted() {
+    fn a_large_clock_difference_is_reported() {
         assert_eq!(clock(0.4).verdict, Verdict::Ok);
         assert_eq!(clock(-0.9).verdict, Verdict::Ok);
         let behind = clock(12.34);

@@ -58,7 +58,7 @@ fn operator_sees_acknowledges_and_resets_alarms() {
     assert_eq!(listed(&rig, &[]), [""; 0]);
     let none = rig.run(&["alarm", "ls"]);
     assert!(
-        none.err.contains("no alarms; `--all` lists"),
+        none.err.contains("all alarms are normal; use --all"),
         "{}",
         none.err
     );
@@ -138,7 +138,7 @@ fn wrong_command_lines_name_what_is_wrong() {
         (
             &["alarm", "ack"][..],
             2,
-            "name the alarms: NAME, NAME#ALARM",
+            "no alarms selected\n  give NAME, NAME#ALARM",
         ),
         (
             &["alarm", "ack", "plant/nope"],

@@ -47,7 +47,7 @@ fn an_alias_is_read_written_and_explained_like_any_variable() {
     assert!(
         outside
             .err
-            .contains("plant/level, which the variable is an alias of, refuses"),
+            .contains("the variable is an alias of plant/level, which refuses the write"),
         "{outside:?}"
     );
     let info = served.run(&["info", "plant/shown"]);

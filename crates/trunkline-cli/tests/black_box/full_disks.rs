@@ -473,7 +473,7 @@ fn engine_with_a_history_on_a_full_disk_starts_and_records_later() {
         .split(' ')
         .find(|word| word.starts_with("tl://"))
         .unwrap();
-    engine.error_with("updates are not recorded now: the history");
+    engine.error_with("updates are not recorded: the history");
     let run = |arguments: &[&str]| {
         crate::rig::finish(crate::rig::command(arguments).env("TRUNKLINE_URL", url), "")
     };

@@ -302,7 +302,10 @@ fn history_without_readings_says_so_and_wrong_options_are_refused() {
         (&["--every", "0s"], "--every"),
         (&["--points", "1"], "from 2 to 100000"),
         (&["--plot", "--count", "3"], "--count"),
-        (&["--plot", "--json"], "--plot draws for people"),
+        (
+            &["--plot", "--json"],
+            "--plot works only with table and plain output",
+        ),
         (&["--plot", "-o", "csv"], "use --points"),
         (&["--interpolated"], "add --every or --at"),
         (&["--stepped"], "add --every or --at"),
@@ -318,7 +321,10 @@ fn history_without_readings_says_so_and_wrong_options_are_refused() {
         ),
         (&["--coverage", "--every", "1s"], "--every"),
         (&["--coverage", "--agg", "mean"], "--agg"),
-        (&["--agg", "mean"], "--agg chooses the columns of --every"),
+        (
+            &["--agg", "mean"],
+            "--agg works only with --every or --points",
+        ),
         (&["--every", "1s", "--agg", "median"], "time_mean"),
         (&["--count", "0"], "1 or more"),
     ] {

@@ -756,7 +756,7 @@ fn export_leaves_no_half_file_and_replaces_none_without_force() {
         (
             &[file.as_str(), "nope/**", "--force"][..],
             1,
-            "nothing was recorded",
+            "no updates of these variables were recorded",
         ),
         (&["x.xlsx", "rig/**"], 2, "--as csv, parquet, arrow or tdms"),
         (&["x", "rig/**"], 2, "--as"),
@@ -803,7 +803,7 @@ fn wrong_folders_and_options_are_refused() {
     let before = plant.run(&["history", "--since", "1m", "ls", &empty]);
     assert_eq!(before.code, Some(2), "{before:?}");
     assert!(
-        before.err.contains("write options after `ls`"),
+        before.err.contains("write the options of `ls` after `ls`"),
         "{}",
         before.err
     );

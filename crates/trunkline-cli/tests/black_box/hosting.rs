@@ -276,7 +276,7 @@ fn serve_without_a_home_reports_that_nothing_is_stored() {
         serve.env_remove(variable);
     }
     let engine = Running::spawn(&mut serve);
-    let said = engine.error_with("nothing survives a restart");
+    let said = engine.error_with("no values or deployments survive a restart");
     assert!(said.contains("--store"), "{said}");
     engine.line_with("Listening on tl://");
 }

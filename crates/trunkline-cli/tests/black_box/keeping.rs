@@ -28,7 +28,7 @@ fn port() -> String {
 fn engine_without_a_home_reports_that_it_stores_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let engine = Running::spawn(&mut serve(folder.path(), &["--listen", &port()]));
-    let told = engine.error_with("nothing survives a restart");
+    let told = engine.error_with("no values or deployments survive a restart");
     assert!(
         told.contains("--store") && told.contains("STATE_DIRECTORY"),
         "{told}"

@@ -136,7 +136,8 @@ fn a_library_with_variables_is_undeployed_only_on_confirmation() {
     let asked = served.run(&["undeploy", "rig"]);
     assert_eq!(asked.code, Some(6), "{asked:?}");
     assert!(
-        asked.err.contains("it has 12 variables") && asked.err.contains("use --yes to undeploy it"),
+        asked.err.contains("the library has 12 variables")
+            && asked.err.contains("use --yes to undeploy it"),
         "{asked:?}"
     );
     assert_eq!(served.run(&["get", "-t", "rig/level"]).out, "72.4\n");

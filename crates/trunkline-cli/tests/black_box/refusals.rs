@@ -125,17 +125,17 @@ fn missing_file_or_folder_is_named_in_plain_words() {
         (
             &["snapshot", "diff", &file],
             2,
-            &["this is not UTF-8 text, so it is not a snapshot"],
+            &["the file is not UTF-8 text, so it is not a snapshot"],
         ),
         (&["tdms", "info", &none], 1, &[no_file]),
         (
             &["tdms", "info", &here],
             1,
-            &["it is a folder", "name a file"],
+            &["it is a folder", "specify a file"],
         ),
         (&["tdms", "convert", &none, "x.csv"], 1, &[no_file]),
         (&["init", &inside], 1, &["cannot be written", no_folder]),
-        (&["init", &here], 1, &["is a folder", "name a file"]),
+        (&["init", &here], 1, &["is a folder", "specify a file"]),
         (
             &["serve", "--listen", "127.0.0.1:0", "--store", &inside],
             1,
@@ -163,7 +163,7 @@ fn missing_recording_or_folder_is_named_in_plain_words() {
     let arguments = ["record", "start", &recording, "rig/level", "--for", "1ms"];
     assert_eq!(served.run(&arguments).code, Some(0));
     let no_file = "there is no such file";
-    let is_folder = ["is a folder", "name a file"];
+    let is_folder = ["is a folder", "specify a file"];
     for (arguments, texts) in [
         (&["record", "info", &none][..], &[no_file][..]),
         (&["record", "info", &here], &is_folder),
@@ -310,7 +310,7 @@ fn absent_peer_or_engine_of_a_stream_is_named() {
     let journal = served.run(&["stream", "read", &own, "--journal", &file]);
     let texts = [
         "v1.csv is a file, but a journal needs a folder",
-        "name another",
+        "name a folder instead",
     ];
     check(&journal, 1, &texts);
 }
@@ -336,7 +336,7 @@ fn same_user_at_an_address_of_other_machines_tells_whom_it_refuses() {
     let sut = Running::start(&arguments);
     let told = sut.error_with("other machines can reach");
     assert!(
-        told.contains("same_user refuses them, and other users"),
+        told.contains("same_user refuses their connections and those of other users"),
         "{told}"
     );
 }

@@ -64,7 +64,7 @@ fn a_register_is_named_by_its_number() {
     let taken = config.replace("log", "other");
     let refused = served.run(&["deploy", &served.file("other.toml", &taken)]);
     assert_ne!(refused.code, Some(0));
-    let said = "other/count has the register number 20, which log/count has";
+    let said = "other/count has the register number 20, which log/count already has";
     assert!(refused.err.contains(said), "{refused:?}");
     assert_eq!(served.run(&["ls", "other"]).code, Some(1));
 }

@@ -169,7 +169,9 @@ fn a_snapshot_is_saved_compared_and_written_back() {
     let shown = served.run(&["snapshot", "restore", file]);
     assert_eq!(shown.code, Some(0));
     assert!(
-        shown.err.contains("nothing was written; --yes writes 3"),
+        shown
+            .err
+            .contains("nothing was written; use --yes to write 3"),
         "{shown:?}"
     );
     assert_eq!(value(&served, "rig/mode"), "OFF");
@@ -233,7 +235,10 @@ fn values_that_cannot_be_restored_are_reported() {
     assert_eq!(value(&served, "rig/level"), "72.4");
     let parts = served.run(&["snapshot", "restore", &file, "--yes", "--if-unchanged"]);
     assert_eq!(parts.code, Some(1), "{parts:?}");
-    assert!(parts.err.contains("another type"), "{parts:?}");
+    assert!(
+        parts.err.contains("type of the variable has changed"),
+        "{parts:?}"
+    );
     assert!(parts.out.contains("it is read-only"), "{parts:?}");
     assert!(
         parts
@@ -292,7 +297,7 @@ fn a_bad_file_is_refused_with_its_place_and_nothing_is_written() {
         (
             "e",
             "{\"snapshot\":1,\"variables\":2}\n".to_owned() + level,
-            "cut off",
+            "truncated",
         ),
         ("f", String::new(), "empty"),
     ] {

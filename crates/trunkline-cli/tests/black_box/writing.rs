@@ -86,7 +86,7 @@ fn a_change_within_the_deadband_is_unchanged() {
     assert_eq!(output.code, Some(0));
     assert_eq!(
         output.out,
-        "rig/coarse   50.0 → 50.0   (unchanged: it is within the deadband)\n"
+        "rig/coarse   50.0 → 50.0   (unchanged: the value is within the deadband)\n"
     );
     let json = rig.run(&["put", "--json", "rig/coarse", "52"]);
     let json: Json = serde_json::from_str(&json.out).unwrap();

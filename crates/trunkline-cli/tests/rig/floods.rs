@@ -158,12 +158,12 @@ fn each_kind_of_garbage_is_answered_with_the_party_at_fault() {
         (
             long(FrameKind::Hello, 4097),
             "malformed",
-            "4097 bytes where at most 4096",
+            "4097 bytes, but at most 4096",
         ),
         (
             long(FrameKind::Hello, u32::MAX),
             "malformed",
-            "4294967295 bytes where at most 4096",
+            "4294967295 bytes, but at most 4096",
         ),
         (vec![0xff; 64], "malformed", "not Trunkline's protocol"),
     ];
@@ -178,7 +178,7 @@ fn each_kind_of_garbage_is_answered_with_the_party_at_fault() {
         (
             long(FrameKind::Open, u32::MAX),
             "malformed",
-            "4294967295 bytes where at most",
+            "4294967295 bytes, but at most",
         ),
         (long(FrameKind::Write, 12), "malformed", "bytes follow"),
         (hello(), "malformed", "a second HELLO"),

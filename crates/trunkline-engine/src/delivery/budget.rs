@@ -1,5 +1,5 @@
-//! Memory accounting for queued updates: one budget per consumer, over all its subscriptions, and
-//! one for all consumers of an engine.
+//! Memory accounting for queued updates: each consumer has a budget for all its subscriptions, and
+//! the engine has one for all its consumers.
 //!
 //! Every buffer has its own bound, but a client may have many buffers. Updates queued in its feeds
 //! and `first:n` buffers therefore also count against its budget. (`latest` queues only marks, and
@@ -12,14 +12,15 @@
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
-/// Cost of a queued update in addition to the bytes of its value.
+/// Bytes charged for a queued update in addition to the bytes of its value.
 const ENTRY_BYTES: usize = 64;
+/// Bytes that a consumer borrows from the engine at a time.
 const CHUNK_BYTES: usize = 4 << 10;
 /// Bytes that a consumer may always queue, even if the engine's budget is used up, so that a
-/// consumer that keeps up is not ended because of others.
+/// consumer that keeps up does not lose its subscriptions because of slow ones.
 pub(crate) const FLOOR_BYTES: usize = 64 << 10;
 
-/// Accounting of the bytes queued for all consumers of an engine, and their limit.
+/// Counts and limits the bytes queued for all consumers of an engine.
 #[derive(Debug)]
 pub(crate) struct EngineBudget {
     max: usize,
@@ -31,10 +32,10 @@ pub(crate) struct EngineBudget {
     parked: Mutex<Vec<Parked>>,
 }
 
-/// Accounting of the bytes queued for one consumer, and their limit.
+/// Counts and limits the bytes queued for one consumer.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// `usize::MAX` means no limit of its own.
+    /// Maximum number of queued bytes; `usize::MAX` if the consumer has no limit of its own.
     max: AtomicUsize,
     used: AtomicUsize,
     /// Number of times that the consumer released bytes and at least half of its limit was free
@@ -43,24 +44,25 @@ pub(crate) struct Budget {
     parked: Mutex<Vec<Parked>>,
     /// The engine's budget to borrow from; `None` if the engine does not limit its memory.
     engine: Option<Arc<EngineBudget>>,
-    /// Bytes borrowed from the engine; changed only under `moving`.
+    /// Bytes borrowed from the engine; changed only under `borrow_lock`.
     borrowed: AtomicUsize,
-    moving: Mutex<()>,
+    borrow_lock: Mutex<()>,
 }
 
+/// A consumer to wake when `need` bytes are free.
 #[derive(Debug)]
 struct Parked {
     outbox: Arc<Outbox>,
     need: usize,
 }
 
-/// Adds an outbox to a list, or lowers its recorded need to the smaller value.
+/// Adds an outbox to a list. If it is already listed, keeps the smaller need.
 fn add_parked(list: &mut Vec<Parked>, outbox: &Arc<Outbox>, need: usize) {
     match list
         .iter_mut()
-        .find(|known| Arc::ptr_eq(&known.outbox, outbox))
+        .find(|parked| Arc::ptr_eq(&parked.outbox, outbox))
     {
-        Some(known) => known.need = known.need.min(need),
+        Some(parked) => parked.need = parked.need.min(need),
         None => list.push(Parked {
             outbox: Arc::clone(outbox),
             need,
@@ -91,7 +93,7 @@ impl EngineBudget {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// Returns true if fewer bytes are free than the floor of one more consumer.
+    /// Returns true if the free bytes are too few for the floor of one more consumer.
     pub(crate) fn is_full(&self) -> bool {
         !self.has(FLOOR_BYTES)
     }
@@ -104,21 +106,21 @@ impl EngineBudget {
         self.used.load(Ordering::SeqCst).saturating_add(bytes) <= self.max
     }
 
-    /// Borrows `bytes` and returns true, or returns false if they are not free. With `by_right`, it
-    /// succeeds in any case.
+    /// Borrows `bytes` and returns true, or returns false if they are not free. With `by_right`,
+    /// succeeds even beyond the limit.
     pub(crate) fn borrow(&self, bytes: usize, by_right: bool) -> bool {
         let sum = |used: usize| {
             let sum = used.checked_add(bytes)?;
             (by_right || sum <= self.max).then_some(sum)
         };
-        let lent = self
+        let is_lent = self
             .used
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, sum)
             .is_ok();
-        if !lent {
+        if !is_lent {
             self.count_refusal();
         }
-        lent
+        is_lent
     }
 
     /// Borrows `bytes` if they fit in the first half of the limit. Used for optional data, which
@@ -134,7 +136,7 @@ impl EngineBudget {
     }
 
     /// Returns borrowed bytes without waking waiting writers.
-    pub(crate) fn take_back(&self, bytes: usize) {
+    pub(crate) fn return_without_waking(&self, bytes: usize) {
         let before = self.used.fetch_sub(bytes, Ordering::SeqCst);
         let half = self.max / 2;
         if before > half && before - bytes <= half {
@@ -144,7 +146,7 @@ impl EngineBudget {
 
     /// Returns borrowed bytes and wakes the writers that now have enough.
     pub(crate) fn give_back(&self, bytes: usize, wakes: &mut Wakes) {
-        self.take_back(bytes);
+        self.return_without_waking(bytes);
         self.parked.lock().retain(|parked| {
             let wakes_up = self.has(parked.need);
             if wakes_up {
@@ -187,7 +189,7 @@ impl Budget {
             parked: Mutex::new(Vec::new()),
             engine: engine.map(Arc::clone),
             borrowed: AtomicUsize::new(0),
-            moving: Mutex::new(()),
+            borrow_lock: Mutex::new(()),
         }
     }
 
@@ -248,26 +250,27 @@ impl Budget {
         {
             return true;
         }
-        // A writer that meanwhile found these bytes taken retries when the consumer takes
-        // something, or when its time limit ends.
+        // A writer that found these bytes taken in the meantime retries when the consumer takes an
+        // update, or when the writer's time limit ends.
         self.used.fetch_sub(cost, Ordering::SeqCst);
         false
     }
 
-    /// Borrows the bytes that are used but not yet borrowed.
+    /// Borrows the bytes that are used but not yet borrowed. `is_only` is true if nothing else is
+    /// queued.
     fn borrow(&self, engine: &EngineBudget, is_only: bool) -> bool {
-        let _moving = self.moving.lock();
+        let _borrow_lock = self.borrow_lock.lock();
         let used = self.used.load(Ordering::SeqCst);
         let borrowed = self.borrowed.load(Ordering::SeqCst);
         if used <= borrowed {
             return true;
         }
         let more = (used - borrowed).next_multiple_of(CHUNK_BYTES);
-        let lent = engine.borrow(more, is_only || used <= FLOOR_BYTES);
-        if lent {
+        let is_lent = engine.borrow(more, is_only || used <= FLOOR_BYTES);
+        if is_lent {
             self.borrowed.store(borrowed + more, Ordering::SeqCst);
         }
-        lent
+        is_lent
     }
 
     /// Returns the number of free bytes that a write needs if it costs `cost` and already claims
@@ -283,12 +286,12 @@ impl Budget {
     /// Returns true if `need` bytes, as computed by [`Budget::need`], are free now.
     pub(crate) fn has(&self, need: usize) -> bool {
         let sum = self.used.load(Ordering::SeqCst).saturating_add(need);
-        (self.max() == usize::MAX || sum <= self.max()) && self.lacks(sum) == 0
+        (self.max() == usize::MAX || sum <= self.max()) && self.missing_bytes(sum) == 0
     }
 
-    /// Returns how many of the bytes to be borrowed for queuing `sum` bytes are not free; 0 if all
-    /// are.
-    fn lacks(&self, sum: usize) -> usize {
+    /// Returns the number of bytes to borrow from the engine for queuing `sum` bytes in total, or 0
+    /// if the engine can lend that many now.
+    fn missing_bytes(&self, sum: usize) -> usize {
         let Some(engine) = &self.engine else { return 0 };
         let more = sum.saturating_sub(self.borrowed.load(Ordering::SeqCst));
         let is_only = self.used.load(Ordering::SeqCst) == 0;
@@ -312,7 +315,8 @@ impl Budget {
         self.recoveries.load(Ordering::Acquire).wrapping_add(engine)
     }
 
-    /// Releases bytes that the consumer has taken, and wakes the writers that now have enough.
+    /// Releases the bytes of updates that the consumer has taken, and wakes the writers that now
+    /// have enough.
     pub(crate) fn release(&self, cost: usize, wakes: &mut Wakes) {
         if !self.counts() || cost == 0 {
             return;
@@ -323,7 +327,7 @@ impl Budget {
         self.wake_satisfied(wakes);
     }
 
-    /// Returns claimed bytes that were not used. The consumer has taken nothing.
+    /// Returns claimed bytes that were not used. Does not count as progress of the consumer.
     pub(crate) fn give_back(&self, cost: usize, wakes: &mut Wakes) {
         if !self.counts() {
             return;
@@ -332,9 +336,9 @@ impl Budget {
         self.wake_satisfied(wakes);
     }
 
-    /// Like [`release`](Self::release), for bytes that remain in use elsewhere. Returns the number
-    /// of engine bytes no longer needed here. They stay borrowed, so that no other consumer takes
-    /// them in between.
+    /// Like [`release`](Self::release), for updates that are stored elsewhere from now on. Returns
+    /// the number of engine bytes that this budget no longer needs. They stay borrowed until their
+    /// new owner takes them over, so that no other consumer takes them in between.
     pub(crate) fn hand_over(&self, cost: usize, wakes: &mut Wakes) -> usize {
         if self.engine.is_none() || cost == 0 {
             self.release(cost, wakes);
@@ -344,9 +348,9 @@ impl Budget {
         if used <= self.max() / 2 {
             self.recoveries.fetch_add(1, Ordering::AcqRel);
         }
-        let lent = self.take_surplus(|used| used);
+        let handed_over = self.take_surplus(|used| used);
         self.wake_satisfied(wakes);
-        lent
+        handed_over
     }
 
     fn subtract(&self, cost: usize, wakes: &mut Wakes) -> usize {
@@ -368,7 +372,7 @@ impl Budget {
 
     /// Reduces the borrowed bytes to the number that `enough` returns, and returns the difference.
     fn take_surplus(&self, enough: impl Fn(usize) -> usize) -> usize {
-        let _moving = self.moving.lock();
+        let _borrow_lock = self.borrow_lock.lock();
         let borrowed = self.borrowed.load(Ordering::SeqCst);
         let mut kept = enough(self.used.load(Ordering::SeqCst)).min(borrowed);
         self.borrowed.store(kept, Ordering::SeqCst);
@@ -408,9 +412,9 @@ impl Budget {
     pub(crate) fn park(&self, outbox: &Arc<Outbox>, need: usize) -> bool {
         loop {
             let sum = self.used.load(Ordering::SeqCst).saturating_add(need);
-            let lacks = self.lacks(sum);
+            let missing_bytes = self.missing_bytes(sum);
             let waits_for_engine = match &self.engine {
-                Some(engine) if lacks > 0 => engine.park(outbox, lacks),
+                Some(engine) if missing_bytes > 0 => engine.park(outbox, missing_bytes),
                 _ => false,
             };
             let mut parked = self.parked.lock();
@@ -420,7 +424,7 @@ impl Budget {
                 return false;
             }
             let sum = self.used.load(Ordering::SeqCst).saturating_add(need);
-            if !waits_for_engine && self.lacks(sum) > 0 {
+            if !waits_for_engine && self.missing_bytes(sum) > 0 {
                 // Another thread took the engine's bytes in the meantime.
                 continue;
             }
@@ -433,7 +437,7 @@ impl Budget {
 impl Drop for Budget {
     fn drop(&mut self) {
         if let Some(engine) = &self.engine {
-            engine.take_back(self.borrowed.load(Ordering::SeqCst));
+            engine.return_without_waking(self.borrowed.load(Ordering::SeqCst));
         }
     }
 }

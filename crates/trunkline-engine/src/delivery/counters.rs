@@ -4,7 +4,7 @@ use trunkline_types::ledger::WriteLedger;
 
 use crate::sync::{AtomicUsize, Ordering};
 
-/// The counters. Relaxed: they order no other data.
+/// The counters. Their accesses are relaxed, because they order no other data.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Subscribed variables over all subscriptions, except those of the engine's own services and

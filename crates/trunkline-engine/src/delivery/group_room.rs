@@ -1,4 +1,4 @@
-//! Room for a group in every `all` feed of its variables: reserved in all feeds or in none.
+//! Reserves room for a group in every `all` feed of its variables, or in none.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub const GROUP_MAX: usize = 4096;
 /// The room that a group needs in each `all` feed of its variables.
 #[derive(Debug, Default)]
 pub(crate) struct GroupRooms {
-    /// In the order of their first addition.
+    /// The feeds, in the order in which they were added.
     feeds: Vec<FeedRoom>,
     /// Index of each feed in the list, by its address.
     places: BTreeMap<usize, usize>,
@@ -28,15 +28,16 @@ struct FeedRoom {
     feed: Arc<Feed>,
     room: Room,
     stall: Duration,
+    /// One of the feed's variables, to name as the cause if the feed is full.
     handle: u32,
-    /// Set while room is reserved.
-    turn: Option<u32>,
+    /// Reservation in the feed; `None` if there is none.
+    reservation: Option<u32>,
     is_blocked: bool,
     run: Vec<(u32, Update)>,
 }
 
 impl GroupRooms {
-    /// Adds to the room needed in a feed.
+    /// Adds `room` to the room that the group needs in a feed.
     pub(crate) fn ask(&mut self, feed: &Arc<Feed>, room: Room, stall: Duration, handle: u32) {
         let address = Arc::as_ptr(feed).addr();
         let at = *self.places.entry(address).or_insert(self.feeds.len());
@@ -50,7 +51,7 @@ impl GroupRooms {
             room,
             stall,
             handle,
-            turn: None,
+            reservation: None,
             is_blocked: false,
             run: Vec::new(),
         });
@@ -71,8 +72,8 @@ impl GroupRooms {
         };
         let mut released = Vec::new();
         for taken in &self.feeds {
-            if let Some(turn) = taken.turn {
-                taken.feed.release(taken.room, turn, wakes);
+            if let Some(reservation) = taken.reservation {
+                taken.feed.release(taken.room, reservation, wakes);
                 released.push((Arc::clone(&taken.feed), taken.room));
             }
         }
@@ -90,12 +91,12 @@ impl GroupRooms {
     ) -> Option<(Tick, u32)> {
         let mut blocked: Option<(Tick, u32)> = None;
         for one in &mut self.feeds {
-            if one.turn.is_some() || (full_only && one.feed.has_room(one.room)) {
+            if one.reservation.is_some() || (full_only && one.feed.has_room(one.room)) {
                 continue;
             }
             let limit = one.stall;
             match one.feed.reserve(one.room, Stall { now, limit }, wakes) {
-                Reserve::Reserved(turn) => one.turn = Some(turn),
+                Reserve::Reserved(reservation) => one.reservation = Some(reservation),
                 Reserve::Ended => {}
                 Reserve::WouldBlock { until } => {
                     one.is_blocked = true;
@@ -114,7 +115,7 @@ impl GroupRooms {
     pub(crate) fn put(&mut self, feed: &Arc<Feed>, place: u32, update: &Update) -> bool {
         let at = self.places.get(&Arc::as_ptr(feed).addr());
         let one = at.and_then(|at| self.feeds.get_mut(*at));
-        let Some(one) = one.filter(|one| one.turn.is_some()) else {
+        let Some(one) = one.filter(|one| one.reservation.is_some()) else {
             return false;
         };
         one.run.push((place, update.clone()));
@@ -123,8 +124,8 @@ impl GroupRooms {
 
     pub(crate) fn commit(self, wakes: &mut Wakes) {
         for one in self.feeds {
-            if let Some(turn) = one.turn {
-                one.feed.commit_run(one.run, turn, wakes);
+            if let Some(reservation) = one.reservation {
+                one.feed.commit_run(one.run, reservation, wakes);
             }
         }
     }

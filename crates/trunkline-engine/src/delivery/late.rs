@@ -10,9 +10,10 @@ use crate::outcome::LateKept;
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
 
-/// Maximum number of late samples that may wait for their consumer, and maximum size of their
-/// values. A sample that does not fit is refused.
+/// Maximum number of late samples that may wait for their consumer. A sample that does not fit is
+/// refused.
 const SAMPLES_MAX: usize = 65_536;
+/// Maximum total size of their values, in bytes.
 const BYTES_MAX: usize = 16 << 20;
 
 /// The late samples waiting for one consumer. Lock order: variable, then this.
@@ -39,8 +40,8 @@ impl LateSamples {
         }
     }
 
-    /// Stores a sample of the variable with this handle for the consumer, under a separate
-    /// sequence.
+    /// Stores a sample of the variable with this handle for the consumer. Its sequence comes from
+    /// the range for late samples.
     pub(crate) fn keep(&self, handle: u32, update: &Update, wakes: &mut Wakes) -> LateKept {
         let mut queue = self.queue.lock();
         let bytes = queue.bytes + update.value.as_slice().len();
@@ -59,7 +60,7 @@ impl LateSamples {
         };
         queue.samples.push_back((handle, update));
         drop(queue);
-        self.outbox.see_to_wake(wakes);
+        self.outbox.ensure_woken(wakes);
         LateKept::History
     }
 

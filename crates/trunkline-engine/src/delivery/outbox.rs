@@ -18,7 +18,7 @@ use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering, crossing, unique
 /// An implementation only schedules work and returns: it sets a flag, writes an eventfd or wakes a
 /// task. It never blocks and never runs user code.
 pub trait Wake: Send + Sync {
-    /// The outbox was empty and now has work.
+    /// Reports that the outbox was empty and now has work.
     fn wake(&self);
 
     /// Like [`wake`](Self::wake), but the calling thread may also send the pending work itself, as
@@ -32,8 +32,9 @@ pub trait Wake: Send + Sync {
     }
 }
 
-/// Number of consumers from which a writer no longer sends itself, but lets their own threads send.
-const SENDS_BELOW: usize = 4;
+/// If at least this many consumers are to be woken, their own threads send. If fewer, the writer's
+/// thread sends.
+const INLINE_SENDS_BELOW: usize = 4;
 
 pub(crate) struct NoWake;
 
@@ -62,6 +63,7 @@ pub struct Reader {
 /// Work pending for one consumer: writers add it, the consumer drains it. An item has at most one mark.
 pub(crate) struct Outbox {
     pub(crate) marks: MarkSet,
+    /// Number of drains begun so far.
     drains: AtomicUsize,
     /// Number of the drain after which the consumer was last woken.
     woken_after: AtomicUsize,
@@ -123,8 +125,8 @@ impl Outbox {
 
     /// The consumer begins to drain. A mark made after this needs another wake-up.
     pub(crate) fn begin_drain(&self) {
-        // SYNC POINT, pairs with `see_to_wake`: a marker that sees the number before this one has made
-        // its mark before the drain looks at the marks.
+        // SYNC POINT, pairs with `ensure_woken`: a writer that still reads the old number has made
+        // its mark before the drain reads the marks.
         self.drains.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -134,13 +136,13 @@ impl Outbox {
         crossing();
         self.marks.mark(index);
         crossing();
-        self.see_to_wake(wakes)
+        self.ensure_woken(wakes)
     }
 
-    /// Called after a mark. Adds the consumer to `wakes` unless it was woken and has not begun to drain
-    /// since. Returns true if it was. That others have marked before does not matter: the thread that
-    /// should have woken the consumer may have lost its processor or be busy.
-    pub(crate) fn see_to_wake(self: &Arc<Self>, wakes: &mut Wakes) -> bool {
+    /// Called after a mark. Adds the consumer to `wakes` unless it was woken and has not begun to
+    /// drain since. Returns true if it was. Earlier marks by other threads do not matter: the
+    /// thread that should have woken the consumer may have been preempted.
+    pub(crate) fn ensure_woken(self: &Arc<Self>, wakes: &mut Wakes) -> bool {
         let is_woken =
             self.woken_after.load(Ordering::SeqCst) == self.drains.load(Ordering::SeqCst);
         if !is_woken {
@@ -285,8 +287,8 @@ impl Wakes {
 
     /// Must be called after a write, or after the last write of a batch. Works like
     /// [`flush`](Self::flush), but if there are few outboxes, the calling thread sends what it can
-    /// without blocking. Must not be called by threads that scan, call functions of the program or
-    /// serve real-time threads.
+    /// without blocking. Must not be called by threads that run scans, call user code or serve
+    /// real-time threads.
     #[inline]
     pub fn send(&mut self) {
         if !self.outboxes.is_empty() {
@@ -296,7 +298,7 @@ impl Wakes {
 
     #[cold]
     fn send_all(&mut self) {
-        if self.outboxes.len() >= SENDS_BELOW {
+        if self.outboxes.len() >= INLINE_SENDS_BELOW {
             return self.flush();
         }
         self.number = None;

@@ -10,7 +10,8 @@ use crate::update::Update;
 /// place. Beyond it, the buffer drops updates as if it were full, and counts them.
 pub const BUFFER_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes that a ring borrows from the engine at a time. There may be a million rings.
+/// Bytes that a ring borrows from the engine at a time. Small, because there may be a million
+/// rings.
 const RING_CHUNK_BYTES: usize = 512;
 
 /// The rings of one variable: one for all updates, one for updates that differ from the previous
@@ -50,7 +51,7 @@ pub(crate) struct Ring {
     start: u64,
     updates: VecDeque<Update>,
     bytes: usize,
-    /// Its cost in the engine's budget, and the number of borrowed bytes.
+    /// Cost of the stored updates in the engine's budget, in bytes.
     cost: usize,
     borrowed: usize,
     engine: Option<Arc<EngineBudget>>,
@@ -63,6 +64,7 @@ pub(crate) struct RingRead {
     pub(crate) dropped: u64,
     /// Push number of the first stored update after the cursor.
     pub(crate) first: u64,
+    /// Number of stored updates from `first` on.
     pub(crate) kept: u64,
 }
 
@@ -99,7 +101,7 @@ impl Ring {
         let kept = self.cost.next_multiple_of(RING_CHUNK_BYTES);
         if let Some(engine) = self.engine.as_ref().filter(|_| self.borrowed > kept) {
             // Writers that wait for bytes are woken when a consumer next returns some.
-            engine.take_back(self.borrowed - kept);
+            engine.return_without_waking(self.borrowed - kept);
             self.borrowed = kept;
         }
     }
@@ -126,11 +128,11 @@ impl Ring {
             return true;
         };
         let more = (self.cost - self.borrowed).next_multiple_of(RING_CHUNK_BYTES);
-        let lent = engine.borrow(more, self.updates.is_empty());
-        if lent {
+        let is_lent = engine.borrow(more, self.updates.is_empty());
+        if is_lent {
             self.borrowed += more;
         }
-        lent
+        is_lent
     }
 
     fn drop_oldest(&mut self) {
@@ -145,7 +147,7 @@ impl Ring {
         self.start + self.updates.len() as u64
     }
 
-    /// Returns the updates pending after `cursor` for a subscriber that keeps `n`.
+    /// Returns the updates pending after `cursor` for a subscriber with a buffer of `n` updates.
     pub(crate) fn pending(&self, cursor: u64, n: u32) -> RingRead {
         let oldest = self.start.max(self.end().saturating_sub(u64::from(n)));
         let first = cursor.max(oldest);
@@ -176,7 +178,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         if let Some(engine) = &self.engine {
-            engine.take_back(self.borrowed);
+            engine.return_without_waking(self.borrowed);
         }
     }
 }

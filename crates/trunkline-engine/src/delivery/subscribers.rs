@@ -12,7 +12,7 @@ use crate::fifo::ReaderFifo;
 use crate::sync::Arc;
 use crate::update::Update;
 
-/// One subscription of one variable, from the view of commits.
+/// A subscription of one variable, as seen by a commit.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     pub(crate) outbox: Arc<Outbox>,
@@ -24,30 +24,31 @@ pub(crate) struct Subscriber {
     pub(crate) kind: Kind,
 }
 
-/// The part of the contract that matters for commits.
+/// The part of the subscription's contract that determines what a commit does.
 #[derive(Debug)]
 pub(crate) enum Kind {
     /// `latest`: commits only mark the item; the value is read when it is sent.
     Mark,
-    /// `sampled`: commits do not even mark the item; the consumer reads it once per period.
+    /// `sampled`: commits do not mark the item. The consumer reads its value once per period.
     Sampled,
     /// `last:n`: the variable's ring stores the updates.
     Last(u32),
-    /// `first:n`: has its own queue.
+    /// `first:n`: the subscription has its own queue of updates.
     First(Box<FirstQueue>),
     /// A real-time reader with its own FIFO (NV-03).
     Fifo(Arc<ReaderFifo>),
 }
 
-/// A variable's place in the feed of `all` subscriptions.
+/// A variable's entry in a feed, through which `all` subscriptions receive its updates.
 #[derive(Debug)]
 pub(crate) struct FeedSubscriber {
     pub(crate) feed: Arc<Feed>,
     pub(crate) place: u32,
     /// Delivers only updates whose value or quality differs from the previous one (catch-all off).
     pub(crate) only_changes: bool,
-    /// Set while room is reserved for the current write.
+    /// Reservation of the current write in the feed; `None` if it has none.
     reserved: Option<u32>,
+    /// True if the feed has no room for the current write.
     blocked: bool,
     pub(crate) filtered: u64,
     /// Number of updates written after every subscription of the feed had ended.
@@ -98,14 +99,14 @@ impl Subscribers {
         self.filters += u32::from(subscriber.only_changes);
         let is_last = matches!(subscriber.kind, Kind::Last(_));
         let only_changes = subscriber.only_changes;
-        if self.list.len() < FEW {
+        if self.list.len() < EXACT_GROWTH_MAX {
             // Most variables have one or two subscribers; doubling the capacity for them would
             // waste memory.
             self.list.reserve_exact(1);
         }
         self.list.push(subscriber);
         if is_last {
-            self.fit_ring(only_changes);
+            self.resize_ring(only_changes);
         }
     }
 
@@ -121,7 +122,7 @@ impl Subscribers {
         }
         self.filters -= u32::from(subscriber.only_changes);
         if matches!(subscriber.kind, Kind::Last(_)) {
-            self.fit_ring(subscriber.only_changes);
+            self.resize_ring(subscriber.only_changes);
         }
         Some(subscriber)
     }
@@ -144,15 +145,15 @@ impl Subscribers {
 
     pub(crate) fn add_feed(&mut self, subscriber: FeedSubscriber) {
         self.filters += u32::from(subscriber.only_changes);
-        if self.feeds.len() < FEW {
+        if self.feeds.len() < EXACT_GROWTH_MAX {
             self.feeds.reserve_exact(1);
         }
         self.feeds.push(subscriber);
     }
 
     pub(crate) fn remove_feed(&mut self, feed: &Arc<Feed>) -> Option<FeedSubscriber> {
-        let is_it = |subscriber: &FeedSubscriber| Arc::ptr_eq(&subscriber.feed, feed);
-        let place = self.feeds.iter().position(is_it)?;
+        let is_same = |subscriber: &FeedSubscriber| Arc::ptr_eq(&subscriber.feed, feed);
+        let place = self.feeds.iter().position(is_same)?;
         let subscriber = self.feeds.remove(place);
         if self.feeds.is_empty() {
             self.feeds = Vec::new();
@@ -171,7 +172,7 @@ impl Subscribers {
         self.rings.as_ref()?.of(only_changes)
     }
 
-    fn fit_ring(&mut self, only_changes: bool) {
+    fn resize_ring(&mut self, only_changes: bool) {
         let longest = self
             .list
             .iter()
@@ -204,11 +205,11 @@ impl Subscribers {
         }
     }
 
-    /// Step 3, last part: reserves room for one update of `bytes` in every `all` feed or in none.
-    /// If a feed is full, returns the time until which the write may wait for it.
+    /// The last part of step 3: reserves room for one update of `bytes` bytes in every `all` feed
+    /// or in none. If a feed is full, returns the time until which the write may wait for it.
     ///
-    /// If the write may not wait, the subscription ends here, and is marked so that its consumer
-    /// learns of the end at once.
+    /// If the write may not wait, the full subscription ends here. It is marked, so that its
+    /// consumer learns of the end at once.
     pub(crate) fn reserve_room(
         &mut self,
         changed: bool,
@@ -232,8 +233,8 @@ impl Subscribers {
         };
         let mut released = Vec::new();
         for subscriber in &mut self.feeds {
-            if let Some(turn) = subscriber.reserved.take() {
-                subscriber.feed.release(room, turn, wakes);
+            if let Some(reservation) = subscriber.reserved.take() {
+                subscriber.feed.release(room, reservation, wakes);
                 released.push((Arc::clone(&subscriber.feed), room));
             }
         }
@@ -262,7 +263,7 @@ impl Subscribers {
                 continue;
             }
             match subscriber.feed.reserve(room, stall, wakes) {
-                Reserve::Reserved(turn) => subscriber.reserved = Some(turn),
+                Reserve::Reserved(reservation) => subscriber.reserved = Some(reservation),
                 Reserve::Ended => {}
                 Reserve::WouldBlock { until } => {
                     subscriber.blocked = true;
@@ -293,9 +294,9 @@ impl Subscribers {
         self.filters == 0 && self.list.is_empty() && self.rings.is_none()
     }
 
-    /// Step 3 (its last part) and step 4 if there is [at most one feed](Self::is_feed_at_most).
-    /// `publish` gives the update its sequence. If the feed lacks room, returns `None` without
-    /// publishing.
+    /// Performs the last part of step 3, and step 4, if there is [at most one
+    /// feed](Self::is_feed_at_most). `publish` gives the update its sequence. If the feed lacks
+    /// room, returns `None` without publishing.
     #[inline(always)] // Otherwise the update is copied on the stack, which costs each write 3 ns.
     pub(crate) fn commit_short(
         &mut self,
@@ -313,8 +314,8 @@ impl Subscribers {
         }
     }
 
-    /// Step 3 (its last part) and step 4 if there is [one feed](Self::has_one_feed), with a single
-    /// lock of the feed. `publish` gives the update its sequence.
+    /// Performs the last part of step 3, and step 4, if there is [one feed](Self::has_one_feed).
+    /// Locks the feed only once. `publish` gives the update its sequence.
     #[inline]
     pub(crate) fn commit_one(
         &mut self,
@@ -341,11 +342,11 @@ impl Subscribers {
                 Reserve::WouldBlock { until } => return Err(until),
             }
         }
-        self.announce_beside_feeds(update, changed, wakes);
+        self.announce_outside_feeds(update, changed, wakes);
         Ok(())
     }
 
-    /// Adds the room that one update of a group needs in each `all` feed.
+    /// Adds the room that one update of a group needs in each `all` feed to `rooms`.
     pub(crate) fn ask_for_room(
         &self,
         changed: bool,
@@ -375,17 +376,17 @@ impl Subscribers {
             }
             let is_in = match &mut group {
                 Some(rooms) => rooms.put(&subscriber.feed, subscriber.place, update),
-                None => subscriber.reserved.take().is_some_and(|turn| {
+                None => subscriber.reserved.take().is_some_and(|reservation| {
                     let (feed, place) = (&subscriber.feed, subscriber.place);
-                    feed.commit(place, update, turn, wakes)
+                    feed.commit(place, update, reservation, wakes)
                 }),
             };
             subscriber.missed += u64::from(!is_in);
         }
-        self.announce_beside_feeds(update, changed, wakes);
+        self.announce_outside_feeds(update, changed, wakes);
     }
 
-    fn announce_beside_feeds(&mut self, update: &Update, changed: bool, wakes: &mut Wakes) {
+    fn announce_outside_feeds(&mut self, update: &Update, changed: bool, wakes: &mut Wakes) {
         if let Some(rings) = &mut self.rings {
             if let Some(ring) = &mut rings.all {
                 ring.push(update.clone());
@@ -461,7 +462,7 @@ impl Subscriber {
 }
 
 /// Records how many bytes a blocked write needs from the budgets of the full consumers, in addition
-/// to what it has released to them elsewhere.
+/// to the bytes that it has just released to them in other feeds.
 pub(crate) fn note_need(full: &Arc<Feed>, room: Room, released: &[(Arc<Feed>, Room)]) {
     if released.is_empty() {
         return full.note_need(room);
@@ -474,4 +475,4 @@ pub(crate) fn note_need(full: &Arc<Feed>, room: Room, released: &[(Arc<Feed>, Ro
 }
 
 /// Length up to which a variable's list grows one entry at a time.
-const FEW: usize = 4;
+const EXACT_GROWTH_MAX: usize = 4;

@@ -1,5 +1,4 @@
-//! Keeps the states of alarms across restarts, and their journal (H-11): what is kept, and in which
-//! steps. The host says where.
+//! Saves alarm states across restarts, and the alarm journal (H-11). The host provides the storage.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +12,24 @@ use crate::features::alarms::{ALARM_CHANGES_MAX, AlarmReader, AlarmSnapshot};
 use crate::host::store::StoreError;
 use crate::write::{Origin, Write};
 
-/// The variable with the number of the newest entry.
+/// Name of the variable that contains the number of the newest journal entry.
 const JOURNAL_VARIABLE: &str = "_engine/alarms/journal";
 
-/// The place where the journal is kept, and the states of alarms if it survives the engine.
+/// Storage for the alarm journal. Storage that survives a restart of the engine also contains the
+/// alarm states.
 pub trait AlarmPlace {
     /// Returns the number of the last entry; 0 if there is none.
     ///
     /// # Errors
-    /// [`StoreError`]; it is asked again before anything is kept.
+    /// [`StoreError`] if the storage cannot be read. The engine calls this method again before it
+    /// saves anything.
     fn end(&mut self) -> Result<u64, StoreError>;
 
-    /// Keeps states and entries, all or none, and returns the number of the last entry.
+    /// Saves states and entries, either all or none, and returns the number of the last entry.
     ///
     /// # Errors
-    /// [`StoreError`]; the same states and entries are kept by a later call. If this call has kept
-    /// them all the same, their numbers show it.
+    /// [`StoreError`] if the storage fails. A later call passes the same states and entries again.
+    /// If this call saved them despite the error, the storage recognizes them by their numbers.
     fn keep(
         &mut self,
         states: &[KeptAlarm],
@@ -37,29 +38,29 @@ pub trait AlarmPlace {
     ) -> Result<u64, StoreError>;
 }
 
-/// Takes the changes of all alarms, and has them kept.
+/// Collects the changes of all alarms and saves them in an [`AlarmPlace`].
 ///
-/// A state and the entry of its change are kept in one step, so that after a crash the journal and
-/// the states tell the same.
+/// A state and the journal entry for its change are saved in one step, so that the journal and the
+/// states agree after a crash.
 #[derive(Debug)]
 pub struct AlarmKeeper {
     engine: Engine,
     reader: AlarmReader,
     keeps_states: bool,
-    /// The number of the next entry; 0 if the end of the journal is not known yet.
+    /// The number of the next entry; 0 while the end of the journal is unknown.
     next: u64,
-    /// Entries taken but not kept yet; about [`ALARM_CHANGES_MAX`] at most.
+    /// Entries that are not saved yet; about [`ALARM_CHANGES_MAX`] at most.
     entries: Vec<AlarmEntry>,
     /// The newest state of each alarm that changed, by variable and alarm.
     states: BTreeMap<(String, String), AlarmSnapshot>,
-    /// Number of the newest entry of the journal.
+    /// Number of the newest saved entry of the journal.
     end: u64,
     lost: u64,
     is_closed: bool,
 }
 
 impl AlarmKeeper {
-    /// `wake` is called when there is something to keep.
+    /// `wake` is called when there are changes to save.
     pub fn new(engine: &Engine, wake: Box<dyn Wake>, keeps_states: bool) -> Self {
         Self {
             engine: engine.clone(),
@@ -74,22 +75,22 @@ impl AlarmKeeper {
         }
     }
 
-    /// Returns true if there is nothing to keep, and the end of the journal is known.
+    /// Returns true if there is nothing to save and the end of the journal is known.
     pub fn is_idle(&self) -> bool {
-        self.next > 0 && !self.has_some() && (self.is_closed || self.reader.is_idle())
+        self.next > 0 && !self.has_unsaved() && (self.is_closed || self.reader.is_idle())
     }
 
-    /// Number of the newest entry of the journal.
+    /// Returns the number of the newest saved entry of the journal.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// Number of changes that are missing in the journal since the engine started.
+    /// Returns the number of changes since the engine started that are missing from the journal.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Takes no more changes: what happens to the variables of an engine that stops is no change of
+    /// Stops collecting changes. Changes that result from stopping the engine are not changes of
     /// the process.
     pub fn close(&mut self) {
         self.is_closed = true;
@@ -98,7 +99,7 @@ impl AlarmKeeper {
     /// Finds the end of the journal, unless it is known.
     ///
     /// # Errors
-    /// [`StoreError`]; [`keep`](Self::keep) asks again.
+    /// [`StoreError`] if the storage cannot be read; [`keep`](Self::keep) tries again.
     pub fn begin(&mut self, place: &mut dyn AlarmPlace) -> Result<(), StoreError> {
         if self.next == 0 {
             self.end = place.end()?;
@@ -107,32 +108,33 @@ impl AlarmKeeper {
         Ok(())
     }
 
-    /// Keeps what a failed step has left, and then what has changed until now.
+    /// Saves the changes that remain from a failed step, and then the newer changes.
     ///
     /// # Errors
-    /// [`StoreError`]; the changes wait here first and then in the engine, which counts those that
-    /// find no room there.
+    /// [`StoreError`] if the storage fails. Unsaved changes wait here, then in the engine's log. The
+    /// engine counts the changes that its full log discards.
     pub fn keep(&mut self, place: &mut dyn AlarmPlace, moment: Moment) -> Result<(), StoreError> {
         self.begin(place)?;
-        if self.has_some() {
+        if self.has_unsaved() {
             self.step(place, moment)?;
         }
         if !self.is_closed {
             self.take_changes(moment);
         }
-        match self.has_some() {
+        match self.has_unsaved() {
             true => self.step(place, moment),
             false => Ok(()),
         }
     }
 
-    fn has_some(&self) -> bool {
+    fn has_unsaved(&self) -> bool {
         !self.entries.is_empty() || !self.states.is_empty()
     }
 
     fn take_changes(&mut self, moment: Moment) {
         let alarms = self.engine.alarms();
-        // Before the changes: a state read here then has its change in this step too.
+        // Taken before the changes, so that this step also contains the change that led to each
+        // state.
         let mut snapshots = alarms.unkept();
         let (notes, lost) = self.reader.take(ALARM_CHANGES_MAX);
         if lost > 0 {
@@ -157,10 +159,10 @@ impl AlarmKeeper {
 
     fn step(&mut self, place: &mut dyn AlarmPlace, moment: Moment) -> Result<(), StoreError> {
         let caller = Caller::engine();
-        // The state of a variable that was undeployed meanwhile is not kept.
+        // The state of a variable that was undeployed in the meantime is not saved.
         let states = self.states.values().map(|snapshot| &snapshot.kept);
-        let is_there = |kept: &&KeptAlarm| self.engine.resolve(&caller, &kept.variable).is_ok();
-        let mut states: Vec<KeptAlarm> = states.filter(is_there).cloned().collect();
+        let is_deployed = |kept: &&KeptAlarm| self.engine.resolve(&caller, &kept.variable).is_ok();
+        let mut states: Vec<KeptAlarm> = states.filter(is_deployed).cloned().collect();
         states.sort_by(|a, b| (&a.variable, &a.alarm).cmp(&(&b.variable, &b.alarm)));
         let last = place.keep(&states, &self.entries, moment)?;
         self.next = last + 1;
@@ -172,8 +174,8 @@ impl AlarmKeeper {
         Ok(())
     }
 
-    /// Writes the number of the newest entry to its variable, so that those who follow the journal
-    /// learn of it at once.
+    /// Writes the number of the newest entry to the journal variable, so that clients that follow
+    /// the journal are notified at once.
     fn announce(&self, moment: Moment) {
         let caller = Caller::engine();
         let Ok(variable) = self.engine.resolve(&caller, JOURNAL_VARIABLE) else {
@@ -200,7 +202,7 @@ fn newest(snapshots: Vec<AlarmSnapshot>) -> BTreeMap<(String, String), AlarmSnap
         let key = (one.kept.variable.clone(), one.kept.alarm.clone());
         let is_newer = newest
             .get(&key)
-            .is_none_or(|known| known.version < one.version);
+            .is_none_or(|existing| existing.version < one.version);
         if is_newer {
             newest.insert(key, one);
         }

@@ -32,11 +32,11 @@ use crate::write::{EngineCore, Hook, View};
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     pub name: String,
-    /// The epoch, which is different at every start: see `Start::epoch` in `store`.
+    /// The epoch, which differs at every start of the engine; see `Start::epoch` in `store`.
     pub epoch: u64,
     pub provider_timeout: Duration,
-    /// Bytes that may be queued for all subscribers together. Each update counts with its value and
-    /// 64 bytes. `usize::MAX`: unlimited and not counted.
+    /// Maximum number of bytes queued for all subscribers together. Each update counts as the
+    /// length of its value plus 64 bytes. With `usize::MAX`, queues are unlimited and not counted.
     pub queue_bytes_max: usize,
 }
 
@@ -97,7 +97,7 @@ impl Engine {
         let fields = Arc::new(FieldTable::new(&tables));
         let providers = Arc::new(ProviderTable::new(provider_timeout));
         let forcing = Arc::new(ForcingTable::new(&audit, &providers));
-        // A write asks the features in this order.
+        // A write calls the features' hooks in this order.
         let hooks: Vec<Box<dyn Hook>> = vec![
             Box::new(Arc::clone(&audit)),
             Box::new(AliasHook),
@@ -163,21 +163,27 @@ impl Engine {
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         let moment = Moment { now, wall };
         self.core.wall_clock.check(now, wall);
-        let aged = self.ages().mark_stale(moment, SLICE, wakes);
-        let answers = match self.providers().poll(moment, wakes) {
+        let next_stale = self.ages().mark_stale(moment, SLICE, wakes);
+        let next_answer = match self.providers().poll(moment, wakes) {
             Some(due) if due <= now => return Some(now),
             due => due,
         };
         if self.tables().advance(SLICE) {
             return Some(now);
         }
-        let lease_ends = self.leases().expire(now, SLICE);
-        let alarms = self.alarms().poll(moment, SLICE, wakes);
-        let kept = self.features.subscriptions.poll(now, SLICE, wakes);
-        [aged, alarms, answers, lease_ends, kept]
-            .into_iter()
-            .flatten()
-            .min()
+        let next_lease_end = self.leases().expire(now, SLICE);
+        let next_alarm = self.alarms().poll(moment, SLICE, wakes);
+        let next_session_end = self.features.subscriptions.poll(now, SLICE, wakes);
+        [
+            next_stale,
+            next_alarm,
+            next_answer,
+            next_lease_end,
+            next_session_end,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn view<'e, T>(&'e self, table: &'e Arc<T>) -> View<'e, T> {
@@ -252,7 +258,7 @@ impl Deref for Engine {
     }
 }
 
-/// For [`Consumer::new`](crate::Consumer::new).
+/// Lets an engine be passed to [`Consumer::new`](crate::Consumer::new).
 impl From<Engine> for Arc<Subscriptions> {
     fn from(engine: Engine) -> Self {
         Arc::clone(&engine.features.subscriptions)

@@ -34,23 +34,27 @@ struct State {
     /// Times at which variables are examined. An entry is valid only while it equals the `due` of
     /// its variable.
     queue: BinaryHeap<Reverse<(Tick, u32)>>,
-    known: HashMap<u32, Known>,
+    watched: HashMap<u32, Watched>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct Watched {
+    /// Time of the next examination.
     due: Tick,
+    /// Time of the last examination.
     checked: Tick,
-    /// The latest time at which the value is known to have been fresh.
-    fresh: Tick,
+    /// The latest time at which the value was fresh.
+    last_fresh: Tick,
+    /// Sequence of the newest update at the last examination.
     sequence: u64,
+    /// Number of confirming writes at the last examination.
     confirmed: u64,
 }
 
 impl Ages<'_> {
     pub(crate) fn watch(&self, handles: &[u32], now: Tick) {
         let mut ages = self.table.state.lock();
-        let State { queue, known } = &mut *ages;
+        let State { queue, watched } = &mut *ages;
         for handle in handles {
             let Some(variable) = self.core.variable(*handle) else {
                 continue;
@@ -58,10 +62,10 @@ impl Ages<'_> {
             let Some(max_age) = variable.properties().max_age else {
                 continue;
             };
-            let entry = known
+            let entry = watched
                 .entry(*handle)
-                .or_insert_with(|| Known::of(&variable, now));
-            let due = entry.fresh.saturating_add(max_age);
+                .or_insert_with(|| Watched::of(&variable, now));
+            let due = entry.last_fresh.saturating_add(max_age);
             if entry.due != due {
                 entry.due = due;
                 queue.push(Reverse((due, *handle)));
@@ -73,10 +77,10 @@ impl Ages<'_> {
     /// outnumber the valid ones.
     pub(crate) fn forget(&self, handle: u32) {
         let mut ages = self.table.state.lock();
-        let State { queue, known } = &mut *ages;
-        if known.remove(&handle).is_some() && queue.len() > 2 * known.len() + QUEUE_SLACK {
+        let State { queue, watched } = &mut *ages;
+        if watched.remove(&handle).is_some() && queue.len() > 2 * watched.len() + QUEUE_SLACK {
             queue.retain(|Reverse((due, handle))| {
-                known.get(handle).is_some_and(|entry| entry.due == *due)
+                watched.get(handle).is_some_and(|entry| entry.due == *due)
             });
         }
     }
@@ -91,14 +95,14 @@ impl Ages<'_> {
     ) -> Option<Tick> {
         let now = moment.now;
         let mut ages = self.table.state.lock();
-        let State { queue, known } = &mut *ages;
+        let State { queue, watched } = &mut *ages;
         for _ in 0..slice {
             let Reverse((due, handle)) = *queue.peek()?;
             if due > now {
                 return Some(due);
             }
             queue.pop();
-            let Some(entry) = known.get_mut(&handle).filter(|entry| entry.due == due) else {
+            let Some(entry) = watched.get_mut(&handle).filter(|entry| entry.due == due) else {
                 continue;
             };
             let variable = self
@@ -107,11 +111,11 @@ impl Ages<'_> {
                 .filter(|variable| !variable.is_gone());
             let max_age = variable.as_ref().and_then(|one| one.properties().max_age);
             let (Some(variable), Some(max_age)) = (variable, max_age) else {
-                known.remove(&handle);
+                watched.remove(&handle);
                 continue;
             };
             let is_fresh = entry.check(&variable, max_age, moment, &self.core.wall_clock, wakes);
-            let from = if is_fresh { entry.fresh } else { now };
+            let from = if is_fresh { entry.last_fresh } else { now };
             // Even if `max_age` is very small, other variables are examined too.
             entry.due = from
                 .saturating_add(max_age)
@@ -128,13 +132,13 @@ const QUEUE_SLACK: usize = 1000;
 /// Minimum time between two examinations of one variable.
 const PERIOD_MIN: Duration = Duration::from_millis(1);
 
-impl Known {
+impl Watched {
     fn of(variable: &Variable, now: Tick) -> Self {
         let state = variable.lock();
         Self {
             due: Tick::MAX,
             checked: now,
-            fresh: now,
+            last_fresh: now,
             sequence: variable.sequence(),
             confirmed: state.confirmed(),
         }
@@ -155,28 +159,29 @@ impl Known {
         let update = variable.update_locked(&state);
         let confirmed = state.confirmed();
         if confirmed != self.confirmed {
-            self.fresh = now;
+            self.last_fresh = now;
         } else if update.sequence != self.sequence {
             let stamp = update.engine_timestamp;
             let age = match variable.deployed().timestamps {
                 true => clock.age(stamp, now, wall, self.checked),
                 false => Duration::ZERO,
             };
-            self.fresh = Tick::from_nanos(now.as_nanos().saturating_sub(age.as_nanos() as u64));
+            self.last_fresh =
+                Tick::from_nanos(now.as_nanos().saturating_sub(age.as_nanos() as u64));
         }
         (self.sequence, self.confirmed, self.checked) = (update.sequence, confirmed, now);
-        if now.since(self.fresh) < max_age {
+        if now.since(self.last_fresh) < max_age {
             return true;
         }
         // A value that has not been measured since the start already has a reason that says so,
         // which must not be replaced.
-        let says_more = matches!(
+        let has_other_reason = matches!(
             update.quality.reason(),
             Reason::Stale | Reason::Initial | Reason::Retained
         );
         let can_be_marked = update.sequence > 0
             && update.quality.level() != Level::Bad
-            && !says_more
+            && !has_other_reason
             && !variable.is_blocked();
         if can_be_marked {
             let clock = update.quality;

@@ -1,4 +1,4 @@
-//! Fields: the configuration and state of a variable as separate cells (VS-08).
+//! Fields: the configuration and state of a variable as separate read-only variables (VS-08).
 //!
 //! ```text
 //! boiler/level           the variable
@@ -36,8 +36,8 @@ use crate::write::{Commit, EngineCore, Hook, View, commit_undelayed};
 /// Maximum number of open fields. Each occupies a slot.
 pub const FIELDS_MAX: u32 = 100_000;
 
-/// Number of references to an unused field: that of the registry and that of its variable.
-const REFERENCES_OF_NOBODY: usize = 2;
+/// Number of references to an unused field: one from the registry and one from its variable.
+const REFERENCES_WHEN_UNUSED: usize = 2;
 
 /// A field of every variable, or of each alarm of a variable.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub struct Field {
     pub name: &'static str,
     pub about: &'static str,
     data_type: Type,
-    value: fn(&Seen<'_>) -> Option<Value>,
+    value: fn(&FieldContext<'_>) -> Option<Value>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,13 +59,13 @@ enum Type {
 }
 
 /// The data from which fields are computed, under the variable's lock.
-struct Seen<'a> {
+struct FieldContext<'a> {
     name: &'a str,
     properties: &'a Properties,
     update: &'a Update,
     is_stopped: bool,
     forced_by: Option<&'a str>,
-    /// The alarm, for its fields.
+    /// The alarm, for a field of an alarm.
     alarm: Option<AlarmView<'a>>,
 }
 
@@ -73,14 +73,14 @@ struct Seen<'a> {
 #[derive(Clone, Debug)]
 pub struct FieldRef {
     field: &'static Field,
-    /// The name of the alarm whose field it is.
+    /// Name of the alarm; `None` for a field of the variable itself.
     alarm: Option<Arc<str>>,
 }
 
 /// The fields that a pattern selects after its `#`.
 #[derive(Clone, Debug)]
 pub struct FieldPattern {
-    wanted: Pattern,
+    field_pattern: Pattern,
     /// The selected fields that every variable has.
     fields: Vec<FieldRef>,
 }
@@ -144,8 +144,8 @@ impl Extension for OpenFields {
         let alarms = AlarmsRef::of(state);
         for open in &self.0 {
             let alarm = open.field.alarm_of(&alarms);
-            let seen = seen(variable, state, commit.update, alarm);
-            refresh(open, &seen, commit.moment, wakes);
+            let context = context(variable, state, commit.update, alarm);
+            refresh(open, &context, commit.moment, wakes);
         }
     }
 
@@ -169,8 +169,8 @@ pub static FIELDS: &[Field] = &[
         name: "access",
         about: "read-write, read-only or write-only",
         data_type: Type::Text,
-        value: |seen| {
-            text(match seen.properties.access {
+        value: |context| {
+            text(match context.properties.access {
                 Access::ReadWrite => "read-write",
                 Access::ReadOnly => "read-only",
                 Access::WriteOnly => "write-only",
@@ -181,50 +181,50 @@ pub static FIELDS: &[Field] = &[
         name: "coerce",
         about: "whether values outside the range are coerced into it",
         data_type: Type::Bool,
-        value: |seen| Some(Value::Bool(seen.properties.coerce)),
+        value: |context| Some(Value::Bool(context.properties.coerce)),
     },
     Field {
         name: "deadband.source",
         about: "deadband for values of the source, in percent of the range",
         data_type: Type::Number,
-        value: |seen| Some(Value::F64(seen.properties.deadband.source_percent)),
+        value: |context| Some(Value::F64(context.properties.deadband.source_percent)),
     },
     Field {
         name: "deadband.user",
         about: "deadband for values that clients write, in percent of the range",
         data_type: Type::Number,
-        value: |seen| Some(Value::F64(seen.properties.deadband.user_percent)),
+        value: |context| Some(Value::F64(context.properties.deadband.user_percent)),
     },
     Field {
         name: "description",
-        about: "what the variable is, for people",
+        about: "description of the variable for people",
         data_type: Type::Text,
-        value: |seen| text(&seen.properties.description),
+        value: |context| text(&context.properties.description),
     },
     Field {
         name: "forced",
-        about: "whether a person holds the variable at a value",
+        about: "whether the variable is forced",
         data_type: Type::Bool,
-        value: |seen| Some(Value::Bool(seen.forced_by.is_some())),
+        value: |context| Some(Value::Bool(context.forced_by.is_some())),
     },
     Field {
         name: "forced.by",
-        about: "who holds the variable at a value; empty when nobody does",
+        about: "who forced the variable; empty if it is not forced",
         data_type: Type::Text,
-        value: |seen| text(seen.forced_by.unwrap_or_default()),
+        value: |context| text(context.forced_by.unwrap_or_default()),
     },
     Field {
         name: "library",
         about: "the library that the variable belongs to",
         data_type: Type::Text,
-        value: |seen| text(seen.name.split('/').next().unwrap_or_default()),
+        value: |context| text(context.name.split('/').next().unwrap_or_default()),
     },
     Field {
         name: "library.state",
         about: "running or stopped",
         data_type: Type::Text,
-        value: |seen| {
-            text(if seen.is_stopped {
+        value: |context| {
+            text(if context.is_stopped {
                 "stopped"
             } else {
                 "running"
@@ -233,10 +233,10 @@ pub static FIELDS: &[Field] = &[
     },
     Field {
         name: "max_age",
-        about: "age in seconds from which a reading is stale; no value: none",
+        about: "age in seconds from which a reading is stale; no value: no limit",
         data_type: Type::Number,
-        value: |seen| {
-            let max_age = seen.properties.max_age?;
+        value: |context| {
+            let max_age = context.properties.max_age?;
             Some(Value::F64(max_age.as_secs_f64()))
         },
     },
@@ -244,32 +244,32 @@ pub static FIELDS: &[Field] = &[
         name: "name",
         about: "the full name of the variable",
         data_type: Type::Text,
-        value: |seen| text(seen.name),
+        value: |context| text(context.name),
     },
     Field {
         name: "origin",
         about: "where the variable was configured",
         data_type: Type::Text,
-        value: |seen| text(&seen.properties.origin),
+        value: |context| text(&context.properties.origin),
     },
     Field {
         name: "precision",
-        about: "digits after the point when shown; no value: as many as there are",
+        about: "number of decimal places shown; no value: all",
         data_type: Type::Count,
-        value: |seen| Some(Value::U64(seen.properties.precision?.into())),
+        value: |context| Some(Value::U64(context.properties.precision?.into())),
     },
     Field {
         name: "quality",
-        about: "how far the value can be trusted, and why not",
+        about: "how far the value can be trusted, and the reason if it cannot",
         data_type: Type::Text,
-        value: |seen| text(&seen.update.quality.to_string()),
+        value: |context| text(&context.update.quality.to_string()),
     },
     Field {
         name: "quality.level",
         about: "good, uncertain or bad",
         data_type: Type::Text,
-        value: |seen| {
-            text(match seen.update.quality.level() {
+        value: |context| {
+            text(match context.update.quality.level() {
                 Level::Good => "good",
                 Level::Uncertain => "uncertain",
                 Level::Bad => "bad",
@@ -278,10 +278,10 @@ pub static FIELDS: &[Field] = &[
     },
     Field {
         name: "quality.reason",
-        about: "why the value cannot be trusted, in a word; empty when it can",
+        about: "reason why the value cannot be trusted, in one word; empty if it can",
         data_type: Type::Text,
-        value: |seen| {
-            let reason = seen.update.quality.reason();
+        value: |context| {
+            let reason = context.update.quality.reason();
             text(if reason == Reason::None {
                 ""
             } else {
@@ -291,66 +291,70 @@ pub static FIELDS: &[Field] = &[
     },
     Field {
         name: "range.high",
-        about: "highest engineering value; no value: any",
+        about: "highest engineering value; no value: unlimited",
         data_type: Type::Number,
-        value: |seen| Some(Value::F64(seen.properties.range?.1)),
+        value: |context| Some(Value::F64(context.properties.range?.1)),
     },
     Field {
         name: "range.low",
-        about: "lowest engineering value; no value: any",
+        about: "lowest engineering value; no value: unlimited",
         data_type: Type::Number,
-        value: |seen| Some(Value::F64(seen.properties.range?.0)),
+        value: |context| Some(Value::F64(context.properties.range?.0)),
     },
     Field {
         name: "retain",
         about: "whether the value survives a restart of the engine",
         data_type: Type::Bool,
-        value: |seen| Some(Value::Bool(seen.properties.retain)),
+        value: |context| Some(Value::Bool(context.properties.retain)),
     },
     Field {
         name: "sequence",
         about: "number of the newest update; 0 before the first",
         data_type: Type::Count,
-        value: |seen| Some(Value::U64(seen.update.sequence)),
+        value: |context| Some(Value::U64(context.update.sequence)),
     },
     Field {
         name: "source",
         about: "where the value comes from, io-server:item; empty when clients write it",
         data_type: Type::Text,
-        value: |seen| text(&seen.properties.source),
+        value: |context| text(&context.properties.source),
     },
     Field {
         name: "stale",
         about: "whether the value is older than max_age allows",
         data_type: Type::Bool,
-        value: |seen| Some(Value::Bool(seen.update.quality.reason() == Reason::Stale)),
+        value: |context| {
+            Some(Value::Bool(
+                context.update.quality.reason() == Reason::Stale,
+            ))
+        },
     },
     Field {
         name: "stall",
         about: "how long a writer waits for a full lossless subscription, in seconds",
         data_type: Type::Number,
-        value: |seen| Some(Value::F64(seen.properties.stall.as_secs_f64())),
+        value: |context| Some(Value::F64(context.properties.stall.as_secs_f64())),
     },
     Field {
         name: "timestamp",
         about: "when the value was measured; no value before the first update",
         data_type: Type::Time,
-        value: |seen| {
-            let is_written = seen.update.sequence > 0 && seen.properties.timestamps;
-            is_written.then_some(Value::Timestamp(seen.update.source_timestamp))
+        value: |context| {
+            let is_written = context.update.sequence > 0 && context.properties.timestamps;
+            is_written.then_some(Value::Timestamp(context.update.source_timestamp))
         },
     },
     Field {
         name: "type",
         about: "the type of the value",
         data_type: Type::Text,
-        value: |seen| text(&seen.properties.data_type.to_string()),
+        value: |context| text(&context.properties.data_type.to_string()),
     },
     Field {
         name: "units",
         about: "engineering unit; empty when there is none",
         data_type: Type::Text,
-        value: |seen| text(&seen.properties.units),
+        value: |context| text(&context.properties.units),
     },
 ];
 
@@ -360,97 +364,97 @@ pub static ALARM_FIELDS: &[Field] = &[
         name: "acknowledged",
         about: "when the alarm was acknowledged; no value: it was not",
         data_type: Type::Time,
-        value: |seen| seen.alarm?.record.acknowledged.map(Value::Timestamp),
+        value: |context| context.alarm?.record.acknowledged.map(Value::Timestamp),
     },
     Field {
         name: "acknowledged.by",
         about: "who acknowledged the alarm; empty when nobody did",
         data_type: Type::Text,
-        value: |seen| text(&seen.alarm?.record.acknowledged_by),
+        value: |context| text(&context.alarm?.record.acknowledged_by),
     },
     Field {
         name: "active",
         about: "whether the condition of the alarm is met",
         data_type: Type::Bool,
-        value: |seen| Some(Value::Bool(seen.alarm?.record.is_active)),
+        value: |context| Some(Value::Bool(context.alarm?.record.is_active)),
     },
     Field {
         name: "area",
         about: "area of the alarm; empty when there is none",
         data_type: Type::Text,
-        value: |seen| text(&seen.alarm?.definition.area),
+        value: |context| text(&context.alarm?.definition.area),
     },
     Field {
         name: "cleared",
         about: "when the process returned to normal; no value: it has not",
         data_type: Type::Time,
-        value: |seen| seen.alarm?.record.cleared.map(Value::Timestamp),
+        value: |context| context.alarm?.record.cleared.map(Value::Timestamp),
     },
     Field {
         name: "comment",
         about: "the operator's last comment on the alarm; may be empty",
         data_type: Type::Text,
-        value: |seen| text(&seen.alarm?.record.comment),
+        value: |context| text(&context.alarm?.record.comment),
     },
     Field {
         name: "description",
-        about: "what the alarm means, for people",
+        about: "meaning of the alarm for people",
         data_type: Type::Text,
-        value: |seen| text(&seen.alarm?.definition.description),
+        value: |context| text(&context.alarm?.definition.description),
     },
     Field {
         name: "enabled",
         about: "whether the alarm is evaluated",
         data_type: Type::Bool,
-        value: |seen| Some(Value::Bool(seen.alarm?.definition.enabled)),
+        value: |context| Some(Value::Bool(context.alarm?.definition.enabled)),
     },
     Field {
         name: "help",
         about: "what the operator should do",
         data_type: Type::Text,
-        value: |seen| text(&seen.alarm?.definition.help),
+        value: |context| text(&context.alarm?.definition.help),
     },
     Field {
         name: "kind",
         about: "what raises the alarm, such as hi or bad_quality",
         data_type: Type::Text,
-        value: |seen| text(seen.alarm?.definition.kind.name()),
+        value: |context| text(context.alarm?.definition.kind.name()),
     },
     Field {
         name: "limit",
         about: "limit or setpoint of the alarm; no value: it has none, or it is not known yet",
         data_type: Type::Number,
-        value: |seen| seen.alarm?.operand.map(Value::F64),
+        value: |context| context.alarm?.operand.map(Value::F64),
     },
     Field {
         name: "priority",
         about: "1 to 1000; 1000 is the most urgent",
         data_type: Type::Count,
-        value: |seen| Some(Value::U64(seen.alarm?.definition.priority.into())),
+        value: |context| Some(Value::U64(context.alarm?.definition.priority.into())),
     },
     Field {
         name: "raised",
         about: "when the alarm was last raised; no value: never",
         data_type: Type::Time,
-        value: |seen| seen.alarm?.record.raised.map(Value::Timestamp),
+        value: |context| context.alarm?.record.raised.map(Value::Timestamp),
     },
     Field {
         name: "shelved.until",
-        about: "when the alarm returns from the shelf; no value: it is not shelved",
+        about: "when the alarm is unshelved automatically; no value: it is not shelved",
         data_type: Type::Time,
-        value: |seen| seen.alarm?.record.shelved_until.map(Value::Timestamp),
+        value: |context| context.alarm?.record.shelved_until.map(Value::Timestamp),
     },
     Field {
         name: "state",
         about: "state of the alarm, such as unacknowledged",
         data_type: Type::Text,
-        value: |seen| text(seen.alarm?.record.state.name()),
+        value: |context| text(context.alarm?.record.state.name()),
     },
     Field {
         name: "value",
         about: "the value when the alarm was last raised; no value: never, or it is not a number",
         data_type: Type::Number,
-        value: |seen| seen.alarm?.record.value.map(Value::F64),
+        value: |context| context.alarm?.record.value.map(Value::F64),
     },
 ];
 
@@ -507,7 +511,7 @@ impl FieldRef {
         let update = variable.update_locked(&state);
         let alarms = AlarmsRef::of(&state);
         let alarm = self.alarm_of(&alarms);
-        (self.field.value)(&seen(variable, &state, &update, alarm))
+        (self.field.value)(&context(variable, &state, &update, alarm))
     }
 
     fn alarm_of<'a>(&self, alarms: &'a AlarmsRef<'_>) -> Option<AlarmView<'a>> {
@@ -525,11 +529,22 @@ impl FieldPattern {
     /// Returns the pattern before the `#`, and the fields selected after it; `None` if the pattern
     /// selects variables.
     pub fn split(pattern: &Pattern) -> Option<(Pattern, Self)> {
-        let (body, wanted) = pattern.as_str().split_once('#')?;
-        let (body, wanted) = (Pattern::parse(body).ok()?, Pattern::parse(wanted).ok()?);
-        let fields = FIELDS.iter().filter(|field| wanted.matches(field.name));
+        let (body, field_pattern) = pattern.as_str().split_once('#')?;
+        let (body, field_pattern) = (
+            Pattern::parse(body).ok()?,
+            Pattern::parse(field_pattern).ok()?,
+        );
+        let fields = FIELDS
+            .iter()
+            .filter(|field| field_pattern.matches(field.name));
         let fields = fields.map(FieldRef::from).collect();
-        Some((body, Self { wanted, fields }))
+        Some((
+            body,
+            Self {
+                field_pattern,
+                fields,
+            },
+        ))
     }
 
     /// Returns the number of fields that the pattern selects from a variable without alarms.
@@ -546,7 +561,7 @@ impl FieldPattern {
                 field,
                 alarm: Some(Arc::clone(&name)),
             });
-            fields.extend(of_alarm.filter(|field| self.wanted.matches(&field.name())));
+            fields.extend(of_alarm.filter(|field| self.field_pattern.matches(&field.name())));
         }
         fields
     }
@@ -587,18 +602,18 @@ impl Fields<'_> {
     ) -> Result<Arc<Variable>, AccessError> {
         let parsed = Name::parse(name).map_err(AccessError::InvalidName)?;
         let base = self.core.resolve(caller, parsed.without_field())?;
-        let wanted = parsed.field().unwrap_or_default();
-        let is_there = |field: &FieldRef| match &field.alarm {
+        let field_name = parsed.field().unwrap_or_default();
+        let exists = |field: &FieldRef| match &field.alarm {
             Some(alarm) => {
                 let alarms = &base.properties().alarms;
-                alarms.iter().any(|known| known.name == **alarm)
+                alarms.iter().any(|definition| definition.name == **alarm)
             }
             None => true,
         };
-        let Some(field) = FieldRef::named(wanted).filter(is_there) else {
+        let Some(field) = FieldRef::named(field_name).filter(exists) else {
             return Err(AccessError::UnknownField {
                 name: base.name().to_owned(),
-                field: wanted.to_owned(),
+                field: field_name.to_owned(),
                 known: names_of(&base),
             });
         };
@@ -607,23 +622,24 @@ impl Fields<'_> {
         if base.is_gone() {
             return Err(AccessError::Gone);
         }
-        if let Some(known) = self.core.variables.find(name) {
-            return Ok(known);
+        if let Some(open) = self.core.variables.find(name) {
+            return Ok(open);
         }
         let limit = || AccessError::Limit {
             what: "the number of fields that are open at a time",
             max: u64::from(FIELDS_MAX),
-            hint: "subscribe the variables themselves; their readings carry quality and times",
+            hint: "subscribe to the variables instead; their readings contain quality and \
+                   timestamps",
         };
         if !self.table.count_one() {
             return Err(limit());
         }
         let scope = base.deployed().scope;
-        let made = self.core.variables.insert(|handle| {
+        let inserted = self.core.variables.insert(|handle| {
             let properties = Arc::new(properties(field.field, scope));
             Variable::new(handle, name.into(), properties)
         });
-        let Some(variable) = made else {
+        let Some(variable) = inserted else {
             self.table.uncount();
             return Err(limit());
         };
@@ -636,8 +652,8 @@ impl Fields<'_> {
         {
             let alarms = AlarmsRef::of(&state);
             let alarm = open.field.alarm_of(&alarms);
-            let seen = seen(&base, &state, &update, alarm);
-            refresh(&open, &seen, moment, &mut Wakes::new());
+            let context = context(&base, &state, &update, alarm);
+            refresh(&open, &context, moment, &mut Wakes::new());
         }
         base.change_extension(&mut state, |OpenFields(fields): &mut OpenFields| {
             fields.push(open)
@@ -694,10 +710,10 @@ impl Fields<'_> {
         if fields.len() as u64 > left {
             self.release(&variable);
             return Err(AccessError::Limit {
-                what: "the number of fields that one session may have open while others need some",
+                what: "the number of fields that one session may have open while few are left",
                 max: fields.len() as u64,
-                hint: "close fields, or subscribe the variables; their readings carry quality and \
-                       times",
+                hint: "close fields, or subscribe to the variables; their readings contain quality \
+                       and timestamps",
             });
         }
         fields.insert(variable.handle(), Arc::clone(&variable));
@@ -714,7 +730,7 @@ impl Fields<'_> {
         let is_unused = || {
             self.core
                 .variables
-                .take_unused(variable, REFERENCES_OF_NOBODY + 1)
+                .take_unused(variable, REFERENCES_WHEN_UNUSED + 1)
         };
         if !variable.is_gone() && is_unused() {
             let mut own = variable.lock();
@@ -735,15 +751,15 @@ impl Fields<'_> {
     }
 }
 
-fn seen<'a>(
+fn context<'a>(
     variable: &'a Variable,
     state: &'a State,
     update: &'a Update,
     alarm: Option<AlarmView<'a>>,
-) -> Seen<'a> {
+) -> FieldContext<'a> {
     let forced = state.extension::<Forced>();
     let forced = forced.filter(|_| variable.is_forced());
-    Seen {
+    FieldContext {
         name: variable.name(),
         properties: variable.properties_locked(state),
         update,
@@ -753,9 +769,9 @@ fn seen<'a>(
     }
 }
 
-fn refresh(open: &OpenField, seen: &Seen<'_>, moment: Moment, wakes: &mut Wakes) {
+fn refresh(open: &OpenField, context: &FieldContext<'_>, moment: Moment, wakes: &mut Wakes) {
     let variable = &open.variable;
-    let (value, quality) = match (open.field.field.value)(seen) {
+    let (value, quality) = match (open.field.field.value)(context) {
         Some(value) => (Encoded::from_value(&value), Quality::GOOD),
         None => (
             Encoded::from_value(&Value::default_of(variable.data_type())),
@@ -816,15 +832,15 @@ mod tests {
 
     #[test]
     fn pattern_matches_fields_after_the_hash() {
-        let asked = |text: &str| FieldPattern::split(&Pattern::parse(text).unwrap());
-        assert!(asked("plant/**").is_none());
-        let (body, pattern) = asked("plant/**#range.*").unwrap();
+        let split = |text: &str| FieldPattern::split(&Pattern::parse(text).unwrap());
+        assert!(split("plant/**").is_none());
+        let (body, pattern) = split("plant/**#range.*").unwrap();
         let names: Vec<_> = pattern.fields.iter().map(FieldRef::name).collect();
         assert_eq!(
             (body.as_str(), &*names),
             ("plant/**", &["range.high".into(), "range.low".into()][..])
         );
-        assert_eq!(asked("a#*").unwrap().1.common(), FIELDS.len());
-        assert_eq!(asked("a#nonsense").unwrap().1.common(), 0);
+        assert_eq!(split("a#*").unwrap().1.common(), FIELDS.len());
+        assert_eq!(split("a#nonsense").unwrap().1.common(), 0);
     }
 }

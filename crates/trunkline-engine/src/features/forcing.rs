@@ -2,7 +2,7 @@
 //! (H-27).
 //!
 //! ```text
-//! source, writers --> [ behind ]          refused, not published; a source's is stored
+//! source, writers --> [ behind ]          refused, not published; the source's update is stored
 //! force           --> [ cell   ] --> all readers, marked `forced` in its quality
 //! unforce         --> the update in `behind` is published
 //! ```
@@ -22,7 +22,7 @@ use trunkline_types::{
 use crate::caller::Caller;
 use crate::delivery::outbox::Wakes;
 use crate::features::audit::{Audit, AuditLog, AuditRoom, NoAuditRoom, OrderNote};
-use crate::features::providers::{Ask, ProviderTable, Waiting};
+use crate::features::providers::{DeviceRequest, ProviderTable, Waiting};
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::sync::{Arc, Mutex};
 use crate::update::{Encoded, Update};
@@ -48,13 +48,13 @@ impl Extension for Forced {
     fn admit(
         &mut self,
         variable: &Variable,
-        asked: &Admission<'_>,
+        admission: &Admission<'_>,
         moment: Moment,
     ) -> Result<(), Refusal> {
         if !variable.is_forced() {
             return Ok(());
         }
-        match asked {
+        match admission {
             Admission::Client { .. } => {}
             Admission::Source(update) => {
                 self.behind = Some(Update {
@@ -89,13 +89,13 @@ pub struct ForcedVariable {
     pub value: Value,
     pub by: Arc<str>,
     pub since: Timestamp,
-    /// Value and quality from its source or last writer, which the variable shows once it is
-    /// unforced; `None` if there is none yet.
+    /// Value and quality from the source or last writer, which the variable shows once it is
+    /// unforced; `None` if there is no such value yet.
     pub behind: Option<(Value, Quality)>,
 }
 
 impl ForcedVariable {
-    /// The forced state of one variable, if it is on the list.
+    /// Returns the forced state of a variable, or `None` if the variable is not on the list.
     pub fn of(variable: &Variable) -> Option<Self> {
         let state = variable.lock();
         let forced = state.extension::<Forced>();
@@ -191,8 +191,8 @@ impl Forcing<'_> {
             return Err(Refusal::Gone);
         }
         let old = variable.update_locked(&state);
-        let before = state.extension::<Forced>();
-        let behind = before.and_then(|before| before.behind.clone());
+        let previous = state.extension::<Forced>();
+        let behind = previous.and_then(|previous| previous.behind.clone());
         list.handles.insert(variable.handle());
         let is_applied = variable.is_forced();
         let forced = Forced {
@@ -218,7 +218,7 @@ impl Forcing<'_> {
         Ok(Attempt::Done(outcome))
     }
 
-    /// Also sends the forced value of an output to its device. The device's answer is stored in
+    /// Sends the forced value of an output to its device as well. The device's answer is stored in
     /// `behind`.
     fn force_output(&self, variable: &Variable, now: Tick) {
         let properties = variable.properties();
@@ -240,7 +240,7 @@ impl Forcing<'_> {
                     index,
                     now,
                     &known,
-                    Ask::Take(raw),
+                    DeviceRequest::Write(raw),
                     Waiting::default(),
                 );
             }
@@ -334,8 +334,8 @@ impl Forcing<'_> {
         self.page(&caller, 0, usize::MAX).variables
     }
 
-    /// Returns a page of that list: the variables visible to `caller` among the next `limit`
-    /// entries, beginning with handle `cursor`.
+    /// Returns a page of the list of forced variables: those visible to `caller` among the next
+    /// `limit` entries, beginning at handle `cursor`.
     pub fn page(&self, caller: &Caller, cursor: u32, limit: usize) -> ForcedPage {
         let mut list = self.table.list.lock();
         let is_deployed = |handle: &u32| {
@@ -396,11 +396,11 @@ pub(crate) fn forced_state(variable: &Variable) -> Option<WhyStep> {
     Some(WhyStep::fault(WhyStage::Filter, sentence, next))
 }
 
-/// Publishes the forced value. With `remember`, first stores the current update in `behind`.
+/// Publishes the forced value. With `save_current`, first stores the current update in `behind`.
 fn apply(
     variable: &Variable,
     state: &mut State,
-    remember: bool,
+    save_current: bool,
     session: u32,
     moment: Moment,
     wakes: &mut Wakes,
@@ -409,7 +409,7 @@ fn apply(
     let Some(forced) = state.extension_mut::<Forced>() else {
         return current.sequence;
     };
-    if remember {
+    if save_current {
         forced.behind = (current.sequence > 0).then_some(current);
     }
     let stamp = stamp_of(variable, moment);

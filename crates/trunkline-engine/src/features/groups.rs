@@ -3,9 +3,9 @@
 //! ```text
 //! check each  ->  lock all, in ascending order of their handles  ->  decide each
 //!                      |                                            |
-//!                 one refused: all refused                room for all in every feed
+//!                 one refusal refuses all                 room for all in every feed
 //!                                                                   |
-//!                          commit each, one time, one number; feeds get the group contiguously
+//!                          commit all, one time, one number; feeds get the group contiguously
 //! ```
 //!
 //! All code that takes several locks takes them in the same order, so groups cannot deadlock.
@@ -19,7 +19,7 @@ use trunkline_types::{AuditMode, Moment, Tick, Timestamp};
 use crate::caller::Caller;
 use crate::delivery::group_room::{GROUP_MAX, GroupRooms};
 use crate::delivery::outbox::Wakes;
-use crate::features::alias::behind;
+use crate::features::alias::resolve_alias;
 use crate::features::audit::{AuditLog, AuditRoom, Audited, NoAuditRoom, is_noted};
 use crate::outcome::{AccessError, Refusal, WriteOutcome};
 use crate::sync::{Arc, AtomicUsize, MutexGuard, Ordering};
@@ -103,8 +103,8 @@ struct Candidate<'a> {
 type Refused = BTreeMap<usize, Refusal>;
 
 impl Groups<'_> {
-    /// Writes several variables together, or returns the reason at once. Either all members are
-    /// written or none, with one timestamp and one commit number, contiguously in every `all`
+    /// Writes several variables together, or returns at once with the reason. Either all members
+    /// are written or none, with one timestamp and one commit number, contiguously in every `all`
     /// subscription. Never waits.
     ///
     /// If the group may wait for a feed, the longest `stall` among that feed's members in the group
@@ -135,21 +135,22 @@ impl Groups<'_> {
             .iter()
             .map(|member| self.core.visible(caller, member.handle));
         let variables: Vec<Option<Arc<Variable>>> = variables.collect();
-        let is_complete = |variable: &Option<Arc<Variable>>| {
+        let is_fully_audited = |variable: &Option<Arc<Variable>>| {
             let variable = variable.as_deref();
             variable.is_some_and(|one| one.properties().audit == AuditMode::Complete)
         };
-        let complete = (0..members.len()).filter(|at| variables.get(*at).is_some_and(is_complete));
-        let complete: Vec<usize> = complete.collect();
-        let room = match self.of(&self.table.audit).claim(complete.len(), now) {
+        let fully_audited =
+            (0..members.len()).filter(|at| variables.get(*at).is_some_and(is_fully_audited));
+        let fully_audited: Vec<usize> = fully_audited.collect();
+        let room = match self.of(&self.table.audit).claim(fully_audited.len(), now) {
             Ok(room) => room,
             Err(NoAuditRoom::Wait(until)) => {
-                let first = complete.first().and_then(|at| members.get(*at));
+                let first = fully_audited.first().and_then(|at| members.get(*at));
                 let handle = first.map_or(0, |member| member.handle);
                 return GroupAttempt::WouldBlock { until, handle };
             }
             Err(NoAuditRoom::Unstored) => {
-                let refused = complete.into_iter().map(|at| (at, Refusal::AuditFull));
+                let refused = fully_audited.into_iter().map(|at| (at, Refusal::AuditFull));
                 return self.refuse_group(group, refused.collect(), &none, wakes);
             }
         };
@@ -182,8 +183,8 @@ impl Groups<'_> {
                     refused.insert(at, refusal);
                 }
             }
-            if let Some(before) = seen.insert(member.handle, at) {
-                refused.entry(before).or_insert(Refusal::TwiceInGroup);
+            if let Some(earlier) = seen.insert(member.handle, at) {
+                refused.entry(earlier).or_insert(Refusal::TwiceInGroup);
                 refused.entry(at).or_insert(Refusal::TwiceInGroup);
             }
         }
@@ -217,8 +218,8 @@ impl Groups<'_> {
             return Err(Refusal::NotGroupable { why });
         }
         if variable.is_alias() {
-            let why = "it is an alias, and has its value from another variable; write that one in \
-                       the group";
+            let why =
+                "it is an alias of another variable; write that variable in the group instead";
             return Err(Refusal::NotGroupable { why });
         }
         let mut accepted = Accepted::nothing();
@@ -231,7 +232,8 @@ impl Groups<'_> {
         })
     }
 
-    /// Steps 2 to 4. Returns `None` if the members must be checked again.
+    /// Performs steps 2 to 4 of the write path. Returns `None` if the members must be checked
+    /// again.
     fn put_group(
         &self,
         group: Group<'_>,
@@ -450,24 +452,24 @@ impl Groups<'_> {
         variables: &[Result<Arc<Variable>, AccessError>],
     ) -> BTreeMap<u32, Arc<Variable>> {
         let found = variables.iter().flatten();
-        let found = found.filter_map(|one| self.changes_under(one));
+        let found = found.filter_map(|one| self.lock_owner(one));
         found.map(|one| (one.handle(), one)).collect()
     }
 
     /// Returns the variable whose lock protects changes of this one. A field changes under the lock
     /// of its variable, an alias under the lock of its target. Locking an alias before its target
     /// would invert the lock order of writers, so an alias without a target is not locked at all.
-    fn changes_under(&self, variable: &Arc<Variable>) -> Option<Arc<Variable>> {
+    fn lock_owner(&self, variable: &Arc<Variable>) -> Option<Arc<Variable>> {
         let owner = match variable.name().split_once('#') {
             Some((owner, _)) => self.core.variables.find(owner)?,
             None => Arc::clone(variable),
         };
-        Some(behind(self.core, &owner)).filter(|one| !one.is_alias())
+        Some(resolve_alias(self.core, &owner)).filter(|one| !one.is_alias())
     }
 }
 
-/// Step 2: takes the locks in ascending order of the handles. Returns each lock with the index of
-/// its member.
+/// Performs step 2 of the write path: takes the locks in ascending order of the handles. Returns
+/// each lock with the index of its member.
 fn lock_all<'a>(candidates: &[Candidate<'a>]) -> Vec<(usize, MutexGuard<'a, State>)> {
     let mut order: Vec<(u32, usize)> = candidates
         .iter()
@@ -481,7 +483,8 @@ fn lock_all<'a>(candidates: &[Candidate<'a>]) -> Vec<(usize, MutexGuard<'a, Stat
         .collect()
 }
 
-/// Step 4 for one member. The caller holds its lock.
+/// Performs step 4 of the write path for one member. The caller holds the lock of the member's
+/// variable.
 fn commit_member(
     one: &mut Candidate<'_>,
     state: &mut State,

@@ -8,7 +8,7 @@
 //! Both restrict only clients' writes. The variable's source and forcing take precedence. A lease
 //! expires on time, even if the engine was not polled.
 //!
-//! Lock order: variable, then the list of holds by session.
+//! Lock order: variable, then the list of write restrictions by session.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -66,12 +66,13 @@ pub struct LeaseHolder {
     pub who: Arc<str>,
     /// Time until the lease ends; `None` for a single writer.
     pub left: Option<Duration>,
+    /// Number of sessions that wait to become the single writer.
     pub waiting: usize,
 }
 
 /// The write restrictions of one variable, while it is leased or has a single writer.
 #[derive(Debug)]
-struct Hold {
+struct WriteRestrictions {
     leases: Arc<LeaseTable>,
     lease: Option<Lease>,
     writer: Option<Holder>,
@@ -93,7 +94,7 @@ struct Lease {
 
 pub type Leases<'e> = View<'e, LeaseTable>;
 
-/// The engine's index of holds, by session and by time of expiry.
+/// The engine's index of write restrictions, by session and by time of expiry.
 #[derive(Debug, Default)]
 pub struct LeaseTable {
     list: Mutex<List>,
@@ -101,7 +102,9 @@ pub struct LeaseTable {
 
 #[derive(Debug, Default)]
 struct List {
+    /// For each session, the handles of the variables that it holds or waits for.
     sessions: BTreeMap<u32, BTreeSet<u32>>,
+    /// The end of each lease, with the handle of its variable.
     ends: BTreeSet<(Tick, u32)>,
 }
 
@@ -114,7 +117,7 @@ impl Holder {
     }
 }
 
-impl Hold {
+impl WriteRestrictions {
     fn lease_at(&self, now: Tick) -> Option<&Lease> {
         self.lease.as_ref().filter(|lease| lease.until > now)
     }
@@ -125,7 +128,7 @@ impl Hold {
     }
 }
 
-impl Extension for Hold {
+impl Extension for WriteRestrictions {
     fn order(&self) -> u8 {
         1
     }
@@ -135,14 +138,14 @@ impl Extension for Hold {
     fn admit(
         &mut self,
         variable: &Variable,
-        asked: &Admission<'_>,
+        admission: &Admission<'_>,
         moment: Moment,
     ) -> Result<(), Refusal> {
         let Admission::Client {
             caller,
             verb,
             properties,
-        } = asked
+        } = admission
         else {
             return Ok(());
         };
@@ -183,9 +186,10 @@ impl Extension for Hold {
 }
 
 impl Leases<'_> {
-    /// Takes, renews or releases the lease of a variable. While a session holds it, writes by
-    /// others are refused. With `expected`, it is granted only if the variable is still at that
-    /// position. A lease ends at its time by the engine's clock, or with the session.
+    /// Takes, renews or releases the lease of a variable. While a session holds the lease, writes
+    /// by other sessions are refused. With `expected`, the lease is granted only if the variable is
+    /// still at that position. A lease ends when its duration has passed by the engine's clock, or
+    /// with its session.
     pub fn request(
         &self,
         caller: &Caller,
@@ -206,13 +210,13 @@ impl Leases<'_> {
         if variable.is_gone() {
             return Err(Refusal::Gone);
         }
-        let hold = state.extension::<Hold>();
-        let held = hold.and_then(|hold| hold.lease_at(now));
-        let is_own = match held {
+        let restrictions = state.extension::<WriteRestrictions>();
+        let current = restrictions.and_then(|restrictions| restrictions.lease_at(now));
+        let is_own = match current {
             Some(lease) if lease.holder.session != caller.session => {
                 return Err(leased(lease, now));
             }
-            held => held.is_some(),
+            current => current.is_some(),
         };
         if !is_own && request.verb != LeaseVerb::Acquire {
             return Err(Refusal::NotLeased);
@@ -229,8 +233,10 @@ impl Leases<'_> {
                 sequence,
             });
         }
-        let hold = state.extension::<Hold>();
-        if let Some(other) = hold.and_then(|hold| hold.other_writer(&properties, caller)) {
+        let restrictions = state.extension::<WriteRestrictions>();
+        if let Some(other) =
+            restrictions.and_then(|restrictions| restrictions.other_writer(&properties, caller))
+        {
             return Err(Refusal::SingleWriter {
                 by: Arc::clone(&other.who),
             });
@@ -238,9 +244,9 @@ impl Leases<'_> {
         let duration = request.duration.clamp(LEASE_MIN, LEASE_MAX);
         let until = now.saturating_add(duration);
         self.end(&mut state, handle);
-        self.make_hold(&variable, &mut state);
-        if let Some(hold) = state.extension_mut::<Hold>() {
-            hold.lease = Some(Lease {
+        self.ensure_restrictions(&variable, &mut state);
+        if let Some(restrictions) = state.extension_mut::<WriteRestrictions>() {
+            restrictions.lease = Some(Lease {
                 holder: Holder::of(caller),
                 until,
             });
@@ -253,21 +259,24 @@ impl Leases<'_> {
 
     /// Ends the lease, whichever session holds it, and removes it from the list.
     fn end(&self, state: &mut State, handle: u32) {
-        let hold = state.extension_mut::<Hold>();
-        if let Some(lease) = hold.and_then(|hold| hold.lease.take()) {
+        let restrictions = state.extension_mut::<WriteRestrictions>();
+        if let Some(lease) = restrictions.and_then(|restrictions| restrictions.lease.take()) {
             let mut list = self.table.list.lock();
             list.ends.remove(&(lease.until, handle));
         }
     }
 
-    /// Removes all holds and queued writers of a variable that is being undeployed.
+    /// Removes the write restrictions and queued writers of a variable that is being undeployed.
     pub(crate) fn forget(&self, variable: &Variable, state: &mut State) {
         let handle = variable.handle();
-        let Some(hold) = state.extension::<Hold>() else {
+        let Some(restrictions) = state.extension::<WriteRestrictions>() else {
             return;
         };
-        let holder = hold.lease.as_ref().map(|lease| &lease.holder);
-        let holders = holder.into_iter().chain(&hold.writer).chain(&hold.queue);
+        let holder = restrictions.lease.as_ref().map(|lease| &lease.holder);
+        let holders = holder
+            .into_iter()
+            .chain(&restrictions.writer)
+            .chain(&restrictions.queue);
         let sessions: Vec<u32> = holders.map(|one| one.session).collect();
         self.end(state, handle);
         let mut list = self.table.list.lock();
@@ -277,7 +286,7 @@ impl Leases<'_> {
             }
         }
         drop(list);
-        variable.detach::<Hold>(state);
+        variable.detach::<WriteRestrictions>(state);
     }
 
     /// Returns the session with the exclusive right to write a variable now, if there is one.
@@ -286,9 +295,9 @@ impl Leases<'_> {
             return None;
         }
         let state = variable.lock();
-        let hold = state.extension::<Hold>()?;
-        let waiting = hold.queue.len();
-        if let Some(lease) = hold.lease_at(now) {
+        let restrictions = state.extension::<WriteRestrictions>()?;
+        let waiting = restrictions.queue.len();
+        if let Some(lease) = restrictions.lease_at(now) {
             return Some(LeaseHolder {
                 who: Arc::clone(&lease.holder.who),
                 left: Some(lease.until.since(now)),
@@ -296,31 +305,35 @@ impl Leases<'_> {
             });
         }
         Some(LeaseHolder {
-            who: Arc::clone(&hold.writer.as_ref()?.who),
+            who: Arc::clone(&restrictions.writer.as_ref()?.who),
             left: None,
             waiting,
         })
     }
 
-    /// Releases everything that an ended session held. The next session in the queue becomes the
-    /// single writer.
+    /// Releases all leases and write rights of an ended session. The next session in the queue
+    /// becomes the single writer.
     pub fn end_session(&self, session: u32) {
-        let held = self.table.list.lock().sessions.remove(&session);
-        for handle in held.into_iter().flatten() {
+        let handles = self.table.list.lock().sessions.remove(&session);
+        for handle in handles.into_iter().flatten() {
             let Some(variable) = self.core.variable(handle) else {
                 continue;
             };
             let mut state = variable.lock();
             let properties = variable.shared_properties(&state);
-            let Some(hold) = state.extension_mut::<Hold>() else {
+            let Some(restrictions) = state.extension_mut::<WriteRestrictions>() else {
                 continue;
             };
-            hold.queue.retain(|waiting| waiting.session != session);
-            let had_it = hold.writer.take_if(|writer| writer.session == session);
-            if had_it.is_some() {
-                hold.writer = hold.queue.pop_front();
+            restrictions
+                .queue
+                .retain(|waiting| waiting.session != session);
+            let was_writer = restrictions
+                .writer
+                .take_if(|writer| writer.session == session);
+            if was_writer.is_some() {
+                restrictions.writer = restrictions.queue.pop_front();
             }
-            let lease = hold.lease.as_ref();
+            let lease = restrictions.lease.as_ref();
             if lease.is_some_and(|lease| lease.holder.session == session) {
                 self.end(&mut state, handle);
             }
@@ -344,23 +357,23 @@ impl Leases<'_> {
             let mut state = variable.lock();
             let properties = variable.shared_properties(&state);
             // Another session may have taken the lease in the meantime.
-            if let Some(hold) = state.extension_mut::<Hold>() {
-                hold.lease.take_if(|lease| lease.until <= now);
+            if let Some(restrictions) = state.extension_mut::<WriteRestrictions>() {
+                restrictions.lease.take_if(|lease| lease.until <= now);
             }
             self.refresh(&variable, &mut state, &properties);
         }
         Some(now)
     }
 
-    fn make_hold(&self, variable: &Variable, state: &mut State) {
-        if state.extension::<Hold>().is_none() {
-            let hold = Hold {
+    fn ensure_restrictions(&self, variable: &Variable, state: &mut State) {
+        if state.extension::<WriteRestrictions>().is_none() {
+            let restrictions = WriteRestrictions {
                 leases: Arc::clone(self.table),
                 lease: None,
                 writer: None,
                 queue: VecDeque::new(),
             };
-            variable.attach(state, hold);
+            variable.attach(state, restrictions);
         }
     }
 
@@ -368,12 +381,12 @@ impl Leases<'_> {
     /// longer apply. The caller holds the lock.
     pub(crate) fn refresh(&self, variable: &Variable, state: &mut State, properties: &Properties) {
         if properties.single_writer {
-            self.make_hold(variable, state);
-        } else if let Some(hold) = state.extension_mut::<Hold>() {
-            hold.writer = None;
-            hold.queue = VecDeque::new();
-            if hold.lease.is_none() {
-                variable.detach::<Hold>(state);
+            self.ensure_restrictions(variable, state);
+        } else if let Some(restrictions) = state.extension_mut::<WriteRestrictions>() {
+            restrictions.writer = None;
+            restrictions.queue = VecDeque::new();
+            if restrictions.lease.is_none() {
+                variable.detach::<WriteRestrictions>(state);
             }
         }
     }

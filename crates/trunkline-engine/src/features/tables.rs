@@ -1,4 +1,4 @@
-//! Last values in tables that programs on this machine read without a request.
+//! Tables of last values, which programs on this machine read without a request.
 //!
 //! A commit also stores the update in the variable's tables. A table exists only while a program
 //! reads it. Tables come first in a variable's list of `latest` subscribers, so checking the first
@@ -9,7 +9,8 @@
 //! a request.
 //!
 //! A table contains values that every connection with the right to read may read. Values hidden
-//! from connections are never stored in it, and programs without that right must not get it.
+//! from connections are never stored in a table, and programs without that right must not get
+//! access to it.
 
 use std::fmt;
 
@@ -139,7 +140,7 @@ impl ListedTable {
 
 impl Drop for MirrorGuard {
     fn drop(&mut self) {
-        // Ended first, because removed variables no longer update their values.
+        // Ended first, because variables removed from the table no longer update it.
         if let Some(table) = &self.outbox.table {
             table.finish();
         }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::sync::Arc;
 use crate::update::Encoded;
 
+/// Maximum total size of the buffers kept for reuse.
 const KEPT_BYTES_MAX: usize = 2 << 20;
 
 /// Buffers of published values, all of the same length. The oldest one is reused for the next value
@@ -12,7 +13,7 @@ const KEPT_BYTES_MAX: usize = 2 << 20;
 /// allocation, and cycles through memory that is in the processor's cache.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    given: VecDeque<Arc<[u8]>>,
+    published: VecDeque<Arc<[u8]>>,
 }
 
 impl Buffers {
@@ -20,20 +21,20 @@ impl Buffers {
     /// unspecified.
     pub(crate) fn fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Encoded {
         let oldest = self
-            .given
+            .published
             .pop_front_if(|oldest| oldest.len() == len && Arc::get_mut(oldest).is_some());
         let mut buffer = oldest.unwrap_or_else(|| std::iter::repeat_n(0, len).collect());
         if let Some(bytes) = Arc::get_mut(&mut buffer) {
             fill(bytes);
         }
         let most = KEPT_BYTES_MAX / len.max(1);
-        // A subscriber may hold the oldest buffer forever. That buffer is left to it, and the
+        // A subscriber may hold the oldest buffer forever. The list then drops that buffer, and the
         // others remain in use.
-        while self.given.len() >= most.max(1) {
-            self.given.pop_front();
+        while self.published.len() >= most.max(1) {
+            self.published.pop_front();
         }
         if most > 0 {
-            self.given.push_back(Arc::clone(&buffer));
+            self.published.push_back(Arc::clone(&buffer));
         }
         Encoded::from_shared(buffer)
     }
@@ -53,7 +54,11 @@ mod tests {
         let mut sut = Buffers::default();
         let first = value(&mut sut, 1);
         let second = value(&mut sut, 2);
-        assert_eq!(first.as_slice(), [1; 1000], "somebody has it");
+        assert_eq!(
+            first.as_slice(),
+            [1; 1000],
+            "the value still refers to the buffer"
+        );
         let place = first.as_slice().as_ptr();
         drop(first);
         let third = value(&mut sut, 3);
@@ -71,7 +76,7 @@ mod tests {
         let most = KEPT_BYTES_MAX / 1000;
         // One buffer per value, up to the maximum.
         (0..most).for_each(|_| drop(value(&mut sut, 1)));
-        let places: Vec<_> = sut.given.iter().map(|buffer| buffer.as_ptr()).collect();
+        let places: Vec<_> = sut.published.iter().map(|buffer| buffer.as_ptr()).collect();
         assert_eq!(places.len(), most);
         for place in &places {
             assert_eq!(value(&mut sut, 2).as_slice().as_ptr(), *place);
@@ -79,9 +84,9 @@ mod tests {
         assert_eq!(kept.as_slice(), [7; 1000]);
         // None is reused for another length, and each is dropped as others are added.
         (0..4).for_each(|_| drop(sut.fill(KEPT_BYTES_MAX / 2, |_| {})));
-        assert_eq!(sut.given.len(), 2);
+        assert_eq!(sut.published.len(), 2);
         drop(sut.fill(KEPT_BYTES_MAX + 1, |_| {}));
-        assert_eq!(sut.given.len(), 0);
+        assert_eq!(sut.published.len(), 0);
     }
 
     #[test]
@@ -94,6 +99,6 @@ mod tests {
                 .enumerate()
                 .all(|(n, v)| v.as_slice() == [n as u8; 1000])
         );
-        assert_eq!(sut.given.len(), KEPT_BYTES_MAX / 1000);
+        assert_eq!(sut.published.len(), KEPT_BYTES_MAX / 1000);
     }
 }

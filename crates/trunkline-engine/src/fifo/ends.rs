@@ -85,7 +85,7 @@ pub(crate) enum ReadSide {
     Multi(FifoReader<Arc<Ring>>),
 }
 
-/// The FIFO of one real-time reader of a hosted variable, for the variable's commits.
+/// The FIFO of one real-time reader of a hosted variable, written by the variable's commits.
 #[derive(Debug)]
 pub(crate) struct ReaderFifo {
     layout: Layout,
@@ -143,7 +143,7 @@ mod tests {
         let lost = ring.try_pop_with(|_| sut.write(&[2], &[]));
         assert_eq!(lost, Ok(RtWrite::Lost { discarded: 0 }));
         assert_eq!(ring.overflows(), 1, "it counts as lost");
-        assert!(ring.try_pop(&mut [0]).is_err(), "and is not there");
+        assert!(ring.try_pop(&mut [0]).is_err(), "and is not in the FIFO");
     }
 
     /// The losses reported to all writers add up to those counted by the FIFO.

@@ -113,7 +113,7 @@ mod tests {
             (sut.poll(&mut seen, &mut element), element),
             (replaced, [12])
         );
-        // Pushed earlier, published later.
+        // This element was pushed earlier, but is published later.
         a.publish(&[11, 1]);
         let late = Polled {
             is_new: false,

@@ -17,7 +17,7 @@ pub trait History: Send + Sync {
     /// variables of a library whenever they are deployed or replaced.
     ///
     /// # Errors
-    /// [`HistoryError`]; none of them is recorded until it is called again.
+    /// [`HistoryError`]; none of the variables is recorded until a later call succeeds.
     fn follow(&self, handles: &[u32], wall: Timestamp) -> Result<(), HistoryError>;
 
     /// Returns true if nothing is waiting to be recorded.
@@ -81,11 +81,11 @@ pub struct HistoryFigures {
     pub recorded: u64,
     /// Updates that are missing because they could not be recorded in time.
     pub lost: u64,
-    /// Rows that are still in the log only, not in Parquet files.
+    /// Rows that are only in the log so far, not in Parquet files.
     pub unsealed: u64,
-    /// Those of these that are in the spool.
+    /// Number of these unsealed rows that are in the spool.
     pub spooled: u64,
-    /// Bytes of all files.
+    /// Size of all files of the history, in bytes.
     pub bytes: u64,
 }
 

@@ -44,7 +44,7 @@ pub enum Order {
     Audit(AuditQuery),
     /// Look up entries of the alarm journal. Changes nothing.
     AlarmJournal(Box<AlarmJournalQuery>),
-    /// Look up what was recorded of variables. Changes nothing.
+    /// Look up recorded updates of variables. Changes nothing.
     History(Box<HistoryQuery>),
 }
 
@@ -53,7 +53,7 @@ pub fn check_administer(caller: &Caller) -> Result<(), Fault> {
     if caller.rights.administer {
         return Ok(());
     }
-    let sentence = "you may not administer this engine; ask its administrator for the right to";
+    let sentence = "you may not administer this engine; ask its administrator for that right";
     Err(Fault::new(FaultCode::Denied, sentence))
 }
 
@@ -61,9 +61,8 @@ fn check_read(caller: &Caller, what: &str) -> Result<(), Fault> {
     if caller.rights.read {
         return Ok(());
     }
-    let sentence = format!(
-        "you may not read the {what} of this engine; ask its administrator for the right to"
-    );
+    let sentence =
+        format!("you may not read the {what} of this engine; ask its administrator for that right");
     Err(Fault::new(FaultCode::Denied, sentence))
 }
 
@@ -102,7 +101,7 @@ pub struct Reply {
     is_sent: bool,
     room: AuditRoom,
     /// Dropped before the result is sent.
-    held: Option<Box<dyn Any + Send + Sync>>,
+    guard: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Reply {
@@ -113,15 +112,14 @@ impl Reply {
             id,
             is_sent: false,
             room: AuditRoom::default(),
-            held: None,
+            guard: None,
         }
     }
 
-    /// Keeps a value until the result is sent, such as the guard that counts the order's
-    /// memory.
+    /// Keeps a guard until the result is sent, such as the one that counts the order's memory.
     #[must_use]
-    pub fn holding(mut self, held: impl Any + Send + Sync) -> Self {
-        self.held = Some(Box::new(held));
+    pub fn holding(mut self, guard: impl Any + Send + Sync) -> Self {
+        self.guard = Some(Box::new(guard));
         self
     }
 
@@ -136,12 +134,12 @@ impl Reply {
     }
 
     pub fn send(mut self, result: OrderResult) {
-        self.tell(result);
+        self.deliver(result);
     }
 
-    fn tell(&mut self, result: OrderResult) {
+    fn deliver(&mut self, result: OrderResult) {
         self.is_sent = true;
-        self.held = None;
+        self.guard = None;
         self.outbox.report(self.id, result);
         Wakes::new().add(&self.outbox);
     }
@@ -150,9 +148,8 @@ impl Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         if !self.is_sent {
-            let sentence =
-                "the engine is being stopped and has not done it; try again when it runs";
-            self.tell(Err(Fault::new(FaultCode::ShuttingDown, sentence)));
+            let sentence = "the engine is shutting down and did not carry out the request; repeat it when the engine runs again";
+            self.deliver(Err(Fault::new(FaultCode::ShuttingDown, sentence)));
         }
     }
 }

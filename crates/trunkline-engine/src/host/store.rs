@@ -56,7 +56,7 @@ pub trait Store: Send {
         Vec::new()
     }
 
-    /// Checks that the store is still in its place.
+    /// Checks that the store's file is still in its place.
     ///
     /// # Errors
     /// [`StoreError`] if it was removed or replaced; from then on nothing is saved.
@@ -73,9 +73,9 @@ pub trait Store: Send {
     /// Returns the saved libraries, in the order in which they were first saved.
     fn libraries(&mut self) -> Result<Vec<StoredLibrary>, StoreError>;
 
-    /// Saves a library. One with the same name is replaced, and keeps its place. In the same step,
-    /// retained values are dropped if their variable no longer exists or has another type, and the
-    /// states of alarms if their variable no longer has the alarm.
+    /// Saves a library. A library with the same name is replaced, and keeps its position in the
+    /// order. In the same step, retained values are dropped if their variable no longer exists or
+    /// has another type, and the states of alarms if their variable no longer has the alarm.
     ///
     /// # Errors
     /// [`StoreError`]; the library is stored as it was before.
@@ -148,7 +148,7 @@ pub trait Store: Send {
     fn alarm_journal(&mut self, query: &AlarmJournalQuery) -> Result<AlarmJournalPage, StoreError>;
 }
 
-/// A part of a store that is not as it was written.
+/// A damaged part of a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
     /// Kind of the damaged part: a library, a retained value.
@@ -250,7 +250,7 @@ impl fmt::Display for StoreErrorKind {
                 "is in use by another engine; stop that one, or give this one a store of its own",
             ),
             StoreErrorKind::Full => {
-                f.write_str("cannot be written: its disk is full; make room, then try again")
+                f.write_str("cannot be written: its disk is full; free some space, then try again")
             }
             StoreErrorKind::NoMemory => f.write_str(
                 "cannot be used now: the engine's machine has no memory left for it; give the \

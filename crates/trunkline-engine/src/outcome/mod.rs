@@ -57,13 +57,13 @@ pub enum Refusal {
     OutOfRange { low: f64, high: f64 },
     #[error("the value has {bytes} bytes, more than the limit of {max}; write less at once")]
     TooLarge { bytes: usize, max: usize },
-    #[error("the sample is older than the live value ({live:?}): it cannot replace it{}", .kept.sentence())]
+    #[error("the sample is older than the live value ({live:?}), so it does not replace it{}", .kept.sentence())]
     Late { live: Timestamp, kept: LateKept },
     #[error("{0}")]
     Scaling(ScalingError),
     #[error(
-        "the audit of this variable has to be complete, and the engine cannot store its entries; \
-         `trunkline limits` says why: make room for the store, then write again"
+        "the audit of this variable must be complete, but the engine cannot store its entries; \
+         `trunkline limits` reports the cause: free space for the store, then write again"
     )]
     AuditFull,
     #[error("the variable is no longer deployed; open it again by its name")]
@@ -78,7 +78,7 @@ pub enum Refusal {
         /// A sentence that names the fault of the target and its remedy.
         sentence: Arc<str>,
     },
-    #[error("{target}, which the variable is an alias of, refuses: {refusal}")]
+    #[error("the variable is an alias of {target}, which refuses the write: {refusal}")]
     Target {
         target: Arc<str>,
         refusal: Box<Refusal>,
@@ -86,7 +86,7 @@ pub enum Refusal {
     #[error("the variable is forced by {by}; unforce it, then write again")]
     Forced { by: Arc<str> },
     #[error(
-        "the variable is leased by {by} for {left:?} more; wait until it is released or expires"
+        "the variable is leased by {by} for {left:?} more; wait until the lease is released or expires"
     )]
     Leased { by: Arc<str>, left: Duration },
     #[error("you do not hold the lease of this variable; read it, then acquire the lease")]
@@ -165,7 +165,7 @@ pub enum UnknownCause {
     #[error("{provider} does not know whether it took effect: {why}")]
     Provider { provider: Arc<str>, why: String },
     #[error(
-        "{provider} took the value, but what it then read back is not a valid value of the \
+        "{provider} accepted the value, but the value read back is not valid for the \
          variable: {why}"
     )]
     ReadBack { provider: Arc<str>, why: String },

@@ -1,8 +1,8 @@
-//! Totals over all variables.
+//! Computes totals over all variables.
 //!
 //! Variables are counted in slices, so that counting a very large engine takes several calls.
-//! Nothing is counted per subscription, because there may be a hundred times as many. The engine's
-//! own libraries, whose names begin with `_`, are left out.
+//! Subscriptions are not visited one by one, because there may be a hundred times as many as
+//! variables. The engine's own libraries, whose names begin with `_`, are left out.
 
 use std::collections::HashMap;
 
@@ -24,21 +24,21 @@ pub struct Totals {
     pub queued_bytes: u64,
 }
 
-/// A count of all variables that continues in slices.
+/// A count over all variables, carried out in slices.
 #[derive(Debug, Default)]
 pub struct Census {
     next: u32,
     totals: Totals,
     /// The previous totals. A variable removed during a count is included in the next count.
     last: Totals,
-    /// Queued bytes of each consumer with a buffer, by its address. Not used if the engine's memory
-    /// is bounded, because they are then counted in the engine's budget.
+    /// Queued bytes of each consumer with a buffer, by its address. Empty if the engine's memory is
+    /// bounded, because the engine's budget then counts these bytes.
     queued: HashMap<usize, usize>,
 }
 
 impl Census {
-    /// Counts up to `budget` more variables. Returns the totals once all are counted; the next call
-    /// starts again.
+    /// Counts up to `budget` more variables. Returns the totals once all variables are counted; the
+    /// next call starts a new count.
     pub fn advance(&mut self, core: &EngineCore, budget: usize) -> Option<Totals> {
         let end = core.variables.end();
         if self.next == 0 {
@@ -60,7 +60,7 @@ impl Census {
                 self.totals.written += ledger.written;
                 self.totals.refused += ledger.refused;
                 if core.memory.is_none() {
-                    variable.of_buffers(&mut |outbox| {
+                    variable.visit_buffers(&mut |outbox| {
                         let key = Arc::as_ptr(outbox) as usize;
                         self.queued.insert(key, outbox.budget.used());
                     });
@@ -87,8 +87,8 @@ impl Census {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueMemory {
-    /// Bytes in use, in chunks of 4 KiB per subscriber. Each update counts with its value and 64
-    /// bytes.
+    /// Bytes in use, in chunks of 4 KiB per subscriber. Each update counts as the length of its
+    /// value plus 64 bytes.
     pub used: u64,
     pub max: u64,
     /// Number of times that free memory was insufficient: a subscription was refused, ended or
@@ -97,7 +97,7 @@ pub struct QueueMemory {
 }
 
 impl QueueMemory {
-    /// Returns true if so little is left that new buffered subscriptions are refused.
+    /// Returns true if too little memory is left for a new buffered subscription.
     pub fn is_full(&self) -> bool {
         self.used.saturating_add(FLOOR_BYTES as u64) > self.max
     }

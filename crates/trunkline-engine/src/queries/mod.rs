@@ -1,4 +1,4 @@
-//! Answers about many variables, or detailed answers about one.
+//! Answers questions about many variables, or detailed questions about one.
 
 mod explain;
 pub mod health;

@@ -33,20 +33,20 @@ pub struct Watch {
     log: u64,
     is_listed: bool,
     is_behind: bool,
-    /// Handles of variables that had already been removed when the entry of their appearance was
-    /// examined. The entry of their disappearance follows in the log; neither is reported. The
-    /// bound of the log also bounds this set.
-    unseen: BTreeSet<u32>,
+    /// Handles of variables that had already been removed when the log entry of their addition was
+    /// examined. The entry of their removal follows in the log; neither is reported. The bound of
+    /// the log also bounds this set.
+    already_removed: BTreeSet<u32>,
     /// During the listing: handles of the variables that were added after it began and are
     /// therefore in the log, and the entry up to which they were collected. The bound of the log
     /// also bounds this set.
-    came: HashSet<u32>,
-    came_until: u64,
+    added: HashSet<u32>,
+    added_until: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct WatchSlice {
-    /// Number of names that had appeared and disappeared when the slice was made.
+    /// Number of appearances and disappearances of names when the slice was made.
     pub revision: u64,
     /// Handles of variables that disappeared. It may contain handles that were never reported to
     /// the client.
@@ -65,7 +65,8 @@ pub enum WatchProgress {
     #[default]
     Idle,
     More,
-    /// The consumer has not taken the last updates of a removed variable. Call again when it has.
+    /// The consumer has not taken the last updates of a removed variable. Call again after it has
+    /// taken them.
     Waits,
 }
 
@@ -78,9 +79,9 @@ impl Watch {
             log: 0,
             is_listed: false,
             is_behind: false,
-            unseen: BTreeSet::new(),
-            came: HashSet::new(),
-            came_until: 0,
+            already_removed: BTreeSet::new(),
+            added: HashSet::new(),
+            added_until: 0,
         }
     }
 
@@ -102,10 +103,10 @@ impl Watch {
     ) -> WatchSlice {
         let names = &consumer.engine().variables;
         if self.cursor == 0 {
-            // Done first, so that nothing is missed in between.
+            // Registered first, so that no change is missed.
             names.watch(&consumer.outbox);
             (self.log, self.end) = names.mark();
-            (self.cursor, self.came_until) = (1, self.log);
+            (self.cursor, self.added_until) = (1, self.log);
         }
         let mut slice = WatchSlice {
             begins_again: std::mem::take(&mut self.is_behind),
@@ -119,7 +120,7 @@ impl Watch {
             self.is_listed = self.cursor >= self.end;
             slice.listed = self.is_listed;
             if self.is_listed {
-                self.came = HashSet::new();
+                self.added = HashSet::new();
             }
         }
         slice.revision = self.log;
@@ -138,7 +139,7 @@ impl Watch {
         let names = &consumer.engine().variables;
         let Some(entries) = names.log_from(self.log, LOG_SLICE) else {
             (self.cursor, self.is_listed, self.is_behind) = (0, false, true);
-            self.unseen.clear();
+            self.already_removed.clear();
             return;
         };
         for entry in &entries {
@@ -152,11 +153,11 @@ impl Watch {
             {
                 let handle = variable.handle();
                 if !entry.is_gone && variable.is_gone() {
-                    self.unseen.insert(handle);
+                    self.already_removed.insert(handle);
                 } else if !entry.is_gone {
                     slice.appeared.push(Arc::clone(variable));
-                } else if self.unseen.remove(&handle) {
-                    // It appeared and disappeared without being reported.
+                } else if self.already_removed.remove(&handle) {
+                    // The variable appeared and disappeared without being reported.
                 } else if has_item_of(consumer, variable) {
                     slice.progress = WatchProgress::Waits;
                     return;
@@ -172,9 +173,9 @@ impl Watch {
     }
 
     /// Returns true if a variable was added after the listing began and is therefore in the log.
-    fn has_come(&mut self, names: &Registry, variable: &Variable) -> bool {
-        self.came_until = names.came_since(self.came_until, &mut self.came);
-        self.came.contains(&variable.handle())
+    fn was_added(&mut self, names: &Registry, variable: &Variable) -> bool {
+        self.added_until = names.added_since(self.added_until, &mut self.added);
+        self.added.contains(&variable.handle())
     }
 
     fn list(
@@ -191,7 +192,7 @@ impl Watch {
                 && variable.is_visible_to(caller)
                 && self.pattern.matches_within(budget, variable.name())
                 && !variable.is_gone()
-                && !self.has_come(names, &variable)
+                && !self.was_added(names, &variable)
             {
                 out.push(variable);
             }

@@ -20,11 +20,11 @@ const FIELD_STEPS: usize = 64;
 pub struct Matcher {
     field: Option<FieldRef>,
     comparison: Comparison,
-    wanted: Wanted,
+    expected: Expected,
 }
 
 #[derive(Clone, Debug)]
-enum Wanted {
+enum Expected {
     /// The text, and its lower-case form for `Contains`.
     Text {
         exact: String,
@@ -39,7 +39,7 @@ enum Wanted {
 pub enum MatcherError {
     #[error(
         "there is no field {field:?}; {}the fields are {known}; * searches every text field",
-        meant(suggestion)
+        did_you_mean(suggestion)
     )]
     Field {
         field: String,
@@ -51,7 +51,7 @@ pub enum MatcherError {
     #[error("{field} is {what}")]
     Value {
         field: String,
-        /// Kind of value of the field, and the conditions that it supports.
+        /// The kind of value that the field has, and the conditions that it supports.
         what: &'static str,
         value: String,
     },
@@ -69,23 +69,23 @@ impl Matcher {
         };
         let ty = found.as_ref().map_or(DataType::String, FieldRef::data_type);
         #[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
-        let (what, wanted) = match ty {
+        let (what, expected) = match ty {
             _ if value.is_empty() && is_equality(comparison) && ty != DataType::String => {
-                ("", Some(Wanted::Nothing))
+                ("", Some(Expected::Nothing))
             }
             DataType::F64 | DataType::U64 => {
-                let number = value.parse().ok().map(Wanted::Number);
+                let number = value.parse().ok().map(Expected::Number);
                 let fits = comparison != Comparison::Contains;
                 let what = "a number: use =, !=, < or > with a number";
                 (what, number.filter(|_| fits))
             }
             DataType::Bool => {
-                let is = value.parse().ok().map(Wanted::Bool);
+                let flag = value.parse().ok().map(Expected::Bool);
                 let what = "true or false: use = or !=, with one of these values";
-                (what, is.filter(|_| is_equality(comparison)))
+                (what, flag.filter(|_| is_equality(comparison)))
             }
             DataType::String => {
-                let text = Wanted::Text {
+                let text = Expected::Text {
                     exact: value.to_owned(),
                     lower: value.to_lowercase(),
                 };
@@ -94,11 +94,11 @@ impl Matcher {
             }
             _ => ("a time, which cannot be searched", None),
         };
-        match wanted {
-            Some(wanted) => Ok(Self {
+        match expected {
+            Some(expected) => Ok(Self {
                 field: found,
                 comparison,
-                wanted,
+                expected,
             }),
             None => Err(MatcherError::Value {
                 field: field.to_owned(),
@@ -109,9 +109,9 @@ impl Matcher {
     }
 
     pub fn text_bytes(&self) -> usize {
-        match &self.wanted {
-            Wanted::Text { exact, lower } => exact.len() + lower.len(),
-            Wanted::Number(_) | Wanted::Bool(_) | Wanted::Nothing => 0,
+        match &self.expected {
+            Expected::Text { exact, lower } => exact.len() + lower.len(),
+            Expected::Number(_) | Expected::Bool(_) | Expected::Nothing => 0,
         }
     }
 
@@ -153,9 +153,9 @@ impl Matcher {
             _ => 0,
         };
         budget.spend(FIELD_STEPS + text + self.text_bytes());
-        let is_equal = match (&value, &self.wanted) {
-            (None, Wanted::Nothing) => true,
-            (Some(Value::String(text)), Wanted::Text { exact, lower }) => {
+        let is_equal = match (&value, &self.expected) {
+            (None, Expected::Nothing) => true,
+            (Some(Value::String(text)), Expected::Text { exact, lower }) => {
                 if self.comparison == Comparison::Contains {
                     return text.to_lowercase().contains(lower);
                 }
@@ -163,16 +163,16 @@ impl Matcher {
                 **text == **exact
                     || (field.name() == "type" && text.split('(').next() == Some(exact))
             }
-            (Some(Value::Bool(is)), Wanted::Bool(wanted)) => is == wanted,
-            (Some(value), Wanted::Number(wanted)) => {
+            (Some(Value::Bool(flag)), Expected::Bool(expected)) => flag == expected,
+            (Some(value), Expected::Number(expected)) => {
                 let Some(number) = number(value) else {
                     return false;
                 };
                 match self.comparison {
-                    Comparison::Below => return number < *wanted,
-                    Comparison::Above => return number > *wanted,
+                    Comparison::Below => return number < *expected,
+                    Comparison::Above => return number > *expected,
                     Comparison::Equal | Comparison::Differs | Comparison::Contains => {
-                        number == *wanted
+                        number == *expected
                     }
                 }
             }
@@ -190,7 +190,7 @@ impl Queries<'_> {
     /// Like [`EngineCore::find`](crate::EngineCore::find), with conditions that must all hold.
     #[expect(
         clippy::too_many_arguments,
-        reason = "as those of `find`, and the conditions"
+        reason = "the arguments of `find`, plus the conditions"
     )]
     pub fn search(
         &self,
@@ -231,7 +231,7 @@ fn is_equality(comparison: Comparison) -> bool {
     matches!(comparison, Comparison::Equal | Comparison::Differs)
 }
 
-fn meant(suggestion: &Option<String>) -> String {
+fn did_you_mean(suggestion: &Option<String>) -> String {
     match suggestion {
         Some(name) => format!("did you mean {name:?}? "),
         None => String::new(),

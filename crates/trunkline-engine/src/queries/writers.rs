@@ -1,5 +1,5 @@
-//! Names of writers. An update identifies its writer by a session number; operators see the
-//! principal and origin of that session.
+//! Names the writers of variables. An update identifies its writer by a session number; operators
+//! see the principal and origin of that session.
 
 use std::collections::BTreeMap;
 
@@ -32,6 +32,7 @@ impl WriterTable {
 }
 
 impl Writers<'_> {
+    /// Records the name of the caller's session.
     pub fn introduce(&self, caller: &Caller) {
         let mut names = self.table.names.lock();
         names.insert(caller.session, Arc::from(caller.to_string()));
@@ -45,8 +46,9 @@ impl Writers<'_> {
     pub fn last_writer(&self, variable: &Variable, reader: &Caller) -> String {
         let update = variable.update();
         let name = |session: u32| {
-            let known = self.table.names.lock().get(&session).cloned();
-            let name = known.map_or_else(|| format!("session {session}"), |name| name.to_string());
+            let recorded = self.table.names.lock().get(&session).cloned();
+            let name =
+                recorded.map_or_else(|| format!("session {session}"), |name| name.to_string());
             match session == reader.session {
                 true => format!("{name} (you)"),
                 false => name,

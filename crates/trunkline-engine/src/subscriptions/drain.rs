@@ -19,7 +19,7 @@ use crate::variable::Variable;
 
 /// Number of marks taken at a time, and of updates delivered for one item before other items are
 /// served.
-pub(super) const TAKE: usize = 64;
+pub(super) const BATCH_MAX: usize = 64;
 
 impl Consumer {
     /// Delivers pending updates until there are none or the sink accepts no more. Returns true if
@@ -36,8 +36,8 @@ impl Consumer {
             }
             taken.clear();
             let marks = &self.outbox.marks;
-            // The next iteration shows whether more is marked.
-            let _taken = marks.take(&mut self.cursor, TAKE, &mut |index| taken.push(index));
+            // The next iteration finds further marks.
+            let _taken = marks.take(&mut self.cursor, BATCH_MAX, &mut |index| taken.push(index));
             if taken.is_empty() {
                 break false;
             }
@@ -61,7 +61,7 @@ impl Consumer {
         more
     }
 
-    /// Delivers the pending updates behind one mark. Returns true if more is left.
+    /// Delivers the pending updates of one mark. Returns true if some remain.
     fn deliver(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
         let id = match self.items.slot(index) {
             None => return false,
@@ -86,7 +86,7 @@ impl Consumer {
                 };
                 let in_flight = &mut self.in_flight;
                 self.items
-                    .hand_over_newest(index, variable, &update, held_back, in_flight, sink);
+                    .deliver_newest(index, variable, &update, held_back, in_flight, sink);
                 false
             }
             Contract::Last(n) => self.deliver_last(index, n, only_changes, sink),
@@ -120,8 +120,8 @@ impl Consumer {
     fn deliver_initial(&mut self, index: u32, sink: &mut dyn Sink) -> bool {
         let initial = self
             .items
-            .rest_mut(index)
-            .and_then(|rest| rest.initial.take());
+            .extra_mut(index)
+            .and_then(|extra| extra.initial.take());
         let Some(update) = initial else { return true };
         let Some(variable) = self.variables.get(index) else {
             return false;
@@ -133,7 +133,7 @@ impl Consumer {
             lost: Lost::NONE,
             filtered: 0,
         };
-        self.items.hand_over(update, &mut self.in_flight, sink);
+        self.items.deliver(update, &mut self.in_flight, sink);
         sink.wants()
     }
 
@@ -150,33 +150,33 @@ impl Consumer {
         let Some(variable) = self.variables.get(index) else {
             return false;
         };
-        let cursor = self.items.make_rest(index).cursor;
+        let cursor = self.items.make_extra(index).cursor;
         let mut updates = std::mem::take(&mut self.updates);
         let read = {
             let state = variable.lock();
             let ring = state
                 .subscribers()
                 .and_then(|subscribers| subscribers.ring(only_changes));
-            ring.map(|ring| ring.read(cursor, n, TAKE, &mut updates))
+            ring.map(|ring| ring.read(cursor, n, BATCH_MAX, &mut updates))
         };
         let mut left = false;
         if let Some(read) = read {
             if !updates.is_empty() {
                 self.home.core.counters.lost.add(read.dropped);
             }
-            let mut handed_over = 0;
+            let mut delivered = 0;
             for update in &updates {
-                if handed_over > 0 && !sink.wants() {
+                if delivered > 0 && !sink.wants() {
                     break;
                 }
-                let dropped = if handed_over == 0 { read.dropped } else { 0 };
+                let dropped = if delivered == 0 { read.dropped } else { 0 };
                 let in_flight = &mut self.in_flight;
                 self.items
-                    .hand_over_buffered(index, variable, update, dropped, in_flight, sink);
-                handed_over += 1;
-                self.items.make_rest(index).cursor = read.first + handed_over;
+                    .deliver_buffered(index, variable, update, dropped, in_flight, sink);
+                delivered += 1;
+                self.items.make_extra(index).cursor = read.first + delivered;
             }
-            left = handed_over < read.kept;
+            left = delivered < read.kept;
         }
         updates.clear();
         self.updates = updates;
@@ -187,7 +187,7 @@ impl Consumer {
         if !self.deliver_initial(index, sink) {
             return true;
         }
-        for _ in 0..TAKE {
+        for _ in 0..BATCH_MAX {
             if !sink.wants() {
                 return true;
             }
@@ -200,7 +200,7 @@ impl Consumer {
             };
             let in_flight = &mut self.in_flight;
             self.items
-                .hand_over_buffered(index, variable, &update, dropped, in_flight, sink);
+                .deliver_buffered(index, variable, &update, dropped, in_flight, sink);
             self.outbox.budget.release(cost, wakes);
         }
         true
@@ -222,7 +222,7 @@ impl Consumer {
         let mut delivered = 0;
         loop {
             // Checked before entries are taken that would then have to be delivered singly.
-            if delivered >= TAKE || (delivered > 0 && !sink.wants()) {
+            if delivered >= BATCH_MAX || (delivered > 0 && !sink.wants()) {
                 return true;
             }
             let Some(subscription) = self.subscriptions.get_mut(&id) else {

@@ -1,8 +1,8 @@
 //! Takes the pending updates of `all` subscriptions from their feeds.
 
 use super::Sink;
-use super::drain::TAKE;
-use super::in_flight::{InFlight, Seat, Table};
+use super::drain::BATCH_MAX;
+use super::in_flight::{InFlight, ItemRef, ItemTable};
 use super::items::{ItemVariables, Items};
 use super::membership::Membership;
 use super::resume::Resume;
@@ -54,7 +54,7 @@ impl FeedDrain<'_> {
         if let Some(known) = self.credit {
             *known -= u64::from(run.count());
         }
-        let confirmed = self.in_flight.is_kept();
+        let confirmed = self.in_flight.tracks_confirmations();
         self.items.note_run(&membership.table, &run, confirmed);
         self.in_flight.push_run(&membership.table, &run);
         sink.deliver_run(self.id, &run);
@@ -62,8 +62,8 @@ impl FeedDrain<'_> {
         Step::Run(run.count() as usize)
     }
 
-    /// Delivers taken entries, at most as many as one turn allows. Returns their number and the
-    /// reason why it stopped.
+    /// Delivers taken entries, at most [`BATCH_MAX`]. Returns their number and the reason for
+    /// stopping.
     pub(super) fn deliver_taken(
         &mut self,
         sink: &mut dyn Sink,
@@ -79,7 +79,7 @@ impl FeedDrain<'_> {
             if count > 0 && !sink.wants() {
                 break Stop::Sink;
             }
-            if let (Event::Next(_), Some(most)) = (&entry.event, most_of(*self.credit, count)) {
+            if let (Event::Next(_), Some(most)) = (&entry.event, batch_size(*self.credit, count)) {
                 let mut next = NextUpdates {
                     entries: Some(membership.taken.iter().take(most)),
                     table: &membership.table,
@@ -101,7 +101,7 @@ impl FeedDrain<'_> {
                     }
                     passed.add(room);
                     count += room.updates;
-                    match count == TAKE {
+                    match count == BATCH_MAX {
                         true => break Stop::Taken,
                         false => continue,
                     }
@@ -121,7 +121,7 @@ impl FeedDrain<'_> {
                     if let Some(variable) = self.variables.get(index) {
                         let in_flight = &mut *self.in_flight;
                         self.items
-                            .hand_over_buffered(index, variable, update, 0, in_flight, sink);
+                            .deliver_buffered(index, variable, update, 0, in_flight, sink);
                     }
                 }
             }
@@ -144,7 +144,7 @@ impl FeedDrain<'_> {
             if let Some(index) = gone {
                 break Stop::Gone(index);
             }
-            if count == TAKE {
+            if count == BATCH_MAX {
                 break Stop::Taken;
             }
         };
@@ -154,20 +154,20 @@ impl FeedDrain<'_> {
     }
 }
 
-/// Returns the number of updates that may be delivered at once, after `count` in this turn; `None`
-/// if that is 0.
-fn most_of(credit: Option<u64>, count: usize) -> Option<usize> {
+/// Returns the number of updates that may be delivered at once, given that `count` of the batch are
+/// already delivered; `None` if that is 0.
+fn batch_size(credit: Option<u64>, count: usize) -> Option<usize> {
     let credit = credit.map_or(usize::MAX, |credit| {
         usize::try_from(credit).unwrap_or(usize::MAX)
     });
-    Some(credit.min(TAKE - count)).filter(|most| *most > 0)
+    Some(credit.min(BATCH_MAX - count)).filter(|most| *most > 0)
 }
 
-/// The next entries of a feed, as long as each is simply the next update of its item. Returning an
-/// entry removes it.
+/// Iterates over the next entries of a feed, as long as each is the next update of its item without
+/// losses in between. Yielding an entry records its delivery.
 struct NextUpdates<'a, I> {
     entries: Option<I>,
-    table: &'a Table,
+    table: &'a ItemTable,
     items: &'a mut Items,
     in_flight: &'a mut InFlight,
     room: Room,
@@ -183,7 +183,7 @@ impl<'a, I: Iterator<Item = &'a FeedEntry>> Iterator for NextUpdates<'a, I> {
             let Event::Next(update) = &entry.event else {
                 return None;
             };
-            let Seat { index, handle } = *self.table.get(entry.place as usize)?;
+            let ItemRef { index, handle } = *self.table.get(entry.place as usize)?;
             if !self.items.note_next(index, update.sequence, self.in_flight) {
                 return None;
             }
@@ -228,7 +228,7 @@ pub(super) enum Step {
 }
 
 pub(super) enum Stop {
-    /// All taken entries are delivered, or it is the turn of other subscriptions.
+    /// All taken entries are delivered, or the batch is full and other subscriptions come next.
     Taken,
     Gone(u32),
     Credit,
@@ -236,6 +236,6 @@ pub(super) enum Stop {
 }
 
 #[inline]
-fn handle_at(table: &[Seat], place: u32) -> u32 {
-    table.get(place as usize).unwrap_or(&Seat::EMPTY).handle
+fn handle_at(table: &[ItemRef], place: u32) -> u32 {
+    table.get(place as usize).unwrap_or(&ItemRef::EMPTY).handle
 }

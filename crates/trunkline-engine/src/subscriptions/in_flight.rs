@@ -6,16 +6,16 @@ use super::items::Items;
 use crate::delivery::feed::{FeedEntry, SharedRun};
 use crate::sync::Arc;
 
-pub(crate) type Table = Vec<Seat>;
+pub(crate) type ItemTable = Vec<ItemRef>;
 
-/// An item and the handle of its variable, for use without access to the variable.
+/// An item, with the handle of its variable, so that the variable itself need not be read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct ItemRef {
     pub(crate) index: u32,
     pub(crate) handle: u32,
 }
 
-impl Seat {
+impl ItemRef {
     pub(crate) const EMPTY: Self = Self {
         index: u32::MAX,
         handle: 0,
@@ -33,11 +33,12 @@ pub(crate) struct InFlight {
     /// Item indices, `RUN` or `UNCOUNTED`.
     queue: Option<VecDeque<u32>>,
     runs: VecDeque<RunInFlight>,
+    /// Number of unconfirmed deliveries in `runs`.
     in_runs: usize,
 }
 
 struct RunInFlight {
-    table: Arc<Table>,
+    table: Arc<ItemTable>,
     run: Arc<SharedRun>,
     confirmed: usize,
 }
@@ -49,8 +50,8 @@ impl RunInFlight {
         let left = updates.get(self.confirmed..).unwrap_or_default();
         let confirmed = left.get(..most).unwrap_or(left);
         for (place, _) in confirmed {
-            if let Some(seat) = self.table.get(*place as usize) {
-                items.confirm(seat.index);
+            if let Some(item_ref) = self.table.get(*place as usize) {
+                items.confirm(item_ref.index);
             }
         }
         self.confirmed += confirmed.len();
@@ -66,7 +67,7 @@ impl InFlight {
         }
     }
 
-    pub(crate) fn is_kept(&self) -> bool {
+    pub(crate) fn tracks_confirmations(&self) -> bool {
         self.queue.is_some()
     }
 
@@ -78,7 +79,7 @@ impl InFlight {
         }
     }
 
-    pub(crate) fn push_run(&mut self, table: &Arc<Table>, run: &Arc<SharedRun>) {
+    pub(crate) fn push_run(&mut self, table: &Arc<ItemTable>, run: &Arc<SharedRun>) {
         if let Some(queue) = &mut self.queue {
             queue.push_back(RUN);
             self.in_runs += run.updates().len();
@@ -94,8 +95,8 @@ impl InFlight {
     pub(super) fn unconfirmed_entries(&self, visit: &mut dyn FnMut(u32, &FeedEntry)) {
         for one in &self.runs {
             for entry in one.run.entries().iter().skip(one.confirmed) {
-                if let Some(seat) = one.table.get(entry.place as usize) {
-                    visit(seat.handle, entry);
+                if let Some(item_ref) = one.table.get(entry.place as usize) {
+                    visit(item_ref.handle, entry);
                 }
             }
         }

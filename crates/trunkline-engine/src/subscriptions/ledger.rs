@@ -12,7 +12,7 @@ use trunkline_types::Contract;
 use trunkline_types::ledger::SubscriptionLedger;
 
 use super::Consumer;
-use super::items::{Rest, Slot, VariableItem};
+use super::items::{ItemExtra, Slot, VariableItem};
 use crate::delivery::subscribers::{Kind, Subscriber, Subscribers};
 use crate::sync::{Arc, Ordering};
 use crate::update::Update;
@@ -35,7 +35,7 @@ impl Consumer {
         let state = variable.lock();
         let subscribers = state.subscribers();
         let membership = self.subscriptions.get(&subscription)?.feed.as_ref();
-        let fed = membership.and_then(|one| subscribers?.find_feed(&one.feed));
+        let feed_subscriber = membership.and_then(|one| subscribers?.find_feed(&one.feed));
         let subscriber = match membership {
             Some(_) => None,
             None if state.is_plain(&self.outbox, index) => None,
@@ -46,7 +46,8 @@ impl Consumer {
         let items = &self.items;
         let mut ledger = SubscriptionLedger {
             written: sequence.saturating_sub(item.opened_at()),
-            filtered: subscriber.map_or(0, |one| one.filtered) + fed.map_or(0, |one| one.filtered),
+            filtered: subscriber.map_or(0, |one| one.filtered)
+                + feed_subscriber.map_or(0, |one| one.filtered),
             coalesced: items.coalesced(index),
             sent_unconfirmed: items.unconfirmed(index),
             received: items
@@ -54,11 +55,11 @@ impl Consumer {
                 .saturating_sub(items.unconfirmed(index)),
             ..SubscriptionLedger::default()
         };
-        if let Some(rest) = items.rest(index) {
-            ledger.dropped_queue = rest.queue;
-            ledger.dropped_disconnect = rest.disconnect;
-            ledger.repaired = rest.repaired;
-            let first = rest.initial.as_ref();
+        if let Some(extra) = items.extra(index) {
+            ledger.dropped_queue = extra.queue;
+            ledger.dropped_disconnect = extra.disconnect;
+            ledger.repaired = extra.repaired;
+            let first = extra.initial.as_ref();
             ledger.waiting = u64::from(first.is_some_and(|first| first.sequence > 0));
         }
         if let Some(membership) = membership {
@@ -67,14 +68,14 @@ impl Consumer {
             if waiting.ended {
                 // Nothing was filtered out after the end, so everything after it was not delivered.
                 let newest = waiting.newest.unwrap_or(item.last());
-                ledger.dropped_overrun = match fed {
-                    Some(fed) if fed.only_changes => fed.missed,
+                ledger.dropped_overrun = match feed_subscriber {
+                    Some(feed_subscriber) if feed_subscriber.only_changes => feed_subscriber.missed,
                     _ => sequence.saturating_sub(newest),
                 };
             }
         } else if let (Some(subscriber), Some(subscribers)) = (subscriber, subscribers) {
-            let rest = items.rest(index);
-            add_waiting(&mut ledger, item, rest, subscriber, subscribers, sequence);
+            let extra = items.extra(index);
+            add_waiting(&mut ledger, item, extra, subscriber, subscribers, sequence);
         } else {
             add_pending(&mut ledger, sequence.saturating_sub(item.last()));
         }
@@ -107,7 +108,7 @@ impl Consumer {
         };
         let state = variable.lock();
         let own = state.items_of(&self.outbox);
-        let fed = self.subscriptions.iter().filter_map(|(id, one)| {
+        let from_feeds = self.subscriptions.iter().filter_map(|(id, one)| {
             one.feed.as_ref()?.by_handle.get(&handle)?;
             Some((*id, one.contract))
         });
@@ -116,7 +117,7 @@ impl Consumer {
                 let id = self.items.get(index)?.subscription;
                 Some((id, self.subscriptions.get(&id)?.contract))
             })
-            .chain(fed)
+            .chain(from_feeds)
             .collect();
         subscriptions.sort_by_key(|(id, _)| *id);
         subscriptions
@@ -135,15 +136,15 @@ impl Consumer {
         indices: Range<u32>,
         mut show: impl FnMut(u32, &Arc<Variable>, &Update),
     ) -> SweepSlice {
-        let mut looked = SweepSlice::default();
+        let mut slice = SweepSlice::default();
         for index in indices {
             let item = match self.items.slot(index) {
                 None => continue,
                 Some(Slot::Feed { .. }) => {
                     // Only the feed's own lock could show whether the feed contains anything. A
-                    // drain that finds nothing costs no more than taking it.
+                    // drain that finds nothing costs no more than taking that lock.
                     self.outbox.marks.mark(index);
-                    looked.drain = true;
+                    slice.drain = true;
                     continue;
                 }
                 Some(Slot::Variable(item)) => item,
@@ -156,18 +157,18 @@ impl Consumer {
                 continue;
             };
             let update = variable.update();
-            if !item.is_first() && update.sequence == item.last() {
+            if !item.awaits_first() && update.sequence == item.last() {
                 if !variable.is_gone() {
                     show(item.subscription, variable, &update);
                 }
             } else if self.mark_is_missing(index) {
                 self.outbox.marks.mark(index);
-                looked.marked += 1;
-                looked.drain = true;
+                slice.marked += 1;
+                slice.drain = true;
             }
         }
-        self.home.core.counters.marked.add(looked.marked as u64);
-        looked
+        self.home.core.counters.marked.add(slice.marked as u64);
+        slice
     }
 
     fn variable_in_use(&self, index: u32) -> Option<&Arc<Variable>> {
@@ -189,10 +190,10 @@ impl Consumer {
         let behind = variable.sequence().saturating_sub(item.last());
         let has_initial = self
             .items
-            .rest(index)
-            .is_some_and(|rest| rest.initial.is_some());
+            .extra(index)
+            .is_some_and(|extra| extra.initial.is_some());
         let waits = if state.is_plain(&self.outbox, index) {
-            item.is_first() || behind > 0
+            item.awaits_first() || behind > 0
         } else {
             let subscribers = state.subscribers();
             let Some(subscriber) =
@@ -204,16 +205,16 @@ impl Consumer {
                 .filtered
                 .saturating_sub(self.items.filtered(index));
             match &subscriber.kind {
-                Kind::Mark => item.is_first() || behind > held_back,
+                Kind::Mark => item.awaits_first() || behind > held_back,
                 Kind::Last(n) => {
-                    let cursor = self.items.rest(index).map_or(0, |rest| rest.cursor);
+                    let cursor = self.items.extra(index).map_or(0, |extra| extra.cursor);
                     let ring = subscribers
                         .and_then(|subscribers| subscribers.ring(subscriber.only_changes));
                     has_initial || ring.is_some_and(|ring| ring.pending(cursor, *n).kept > 0)
                 }
                 Kind::First(queue) => has_initial || queue.len() > 0,
-                // These have no separate marks, or are polled.
-                Kind::Sampled => item.is_first(),
+                // `sampled` items and real-time FIFOs are polled, so writers do not mark them.
+                Kind::Sampled => item.awaits_first(),
                 Kind::Fifo(_) => false,
             }
         };
@@ -234,7 +235,7 @@ impl Consumer {
         let item = self.items.get(index)?;
         let variable = self.home.core.variable(handle)?;
         let update = variable.update();
-        let is_settled = !item.is_first()
+        let is_settled = !item.awaits_first()
             && self.items.unconfirmed(index) == 0
             && update.sequence == item.last()
             && !variable.is_gone();
@@ -264,20 +265,20 @@ fn add_pending(ledger: &mut SubscriptionLedger, pending: u64) {
 fn add_waiting(
     ledger: &mut SubscriptionLedger,
     item: &VariableItem,
-    rest: Option<&Rest>,
+    extra: Option<&ItemExtra>,
     subscriber: &Subscriber,
     subscribers: &Subscribers,
     sequence: u64,
 ) {
     match &subscriber.kind {
         Kind::Mark | Kind::Sampled => {
-            let told = rest.map_or(0, |rest| rest.filtered);
-            let held_back = subscriber.filtered.saturating_sub(told);
+            let reported = extra.map_or(0, |extra| extra.filtered);
+            let held_back = subscriber.filtered.saturating_sub(reported);
             let behind = sequence.saturating_sub(item.last());
             add_pending(ledger, behind.saturating_sub(held_back));
         }
         Kind::Last(n) => {
-            let cursor = rest.map_or(0, |rest| rest.cursor);
+            let cursor = extra.map_or(0, |extra| extra.cursor);
             if let Some(ring) = subscribers.ring(subscriber.only_changes) {
                 let pending = ring.pending(cursor, *n);
                 ledger.waiting += pending.kept;
@@ -308,9 +309,9 @@ mod tests {
     use crate::subscriptions::{Delivery, Sink, Subscribe};
     use crate::write::Write;
 
-    struct Nobody;
+    struct NoWake;
 
-    impl Wake for Nobody {
+    impl Wake for NoWake {
         fn wake(&self) {}
     }
 
@@ -347,7 +348,7 @@ mod tests {
 
     /// Behaviour: B-10.
     #[test]
-    fn a_mark_that_was_lost_is_set_again_and_counted() {
+    fn lost_mark_is_set_again_and_counted() {
         for contract in ["latest", "last:5", "first:5", "all:5"] {
             let contract: Contract = contract.parse().unwrap();
             let engine = Engine::new(EngineOptions::new("sut", 7));
@@ -360,7 +361,7 @@ mod tests {
             let handle = engine.libraries().deploy(&library, now, wall).unwrap()[0];
             let x = Arc::clone(&engine.variable(handle).unwrap());
             write(&engine, &x, 1.0);
-            let mut consumer = Consumer::new(engine.clone(), Box::new(Nobody));
+            let mut consumer = Consumer::new(engine.clone(), Box::new(NoWake));
             let caller = Caller::engine();
             consumer
                 .subscribe(&caller, &x, Subscribe::new(1, contract))
@@ -368,22 +369,22 @@ mod tests {
             assert_eq!(drain(&mut consumer), [1.0]);
             write(&engine, &x, 2.0);
             // The pending update is marked, and is not the last delivered one.
-            let looked = consumer.look(0..consumer.index_end(), |_, _, update| {
-                panic!("{update:?} waits");
+            let slice = consumer.look(0..consumer.index_end(), |_, _, update| {
+                panic!("{update:?} is not delivered yet");
             });
-            assert_eq!(looked.marked, 0, "{contract}");
+            assert_eq!(slice.marked, 0, "{contract}");
             for index in 0..consumer.index_end() {
                 consumer.outbox.marks.unmark(index);
             }
             assert!(
                 drain(&mut consumer).is_empty(),
-                "{contract}: nobody knows of it"
+                "{contract}: without a mark nothing is delivered"
             );
-            let looked = consumer.look(0..consumer.index_end(), |_, _, _| {});
-            assert!(looked.drain);
+            let slice = consumer.look(0..consumer.index_end(), |_, _, _| {});
+            assert!(slice.drain);
             // In a feed, it is unknown which member's mark was missing.
             let counted = usize::from(!matches!(contract, Contract::All { .. }));
-            assert_eq!(looked.marked, counted, "{contract}");
+            assert_eq!(slice.marked, counted, "{contract}");
             assert_eq!(engine.health().repaired_and_marked(), (0, counted as u64));
             assert_eq!(drain(&mut consumer), [2.0], "{contract}");
             let mut shown = 0;

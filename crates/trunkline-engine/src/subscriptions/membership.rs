@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::in_flight::{Seat, Table};
-use crate::delivery::feed::{Event, Feed, FeedEntry, Room, Terms};
+use super::in_flight::{ItemRef, ItemTable};
+use crate::delivery::feed::{Event, Feed, FeedEntry, MemberOptions, Room};
 use crate::delivery::outbox::Outbox;
 use crate::sync::Arc;
 use crate::update::Update;
@@ -15,7 +15,8 @@ pub(super) struct Membership {
     pub(super) member: usize,
     /// The index in the outbox that represents the subscription.
     pub(super) mark: u32,
-    pub(super) table: Arc<Table>,
+    /// Item and handle of each variable, by its place in the feed.
+    pub(super) table: Arc<ItemTable>,
     /// The item and the place of each variable, by handle.
     pub(super) by_handle: HashMap<u32, (u32, u32)>,
     /// Entries taken from the feed and not delivered yet.
@@ -47,14 +48,14 @@ pub(super) struct WaitingOf {
 
 impl Membership {
     pub(super) fn new(outbox: &Arc<Outbox>, mark: u32, elements: u32, bytes: u32) -> Self {
-        let terms = Terms {
+        let options = MemberOptions {
             outbox: Arc::clone(outbox),
             mark,
             updates_max: elements as usize,
             bytes_max: bytes as usize,
         };
         Self {
-            feed: Arc::new(Feed::new(terms)),
+            feed: Arc::new(Feed::new(options)),
             member: 0,
             mark,
             table: Arc::default(),
@@ -70,16 +71,16 @@ impl Membership {
         let place = self.feed.add_place();
         let table = Arc::make_mut(&mut self.table);
         let needed = place as usize + 1;
-        table.resize(needed.max(table.len()), Seat::EMPTY);
-        if let Some(seat) = table.get_mut(place as usize) {
-            *seat = Seat { index, handle };
+        table.resize(needed.max(table.len()), ItemRef::EMPTY);
+        if let Some(item_ref) = table.get_mut(place as usize) {
+            *item_ref = ItemRef { index, handle };
         }
         self.by_handle.insert(handle, (index, place));
         place
     }
 
-    /// Removes the feed from a variable's subscribers. If others share the feed, the variable was
-    /// removed, and they also have all its updates.
+    /// Removes the feed from a variable's subscribers. For a shared feed, this happens only if the
+    /// variable was undeployed; the other members then have all its updates too.
     pub(super) fn forget(&mut self, variable: &Variable) {
         self.by_handle.remove(&variable.handle());
         leave_feed(variable, &self.feed);
@@ -101,12 +102,12 @@ impl Membership {
     }
 
     pub(super) fn index_at(&self, place: u32) -> u32 {
-        let seat = self.table.get(place as usize);
-        seat.unwrap_or(&Seat::EMPTY).index
+        let item_ref = self.table.get(place as usize);
+        item_ref.unwrap_or(&ItemRef::EMPTY).index
     }
 
-    /// Drops the taken entries of these places. Returns their room, as the feed still counts it,
-    /// and the cost of the entries from before the subscription.
+    /// Drops the taken entries of these places. Returns the room that the feed still counts for
+    /// them, and the cost of the entries from before the subscription.
     pub(super) fn drop_taken(&mut self, places: &HashSet<u32>) -> (Room, usize) {
         let mut freed = Room::default();
         let before = self.past;

@@ -40,10 +40,10 @@ use self::indices::Indices;
 use self::items::{ItemVariables, Items, VariableItem};
 pub use self::ledger::SweepSlice;
 use self::membership::Membership;
-use self::resume::{DetachedSessions, LOOKS_PER_REQUEST, Resume, leave};
+use self::resume::{DetachedSessions, Resume, SCAN_ENTRIES_PER_REQUEST, leave};
 pub use self::sink::{Delivery, Sink, Subscribe};
 pub(crate) use self::subscribe::forget;
-use self::teardown::{LeftSubscriber, Leftover, Teardown};
+use self::teardown::{Leftover, RemainingReference, Teardown};
 use crate::caller::Caller;
 use crate::delivery::feed::Room;
 use crate::delivery::late::LateSamples;
@@ -109,7 +109,8 @@ pub struct Consumer {
     resume: Resume,
     /// Fields opened by its peer, by handle. A field is closed when no user is left.
     pub(crate) fields: BTreeMap<u32, Arc<Variable>>,
-    /// Items of subscriptions that it leaves to the next session.
+    /// Items of subscriptions that have ended or were left to the next session, until they are
+    /// removed.
     leftovers: Vec<Leftover>,
     /// `None` until the consumer requests late samples.
     late: Option<Arc<LateSamples>>,
@@ -125,7 +126,7 @@ struct Subscription {
     credit: Option<u64>,
     /// Time of the next sampling of a `sampled` subscription; `None` until the first poll.
     next_due: Option<Tick>,
-    /// Index from which the next slice continues to sample the items in this period.
+    /// Index of the item at which the next slice continues in this period.
     sweep: u32,
 }
 
@@ -169,14 +170,18 @@ impl Consumer {
     /// [`Consumer::confirmed_by_peer`].
     #[must_use]
     pub fn keeping_sent(mut self) -> Self {
-        let (max, is_confirmed) = (self.outbox.budget.max(), self.in_flight.is_kept());
+        let (max, is_confirmed) = (
+            self.outbox.budget.max(),
+            self.in_flight.tracks_confirmations(),
+        );
         self.resume = Resume::keeping(&self.home.core, max, is_confirmed);
         self
     }
 
     /// Ends a lost session, and stores its `all` subscriptions until `until` for a session that
-    /// names it. From now on no writer waits for them. A session with very many items is processed
-    /// in slices, by the engine's [polls](crate::Engine::poll) or by the session that takes over.
+    /// names it as its predecessor. From now on no writer waits for them. A session with very many
+    /// items is processed in slices, by the engine's [polls](crate::Engine::poll) or by the session
+    /// that takes over.
     pub fn leave(self, caller: &Caller, until: Tick) {
         leave(self, caller, until);
     }
@@ -192,13 +197,13 @@ impl Consumer {
     /// that are still in the feeds of other subscribers; one request examines at most about 65,000
     /// of their entries.
     pub fn begin_request(&mut self) {
-        self.resume.looks = LOOKS_PER_REQUEST;
+        self.resume.scan_budget = SCAN_ENTRIES_PER_REQUEST;
     }
 
     /// Returns the number of entries in other subscribers' feeds that this request may still
     /// examine.
-    pub fn looks_left(&self) -> usize {
-        self.resume.looks
+    pub fn scan_budget_left(&self) -> usize {
+        self.resume.scan_budget
     }
 
     /// Counts deliveries as received only once they are confirmed with [`Consumer::confirm`].
@@ -209,7 +214,7 @@ impl Consumer {
     }
 
     /// Limits the bytes queued in its `all` and `first:n` subscriptions together to about `max`.
-    /// Each update counts with its value and 64 bytes. A subscription that needs more counts as
+    /// Each update costs the bytes of its value plus 64. A subscription that needs more counts as
     /// full, as at its own bound. Call before the first subscription.
     #[must_use]
     pub fn queue_bytes_max(self, max: usize) -> Self {
@@ -268,11 +273,11 @@ impl Consumer {
     /// more than were sent.
     pub fn confirm(&mut self, records: u64) -> bool {
         let before = self.in_flight.len();
-        let is_right = self.in_flight.confirm(records, &mut self.items);
+        let is_valid = self.in_flight.confirm(records, &mut self.items);
         if let Some(sent) = &mut self.resume.unacked {
             sent.confirm(before - self.in_flight.len(), &mut Wakes::new());
         }
-        is_right
+        is_valid
     }
 
     pub fn in_flight(&self) -> usize {
@@ -328,7 +333,7 @@ impl Consumer {
             return false;
         }
         self.outbox.begin_drain();
-        // A mark made before that is seen here; a mark made after it wakes the consumer.
+        // A mark made before that call is found below; a later mark wakes the consumer.
         self.is_idle()
     }
 
@@ -456,8 +461,8 @@ impl Subscription {
     }
 
     /// Returns the room left for updates from before a re-created subscription: twice its bound,
-    /// for all its variables together. At most this number was in flight and queued, and this
-    /// number fits at its subscriber. With more, the subscription would end with `overrun`, be
+    /// for all its variables together. At most that many updates were in flight and queued, and the
+    /// subscriber has room for them. With more, the subscription would end with `overrun`, be
     /// re-created and get the same updates again, endlessly.
     fn room_for_past(&self) -> Room {
         let (Contract::All { elements, bytes }, Some(membership)) = (self.contract, &self.feed)
@@ -520,7 +525,7 @@ impl Drop for Consumer {
                 Some(membership) => Leftover::of_feed(items, membership, &mut wakes),
                 None => Leftover {
                     items,
-                    subscriber: LeftSubscriber::Own,
+                    reference: RemainingReference::Own,
                 },
             });
         }

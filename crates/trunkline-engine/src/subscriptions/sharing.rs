@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::in_flight::{Seat, Table};
+use super::in_flight::{ItemRef, ItemTable};
 use super::items::ItemVariables;
 use super::membership::Membership;
 use crate::delivery::feed::{Feed, Feeds, Moved};
@@ -25,7 +25,7 @@ impl Membership {
         Arc::new(Feed::moved_in(moved, places as u32, next as u32))
     }
 
-    /// Replaces the places in its entries by the places in another feed.
+    /// Replaces the places in its entries with the places in another feed.
     fn translate(&mut self, moved: &mut Moved, places: &HashMap<u32, u32>) {
         for entry in self.taken.iter_mut().chain(moved.entries_mut()) {
             entry.place = places.get(&entry.place).copied().unwrap_or(u32::MAX);
@@ -145,12 +145,12 @@ fn join(
     };
     drop(locked);
     let longest = places.values().max().map_or(0, |place| *place as usize + 1);
-    let mut table: Table = vec![Seat::EMPTY; longest];
+    let mut table: ItemTable = vec![ItemRef::EMPTY; longest];
     for (handle, (index, place)) in &mut membership.by_handle {
         let there = places.get(place).copied().unwrap_or(u32::MAX);
         *place = there;
-        if let Some(seat) = table.get_mut(there as usize) {
-            *seat = Seat {
+        if let Some(item_ref) = table.get_mut(there as usize) {
+            *item_ref = ItemRef {
                 index: *index,
                 handle: *handle,
             };

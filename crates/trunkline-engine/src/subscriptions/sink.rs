@@ -21,7 +21,8 @@ pub struct Subscribe {
 }
 
 impl Subscribe {
-    /// A subscriber that has nothing yet and also wants updates that repeat a value.
+    /// Creates the options of a subscriber that has no update yet and also wants updates that
+    /// repeat a value.
     pub fn new(subscription: u32, contract: Contract) -> Self {
         Self {
             subscription,
@@ -47,15 +48,16 @@ pub struct Delivery<'a> {
     pub filtered: u64,
 }
 
-/// Receives deliveries. Before each one it is asked whether it accepts more.
+/// Receives deliveries. [`wants`](Self::wants) is called before each one.
 ///
 /// Called on the draining thread while no lock is held, so it may write variables.
 pub trait Sink {
+    /// Returns true if the sink accepts another delivery.
     fn wants(&self) -> bool;
     fn deliver(&mut self, delivery: &Delivery<'_>);
     /// Receives consecutive deliveries of one subscription without losses, each an update with its
-    /// variable's handle. Takes the first one in any case, and more as long as it accepts any.
-    /// Takes none if it needs them singly through `deliver`.
+    /// variable's handle. An implementation takes the first update in any case, and further ones as
+    /// long as it accepts more. It takes none if it needs each update through `deliver`.
     fn deliver_all(
         &mut self,
         _subscription: u32,

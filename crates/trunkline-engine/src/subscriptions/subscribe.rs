@@ -6,9 +6,9 @@ use trunkline_types::Contract;
 use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
 
 use super::indices::Indices;
-use super::items::{Had, VariableItem};
+use super::items::{ResumePoint, VariableItem};
 use super::membership::Membership;
-use super::teardown::{LeftSubscriber, Leftover};
+use super::teardown::{Leftover, RemainingReference};
 use super::{Consumer, ITEMS_MAX, Subscribe, Subscription};
 use crate::caller::Caller;
 use crate::delivery::outbox::{Outbox, Wakes};
@@ -72,7 +72,7 @@ impl Consumer {
         if let Some(known) = self.subscriptions.get(&id) {
             if (known.contract, known.only_changes) != (contract, only_changes) {
                 return Err(AccessError::Contract(
-                    "a subscription has one contract; use another subscription number",
+                    "the subscription already has another contract; use another subscription number",
                 ));
             }
             return Ok(());
@@ -124,8 +124,7 @@ impl Consumer {
             return Ok(());
         }
         let current = variable.update_locked(&state);
-        // Allocates the place in the marks first, because the subscriber must never refer to a
-        // missing one.
+        // Allocates the mark first, because a subscriber must never refer to a missing mark.
         let index = self.items.next_index();
         self.outbox.marks.ensure(index).map_err(|_| items_limit())?;
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
@@ -147,13 +146,13 @@ impl Consumer {
         if is_kept {
             self.resume.past.settle(&mut wakes);
         }
-        // A subscriber without a position must be told which earlier updates it was owed and will
-        // not get.
+        // A subscriber without a position still needs a report of the updates that it was owed but
+        // will not get.
         let opened = opened.filter(|before| *before < current.sequence);
         let had = match had.or(opened) {
-            None => Had::Nothing,
-            Some(had) if is_known => Had::Sequence(had),
-            Some(_) => Had::Unknown,
+            None => ResumePoint::Nothing,
+            Some(had) if is_known => ResumePoint::Sequence(had),
+            Some(_) => ResumePoint::Unknown,
         };
         let first = past
             .first()
@@ -163,8 +162,11 @@ impl Consumer {
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return Err(AccessError::Gone);
         };
-        let is_first = self.items.get(index).is_some_and(VariableItem::is_first);
-        let mut mark = is_first.then_some(index);
+        let awaits_first = self
+            .items
+            .get(index)
+            .is_some_and(VariableItem::awaits_first);
+        let mut mark = awaits_first.then_some(index);
         let kind = match subscription.contract {
             Contract::Latest => Some(Kind::Mark),
             Contract::Sampled(_) => Some(Kind::Sampled),
@@ -172,7 +174,7 @@ impl Consumer {
                 let ring = state
                     .subscribers()
                     .and_then(|subscribers| subscribers.ring(only_changes));
-                self.items.make_rest(index).cursor = ring.map_or(0, |ring| ring.end());
+                self.items.make_extra(index).cursor = ring.map_or(0, |ring| ring.end());
                 Some(Kind::Last(n))
             }
             Contract::First(n) => Some(Kind::First(Box::new(FirstQueue::new(n)))),
@@ -180,14 +182,14 @@ impl Consumer {
         };
         if let Some(membership) = subscription.feed.as_mut().filter(|_| kind.is_none()) {
             if first_is_free && let Some(item) = self.items.get_mut(index) {
-                item.set_free();
+                item.set_first_is_free();
                 subscription.credit = Some(subscription.credit.unwrap_or(0).saturating_add(1));
             }
             let place = membership.add(handle, index);
             if past.len() > 1 {
                 membership.put_past(place, past);
                 mark = Some(membership.mark);
-            } else if is_first {
+            } else if awaits_first {
                 membership.feed.push_first(place, current.clone());
                 mark = Some(membership.mark);
             }
@@ -195,8 +197,8 @@ impl Consumer {
             let subscriber = FeedSubscriber::new(feed, place, only_changes);
             state.make_subscribers().add_feed(subscriber);
         }
-        if is_first && matches!(kind, Some(Kind::Last(_) | Kind::First(_))) {
-            self.items.make_rest(index).initial = Some(Box::new(current));
+        if awaits_first && matches!(kind, Some(Kind::Last(_) | Kind::First(_))) {
+            self.items.make_extra(index).initial = Some(Box::new(current));
         }
         subscription.items.insert(index);
         if !self.outbox.is_service {
@@ -258,7 +260,7 @@ impl Consumer {
             let leftover = match entry.feed {
                 None => Leftover {
                     items,
-                    subscriber: LeftSubscriber::Own,
+                    reference: RemainingReference::Own,
                 },
                 Some(mut membership) => {
                     let past = std::mem::take(&mut membership.past);
@@ -461,7 +463,7 @@ fn check_contract(contract: Contract) -> Result<(), AccessError> {
         Contract::Latest => return Ok(()),
         Contract::Sampled(period) if period < SAMPLED_PERIOD_MIN => {
             return Err(AccessError::Contract(
-                "the period of `sampled` is at least 100 us",
+                "the period of `sampled` is too short; use at least 100 us",
             ));
         }
         Contract::Sampled(_) => return Ok(()),
@@ -470,6 +472,6 @@ fn check_contract(contract: Contract) -> Result<(), AccessError> {
         return Ok(());
     }
     Err(AccessError::Contract(
-        "a buffer has 1 to 1,000,000 elements",
+        "the buffer size is out of range; use 1 to 1,000,000 elements",
     ))
 }

@@ -12,7 +12,8 @@ use crate::delivery::subscribers::Kind;
 use crate::sync::Arc;
 use crate::variable::Variable;
 
-/// The rest of an ended consumer. Its queued updates count against the budget until they are freed.
+/// The remaining data of an ended consumer. Its queued updates count against the budget until they
+/// are freed.
 #[derive(Debug)]
 pub(crate) struct Teardown {
     pub(super) outbox: Arc<Outbox>,
@@ -24,23 +25,23 @@ pub(crate) struct Teardown {
 #[derive(Debug)]
 pub(super) struct Leftover {
     pub(super) items: Indices,
-    pub(super) subscriber: LeftSubscriber,
+    pub(super) reference: RemainingReference,
 }
 
-/// References to these items that their variables still contain.
+/// How the variables of these items still refer to the subscription.
 #[derive(Debug)]
-pub(super) enum LeftSubscriber {
-    /// A subscription with a contract other than `all`.
+pub(super) enum RemainingReference {
+    /// Each variable lists its item; the contract is not `all`.
     Own,
-    /// A feed without members.
+    /// Each variable lists this feed, which has no members.
     Feed(Arc<Feed>),
-    /// Nothing: the feed continues without it, or another subscriber removes it.
+    /// They do not: the feed continues for other members, or is removed elsewhere.
     Nothing,
 }
 
 impl Leftover {
-    /// Returns the rest of an `all` subscription. It leaves its feed, so no writer waits for it any
-    /// more.
+    /// Makes an `all` subscription leave its feed, so that no writer waits for it any more. Returns
+    /// what remains to be removed.
     pub(super) fn of_feed(items: Indices, membership: Membership, wakes: &mut Wakes) -> Self {
         let Membership { feed, member, .. } = membership;
         let mut is_left = feed.depart_from_others(member, wakes);
@@ -52,11 +53,11 @@ impl Leftover {
             }
             feed.depart(member, wakes);
         }
-        let subscriber = match is_left {
-            true => LeftSubscriber::Nothing,
-            false => LeftSubscriber::Feed(feed),
+        let reference = match is_left {
+            true => RemainingReference::Nothing,
+            false => RemainingReference::Feed(feed),
         };
-        Self { items, subscriber }
+        Self { items, reference }
     }
 
     pub(super) fn give_up(
@@ -66,15 +67,15 @@ impl Leftover {
         outbox: &Arc<Outbox>,
         wakes: &mut Wakes,
     ) {
-        match &self.subscriber {
-            LeftSubscriber::Own => {
+        match &self.reference {
+            RemainingReference::Own => {
                 let subscriber = forget(variable, outbox, index);
                 if let Some(Kind::First(queue)) = subscriber.map(|subscriber| subscriber.kind) {
                     outbox.budget.release(queue.charged(), wakes);
                 }
             }
-            LeftSubscriber::Feed(feed) => leave_feed(variable, feed),
-            LeftSubscriber::Nothing => {}
+            RemainingReference::Feed(feed) => leave_feed(variable, feed),
+            RemainingReference::Nothing => {}
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The data that features store at a variable, and their calls when it changes. Features know the
-//! variable; the variable knows no feature by name.
+//! Extensions: the data that features attach to a variable, and the methods called when the
+//! variable changes. Features depend on the variable; the variable depends on no specific feature.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -29,7 +29,7 @@ pub(crate) trait Extension: Any + Debug + Send {
     fn admit(
         &mut self,
         _variable: &Variable,
-        _asked: &Admission<'_>,
+        _admission: &Admission<'_>,
         _moment: Moment,
     ) -> Result<(), Refusal> {
         Ok(())
@@ -51,6 +51,7 @@ pub(crate) trait Extension: Any + Debug + Send {
     fn reconfigured(&self, _at: &Committed<'_>, _wakes: &mut Wakes) {}
 }
 
+/// A change of a variable that its extensions may refuse.
 pub(crate) enum Admission<'a> {
     Client {
         caller: &'a Caller,
@@ -58,7 +59,7 @@ pub(crate) enum Admission<'a> {
         properties: &'a Properties,
     },
     Source(&'a Update),
-    /// A quality reported by the source for the last value.
+    /// A new quality of the last value, reported by the source.
     Quality(Quality),
 }
 
@@ -83,14 +84,14 @@ pub(crate) struct QuietRange {
 }
 
 impl QuietRange {
-    /// Every update is relevant to an extension.
+    /// The range without numbers: every update is relevant to an extension.
     pub(crate) const EMPTY: Self = Self {
         quality: Quality::GOOD,
         low: f64::INFINITY,
         high: f64::NEG_INFINITY,
     };
 
-    /// NaN is in no range.
+    /// Returns true if the number and its quality lie in the range. NaN lies in no range.
     #[inline]
     pub(crate) fn contains(self, number: f64, quality: Quality) -> bool {
         self.quality == quality && number >= self.low && number <= self.high
@@ -201,7 +202,7 @@ impl Variable {
         self.note_extensions(state);
     }
 
-    /// Sets the flags that tell which kinds of extensions the variable has.
+    /// Updates the flags for the kinds of extensions that the variable has.
     fn note_extensions(&self, state: &State) {
         let extensions = state.extensions();
         let only_monitor = extensions.iter().all(|one| one.only_monitors());
@@ -230,7 +231,7 @@ impl Variable {
     pub(crate) fn admit(
         &self,
         state: &mut State,
-        asked: &Admission<'_>,
+        admission: &Admission<'_>,
         moment: Moment,
     ) -> Result<(), Refusal> {
         if self.is_gone() {
@@ -240,7 +241,7 @@ impl Variable {
             return Err(Refusal::LibraryStopped);
         }
         let mut extensions = state.extensions_mut().iter_mut();
-        extensions.try_for_each(|one| one.admit(self, asked, moment))
+        extensions.try_for_each(|one| one.admit(self, admission, moment))
     }
 
     /// Returns true if a feature needs an update that lies within the deadband.
@@ -297,7 +298,7 @@ impl Variable {
 
 #[cfg(test)]
 #[cfg(not(shuttle))]
-#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#[allow(clippy::unwrap_used, reason = "a test fails at an unexpected result")]
 mod tests {
     use trunkline_types::{
         DataType, LibraryDefinition, Properties, Tick, Timestamp, Value, VariableDefinition,
@@ -309,7 +310,7 @@ mod tests {
     use crate::sync::{Arc, AtomicUsize, Ordering};
     use crate::write::Write;
 
-    /// A feature unknown to the write path.
+    /// A feature that the write path does not know.
     #[derive(Debug)]
     struct Foreign {
         order: u8,

@@ -1,6 +1,6 @@
-//! One variable: its rarely used properties (shared) and its newest update. Module `state` contains
-//! the rest of the data protected by its lock, such as the subscribers, and `extensions` the data
-//! of features.
+//! One variable: its shared properties and its newest update. Module `state` contains the other
+//! data that the variable's lock protects, such as the subscribers, and module `extensions` the
+//! data of features.
 
 mod extensions;
 mod redirect;
@@ -67,7 +67,7 @@ impl Variable {
     pub(crate) fn new(handle: u32, name: Box<str>, properties: Arc<Properties>) -> Self {
         Self {
             handle,
-            flags: AtomicU32::new(first_flags(&properties)),
+            flags: AtomicU32::new(initial_flags(&properties)),
             name,
             cell: Cell::new(&properties.data_type),
             realtime: VariableFifo::new(&properties),
@@ -76,8 +76,8 @@ impl Variable {
         }
     }
 
-    /// Returns the handle: the same number for every connection, never reused within an epoch. The
-    /// slot in it is reused: see [`slot_of`](trunkline_types::definition::slot_of).
+    /// Returns the handle: the same number for every connection, never reused within an epoch. Its
+    /// slot is reused: see [`slot_of`](trunkline_types::definition::slot_of).
     #[inline]
     pub fn handle(&self) -> u32 {
         self.handle
@@ -121,7 +121,7 @@ impl Variable {
     }
 
     /// Replaces the current properties with `properties`, which must satisfy
-    /// [`is_made_for`](Self::is_made_for). The caller holds the lock.
+    /// [`has_layout_of`](Self::has_layout_of). The caller holds the lock.
     pub(crate) fn edit(
         &self,
         state: &mut State,
@@ -151,9 +151,9 @@ impl Variable {
         state.edited().unwrap_or(&self.properties)
     }
 
-    /// Returns true if the variable can use these properties: everything that determines its memory
-    /// layout is the same.
-    pub(crate) fn is_made_for(&self, properties: &Properties) -> bool {
+    /// Returns true if the properties have the memory layout of this variable, so that the variable
+    /// can be edited instead of replaced.
+    pub(crate) fn has_layout_of(&self, properties: &Properties) -> bool {
         let own = &self.properties;
         own.data_type == properties.data_type
             && own.scope == properties.scope
@@ -249,8 +249,8 @@ impl Variable {
         ledger
     }
 
-    /// Counts writes that were lost before they reached the engine: in a mirrored source, or in an
-    /// I/O server that had to wait too long.
+    /// Counts writes that were lost before they reached the engine, either in a mirrored source or
+    /// in an I/O server that had to wait too long.
     pub fn count_upstream_lost(&self, count: u64) {
         self.lock()
             .count(count, |unapplied| &mut unapplied.upstream_lost);
@@ -290,13 +290,14 @@ impl Variable {
     }
 
     /// Visits the consumers of all subscriptions other than plain `latest` ones, once per
-    /// subscription, while the lock is held.
-    pub(crate) fn of_buffers(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) {
+    /// subscription, while holding the lock.
+    pub(crate) fn visit_buffers(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) {
         buffers(&self.lock(), visit);
     }
 
-    /// Reports the buffer pressure of each of these subscriptions before an update of `bytes`.
-    pub(crate) fn of_pressures(&self, bytes: usize, visit: &mut dyn FnMut(Pressure)) {
+    /// Visits the buffer pressure of each subscription other than plain `latest` ones, before an
+    /// update of `bytes` bytes.
+    pub(crate) fn visit_pressures(&self, bytes: usize, visit: &mut dyn FnMut(Pressure)) {
         let state = self.lock();
         let Some(subscribers) = state.subscribers() else {
             return;
@@ -356,7 +357,8 @@ impl Variable {
         self.flags.load(Ordering::Acquire) & GONE != 0
     }
 
-    /// Returns true if the variable's library is stopped. It keeps its value and refuses writes.
+    /// Returns true if the variable's library is stopped. The variable then keeps its value and
+    /// refuses writes.
     pub fn is_stopped(&self) -> bool {
         self.flags.load(Ordering::Acquire) & STOPPED != 0
     }
@@ -452,8 +454,8 @@ impl Variable {
         self.set(state, SLOW_PATH);
     }
 
-    /// Clears that mark if no such subscriber is left, which enables the fast path again. The
-    /// caller holds the lock.
+    /// Clears the mark of [`set_slow_path`](Self::set_slow_path) if no such subscriber is left,
+    /// which enables the fast path again. The caller holds the lock.
     pub(crate) fn clear_slow_path(&self, state: &State) {
         if state.subscribers().is_none_or(Subscribers::has_only_feeds) {
             self.clear(state, SLOW_PATH);
@@ -518,7 +520,8 @@ impl Variable {
             });
     }
 
-    /// Returns true if a provider owns its value. Clients' writes go to the provider first.
+    /// Returns true if a provider owns the variable's value. Clients' writes go to the provider
+    /// first.
     pub fn is_provided(&self) -> bool {
         self.provider_index().is_some()
     }
@@ -535,7 +538,7 @@ impl Variable {
 // the fast path does not apply, the caller uses the ordinary path, `Engine::try_write` and
 // `Variable::update`, which also reports the reason for a refusal.
 impl Variable {
-    /// Returns the length of its value in wire form, in bytes, if the fast path can
+    /// Returns the length of the variable's value in wire form, in bytes, if the fast path can
     /// [read](Self::read_plain) it.
     #[inline]
     pub fn plain_bytes(&self) -> usize {
@@ -665,7 +668,7 @@ impl Variable {
 const STAMPED: Quality = Quality::GOOD;
 const UNSTAMPED: Quality = Quality::GOOD.with_clock(Clock::Unknown, ClockSync::Unknown);
 
-fn first_flags(properties: &Properties) -> u32 {
+fn initial_flags(properties: &Properties) -> u32 {
     let mut flags = 0;
     if properties.audit != AuditMode::Off {
         flags |= AUDITED;

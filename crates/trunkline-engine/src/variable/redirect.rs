@@ -11,34 +11,34 @@ use crate::outcome::WriteOutcome;
 #[derive(Debug)]
 pub(crate) struct Redirect<'a> {
     named: &'a Variable,
-    reached: OnceCell<WriteOutcome>,
+    recorded: OnceCell<WriteOutcome>,
 }
 
 impl<'a> Redirect<'a> {
     pub(crate) fn from(named: &'a Variable) -> Self {
         Self {
             named,
-            reached: OnceCell::new(),
+            recorded: OnceCell::new(),
         }
     }
 
-    /// Records the outcome at `variable`, if the caller named this variable.
+    /// Records the outcome at `variable`, if `variable` is the one that the caller named.
     pub(crate) fn note(&self, variable: &Variable, outcome: &WriteOutcome) {
         if variable.handle() == self.named.handle() {
-            let _first = self.reached.set(outcome.clone());
+            let _first = self.recorded.set(outcome.clone());
         }
     }
 
     /// Converts the outcome at the written variable into the outcome at the named variable.
     pub(crate) fn outcome(&self, verb: WriteVerb, outcome: WriteOutcome) -> WriteOutcome {
-        match self.reached.get() {
-            Some(reached) => reached.clone(),
+        match self.recorded.get() {
+            Some(recorded) => recorded.clone(),
             None => unreached(self.named, verb, outcome),
         }
     }
 }
 
-/// Returns and counts the outcome at a named variable that the update did not reach.
+/// Returns the outcome at a named variable that the update did not reach, and counts it there.
 pub(crate) fn unreached(named: &Variable, verb: WriteVerb, outcome: WriteOutcome) -> WriteOutcome {
     let mut state = named.lock();
     match &outcome {

@@ -16,7 +16,9 @@ use crate::update::Update;
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
+    /// Number of writes so far, whatever their outcome.
     pub(crate) offered: u64,
+    /// Subscriptions with the contract `latest` and no filters.
     pub(crate) latest: LatestSubscribers,
     /// Allocated with the first subscriber of another kind, the first value that is too long for
     /// the cell, or the first write that was not applied.
@@ -96,7 +98,7 @@ impl State {
         &mut self.extra.get_or_insert_default().subscribers
     }
 
-    /// Counts a write within the deadband of the newest update, whose sequence is `sequence`.
+    /// Counts a write within the deadband of the newest update, which has the sequence `sequence`.
     pub(crate) fn count_unchanged(&mut self, sequence: u64) {
         self.count(1, |unapplied| &mut unapplied.unchanged);
         if let Some(unapplied) = self.unapplied_mut() {
@@ -215,7 +217,7 @@ impl State {
         }
     }
 
-    /// Stores the current value into its tables. The caller holds the lock.
+    /// Stores the current value in the variable's tables. The caller holds the lock.
     #[inline]
     pub(crate) fn mirror(&self, variable: &Variable) {
         if self.latest.has_tables() {
@@ -302,8 +304,9 @@ impl LatestSubscribers {
     }
 
     pub(crate) fn remove(&mut self, outbox: &Arc<Outbox>, item: u32) -> bool {
-        let is_it = |one: &LatestSubscriber| one.item == item && Arc::ptr_eq(&one.outbox, outbox);
-        let Some(place) = self.0.iter().position(is_it) else {
+        let is_match =
+            |one: &LatestSubscriber| one.item == item && Arc::ptr_eq(&one.outbox, outbox);
+        let Some(place) = self.0.iter().position(is_match) else {
             return false;
         };
         let mut list = std::mem::take(&mut self.0).into_vec();
@@ -314,18 +317,20 @@ impl LatestSubscribers {
 
     /// From now on, stores changes in the table of `outbox`.
     pub(crate) fn add_table(&mut self, outbox: Arc<Outbox>) {
-        let is_it = |one: &LatestSubscriber| one.item == TABLE && Arc::ptr_eq(&one.outbox, &outbox);
-        if !self.0.iter().any(is_it) {
+        let is_match =
+            |one: &LatestSubscriber| one.item == TABLE && Arc::ptr_eq(&one.outbox, &outbox);
+        if !self.0.iter().any(is_match) {
             self.add(outbox, TABLE);
             self.0.rotate_right(1);
         }
     }
 
     pub(crate) fn remove_table(&mut self, outbox: &Arc<Outbox>) {
-        let is_it = |one: &LatestSubscriber| one.item == TABLE && Arc::ptr_eq(&one.outbox, outbox);
-        if self.0.iter().any(is_it) {
+        let is_match =
+            |one: &LatestSubscriber| one.item == TABLE && Arc::ptr_eq(&one.outbox, outbox);
+        if self.0.iter().any(is_match) {
             let mut list = std::mem::take(&mut self.0).into_vec();
-            list.retain(|one| !is_it(one));
+            list.retain(|one| !is_match(one));
             self.0 = list.into_boxed_slice();
         }
     }

@@ -186,11 +186,11 @@ pub(crate) fn admit(
     properties: &Properties,
     accepted: &Accepted,
 ) -> Result<(), Refusal> {
-    let asked = match call.write.origin {
-        Origin::Client => call.asked(properties),
+    let admission = match call.write.origin {
+        Origin::Client => call.admission(properties),
         Origin::Source | Origin::SourceRaw => Admission::Source(&accepted.update),
     };
-    call.variable.admit(state, &asked, call.moment)
+    call.variable.admit(state, &admission, call.moment)
 }
 
 /// Commits the update of a write that a provider has answered, and reports its outcome.

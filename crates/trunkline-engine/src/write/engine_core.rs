@@ -179,8 +179,8 @@ impl EngineCore {
         let end = self.variables.end();
         let shows = |name: &str| !is_reserved(name) || is_reserved(pattern.as_str());
         let mut found = 0;
-        for (looked, slot) in (cursor.max(1)..end).enumerate() {
-            if found >= limit || (looked > 0 && budget.is_spent()) {
+        for (examined, slot) in (cursor.max(1)..end).enumerate() {
+            if found >= limit || (examined > 0 && budget.is_spent()) {
                 return Some(slot);
             }
             budget.spend(LOOK_STEPS);

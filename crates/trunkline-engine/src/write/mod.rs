@@ -109,8 +109,8 @@ impl<'a> Call<'a> {
         Refusal::by_access(self.variable.name(), properties.access).map_or(Ok(()), Err)
     }
 
-    /// Returns the request that a client's write makes to the rules of the variable.
-    fn asked<'s>(&'s self, properties: &'s Properties) -> Admission<'s> {
+    /// Returns the request that the rules of the variable must admit for a client's write.
+    fn admission<'s>(&'s self, properties: &'s Properties) -> Admission<'s> {
         Admission::Client {
             caller: self.caller,
             verb: self.write.verb,
@@ -162,7 +162,7 @@ impl EngineCore {
                 && let WriteOutcome::Refused(refusal) = &outcome
                 && let Some(reason) = reason_of(refusal)
             {
-                // The variable no longer shows the source's value, so it must not look good.
+                // The variable no longer has the source's value, so its quality must not stay good.
                 requalify(variable, Quality::bad(reason), moment, wakes);
             }
             Attempt::Done(outcome)
@@ -274,7 +274,7 @@ impl EngineCore {
         }
         let mut state = variable.lock();
         let properties = variable.shared_properties(&state);
-        variable.admit(&mut state, &call.asked(&properties), call.moment)?;
+        variable.admit(&mut state, &call.admission(&properties), call.moment)?;
         if is_carried_out {
             variable.written(&mut state, call.caller, &properties);
         }
@@ -296,7 +296,7 @@ pub(crate) fn reason_of(refusal: &Refusal) -> Option<Reason> {
     }
 }
 
-/// Compare-and-set on the whole position, epoch and sequence.
+/// Checks the expected position of a compare-and-set: both epoch and sequence must match.
 pub(crate) fn check_expected(
     epoch: u64,
     variable: &Variable,

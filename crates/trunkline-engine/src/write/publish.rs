@@ -23,8 +23,8 @@ pub(crate) fn requalify_admitted(
     moment: Moment,
     wakes: &mut Wakes,
 ) {
-    let asked = Admission::Quality(quality);
-    if variable.admit(state, &asked, moment).is_ok() {
+    let admission = Admission::Quality(quality);
+    if variable.admit(state, &admission, moment).is_ok() {
         requalify_locked(variable, state, quality, moment, wakes);
     }
 }

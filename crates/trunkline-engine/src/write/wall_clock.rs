@@ -50,8 +50,8 @@ impl WallClock {
         }
     }
 
-    /// Returns the age of something that the engine stamped with `stamp` and that did not exist yet
-    /// at `looked`. The stamp may date from before or after a step of the wall clock.
+    /// Returns the age of data that the engine stamped with `stamp` and that did not exist yet at
+    /// `checked`. The stamp may date from before or after a step of the wall clock.
     pub(crate) fn age(
         &self,
         stamp: Timestamp,
@@ -61,10 +61,10 @@ impl WallClock {
     ) -> Duration {
         let longest = now.since(checked);
         let by_clock = wall.nanos_since(stamp);
-        let as_it_is = Duration::from_nanos(by_clock.max(0) as u64).min(longest);
+        let unadjusted = Duration::from_nanos(by_clock.max(0) as u64).min(longest);
         let state = self.state.lock();
         if state.stepped_at.is_none_or(|at| at < checked) {
-            return as_it_is;
+            return unadjusted;
         }
         let before = by_clock.saturating_sub(state.steps.last_nanos);
         let possible = [by_clock, before].into_iter().filter_map(|nanos| {
@@ -72,7 +72,7 @@ impl WallClock {
             (age <= longest).then_some(age)
         });
         // Prefers an age that is too high over one that is too low.
-        possible.max().unwrap_or(as_it_is)
+        possible.max().unwrap_or(unadjusted)
     }
 
     /// Checks whether the clock was set since the last call.

@@ -29,7 +29,7 @@ fn alias_waits_for_its_target_loses_it_and_finds_it_again() {
         (lost.value, lost.quality),
         (Value::F64(2.0), Quality::bad(Reason::VariableMissing))
     );
-    // It returns with another type, then with the original one.
+    // The target is redeployed with another type, and then with the original type.
     rig.deploy("plant", vec![define("x", Properties::new(DataType::Bytes))]);
     assert_eq!(
         seen.sample().quality,
@@ -52,7 +52,7 @@ fn alias_waits_for_its_target_loses_it_and_finds_it_again() {
     assert!(seen.sample().quality.is_good());
     assert!(
         rig.variable("view/x").handle() == seen.handle(),
-        "it stayed"
+        "the alias stays bound"
     );
     balanced(&[&seen]);
 }
@@ -79,14 +79,18 @@ fn alias_with_a_replaced_target_shows_the_new_one() {
         .unwrap();
     assert_eq!((value(&seen), seen.sequence()), (Value::F64(2.0), 2));
     rig.write(&rig.variable("plant/x"), 9.0);
-    assert_eq!(seen.sequence(), 2, "it hears of that one no more");
-    // Undeployed, it learns of nothing, and its target continues.
+    assert_eq!(
+        seen.sequence(),
+        2,
+        "the alias no longer follows the removed target"
+    );
+    // An undeployed alias gets no updates, and its target continues.
     undeploy(&rig, "view");
     assert_eq!(rig.write(&rig.variable("plant/y"), 3.0), applied(2));
     assert_eq!(seen.sequence(), 2);
 }
 
-/// A start of the alias's library shows what its target holds by then.
+/// When the alias's library starts, the alias shows the current value of its target.
 #[test]
 fn alias_takes_the_target_value_when_its_library_starts() {
     let (rig, x, seen) = pair(f64s());

@@ -28,7 +28,7 @@ fn cycles_are_refused_with_their_path_also_across_libraries() {
         deploy(&rig, "c", vec![alias("x", "b/z")]),
         cycle("a/x -> b/x -> c/x -> b/z -> a/x")
     );
-    // Replaced, c would close it as well.
+    // Replacing c would close a cycle as well.
     rig.deploy("c", vec![define("x", f64s())]);
     let closing = library_of("c", vec![alias("x", "a/x")]);
     let (now, wall) = (rig.now(), rig.wall());
@@ -86,7 +86,7 @@ fn alias_chains_and_fan_out_are_bounded() {
         })
     );
     assert_eq!(deploy(&rig, "crowd", crowd(ALIASES_MAX)), Ok(()));
-    // They share the limit, also through one of them.
+    // Direct aliases and aliases of an alias share the limit.
     assert!(matches!(
         deploy(&rig, "more", vec![alias("x", "crowd/v0")]),
         Err(AliasFault::TooMany { .. })

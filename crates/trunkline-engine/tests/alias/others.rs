@@ -10,7 +10,7 @@ use trunkline_types::{Contract, Properties, Value};
 use crate::rig::{Rig, applied, define, drain};
 use crate::{alias, balanced, f64s, pair, undeploy};
 
-/// Keeps the requests that it gets.
+/// A provider that records the requests that it gets.
 #[derive(Default)]
 struct Plc {
     orders: Mutex<Vec<(Ticket, Value)>>,
@@ -35,9 +35,9 @@ impl Provider for Plc {
     }
 }
 
-/// A write through an alias goes to the target's provider, and is answered in the alias's numbers.
+/// A write through an alias goes to the target's provider. Its outcome has the alias's sequence.
 #[test]
-fn provider_of_the_target_answers_in_the_aliass_numbers() {
+fn provider_of_the_target_answers_with_the_sequence_of_the_alias() {
     let (rig, x, seen) = pair(f64s());
     rig.publish(&x, 1.0);
     rig.publish(&x, 2.0);
@@ -123,15 +123,15 @@ fn full_subscription_of_an_alias_ends_without_blocking_the_target() {
     for n in 1..=4 {
         assert_eq!(rig.write(&x, n as f64), applied(n));
     }
-    let told = drain(&mut consumer);
+    let events = drain(&mut consumer);
     assert!(
-        matches!(told.last(), Some(crate::rig::ConsumerEvent::Overrun { items, .. }) if items[0].lost == 2),
-        "{told:?}"
+        matches!(events.last(), Some(crate::rig::ConsumerEvent::Overrun { items, .. }) if items[0].lost == 2),
+        "{events:?}"
     );
     balanced(&[&x, &seen]);
 }
 
-/// A subscriber of an alias uses its target's library, too.
+/// A subscriber of an alias also uses the library of its target.
 #[test]
 fn subscriptions_of_aliases_count_as_use_of_the_targets_library() {
     let (rig, _x, seen) = pair(f64s());

@@ -19,14 +19,14 @@ fn alias_shows_and_writes_its_target_in_its_own_units_and_numbers() {
         }),
         ..f64s()
     });
-    assert_eq!(seen.sequence(), 0, "there is nothing to show yet");
+    assert_eq!(seen.sequence(), 0, "the target has no value yet");
     rig.write(&x, 1.5);
     rig.write(&x, 2.0);
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::ALL, &seen);
     assert_eq!((value(&seen), seen.sequence()), (Value::F64(20.0), 2));
 
-    // Through the alias, in its units; the outcome has the alias's number.
+    // A write through the alias is in the alias's units. Its outcome has the alias's sequence.
     rig.write(&x, 2.5);
     assert_eq!(rig.write(&seen, 70.0), applied(4));
     assert_eq!((value(&x), x.sequence()), (Value::F64(7.0), 4));
@@ -40,7 +40,8 @@ fn alias_shows_and_writes_its_target_in_its_own_units_and_numbers() {
     balanced(&[&x, &seen]);
 }
 
-/// Quality, source timestamp and cause travel along; the engine's timestamp is the engine's.
+/// The alias takes quality, source timestamp and writer from its target, but has its own engine
+/// timestamp.
 #[test]
 fn quality_and_time_of_the_target_travel_along() {
     let (rig, x, seen) = pair(f64s());
@@ -106,7 +107,7 @@ fn alias_has_its_own_access_range_and_deadband() {
     assert_eq!(
         rig.write(&seen, 5.2),
         WriteOutcome::Unchanged(2),
-        "the target took it, the alias's newest is still number 2"
+        "the target was written, but the alias's newest update is still number 2"
     );
     assert_eq!(value(&x), Value::F64(5.2));
     balanced(&[&x, &seen]);
@@ -121,7 +122,7 @@ fn alias_has_its_own_access_range_and_deadband() {
         WriteOutcome::Refused(Refusal::OutOfRange { low, high })
     );
     assert_eq!(x.sequence(), 0);
-    // And the target's own.
+    // The target's own range applies as well.
     rig.deploy(
         "tight",
         vec![define(
@@ -140,8 +141,8 @@ fn alias_has_its_own_access_range_and_deadband() {
     };
     assert_eq!(
         sentence,
-        "tight/x, which the variable is an alias of, refuses: the value is outside the range 0 to \
-         1; write a value within it"
+        "the variable is an alias of tight/x, which refuses the write: the value is outside the \
+         range 0 to 1; write a value within it"
     );
     assert_eq!(wide.ledger().refused, 1);
     assert_eq!(rig.variable("tight/x").ledger().refused, 1);
@@ -197,7 +198,7 @@ fn forced_values_hold_through_chains_of_aliases() {
         .queries()
         .explain(&rig.caller, "b/x", rig.now(), rig.wall());
     let cause = steps.iter().find(|step| step.verdict == WhyVerdict::Fault);
-    let cause = cause.expect("forcing is why");
+    let cause = cause.expect("forcing is the cause");
     assert_eq!(cause.stage, WhyStage::Source);
     assert!(
         cause
@@ -209,7 +210,8 @@ fn forced_values_hold_through_chains_of_aliases() {
     order(&rig, &x, WriteVerb::Unforce);
     assert_eq!(value(&b), Value::F64(1.0));
 
-    // Forcing in the middle: the target continues, and aliases of the forced one are forced.
+    // Forces the alias in the middle: the target continues, and the alias of the forced alias is
+    // forced.
     force(&rig, &a, 7.0);
     rig.write(&x, 3.0);
     assert_eq!(
@@ -220,12 +222,12 @@ fn forced_values_hold_through_chains_of_aliases() {
     rig.engine
         .forcing()
         .set(&rig.caller, false, rig.now(), rig.wall(), &mut Wakes::new())
-        .expect("nobody keeps the audit");
+        .expect("no host stores the audit");
     assert_eq!([&a, &b].map(|v| value(v)), [3.0, 3.0].map(Value::F64));
     balanced(&[&x, &a, &b]);
 }
 
-/// Compare-and-set is in the alias's own numbers.
+/// Compare-and-set uses the alias's own sequence.
 #[test]
 fn expected_position_is_the_aliass_own() {
     let (rig, x, seen) = pair(f64s());

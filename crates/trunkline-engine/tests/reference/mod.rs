@@ -1,4 +1,4 @@
-//! A reference that keeps every update in a list and does everything the slow and obvious way.
+//! A reference implementation that keeps every update in a list, and is slow but obvious.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -9,20 +9,20 @@ use trunkline_types::{Contract, Lost, Position, Quality, Tick, Value};
 
 use crate::rig::{ConsumerEvent, EPOCH, Got};
 
-/// One variable as it was deployed once; deployed again it is another.
+/// One deployment of a variable. A redeployment creates another.
 pub struct Variable {
     pub handle: u32,
     pub stall: Duration,
     pub gone: bool,
     updates: Vec<Update>,
     /// Its subscribers, in order.
-    interests: Vec<Key>,
+    subscribers: Vec<Key>,
 }
 
 struct Update {
     value: f64,
     quality: Quality,
-    /// Differs from the one before.
+    /// True if the update differs from the previous one.
     changed: bool,
 }
 
@@ -30,8 +30,8 @@ struct Update {
 pub type Key = (usize, u32);
 
 struct Item {
-    /// Tells it from an item of the same variable that was closed.
-    birth: u64,
+    /// Distinguishes the item from a closed one of the same variable.
+    item_number: u64,
     opened_at: u64,
     /// The position of the variable when it was subscribed.
     subscribed_at: u64,
@@ -41,14 +41,14 @@ struct Item {
     initial: Option<u64>,
     /// The item's own buffer; each entry with the number dropped just before it.
     queue: VecDeque<(u64, u64)>,
-    /// Dropped, and to be reported with the next one.
+    /// Number of dropped updates to report with the next one.
     dropped: u64,
-    dropped_told: u64,
+    dropped_reported: u64,
     coalesced: u64,
     disconnect: u64,
     unreported: Lost,
     filtered: u64,
-    filtered_told: u64,
+    filtered_reported: u64,
     missed: u64,
     delivered: u64,
     unconfirmed: u64,
@@ -75,9 +75,9 @@ pub struct Subscription {
 pub struct Model {
     pub variables: Vec<Variable>,
     pub subscriptions: BTreeMap<Key, Subscription>,
-    /// Per consumer: what its peer has not confirmed.
+    /// Unconfirmed deliveries, by consumer.
     in_flight: BTreeMap<usize, VecDeque<(Key, usize, u64)>>,
-    births: u64,
+    item_numbers: u64,
 }
 
 /// The expected outcome of a write.
@@ -90,7 +90,7 @@ pub enum Expected {
 
 impl Item {
     fn held_back(&self) -> u64 {
-        self.filtered - self.filtered_told
+        self.filtered - self.filtered_reported
     }
 }
 
@@ -116,13 +116,13 @@ impl Subscription {
 
 impl Model {
     pub fn deploy(&mut self, handle: u32, stall: Duration) -> usize {
-        let (updates, interests) = (Vec::new(), Vec::new());
+        let (updates, subscribers) = (Vec::new(), Vec::new());
         self.variables.push(Variable {
             handle,
             stall,
             gone: false,
             updates,
-            interests,
+            subscribers,
         });
         self.variables.len() - 1
     }
@@ -139,10 +139,10 @@ impl Model {
         self.variables
             .iter()
             .position(|v| v.handle == handle)
-            .expect("a handle it knows")
+            .expect("the handle is known")
     }
 
-    /// A write, or with `may_wait` false a change that cannot wait.
+    /// Applies a write, or, if `may_wait` is false, a change that cannot wait.
     pub fn write(
         &mut self,
         variable: usize,
@@ -160,9 +160,9 @@ impl Model {
             .last()
             .is_none_or(|last| last.value.to_bits() != value.to_bits() || last.quality != quality);
         let stall = if may_wait { var.stall } else { Duration::ZERO };
-        // The clocks of all that are full run; the write waits for the first of them.
+        // The stall time of every full subscription runs. The write waits until the first one ends.
         let mut blocked: Option<Tick> = None;
-        for key in var.interests.clone() {
+        for key in var.subscribers.clone() {
             let Some(subscription) = self.subscriptions.get_mut(&key) else {
                 continue;
             };
@@ -190,18 +190,21 @@ impl Model {
             changed,
         });
         let sequence = var.updates.len() as u64;
-        for key in var.interests.clone() {
+        for key in var.subscribers.clone() {
             self.offer(key, variable, sequence, changed);
         }
         Expected::Applied(sequence)
     }
 
     fn offer(&mut self, key: Key, variable: usize, sequence: u64, changed: bool) {
-        let subscription = self.subscriptions.get_mut(&key).expect("it is subscribed");
+        let subscription = self
+            .subscriptions
+            .get_mut(&key)
+            .expect("the variable is subscribed");
         let item = subscription
             .items
             .get_mut(&variable)
-            .expect("it is subscribed");
+            .expect("the variable is subscribed");
         if subscription.only_changes && !changed {
             item.filtered += 1;
             return;
@@ -236,8 +239,8 @@ impl Model {
         resume: Option<Position>,
     ) {
         let newest = self.newest(variable);
-        self.births += 1;
-        let birth = self.births;
+        self.item_numbers += 1;
+        let item_number = self.item_numbers;
         let subscription = self
             .subscriptions
             .entry(key)
@@ -254,7 +257,7 @@ impl Model {
             return;
         }
         let mut item = Item {
-            birth,
+            item_number,
             opened_at: newest.saturating_sub(1),
             subscribed_at: newest,
             last: newest.saturating_sub(1),
@@ -262,12 +265,12 @@ impl Model {
             initial: None,
             queue: VecDeque::new(),
             dropped: 0,
-            dropped_told: 0,
+            dropped_reported: 0,
             coalesced: 0,
             disconnect: 0,
             unreported: Lost::NONE,
             filtered: 0,
-            filtered_told: 0,
+            filtered_reported: 0,
             missed: 0,
             delivered: 0,
             unconfirmed: 0,
@@ -300,7 +303,7 @@ impl Model {
             }
         }
         subscription.items.insert(variable, item);
-        self.variables[variable].interests.push(key);
+        self.variables[variable].subscribers.push(key);
     }
 
     pub fn is_subscribed(&self, key: Key, variable: usize) -> bool {
@@ -325,7 +328,7 @@ impl Model {
                 subscription.full_since = None;
             }
             self.variables[variable]
-                .interests
+                .subscribers
                 .retain(|interest| *interest != key);
         }
         self.remove_if_empty(key);
@@ -343,8 +346,11 @@ impl Model {
 
     pub fn undeploy(&mut self, variable: usize) {
         self.variables[variable].gone = true;
-        for key in self.variables[variable].interests.clone() {
-            let subscription = self.subscriptions.get_mut(&key).expect("it is subscribed");
+        for key in self.variables[variable].subscribers.clone() {
+            let subscription = self
+                .subscriptions
+                .get_mut(&key)
+                .expect("the variable is subscribed");
             if subscription.is_all() && !subscription.ended {
                 subscription.feed.push_back((variable, Entry::Gone));
             }
@@ -365,13 +371,13 @@ impl Model {
         let Some(in_flight) = self.in_flight.get_mut(&consumer) else {
             return;
         };
-        for (key, variable, birth) in in_flight.drain(..records) {
+        for (key, variable, item_number) in in_flight.drain(..records) {
             let item = self
                 .subscriptions
                 .get_mut(&key)
                 .and_then(|s| s.items.get_mut(&variable));
             if let Some(item) = item
-                && item.birth == birth
+                && item.item_number == item_number
             {
                 item.unconfirmed -= 1;
             }
@@ -379,8 +385,8 @@ impl Model {
     }
 
     /// Checks and records one delivery to a consumer.
-    pub fn told(&mut self, consumer: usize, told: &ConsumerEvent) {
-        match told {
+    pub fn take_event(&mut self, consumer: usize, event: &ConsumerEvent) {
+        match event {
             ConsumerEvent::Update(got) => self.update(consumer, got),
             ConsumerEvent::Gone {
                 subscription,
@@ -399,17 +405,23 @@ impl Model {
         let key = (consumer, got.subscription);
         let variable = self.by_handle(got.handle);
         let newest = self.newest(variable);
-        let subscription = self.subscriptions.get_mut(&key).expect("it is subscribed");
+        let subscription = self
+            .subscriptions
+            .get_mut(&key)
+            .expect("the variable is subscribed");
         let item = subscription
             .items
             .get_mut(&variable)
-            .expect("it is subscribed");
+            .expect("the variable is subscribed");
         let mut lost = Lost::NONE;
         let sequence = match subscription.contract {
             Contract::Latest | Contract::Sampled(_) => {
                 let news = newest - item.last;
                 let held_back = item.held_back();
-                assert!(item.first || news > held_back, "nothing new: {got:?}");
+                assert!(
+                    item.first || news > held_back,
+                    "the item already has this update: {got:?}"
+                );
                 lost.coalesced = news.saturating_sub(1).saturating_sub(held_back);
                 item.coalesced += lost.coalesced;
                 newest
@@ -417,20 +429,22 @@ impl Model {
             Contract::Last(_) | Contract::First(_) => match item.initial.take() {
                 Some(initial) => initial,
                 None => {
-                    let (before, sequence) = item.queue.pop_front().expect("something waits");
+                    let (before, sequence) = item.queue.pop_front().expect("an update is pending");
                     lost.queue = match subscription.contract {
                         Contract::Last(_) => std::mem::take(&mut item.dropped),
                         _ => before,
                     };
-                    item.dropped_told += lost.queue;
+                    item.dropped_reported += lost.queue;
                     sequence
                 }
             },
             Contract::All { .. } => {
-                let (of, entry) = subscription.feed.pop_front().expect("something waits");
+                let (of, entry) = subscription.feed.pop_front().expect("an update is pending");
                 assert_eq!(of, variable, "out of order: {got:?}");
                 if let Some(credit) = &mut subscription.credit {
-                    *credit = credit.checked_sub(1).expect("no more than was granted");
+                    *credit = credit
+                        .checked_sub(1)
+                        .expect("a delivery exceeds the granted credit");
                 }
                 match entry {
                     Entry::First(sequence) => sequence,
@@ -438,7 +452,7 @@ impl Model {
                         subscription.full_since = None;
                         sequence
                     }
-                    Entry::Gone => panic!("an update instead of the end: {got:?}"),
+                    Entry::Gone => panic!("expected the end of the variable: {got:?}"),
                 }
             }
         };
@@ -450,7 +464,7 @@ impl Model {
             Contract::Latest | Contract::Sampled(_) => item.held_back(),
             _ => between.filter(|sequence| !is_changed(sequence)).count() as u64,
         };
-        item.filtered_told += filtered;
+        item.filtered_reported += filtered;
         let lost = lost.plus(std::mem::take(&mut item.unreported));
         item.last = sequence;
         item.first = false;
@@ -463,8 +477,8 @@ impl Model {
             item.delivered += 1;
         }
         if let Some(in_flight) = self.in_flight.get_mut(&consumer) {
-            let birth = if sequence > 0 { item.birth } else { 0 };
-            in_flight.push_back((key, variable, birth));
+            let item_number = if sequence > 0 { item.item_number } else { 0 };
+            in_flight.push_back((key, variable, item_number));
             item.unconfirmed += u64::from(sequence > 0);
         }
         assert_eq!(
@@ -478,28 +492,34 @@ impl Model {
         let variable = self.by_handle(handle);
         assert!(self.variables[variable].gone);
         self.assert_item_quiet(key, variable, true);
-        let subscription = self.subscriptions.get_mut(&key).expect("it is subscribed");
+        let subscription = self
+            .subscriptions
+            .get_mut(&key)
+            .expect("the variable is subscribed");
         if subscription.is_all() {
             assert_eq!(subscription.feed.pop_front(), Some((variable, Entry::Gone)));
         }
         subscription
             .items
             .remove(&variable)
-            .expect("it is subscribed");
+            .expect("the variable is subscribed");
         self.variables[variable]
-            .interests
+            .subscribers
             .retain(|interest| *interest != key);
         self.remove_if_empty(key);
     }
 
     fn overrun(&mut self, key: Key, items: &[EndedItem]) {
-        let subscription = self.subscriptions.remove(&key).expect("it is subscribed");
+        let subscription = self
+            .subscriptions
+            .remove(&key)
+            .expect("the variable is subscribed");
         assert!(
             subscription.ended && subscription.feed.is_empty(),
-            "it holds something still"
+            "the ended subscription still has updates"
         );
-        let mut told: Vec<EndedItem> = items.to_vec();
-        told.sort_by_key(|item| item.handle);
+        let mut reported: Vec<EndedItem> = items.to_vec();
+        reported.sort_by_key(|item| item.handle);
         let mut expected: Vec<EndedItem> = subscription
             .items
             .iter()
@@ -510,10 +530,10 @@ impl Model {
             })
             .collect();
         expected.sort_by_key(|item| item.handle);
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         for variable in subscription.items.keys() {
             self.variables[*variable]
-                .interests
+                .subscribers
                 .retain(|interest| *interest != key);
         }
     }
@@ -529,18 +549,18 @@ impl Model {
                 let starved = subscription.credit == Some(0);
                 assert!(
                     subscription.feed.is_empty() || starved,
-                    "{key:?} has something waiting"
+                    "{key:?} has pending updates"
                 );
                 assert!(
                     !subscription.ended || starved,
-                    "{key:?} has ended unreported"
+                    "{key:?} has ended without a report"
                 );
                 continue;
             }
             for variable in subscription.items.keys() {
                 assert!(
                     !self.variables[*variable].gone,
-                    "{key:?}: an end unreported"
+                    "{key:?}: an end is not reported"
                 );
                 self.assert_item_quiet(*key, *variable, false);
             }
@@ -567,7 +587,7 @@ impl Model {
                 let news = self.newest(variable) - item.last;
                 assert!(
                     !item.first && news == item.held_back(),
-                    "{key:?} missed the newest"
+                    "{key:?} missed the newest update"
                 );
             }
             Contract::Last(_) | Contract::First(_) => {
@@ -577,7 +597,7 @@ impl Model {
         }
     }
 
-    /// The items that a consumer has.
+    /// Returns the items of a consumer.
     pub fn items(&self, consumer: usize) -> Vec<(u32, usize)> {
         let own = self
             .subscriptions
@@ -595,7 +615,7 @@ impl Model {
             written: newest - item.opened_at,
             filtered: item.filtered,
             coalesced: item.coalesced,
-            dropped_queue: item.dropped_told,
+            dropped_queue: item.dropped_reported,
             dropped_overrun: item.missed,
             dropped_disconnect: item.disconnect,
             waiting: 0,

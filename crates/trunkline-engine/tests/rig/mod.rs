@@ -1,4 +1,4 @@
-//! An engine with simulated time, a consumer that records its deliveries, and short forms.
+//! An engine with simulated time, a consumer that records its deliveries, and helper functions.
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 
@@ -35,9 +35,9 @@ pub struct Rig {
     pub engine: Engine,
     pub caller: Caller,
     elapsed: Cell<Duration>,
-    /// What the wall clock was set forward since [`START`], in nanoseconds.
+    /// Sum of the steps of the wall clock since [`START`], in nanoseconds.
     set_by: Cell<i64>,
-    /// Every other write tries the short way first.
+    /// True if the next write tries the fast path first, which is every other write.
     short: Cell<bool>,
 }
 
@@ -52,7 +52,7 @@ impl Rig {
         }
     }
 
-    /// Like [`Rig::with`], with this bound for the pending bytes of all consumers together.
+    /// Like [`Rig::with`], with a bound on the bytes queued for all consumers together.
     pub fn bounded(queue_bytes_max: usize, variables: Vec<VariableDefinition>) -> Self {
         let mut options = EngineOptions::new("sut", EPOCH);
         options.queue_bytes_max = queue_bytes_max;
@@ -64,26 +64,26 @@ impl Rig {
         rig
     }
 
-    /// An engine with the library `rig` that has these variables.
+    /// Creates an engine with the library `rig`, which has these variables.
     pub fn with(variables: Vec<VariableDefinition>) -> Self {
         let rig = Self::new();
         rig.deploy("rig", variables);
         rig
     }
 
-    /// An engine with the variable `rig/x` of these properties.
+    /// Creates an engine with the variable `rig/x`, which has these properties.
     pub fn of(properties: Properties) -> (Self, Arc<Variable>) {
         let rig = Self::with(vec![define("x", properties)]);
         let x = rig.variable("rig/x");
         (rig, x)
     }
 
-    /// An engine with the plain f64 variable `rig/x`.
+    /// Creates an engine with the plain f64 variable `rig/x`.
     pub fn plain() -> (Self, Arc<Variable>) {
         Self::of(Properties::new(DataType::F64))
     }
 
-    /// Does what time brings.
+    /// Polls the engine at the current time.
     pub fn poll(&self) {
         self.engine.poll(self.now(), self.wall(), &mut Wakes::new());
     }
@@ -96,7 +96,7 @@ impl Rig {
             .expect("the library is valid")
     }
 
-    /// The handle of the variable that has a slot now.
+    /// Returns the handle of the variable in this slot.
     pub fn handle_at(&self, slot: usize) -> Option<u32> {
         let slot = slot as u32;
         let all = (0..GENERATIONS).map(|generation| generation << HANDLE_SLOT_BITS | slot);
@@ -109,7 +109,7 @@ impl Rig {
             &self
                 .engine
                 .resolve(&self.caller, name)
-                .expect("it is deployed"),
+                .expect("the variable is deployed"),
         )
     }
 
@@ -154,7 +154,7 @@ impl Rig {
         done(self.attempt(variable, &Write::value(&value)))
     }
 
-    /// Until when a write that has to wait for room may.
+    /// Attempts a write that has to wait for room. Returns the time until which it may wait.
     pub fn blocks_until(&self, variable: &Variable, value: impl Into<V>) -> Tick {
         let V(value) = value.into();
         match self.attempt(variable, &Write::value(&value)) {
@@ -163,7 +163,7 @@ impl Rig {
         }
     }
 
-    /// A value from the variable's source, in engineering units.
+    /// Publishes a value of the variable's source, in engineering units.
     pub fn publish(&self, variable: &Variable, value: impl Into<V>) -> WriteOutcome {
         let V(value) = value.into();
         let mut write = Write::value(&value);
@@ -171,7 +171,7 @@ impl Rig {
         done(self.attempt(variable, &write))
     }
 
-    /// A raw value from the variable's source.
+    /// Publishes a raw value of the variable's source.
     pub fn publish_raw(&self, variable: &Variable, value: impl Into<V>) -> WriteOutcome {
         let V(value) = value.into();
         let mut write = Write::value(&value);
@@ -230,7 +230,7 @@ impl Rig {
     }
 }
 
-/// The value, where a write is that and nothing else.
+/// Returns the value of a client's put without options, or `None` for any other write.
 fn put_by_client<'a>(write: &Write<'a>) -> Option<&'a Value> {
     let is_bare = write.origin == Origin::Client
         && write.verb == WriteVerb::Put
@@ -244,10 +244,10 @@ fn put_by_client<'a>(write: &Write<'a>) -> Option<&'a Value> {
     }
 }
 
-/// More generations than a test needs of a slot.
+/// More generations of a slot than any test needs.
 const GENERATIONS: u32 = 8;
 
-/// A table of an engine's last values, as a program has it that reads them.
+/// A table of an engine's last values, as read by a program.
 pub struct Mirrored {
     mirror: MirrorGuard,
     pub table: TableReader,
@@ -260,7 +260,7 @@ impl Mirrored {
         Self { mirror, table }
     }
 
-    /// Everything that has entered it is as the engine has it.
+    /// Checks that every entry of the table equals the variable in the engine.
     pub fn check(&self, rig: &Rig) {
         for slot in 1..rig.engine.tables().slots_end() {
             let Some(handle) = rig.handle_at(slot) else {
@@ -290,12 +290,12 @@ impl Mirrored {
         }
     }
 
-    /// The entry of the variable with this handle.
+    /// Returns the entry of the variable with this handle.
     pub fn read(&self, handle: u32) -> Option<TableEntry> {
         read_table(&self.table, handle)
     }
 
-    /// Ends the table.
+    /// Ends the table, and returns its reader.
     pub fn end(self) -> TableReader {
         drop(self.mirror);
         assert!(!self.table.is_current());
@@ -303,7 +303,7 @@ impl Mirrored {
     }
 }
 
-/// The entry of the variable with this handle in a table.
+/// Returns the entry of the variable with this handle in `table`.
 pub fn read_table(table: &TableReader, handle: u32) -> Option<TableEntry> {
     table.read(slot_of(handle) as usize, generation_of(handle))
 }
@@ -323,7 +323,7 @@ pub fn library_of(name: &str, variables: Vec<VariableDefinition>) -> LibraryDefi
     }
 }
 
-/// A value for short forms: an f64, a text, or a value.
+/// A value for the helper functions, created from an f64, a text or a [`Value`].
 pub struct V(Value);
 
 impl From<f64> for V {
@@ -344,7 +344,7 @@ impl From<Value> for V {
     }
 }
 
-/// The outcome of a write that has ended.
+/// Returns the outcome of a write that has ended.
 pub fn done(attempt: Attempt) -> WriteOutcome {
     match attempt {
         Attempt::Done(outcome) => outcome,
@@ -368,19 +368,19 @@ impl Wake for Silent {
 pub struct Bell(Arc<Mutex<u32>>);
 
 impl Bell {
-    /// Number of wake-ups since the last call.
+    /// Returns the number of wake-ups since the last call.
     pub fn rings(&self) -> u32 {
-        std::mem::take(&mut *self.0.lock().expect("nobody panics while it is held"))
+        std::mem::take(&mut *self.0.lock().expect("the lock is not poisoned"))
     }
 }
 
 impl Wake for Bell {
     fn wake(&self) {
-        *self.0.lock().expect("nobody panics while it is held") += 1;
+        *self.0.lock().expect("the lock is not poisoned") += 1;
     }
 }
 
-/// One delivery to a consumer.
+/// A delivery to a consumer, or the end of an item.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ConsumerEvent {
     Update(Got),
@@ -410,10 +410,10 @@ pub struct Got {
 /// Records its deliveries, and accepts at most `budget` of them.
 #[derive(Default)]
 pub struct Recorder {
-    pub told: Vec<ConsumerEvent>,
+    pub events: Vec<ConsumerEvent>,
     budget: Option<usize>,
     deliveries: usize,
-    /// True if it accepts runs that others have encoded.
+    /// True if the sink accepts encoded runs.
     pub takes_runs: bool,
     pub runs: usize,
 }
@@ -433,10 +433,10 @@ impl Sink for Recorder {
     }
 
     fn deliver(&mut self, delivery: &Delivery<'_>) {
-        assert!(self.wants(), "it was given more than it wanted");
+        assert!(self.wants(), "the sink got more deliveries than it accepts");
         self.deliveries += 1;
         let sample = delivery.variable.sample_of(delivery.update);
-        self.told.push(ConsumerEvent::Update(Got {
+        self.events.push(ConsumerEvent::Update(Got {
             subscription: delivery.subscription,
             handle: delivery.variable.handle(),
             sequence: delivery.update.sequence,
@@ -448,7 +448,7 @@ impl Sink for Recorder {
         }));
     }
 
-    /// Numbers only.
+    /// Encodes only numbers.
     fn encode(
         &mut self,
         updates: &mut dyn Iterator<Item = (u32, &Update)>,
@@ -484,7 +484,7 @@ impl Sink for Recorder {
         for record in records {
             let head = word(record, 0);
             assert!(run.is_of(word(record, 16) as u32));
-            self.told.push(ConsumerEvent::Update(Got {
+            self.events.push(ConsumerEvent::Update(Got {
                 subscription,
                 handle: head as u32,
                 sequence: word(record, 8),
@@ -498,46 +498,46 @@ impl Sink for Recorder {
     }
 
     fn overrun(&mut self, subscription: u32, items: &[EndedItem]) {
-        self.told.push(ConsumerEvent::Overrun {
+        self.events.push(ConsumerEvent::Overrun {
             subscription,
             items: items.to_vec(),
         });
     }
 
     fn gone(&mut self, subscription: u32, handle: u32) {
-        self.told.push(ConsumerEvent::Gone {
+        self.events.push(ConsumerEvent::Gone {
             subscription,
             handle,
         });
     }
 }
 
-/// Everything that waits.
+/// Takes everything that is pending.
 pub fn drain(consumer: &mut Consumer) -> Vec<ConsumerEvent> {
     let mut sink = Recorder::default();
     let more = consumer.drain(&mut sink, &mut Wakes::new());
-    assert!(!more, "a sink that wants everything leaves nothing");
-    sink.told
+    assert!(!more, "a drain without a limit leaves updates pending");
+    sink.events
 }
 
-/// At most `budget` deliveries, and whether more is left.
+/// Takes at most `budget` deliveries. Also returns true if more remain.
 pub fn drain_some(consumer: &mut Consumer, budget: usize) -> (Vec<ConsumerEvent>, bool) {
     let mut sink = Recorder::wanting(Some(budget));
     let more = consumer.drain(&mut sink, &mut Wakes::new());
-    (sink.told, more)
+    (sink.events, more)
 }
 
-/// Everything that waits, which is updates only.
+/// Takes everything that is pending, which must be updates.
 pub fn updates(consumer: &mut Consumer) -> Vec<Got> {
     only_updates(drain(consumer))
 }
 
-pub fn only_updates(told: Vec<ConsumerEvent>) -> Vec<Got> {
-    let update = |told| match told {
+pub fn only_updates(events: Vec<ConsumerEvent>) -> Vec<Got> {
+    let update = |event| match event {
         ConsumerEvent::Update(got) => got,
         other => panic!("not an update: {other:?}"),
     };
-    told.into_iter().map(update).collect()
+    events.into_iter().map(update).collect()
 }
 
 pub fn sequences(updates: &[Got]) -> Vec<u64> {
@@ -547,11 +547,11 @@ pub fn sequences(updates: &[Got]) -> Vec<u64> {
 pub fn numbers(updates: &[Got]) -> Vec<f64> {
     updates
         .iter()
-        .map(|got| got.value.as_f64().expect("it is a number"))
+        .map(|got| got.value.as_f64().expect("the value is a number"))
         .collect()
 }
 
-/// The ledger of a variable under a subscription, which balances.
+/// Returns the ledger of a variable in a subscription, after checking that it balances.
 pub fn balanced(consumer: &Consumer, id: u32, variable: &Variable) -> SubscriptionLedger {
     let ledger = consumer
         .ledger(id, variable.handle())

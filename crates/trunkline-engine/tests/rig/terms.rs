@@ -1,4 +1,4 @@
-//! Short forms of subscription and variable properties.
+//! Helpers for properties of subscriptions and variables.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::EPOCH;
 /// Time for which writes wait for full `all` subscriptions.
 pub const STALL: Duration = Duration::from_millis(500);
 
-/// `all`, bounded by elements alone.
+/// Returns the contract `all` with a bound on elements only.
 pub fn all(elements: u32) -> Contract {
     Contract::All {
         elements,
@@ -17,14 +17,14 @@ pub fn all(elements: u32) -> Contract {
     }
 }
 
-/// A number whose writes wait for [`STALL`].
+/// Returns the properties of a number whose writers wait for [`STALL`].
 pub fn stalling() -> Properties {
     let mut properties = Properties::new(DataType::F64);
     properties.stall = STALL;
     properties
 }
 
-/// The position of this update.
+/// Returns the position of the update with this sequence.
 pub fn at(sequence: u64) -> Position {
     Position {
         epoch: EPOCH,

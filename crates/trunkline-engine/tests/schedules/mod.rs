@@ -1,4 +1,4 @@
-//! Shared by the tests of interleavings: schedules, a wake-up to sleep on, an engine.
+//! Helpers for the shuttle tests: schedules, a wake-up to sleep on, and an engine.
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 
@@ -16,7 +16,7 @@ use crate::rig::{ConsumerEvent, EPOCH, Got, START, define, library_of};
 
 pub const NOW: Tick = Tick::from_nanos(1_000);
 
-/// Tries `SHUTTLE_SCHEDULES` schedules (4,000 by default).
+/// Runs `test` with `SHUTTLE_SCHEDULES` schedules (4,000 by default).
 pub fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
     let schedules = std::env::var("SHUTTLE_SCHEDULES").ok();
     let schedules = schedules
@@ -26,7 +26,7 @@ pub fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
     shuttle::check_pct(test, schedules.div_ceil(2), 3);
 }
 
-/// Wakes the thread that waits for it.
+/// A wake-up on which a thread can sleep.
 #[derive(Clone, Default)]
 pub struct Bell(Arc<(Mutex<bool>, Condvar)>);
 
@@ -49,7 +49,7 @@ impl Wake for Bell {
     }
 }
 
-/// An engine with the libraries `a`, `b`, `c`, each with the f64 variable `x`.
+/// Returns an engine with the libraries `a`, `b` and `c`, each with the f64 variable `x`.
 pub fn engine(stall: Duration) -> (Engine, Vec<Arc<Variable>>) {
     engine_with([stall; 3])
 }
@@ -94,16 +94,16 @@ pub fn write(engine: &Engine, session: u32, variable: &Variable, value: f64) {
     );
 }
 
-pub fn of(told: &[ConsumerEvent], variable: &Variable) -> Vec<Got> {
-    let got = told.iter().filter_map(|told| match told {
+pub fn of(events: &[ConsumerEvent], variable: &Variable) -> Vec<Got> {
+    let got = events.iter().filter_map(|event| match event {
         ConsumerEvent::Update(got) if got.handle == variable.handle() => Some(got.clone()),
         _ => None,
     });
     got.collect()
 }
 
-pub fn has(told: &[ConsumerEvent], variable: &Variable, sequence: u64) -> bool {
-    of(told, variable)
+pub fn has(events: &[ConsumerEvent], variable: &Variable, sequence: u64) -> bool {
+    of(events, variable)
         .last()
         .is_some_and(|got| got.sequence >= sequence)
 }

@@ -1,11 +1,11 @@
-//! ALARMS and ALARM_PAGE: a request for the alarms of variables with their states, and the answer.
-//! ALARM_ACT and ALARM_ACTED: an operator's action on alarms, and its results.
+//! ALARMS and ALARM_PAGE list the alarms of variables; ALARM_ACT and ALARM_ACTED carry out
+//! operators' actions on alarms.
 //!
 //! These frames are used only if both ends have the feature ALARMS. An ALARMS frame is answered
-//! with one page. If the `next` of the page is not 0, there may be more alarms: the ALARMS frame
-//! for the next page has that number as its `after`. A page may be empty although more pages
-//! follow. In ALARM_ACTED each alarm has its own result: the state after the action, or the reason
-//! why the action was refused.
+//! with one page. If `next` of the page is not 0, there may be more alarms: set `after` of the
+//! ALARMS frame for the next page to that number. A page may be empty although more pages follow.
+//! In ALARM_ACTED each alarm has its own result: the state after the action, or the reason why the
+//! action was refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use trunkline_types::wire::{decode_alarm, encode_alarm, put_f64};
 
 use super::fields::{Always, IfSet, Mark, Maybe, fields};
 use super::form::{Fixed, Millis, Name, Nanos, Number, Text, Varint, Whole, forms, numbered};
-use super::layout::{Field, FieldSink, FrameContext, Record, Shown, record};
+use super::layout::{Field, FieldSink, FieldValue, FrameContext, Record, record};
 use super::list::{AnswerHead, list_frame};
 #[cfg(test)]
 use super::round_trip::Source;
@@ -31,7 +31,7 @@ fields! {
     /// Asks for a page of alarms.
     #[derive(Copy, Eq, Default)]
     pub struct Alarms<'a> {
-        /// The `next` of the previous page; 0 for the first page.
+        /// The number `next` of the previous page; 0 for the first page.
         1: pub after: u32 = IfSet<Varint>,
         /// Selects alarms of variables with a matching name; empty for all. The engine checks the
         /// pattern.
@@ -53,7 +53,7 @@ single_frame! { Alarms, Alarms<'a> }
 record! {
     #[derive(Copy, Eq, Default)]
     pub struct AlarmPageHead {
-        /// The `after` of the request for the next page; 0 if this is the last page.
+        /// The number `after` of the request for the next page; 0 if this is the last page.
         pub next: u32 = Fixed,
     }
 }
@@ -64,7 +64,7 @@ list_frame! {
 }
 
 impl AlarmPageBuilder<'_> {
-    /// Completes the frame with its final head.
+    /// Completes the frame and sets the final head.
     pub fn finish_page(mut self, head: &AlarmPageHead) {
         self.set_head(head);
         self.finish(false);
@@ -82,12 +82,12 @@ forms! {
     Real: f64, 8,
         |out, number, _| put_f64(out, *number),
         |payload, _| payload.read(|reader| reader.f64()),
-        |number, name, to| to.field(name, Shown::Real(*number)),
+        |number, name, to| to.field(name, FieldValue::Real(*number)),
         |source, _| source.number() as f64;
     Definition: Arc<AlarmDefinition>, 1,
         |out, definition, _| encode_alarm(definition, out),
         |payload, _| payload.read(decode_alarm).map(Arc::new),
-        |definition, name, to| to.field(name, Shown::Text(&definition.name)),
+        |definition, name, to| to.field(name, FieldValue::Text(&definition.name)),
         |source, _| {
             let area = source.text().into();
             Arc::new(AlarmDefinition { area, ..AlarmDefinition::new(AlarmKind::Stale) })
@@ -95,7 +95,7 @@ forms! {
 }
 
 numbered! {
-    AlarmState, "a state of an alarm, 0 to 8" {
+    AlarmState, "an alarm state, 0 to 8" {
         Normal = 0, "normal";
         Unacknowledged = 1, "unacknowledged";
         Acknowledged = 2, "acknowledged";
@@ -222,7 +222,7 @@ impl<'a> Record<'a> for AlarmStatus {
     }
 }
 
-/// An [`AlarmAction`] without the time for which it shelves.
+/// An [`AlarmAction`] without the duration of shelving.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AlarmVerb {
     Acknowledge,
@@ -234,7 +234,7 @@ pub enum AlarmVerb {
 }
 
 numbered! {
-    AlarmVerb, "an action on alarms, 1 to 6" {
+    AlarmVerb, "an alarm action, 1 to 6" {
         Acknowledge = 1, "acknowledge";
         Reset = 2, "reset";
         Shelve = 3, "shelve";

@@ -1,11 +1,11 @@
-//! ALARM_JOURNAL and ALARM_ENTRIES: the record of the changes of alarms.
+//! ALARM_JOURNAL and ALARM_ENTRIES: the record of all alarm changes.
 //!
 //! These frames are used only if both ends have the feature ALARMS. A page is sent in one or more
-//! ALARM_ENTRIES frames, all with the same head; a page may be empty although more pages follow. A
-//! `next` other than 0 is the `from` of the ALARM_JOURNAL for the next page. `event` is 1 to 10 for
-//! a change of an alarm (raise, clear, acknowledge, reset, shelve, unshelve, suppress, unsuppress,
-//! take-out-of-service, return-to-service), 40 for `count` missing changes, and 41 for `count`
-//! removed entries.
+//! ALARM_ENTRIES frames, all with the same head; a page may be empty although more pages follow. To
+//! get the next page, set `from` of the next ALARM_JOURNAL to `next`, unless it is 0. `event` is 1
+//! to 10 for a change of an alarm (raise, clear, acknowledge, reset, shelve, unshelve, suppress,
+//! unsuppress, take-out-of-service, return-to-service), 40 for `count` missing changes, and 41 for
+//! `count` removed entries.
 
 use trunkline_types::Timestamp;
 use trunkline_types::alarm::{AlarmEntry, AlarmRecord, AlarmState, JournalEvent};

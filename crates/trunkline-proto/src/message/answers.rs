@@ -1,7 +1,7 @@
 //! Answers in which each item is either a result or the fault that prevented it: OPENED, READINGS
 //! and SNAPSHOT_ANSWER.
 //!
-//! `S` is the state that an item takes from the head and from the preceding items.
+//! `S` is the state that the encoding of an item inherits from the head and the preceding items.
 
 use super::fault::put_fault;
 use crate::decode::{Items, Payload};

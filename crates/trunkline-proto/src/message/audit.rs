@@ -1,16 +1,16 @@
-//! AUDIT and AUDIT_PAGE: the record of who acted on the engine, from where, when and with what
-//! outcome.
+//! AUDIT and AUDIT_PAGE: the record of all actions on the engine, with the principal, the origin,
+//! the time and the outcome of each.
 //!
 //! Used only if both ends have the feature AUDIT. A page is sent in one or more AUDIT_PAGE frames,
-//! all with the same head; a page may be empty although more pages follow. A `next` other than 0 is
-//! the `from` of the AUDIT for the next page. An outcome unknown to this version is read as
-//! unknown, with its sentence.
+//! all with the same head; a page may be empty although more pages follow. To get the next page,
+//! set `from` of the next AUDIT to `next`, unless it is 0. An outcome that this version does not
+//! know is read as [`Unknown`](trunkline_types::AuditOutcome::Unknown), with its sentence.
 
 use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, Position, Timestamp};
 
 use super::fields::{Always, IfSet, Mark, Maybe, fields};
 use super::form::{Fixed, Flat, Nanos, Text, Varint, VarintOrZero, Whole};
-use super::layout::{Field, FieldSink, FrameContext, Record, Shown, record};
+use super::layout::{Field, FieldSink, FieldValue, FrameContext, Record, record};
 use super::list::list_frame;
 #[cfg(test)]
 use super::round_trip::Source;
@@ -162,25 +162,25 @@ impl<'a> Record<'a> for AuditEntry {
     }
 
     fn show(&self, to: &mut dyn FieldSink) {
-        to.field("number", Shown::NumberAsText(self.number));
-        to.field("when", Shown::Signed(self.when.as_nanos()));
-        to.field("who", Shown::Text(&self.who));
-        to.field("from", Shown::Text(&self.from));
-        to.field("action", Shown::Text(self.action.name()));
-        to.field("name", Shown::Text(&self.name));
-        to.field("type", Shown::Text(&self.data_type));
-        to.field("old", Shown::Text(&self.old));
-        to.field("new", Shown::Text(&self.new));
-        to.field("outcome", Shown::Text(self.outcome.name()));
+        to.field("number", FieldValue::NumberAsText(self.number));
+        to.field("when", FieldValue::Signed(self.when.as_nanos()));
+        to.field("who", FieldValue::Text(&self.who));
+        to.field("from", FieldValue::Text(&self.from));
+        to.field("action", FieldValue::Text(self.action.name()));
+        to.field("name", FieldValue::Text(&self.name));
+        to.field("type", FieldValue::Text(&self.data_type));
+        to.field("old", FieldValue::Text(&self.old));
+        to.field("new", FieldValue::Text(&self.new));
+        to.field("outcome", FieldValue::Text(self.outcome.name()));
         match &self.outcome {
-            AuditOutcome::Done => to.field("detail", Shown::Nothing),
+            AuditOutcome::Done => to.field("detail", FieldValue::Nothing),
             AuditOutcome::Applied(at) | AuditOutcome::Unchanged(at) => {
                 to.object("detail", &|to| at.show(to));
             }
             AuditOutcome::Refused(sentence) | AuditOutcome::Unknown(sentence) => {
-                to.field("detail", Shown::Text(sentence));
+                to.field("detail", FieldValue::Text(sentence));
             }
-            AuditOutcome::Lost(count) => to.field("detail", Shown::NumberAsText(*count)),
+            AuditOutcome::Lost(count) => to.field("detail", FieldValue::NumberAsText(*count)),
         }
     }
 

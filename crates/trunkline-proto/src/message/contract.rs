@@ -4,7 +4,7 @@
 //! contract  0 latest
 //!           1 last     elements varint
 //!           2 first    elements varint
-//!           3 all      elements varint | bytes varint      (0: the default of either)
+//!           3 all      elements varint | bytes varint      (0: the default)
 //!           4 sampled  period_ns varint
 //! flags     bit 0 only changes (catch-all off)   bit 1 own updates suppressed
 //! ```
@@ -17,7 +17,7 @@ use trunkline_types::time::duration_nanos;
 use trunkline_types::wire::{put_u8, put_varint};
 
 use super::form::{Flag, FlagsThen, forms};
-use super::layout::{FieldSink, Shown, record};
+use super::layout::{FieldSink, FieldValue, record};
 use crate::DecodeError;
 use crate::decode::Payload;
 
@@ -87,7 +87,7 @@ fn put_contract(contract: &Contract, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a contract. The engine checks the bounds of its numbers and answers with a fault.
+/// Reads a contract. This does not check the bounds: the engine checks them and answers with a fault.
 fn read_contract(payload: &mut Payload<'_>) -> Result<Contract, DecodeError> {
     let tag = payload.u8()?;
     Ok(match tag {
@@ -95,7 +95,7 @@ fn read_contract(payload: &mut Payload<'_>) -> Result<Contract, DecodeError> {
         1 => Contract::Last(payload.varint_u32("a buffer")?),
         2 => Contract::First(payload.varint_u32("a buffer")?),
         3 => {
-            let or_default = |given, default| if given == 0 { default } else { given };
+            let or_default = |bound, default| if bound == 0 { default } else { bound };
             Contract::All {
                 elements: or_default(payload.varint_u32("a bound")?, ALL_ELEMENTS_DEFAULT),
                 bytes: or_default(payload.varint_u32("a bound")?, ALL_BYTES_DEFAULT),
@@ -108,18 +108,21 @@ fn read_contract(payload: &mut Payload<'_>) -> Result<Contract, DecodeError> {
 
 fn show_contract(contract: &Contract, name: &str, to: &mut dyn FieldSink) {
     to.object(name, &|to| {
-        to.field("name", Shown::Text(&contract.to_string()));
+        to.field("name", FieldValue::Text(&contract.to_string()));
         match *contract {
             Contract::Latest => {}
             Contract::Last(elements) | Contract::First(elements) => {
-                to.field("elements", Shown::Number(elements.into()));
+                to.field("elements", FieldValue::Number(elements.into()));
             }
             Contract::All { elements, bytes } => {
-                to.field("elements", Shown::Number(elements.into()));
-                to.field("bytes", Shown::Number(bytes.into()));
+                to.field("elements", FieldValue::Number(elements.into()));
+                to.field("bytes", FieldValue::Number(bytes.into()));
             }
             Contract::Sampled(period) => {
-                to.field("period_ns", Shown::NumberAsText(duration_nanos(period)));
+                to.field(
+                    "period_ns",
+                    FieldValue::NumberAsText(duration_nanos(period)),
+                );
             }
         }
     });

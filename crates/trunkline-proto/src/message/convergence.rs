@@ -1,14 +1,14 @@
-//! CHECK, COMPARE and REPAIRED: finding and repairing differences between the two ends (B-10).
+//! CHECK, COMPARE and REPAIRED: find and repair differences between the two ends (B-10).
 //!
-//! A chunk of CHECK has 1 to 64 items of one subscription. A run is a handle and the consecutive
-//! handles after it. The first handle of a run is encoded as the difference from the last handle of
+//! A chunk of CHECK has 1 to 64 items of one subscription. A run is a sequence of consecutive handles.
+//! The first handle of a run is encoded as the difference from the last handle of
 //! the previous run; for the first run of a chunk, from 0. The digest is the sum of the items'
 //! digests ([`digest::of_record`](crate::digest::of_record)).
 
 use trunkline_types::wire::{put_u64, put_varint, put_zigzag};
 
 use super::form::{Fixed, Handle, Varint};
-use super::layout::{Field, FieldSink, FrameContext, Record, Shown, record};
+use super::layout::{Field, FieldSink, FieldValue, FrameContext, Record, record};
 use super::list::list_frame;
 #[cfg(test)]
 use super::round_trip::Source;
@@ -18,8 +18,8 @@ use crate::decode::Payload;
 /// Maximum number of items of one chunk: a difference is narrowed down to 64 items.
 pub const CHUNK_ITEMS_MAX: usize = 64;
 
-/// Some items of one subscription, with the sum of the digests of the last updates that the engine
-/// has sent for them.
+/// Up to 64 items of one subscription, with the sum of the digests of the last updates that the engine
+/// has sent for these items.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Chunk {
     pub subscription: u32,
@@ -83,11 +83,11 @@ impl<'a> Record<'a> for Chunk {
     }
 
     fn show(&self, to: &mut dyn FieldSink) {
-        to.field("subscription", Shown::Number(self.subscription.into()));
+        to.field("subscription", FieldValue::Number(self.subscription.into()));
         to.list("handles", &|to| {
             self.handles.iter().for_each(|handle| handle.show(to));
         });
-        to.field("digest", Shown::NumberAsText(self.digest));
+        to.field("digest", FieldValue::NumberAsText(self.digest));
     }
 
     #[cfg(test)]
@@ -119,7 +119,7 @@ record! {
     pub struct CompareItem {
         pub subscription: u32 = Varint,
         pub handle: u32 = Handle,
-        /// Sequence of the last update that the client has; 0 if it has none.
+        /// Sequence of the last update that the client has; 0 if the client has none.
         pub sequence: u64 = Varint,
         /// Digest of that update; 0 if there is none.
         pub digest: u64 = Fixed,

@@ -17,19 +17,19 @@ fields! {
     pub struct EngineInfo {
         /// The configured name of the engine.
         1: pub name: String = IfSet<Whole>,
-        /// The version of its program.
+        /// The version of the engine's program.
         2: pub version: String = IfSet<Whole>,
         /// The current epoch.
         3: pub epoch: u64 = Always<Varint>,
         /// Time since the engine was started.
         4: pub uptime: Duration = Always<VarintNanos> as "uptime_ns",
-        /// Its process id; 0 if unknown.
+        /// The engine's process id; 0 if unknown.
         5: pub pid: u32 = Always<Varint>,
         /// Number of deployed variables that are reachable over the network.
         6: pub variables: u64 = Always<Varint>,
         /// Number of connected sessions.
         7: pub sessions: u64 = Always<Varint>,
-        /// The name of its machine.
+        /// The name of the engine's machine.
         8: pub host: String = IfSet<Whole>,
         /// Start time, by the engine's wall clock.
         9: pub started: Timestamp = Always<Nanos>,
@@ -48,7 +48,7 @@ record! {
         pub name: String = Name,
         /// The state: `running`, `stopped`, ...
         pub state: String = Name,
-        /// Number of variables in it.
+        /// Number of variables in the library.
         pub variables: u64 = Varint,
         /// The description, for users.
         pub description: String = Name,

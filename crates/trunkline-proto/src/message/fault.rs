@@ -1,9 +1,9 @@
-//! FAULT: the whole request of this number was refused.
+//! FAULT: a whole request was refused.
 
 use trunkline_types::wire::{put_str, put_varint};
 
 use super::form::Flat;
-use super::layout::{Field, FieldSink, FrameContext, Record, Shown, record};
+use super::layout::{Field, FieldSink, FieldValue, FrameContext, Record, record};
 #[cfg(test)]
 use super::round_trip::Source;
 use super::single::single_frame;
@@ -37,8 +37,8 @@ impl<'a> Record<'a> for FaultRef<'a> {
     }
 
     fn show(&self, to: &mut dyn FieldSink) {
-        to.field("code", Shown::Text(self.code.name()));
-        to.field("sentence", Shown::Text(self.sentence));
+        to.field("code", FieldValue::Text(self.code.name()));
+        to.field("sentence", FieldValue::Text(self.sentence));
     }
 
     #[cfg(test)]
@@ -51,7 +51,7 @@ impl<'a> Record<'a> for FaultRef<'a> {
 
 /// Appends a fault's code and sentence.
 pub(crate) fn put_fault(out: &mut Vec<u8>, fault: FaultRef<'_>) {
-    // On the wire, 0 means success; a code with the number 0 can only come from a faulty peer.
+    // On the wire, 0 means success. A fault code with the number 0 can only come from a faulty peer.
     let number = match fault.code.number() {
         0 => FaultCode::Internal.number(),
         number => number,

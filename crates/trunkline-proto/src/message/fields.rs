@@ -1,14 +1,14 @@
 //! Records of fields that an older version can skip; see [`tlv`](crate::tlv).
 //!
-//! `fields!` declares such a record. It works like `record!`, with an id for each field and the
-//! condition under which the field is written.
+//! `fields!` declares such a record. The macro works like `record!`, but each field has an id and a
+//! condition under which it is written.
 
 use std::marker::PhantomData;
 
 use trunkline_types::wire::put_varint;
 
 use super::form::Form;
-use super::layout::{FieldSink, FrameContext, Shown};
+use super::layout::{FieldSink, FieldValue, FrameContext};
 #[cfg(test)]
 use super::round_trip::Source;
 use crate::DecodeError;
@@ -17,7 +17,7 @@ use crate::tlv::put_sized;
 
 /// The form of a field with an id, whose content is of type `T`.
 pub trait FieldForm<'a, T> {
-    /// Appends the field once for each part of its content; appends nothing without content.
+    /// Appends one occurrence of the field for each of its values; appends nothing if there is none.
     fn put(id: u64, value: &T, out: &mut Vec<u8>);
     /// Reads one occurrence of the field.
     fn read(
@@ -32,6 +32,7 @@ pub trait FieldForm<'a, T> {
     fn sample(value: &mut T, source: &mut Source<'a>);
 }
 
+/// A field that is always written.
 #[derive(Debug)]
 pub struct Always<F>(PhantomData<F>);
 /// A field that is written unless it has its default value.
@@ -120,7 +121,7 @@ impl<'a, T, F: Form<'a, T>> FieldForm<'a, Option<T>> for Maybe<F> {
     fn show(value: &Option<T>, name: &str, to: &mut dyn FieldSink) {
         match value {
             Some(value) => F::show(value, name, to),
-            None => to.field(name, Shown::Nothing),
+            None => to.field(name, FieldValue::Nothing),
         }
     }
 
@@ -149,7 +150,7 @@ impl<'a> FieldForm<'a, bool> for Mark {
     }
 
     fn show(value: &bool, name: &str, to: &mut dyn FieldSink) {
-        to.field(name, Shown::Flag(*value));
+        to.field(name, FieldValue::Flag(*value));
     }
 
     #[cfg(test)]
@@ -172,7 +173,9 @@ impl<'a, T, const MAX: usize, F: Form<'a, T>> FieldForm<'a, Vec<T>> for Many<MAX
     ) -> Result<(), DecodeError> {
         if values.len() >= MAX {
             let found = (values.len() as u64).saturating_add(1);
-            return Err(field.unexpected("no more fields of this id than are legal", found));
+            return Err(
+                field.unexpected("at most the permitted number of fields with this id", found)
+            );
         }
         values.push(F::read(context, field)?);
         Ok(())
@@ -193,9 +196,9 @@ impl<'a, T, const MAX: usize, F: Form<'a, T>> FieldForm<'a, Vec<T>> for Many<MAX
 }
 
 /// Declares a record of fields: `id: pub field: Type = When<Form>`, with `as "name"` if the name on
-/// the wire is different. Fields under `first` precede the others and have no id; `absent` is the
-/// record without any field. With `impl` instead of `pub struct`, the struct is declared elsewhere.
-/// A `sized` record is preceded by its size.
+/// the wire is different. Fields under `first` precede the other fields and have no id. `absent` is
+/// the record to which the present fields are added. With `impl` instead of `pub struct`, the struct
+/// is declared elsewhere. A `sized` record is preceded by its size.
 macro_rules! fields {
     (
         $(#[$meta:meta])*

@@ -1,8 +1,8 @@
 //! FIND and NAMES: searching for variables.
 //!
-//! The first FIND has cursor 0; a `next_cursor` other than 0 is the cursor of the FIND for the next
-//! page. Only the engine interprets cursors. A variable is found only if it meets all conditions.
-//! Conditions are used only if both ends have the feature CONDITIONS.
+//! The first FIND has cursor 0. If `next_cursor` of a page is not 0, set `cursor` of the FIND for
+//! the next page to it. Only the engine interprets cursors. A variable is found only if it meets
+//! all conditions. Conditions are used only if both ends have the feature CONDITIONS.
 
 pub use trunkline_types::Comparison;
 use trunkline_types::{Access, Condition, DataType};

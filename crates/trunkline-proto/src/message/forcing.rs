@@ -1,9 +1,10 @@
-//! FORCING and FORCED: the list of forced variables, and the switch for it.
+//! FORCING and FORCED: list forced variables, and switch forcing on or off.
 //!
-//! Used only if both ends have the feature FORCING. OFF lets every forced variable show the value
-//! of its source, but does not change the list; ON applies the list; CLEAR empties it. These three
-//! are answered without items, and `total` is the number of variables affected. LIST is answered
-//! with one page; a `next_cursor` other than 0 is the cursor of the FORCING for the next page.
+//! Used only if both ends have the feature FORCING. OFF makes every forced variable show the value of
+//! its source, but does not change the list of forced variables; ON applies the list; CLEAR empties
+//! the list. These three verbs are answered without items, and `total` is the number of affected
+//! variables. LIST is answered with one page; if `next_cursor` is not 0, set `cursor` of the FORCING
+//! for the next page to it.
 
 use trunkline_types::{DataType, Quality, Timestamp, Value};
 
@@ -27,6 +28,7 @@ const BEHIND: u8 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ForcingVerb {
     List,
+    /// Apply the forced values.
     On,
     /// Show the source's value for every variable, without changing the list.
     Off,
@@ -71,18 +73,17 @@ record! {
 record! {
     /// A forced variable.
     pub struct ForcedEntry {
-        /// Its full name.
+        /// Full name of the variable.
         pub name: String = Name,
-        /// The type of its values.
+        /// The type of the values.
         pub data_type: DataType = Type as "type",
-        /// Time at which it was forced.
+        /// Time at which the variable was forced.
         pub since: Timestamp = FlagsThen<Nanos>,
-        /// Principal that forced it, for users.
+        /// Principal that forced the variable, shown to users.
         pub by: String = Text<SENTENCE_BYTES_MAX>,
         /// The forced value.
         pub value: Value = Typed,
-        /// The value and quality that its source currently delivers; `None` if there is no value
-        /// yet.
+        /// The value and quality that the source currently delivers; `None` if there is no value yet.
         pub behind: Option<(Value, Quality)> = Optional<BEHIND, Inner>,
     }
 }

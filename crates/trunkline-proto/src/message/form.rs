@@ -1,4 +1,5 @@
-//! The forms of fields. A form defines how a field is written, read, bounded and shown.
+//! The forms of fields. A form defines how a field is written, read and limited, and how the golden
+//! vectors show it.
 
 mod condition;
 
@@ -13,13 +14,13 @@ use trunkline_types::{Access, DataType, Properties, Quality, Timestamp, Value};
 
 use super::fault::cut_text;
 use super::hello::to_millis;
-use super::layout::{FieldSink, FrameContext, Record, Shown};
+use super::layout::{FieldSink, FieldValue, FrameContext, Record};
 #[cfg(test)]
 use super::round_trip::Source;
 use crate::decode::Payload;
 use crate::{DecodeError, FaultCode};
 
-/// The form of a field of type `T`. Forms are types without values.
+/// The form of a field of type `T`. A form is a type without values.
 pub trait Form<'a, T> {
     /// Smallest size in bytes, once the flags of the head are known.
     fn bytes_min(context: &FrameContext) -> usize;
@@ -46,14 +47,16 @@ pub type Name = Text<{ usize::MAX }>;
 /// bytes.
 #[derive(Debug)]
 pub enum Whole<const MAX: usize = { usize::MAX }> {}
-/// Bytes, preceded by their number.
+/// Bytes, preceded by their count.
 #[derive(Debug)]
 pub enum Bytes {}
+/// All remaining bytes of the frame.
 #[derive(Debug)]
 pub enum Rest {}
-/// A data type, or a mark for the same data type as the previous item.
+/// A data type, or 0 if it is the data type of the previous item.
 #[derive(Debug)]
 pub enum Type {}
+/// A data type, up to the end of a field.
 #[derive(Debug)]
 pub enum WholeType {}
 /// A value of the preceding data type.
@@ -62,7 +65,7 @@ pub enum Typed {}
 /// The properties of a variable, preceded by their size.
 #[derive(Debug)]
 pub enum Configuration {}
-/// The number of an enumeration, one byte.
+/// The number of an enumeration variant, one byte.
 #[derive(Debug)]
 pub enum Number {}
 /// A little-endian number with the size of its type.
@@ -76,7 +79,8 @@ pub enum Handle {}
 /// A ticket: the difference from the ticket of the previous record, in zigzag encoding.
 #[derive(Debug)]
 pub enum Ticket {}
-/// A number that another field contains; 0 until that field is read.
+/// A number that another field carries, so that this field takes no bytes; 0 until the other field is
+/// read.
 #[derive(Debug)]
 pub enum Elsewhere {}
 /// Whole milliseconds as a varint, rounded up.
@@ -90,9 +94,10 @@ pub enum FixedMillis {}
 pub enum Nanos {}
 #[derive(Debug)]
 pub enum QualityBits {}
+/// The number of a fault code, two bytes.
 #[derive(Debug)]
 pub enum Code {}
-/// A number that may be absent: 0 means none.
+/// An optional number: 0 means none.
 #[derive(Debug)]
 pub enum OrZero {}
 /// Like [`OrZero`], but encoded as a varint.
@@ -107,8 +112,8 @@ pub type Inner = Nested<false>;
 /// A record within a record, whose fields are shown among the fields of the outer record.
 pub type Flat = Nested<true>;
 
-/// Defines forms of fields that do not depend on other fields: the smallest size in bytes, and
-/// functions that write, read, show and choose a value.
+/// Defines forms of fields that do not depend on other fields: the smallest size in bytes, and the
+/// functions that write, read, show and generate a value.
 macro_rules! forms {
     ($(
         $([$($generic:tt)+])? $form:ident $(<$argument:ident>)?: $ty:ty, $bytes:expr,
@@ -161,7 +166,7 @@ macro_rules! forms {
 pub(crate) use forms;
 
 /// Defines forms that convert a value and write it in another form: the conversions in both
-/// directions, and the value to show if it is not the converted one.
+/// directions, and a function that returns the shown value if it differs from the converted value.
 macro_rules! mapped {
     ($($form:ident: $ty:ty = $base:ty: $raw:ty, $to:expr, $from:expr $(, $shown:expr)?;)+) => { $(
         impl<'a> $crate::message::form::Form<'a, $ty> for $form {
@@ -207,7 +212,7 @@ macro_rules! mapped {
         @show $ty:ty, $base:ty, $raw:ty, $value:ident, $name:ident, $show:ident, $to:expr,
         $shown:expr
     ) => {
-        let shown: fn(&$ty) -> $crate::message::layout::Shown<'_> = $shown;
+        let shown: fn(&$ty) -> $crate::message::layout::FieldValue<'_> = $shown;
         $show.field($name, shown($value));
     };
 }
@@ -217,37 +222,37 @@ forms! {
     [T: From<&'a str> + AsRef<str>, const MAX: usize] Text<MAX>: T, 1,
         |out, text, _| put_str(out, cut_text(text.as_ref(), MAX)),
         |payload, _| payload.text(MAX).map(T::from),
-        |text, name, to| to.field(name, Shown::Text(text.as_ref())),
+        |text, name, to| to.field(name, FieldValue::Text(text.as_ref())),
         |source, _| cut_text(source.text(), MAX).into();
     [T: From<&'a str> + AsRef<str>, const MAX: usize] Whole<MAX>: T, 0,
         |out, text, _| out.extend_from_slice(cut_text(text.as_ref(), MAX).as_bytes()),
         |field, _| field.rest_text().map(|text| cut_text(text, MAX).into()),
-        |text, name, to| to.field(name, Shown::Text(text.as_ref())),
+        |text, name, to| to.field(name, FieldValue::Text(text.as_ref())),
         |source, _| cut_text(source.text(), MAX).into();
     [const N: usize] Fixed: [u8; N], N,
         |out, bytes, _| out.extend_from_slice(bytes),
         |payload, _| payload.read(|reader| reader.array()),
-        |bytes, name, to| to.field(name, Shown::Bytes(bytes)),
+        |bytes, name, to| to.field(name, FieldValue::Bytes(bytes)),
         |source, _| std::array::from_fn(|_| source.number() as u8);
     Bytes: &'a [u8], 1,
         |out, bytes, _| put_bytes(out, bytes),
         |payload, context| payload.prefixed(context.field),
-        |bytes, name, to| to.field(name, Shown::Bytes(bytes)),
+        |bytes, name, to| to.field(name, FieldValue::Bytes(bytes)),
         |source, _| source.text().as_bytes();
     Bytes: Vec<u8>, 1,
         |out, bytes, _| put_bytes(out, bytes),
         |payload, context| payload.prefixed(context.field).map(<[u8]>::to_vec),
-        |bytes, name, to| to.field(name, Shown::Bytes(bytes)),
+        |bytes, name, to| to.field(name, FieldValue::Bytes(bytes)),
         |source, _| source.text().as_bytes().to_vec();
     Rest: &'a [u8], 0,
         |out, bytes, _| out.extend_from_slice(bytes),
         |payload, _| Ok(payload.rest()),
-        |bytes, name, to| to.field(name, Shown::Bytes(bytes)),
+        |bytes, name, to| to.field(name, FieldValue::Bytes(bytes)),
         |source, _| source.text().as_bytes();
     Type: DataType, 1,
         |out, data_type, context| context.types.put(out, data_type),
         |payload, context| context.types.read(payload),
-        |data_type, name, to| to.field(name, Shown::Text(&data_type.to_string())),
+        |data_type, name, to| to.field(name, FieldValue::Text(&data_type.to_string())),
         |source, context| {
             let data_type = source.data_type();
             context.types.put(&mut Vec::new(), &data_type);
@@ -256,7 +261,7 @@ forms! {
     WholeType: DataType, 1,
         |out, data_type, _| encode_type(data_type, out),
         |field, _| field.read(decode_type),
-        |data_type, name, to| to.field(name, Shown::Text(&data_type.to_string())),
+        |data_type, name, to| to.field(name, FieldValue::Text(&data_type.to_string())),
         |source, _| source.data_type();
     Typed: Value, 0,
         |out, value, _| encode_value(value, out),
@@ -268,7 +273,7 @@ forms! {
         |value, name, to| {
             let mut bytes = Vec::new();
             encode_value(value, &mut bytes);
-            to.field(name, Shown::Bytes(&bytes));
+            to.field(name, FieldValue::Bytes(&bytes));
         },
         |source, context| {
             let data_type = context.types.last();
@@ -296,8 +301,8 @@ forms! {
         };
 }
 
-/// Defines forms of integers: their size or smallest size in bytes, how values are chosen for the
-/// round trip and shown, and the functions that write and read a value.
+/// Defines forms of integers: the smallest size in bytes, how values are generated for the round-trip
+/// test, how they are shown, and the functions that write and read a value.
 macro_rules! integers {
     ($($form:ident: $ty:ty, $bytes:literal, $sample:ident, $shown:ident, $put:expr, $read:expr;)+) => {
         $crate::message::form::forms! { $(
@@ -308,7 +313,7 @@ macro_rules! integers {
             },
             $read,
             |value, name, to| {
-                to.field(name, $crate::message::layout::Shown::$shown((*value).into()));
+                to.field(name, $crate::message::layout::FieldValue::$shown((*value).into()));
             },
             |source, _| source.$sample() as $ty;
         )+ }
@@ -359,7 +364,7 @@ mapped! {
     Nanos: Timestamp = Fixed: i64, |time| time.as_nanos(), Timestamp::from_nanos;
     QualityBits: Quality = Fixed: u32, |quality| quality.to_bits(), Quality::from_bits;
     Code: FaultCode = Fixed: u16, |code| code.number(), FaultCode::from_number, |code| {
-        Shown::Text(code.name())
+        FieldValue::Text(code.name())
     };
     OrZero: Option<u64> = Fixed: u64, |number| number.unwrap_or(0), not_zero;
     VarintOrZero: Option<u64> = Varint: u64, |number| number.unwrap_or(0), not_zero;
@@ -374,19 +379,18 @@ fn not_zero(number: u64) -> Option<u64> {
     (number != 0).then_some(number)
 }
 
-/// Shows those properties from which a user of the vectors can tell that a decoder has read all of
-/// them.
+/// Shows a selection of properties that suffices to verify that a decoder has read all of them.
 fn show_properties(properties: &Properties, name: &str, to: &mut dyn FieldSink) {
     to.object(name, &|to| {
-        to.field("type", Shown::Text(&properties.data_type.to_string()));
-        to.field("description", Shown::Text(&properties.description));
-        to.field("units", Shown::Text(&properties.units));
+        to.field("type", FieldValue::Text(&properties.data_type.to_string()));
+        to.field("description", FieldValue::Text(&properties.description));
+        to.field("units", FieldValue::Text(&properties.units));
         match properties.range {
             Some((low, high)) => to.list("range", &|to| {
-                to.field("", Shown::Real(low));
-                to.field("", Shown::Real(high));
+                to.field("", FieldValue::Real(low));
+                to.field("", FieldValue::Real(high));
             }),
-            None => to.field("range", Shown::Nothing),
+            None => to.field("range", FieldValue::Nothing),
         }
         properties.access.show("access", to);
     });
@@ -432,9 +436,9 @@ pub trait Numbered: Copy + 'static {
     fn show(self, name: &str, to: &mut dyn FieldSink);
 }
 
-/// Assigns numbers on the wire and words in the golden vectors to the variants of an enumeration.
-/// With a variant `newer`, the enumeration preserves numbers of newer versions, and the golden
-/// vectors show numbers.
+/// Assigns wire numbers and words for the golden vectors to the variants of an enumeration. An
+/// enumeration with a `newer` variant preserves the numbers of newer versions, and the golden vectors
+/// show its numbers instead of words.
 macro_rules! numbered {
     ($name:ident, newer $newer:ident { $($variant:ident = $number:literal;)+ }) => {
         impl $crate::message::form::Numbered for $name {
@@ -455,7 +459,7 @@ macro_rules! numbered {
             }
 
             fn show(self, name: &str, to: &mut dyn $crate::message::layout::FieldSink) {
-                to.field(name, $crate::message::layout::Shown::Number(self.number().into()));
+                to.field(name, $crate::message::layout::FieldValue::Number(self.number().into()));
             }
         }
     };
@@ -480,7 +484,7 @@ macro_rules! numbered {
                 let word = match self {
                     $($name::$variant => $word,)+
                 };
-                to.field(name, $crate::message::layout::Shown::Text(word));
+                to.field(name, $crate::message::layout::FieldValue::Text(word));
             }
         }
     };

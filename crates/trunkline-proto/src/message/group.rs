@@ -1,4 +1,4 @@
-//! GROUP_WRITE and GROUP_ANSWER: several variables written together, all or none (B-23).
+//! GROUP_WRITE and GROUP_ANSWER: write several variables atomically (B-23).
 //!
 //! ```text
 //! GROUP_WRITE   flags u8 | count x record as in WRITE
@@ -15,7 +15,7 @@
 use trunkline_types::Value;
 
 use super::form::{Varint, mapped};
-use super::layout::{Shown, record};
+use super::layout::{FieldValue, record};
 use super::list::list_frame;
 use super::outcome::WriteAnswer;
 use super::write::{WriteBuilder, WriteOptions, WriteRecord, Writes};
@@ -88,7 +88,7 @@ impl<'a> Iterator for GroupWrite<'a> {
 record! {
     #[derive(Copy, Eq, Default)]
     pub struct GroupHead {
-        /// The number of its commit; `None` if nothing was written.
+        /// The commit number of the group; `None` if nothing was written.
         pub commit: Option<u64> = Commit,
         /// Index of the first member that was refused.
         pub culprit: Option<u32> = Culprit,
@@ -110,8 +110,8 @@ pub enum Culprit {}
 mapped! {
     Commit: Option<u64> = Varint: u64, |commit| commit.unwrap_or(0), |number| {
         (number != 0).then_some(number)
-    }, |commit| commit.map_or(Shown::Nothing, Shown::NumberAsText);
+    }, |commit| commit.map_or(FieldValue::Nothing, FieldValue::NumberAsText);
     Culprit: Option<u32> = Varint: u32, |at| at.map_or(0, |at| at.saturating_add(1)), |number| {
         number.checked_sub(1)
-    }, |at| at.map_or(Shown::Nothing, |at| Shown::Number(at.into()));
+    }, |at| at.map_or(FieldValue::Nothing, |at| FieldValue::Number(at.into()));
 }

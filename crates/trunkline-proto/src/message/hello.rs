@@ -9,7 +9,7 @@ use trunkline_types::Timestamp;
 
 use super::fields::{Always, IfSet, Mark, Maybe, fields};
 use super::form::{Fixed, Flat, Form, Inner, Nanos, Varint, Whole, mapped};
-use super::layout::{FieldSink, FrameContext, Shown, record};
+use super::layout::{FieldSink, FieldValue, FrameContext, record};
 #[cfg(test)]
 use super::round_trip::Source;
 use super::single::single_frame;
@@ -32,8 +32,7 @@ fields! {
             pub versions: VersionRange = MagicThen<Flat>,
         }
         1: pub features: Features = Always<FeatureBits>,
-        /// The name that the client gives itself, shown to users. All texts here have at most 256
-        /// bytes.
+        /// The client's own name, shown to users. All texts in this message have at most 256 bytes.
         2: pub client_name: String = IfSet<Brief>,
         /// The client's program and release.
         3: pub program: String = IfSet<Brief>,
@@ -46,6 +45,7 @@ fields! {
         7: pub message_max: u32 = Always<Varint>,
         /// Maximum number of unacknowledged update records that the client lets the engine send.
         8: pub window_records: u32 = Always<Varint>,
+        /// Maximum total size of unacknowledged update records, in bytes.
         9: pub window_bytes: u32 = Always<Varint>,
         /// The client's session before the connection broke.
         10: pub resume: Option<Resume> = Maybe<Inner>,
@@ -76,8 +76,8 @@ fields! {
         1: pub features: Features = Always<FeatureBits>,
         /// The engine's epoch, the first half of every position on this connection.
         2: pub epoch: u64 = Always<Varint>,
-        /// Identifies the engine's store. It is the same at every start with this store or a copy
-        /// of it. Without a store, it is different at each start.
+        /// Identifies the engine's store. The id is the same at every start with this store or a copy
+        /// of this store. Without a store, the id is different at each start.
         3: pub engine_id: [u8; 16] = Always<Fixed>,
         4: pub session: u64 = Always<Varint>,
         /// True if the session named in the hello is resumed.
@@ -158,8 +158,7 @@ impl Default for Welcome {
     }
 }
 
-/// Text up to the end of a field, truncated to the length that is allowed before the hello is
-/// complete.
+/// Text up to the end of a field, truncated to the maximum length in a hello.
 pub type Brief = Whole<HELLO_TEXT_BYTES_MAX>;
 #[derive(Debug)]
 pub enum FeatureBits {}
@@ -179,7 +178,7 @@ mapped! {
         Duration::from_millis(u64::from(millis))
     };
     Micros: Duration = Varint: u64, whole_micros, Duration::from_micros, |time| {
-        Shown::Number(whole_micros(time))
+        FieldValue::Number(whole_micros(time))
     };
 }
 

@@ -2,9 +2,8 @@
 //!
 //! Used only if both ends have the feature HISTORY. A page is sent in one or more HISTORY_ROWS
 //! frames, all with the same head; a page may be empty although more pages follow. To get the next
-//! page, send a HISTORY frame whose `from` is the `next` of this page. The rows of one series may
-//! be split over consecutive items, which differ only in `data`. This keeps a frame about as short
-//! as the frames of other answers.
+//! page, send a HISTORY frame and set `from` to `next` of this page. The rows of one series may be
+//! split over consecutive items, which differ only in `data`, so that no frame becomes too long.
 
 use std::num::NonZeroU64;
 
@@ -22,7 +21,7 @@ use trunkline_types::{
 use super::form::{
     Bytes, Fixed, Flag, FlagsThen, Inner, Name, Nanos, Optional, Text, Type, Varint, forms,
 };
-use super::layout::{Shown, record};
+use super::layout::{FieldValue, record};
 use super::list::list_frame;
 #[cfg(test)]
 use super::round_trip::Source;
@@ -37,7 +36,7 @@ const FROM: u8 = 4;
 const POSITION: u8 = 8;
 const DURATIONS: u8 = 16;
 const ALL: u8 = SINCE | UNTIL | FROM | POSITION | DURATIONS;
-/// The flag of a cursor with a key.
+/// Flag of a cursor: a row key follows.
 const AFTER: u8 = 1;
 /// Flag: this is not the last page.
 const NEXT: u8 = 1;
@@ -69,16 +68,16 @@ record! {
         pub until: Option<Timestamp> = Optional<UNTIL, Nanos>,
         /// The number of a [`HistoryForm`], or a number defined by a newer version.
         pub form: u8 = Fixed,
-        /// The width of the buckets in nanoseconds, or their number if the engine chooses the width,
-        /// or the step of the grid; otherwise 0.
+        /// Depending on the form: the width of the buckets in nanoseconds, the number of buckets, or
+        /// the step of the grid in nanoseconds; otherwise 0.
         pub size: u64 = Varint,
         /// Maximum number of rows, events and buckets of the page; 0 lets the engine choose.
         pub limit: u32 = Varint,
-        /// Beginning of the page; `None` for the first page.
+        /// Position at which the page begins; `None` for the first page.
         pub from: Option<HistoryCursor> = Optional<FROM, Inner>,
         /// Selects updates and events after this position.
         pub after: Option<Position> = Optional<POSITION, Inner>,
-        /// Buckets also have the time that is covered, and the time-weighted mean.
+        /// True to add the covered time and the time-weighted mean to buckets.
         pub durations: bool = Flag<DURATIONS>,
     }
 }
@@ -142,7 +141,7 @@ list_frame! {
 record! {
     #[derive(Eq, Default)]
     pub struct HistoryRowsHead<'a> {
-        /// Beginning of the next page; `None` if this is the last page.
+        /// Position at which the next page begins; `None` if this is the last page.
         pub next: Option<HistoryCursor> = FlagsThen<Optional<NEXT, Inner>, NEXT>,
         /// The place where the history is stored and any problem of the store, in a sentence.
         pub state: &'a str = Text<{ 4 * SENTENCE_BYTES_MAX }>,
@@ -172,10 +171,10 @@ forms! {
         |out, data, _| put_data(data, out),
         |payload, _| read_data(payload),
         |data, name, to| {
-            to.field("width", Shown::NumberAsText(width_of(data)));
+            to.field("width", FieldValue::NumberAsText(width_of(data)));
             let mut bytes = Vec::new();
             put_content(data, &mut bytes);
-            to.field(name, Shown::Bytes(&bytes));
+            to.field(name, FieldValue::Bytes(&bytes));
         },
         |source, _| sample_data(source);
 }

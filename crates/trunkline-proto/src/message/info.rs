@@ -1,7 +1,8 @@
 //! INFO_ANSWER: all information about variables, with their ledger and this session's
 //! subscriptions.
 //!
-//! The varints of a ledger are in the order of its identity in [`trunkline_types::ledger`].
+//! The varints of a ledger are in the order of the terms of its identity in
+//! [`trunkline_types::ledger`].
 
 use std::time::Duration;
 
@@ -27,34 +28,33 @@ use crate::{DecodeError, FaultRef};
 /// All information that the engine has about a variable, except its reading.
 #[derive(Clone, PartialEq, Debug)]
 pub struct VariableInfo {
-    /// Its full name.
+    /// Full name of the variable.
     pub name: String,
     /// The configuration of the variable.
     pub properties: Properties,
-    /// Sequence of its last update; 0 if it has not been written yet.
+    /// Sequence of the last update; 0 if the variable has not been written yet.
     pub sequence: u64,
-    /// Time at which that update was accepted.
+    /// Time at which the engine accepted the last update.
     pub engine_timestamp: Timestamp,
-    /// Counters of the writes offered to it.
+    /// Counters of the writes to the variable.
     pub write_ledger: WriteLedger,
-    /// Number of subscriptions to it, of all sessions.
+    /// Number of subscriptions to the variable, from all sessions.
     pub subscribers: u64,
-    /// The client that wrote last; empty if none did.
+    /// The client that wrote last; empty if no client has written.
     pub last_writer: String,
-    /// State of its source; empty if it has none.
+    /// State of the source; empty if the variable has no source.
     pub source_state: String,
-    /// The holder of a lease or the single writer, for users; empty if there is none.
+    /// The holder of the lease or the single writer, shown to users; empty if there is none.
     pub held_by: String,
     /// Remaining time of the lease, sent in ms; zero if the variable is not leased.
     pub lease_left: Duration,
-    /// Number of writers that were refused because of the single writer and are waiting to take
-    /// over.
+    /// Number of refused writers that wait to become the single writer.
     pub writers_waiting: u64,
-    /// This session's subscriptions to it, at most 1,024.
+    /// This session's subscriptions to the variable, at most 1,024.
     pub subscriptions: Vec<SubscriptionInfo>,
-    /// Sessions that subscribe to it, at most 32, including sessions of other clients.
+    /// Sessions that subscribe to the variable, at most 32, including sessions of other clients.
     pub readers: Vec<ReaderInfo>,
-    /// The place where the audit of its writes is stored; empty if they are not audited.
+    /// The location of the audit of the writes; empty if they are not audited.
     pub audit: String,
     /// The forced value, the principal that forced it, and the value that its source currently
     /// delivers.
@@ -65,14 +65,14 @@ record! {
     /// A session that subscribes to a variable.
     #[derive(Eq, Default)]
     pub struct ReaderInfo {
-        /// Number of the session; 0 for the engine's own process.
+        /// Number of the session; 0 for a subscription in the engine's own process.
         pub session: u32 = Fixed,
         /// Origin of the session.
         pub from: String = Name,
-        /// Transport of its connection, in a word or two.
+        /// Transport of the connection, in a word or two.
         pub transport: String = Name,
-        /// Number of items, over all its subscriptions, that were sent to it again because it had a
-        /// different value.
+        /// Number of items in all subscriptions of the session that were resent because the client had
+        /// a different value.
         pub repaired: u64 = Varint,
     }
 }
@@ -83,7 +83,7 @@ record! {
     pub struct SubscriptionInfo {
         /// Number, contract and filters.
         pub terms: SubscribeTerms = Inner,
-        /// Counters of its updates.
+        /// Counters of the updates of the subscription.
         pub ledger: SubscriptionLedger = Flat,
     }
 }
@@ -181,9 +181,9 @@ impl<'a> FieldForm<'a, Vec<SubscriptionInfo>> for Repaired {
         field: &mut Payload<'a>,
     ) -> Result<(), DecodeError> {
         let (number, repaired) = (field.u32()?, field.varint()?);
-        let mut known = subscriptions.iter_mut();
-        if let Some(known) = known.find(|known| known.terms.subscription == number) {
-            known.ledger.repaired = repaired;
+        let mut subscriptions = subscriptions.iter_mut();
+        if let Some(found) = subscriptions.find(|one| one.terms.subscription == number) {
+            found.ledger.repaired = repaired;
         }
         Ok(())
     }

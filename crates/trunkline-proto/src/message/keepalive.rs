@@ -1,4 +1,4 @@
-//! KEEPALIVE and ACK: signs of life and acknowledgements.
+//! KEEPALIVE and ACK: keep-alives and acknowledgements of updates.
 
 use super::form::{Fixed, Varint};
 use super::layout::record;

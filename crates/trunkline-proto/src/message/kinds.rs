@@ -37,10 +37,11 @@ pub trait MessageVisitor<'a> {
     type Output;
     fn list<F: ListFrame>(self) -> Self::Output;
     fn single<M: SingleFrame<'a>>(self) -> Self::Output;
-    /// Visits a kind of frame whose codec is written by hand.
+    /// Visits a kind of frame with a hand-written codec.
     fn by_hand(self, kind: FrameKind) -> Self::Output;
 }
 
+/// Calls the method of `visitor` for the message of a frame of this kind.
 pub fn with_message<'a, V: MessageVisitor<'a>>(kind: FrameKind, visitor: V) -> V::Output {
     match kind {
         FrameKind::Hello => visitor.single::<Hello>(),

@@ -12,19 +12,22 @@ use super::round_trip::Source;
 use crate::decode::Payload;
 use crate::{DecodeError, FaultRef};
 
-/// The state that a record takes from the previous record and from the head. It is empty at the
-/// start of each frame, so that each frame can be decoded by itself.
+/// The state that the encoding of a record inherits from the previous record and from the head. The
+/// state is empty at the start of each frame, so that each frame can be decoded independently.
 #[derive(Clone, Debug, Default)]
 pub struct FrameContext {
+    /// Handle of the previous record.
     pub(super) handle: u32,
     /// Ticket or sequence of the previous record.
     pub(super) previous_number: u64,
+    /// Flags of the current record.
     pub(super) flags: u8,
     /// Flags of the head record, which precedes the items.
     pub(super) record_head_flags: u8,
     /// Flags in the header of the frame.
     pub(super) header_flags: u8,
     pub(super) types: PreviousType,
+    /// Name of the current field, for error messages.
     pub(super) field: &'static str,
 }
 
@@ -38,7 +41,7 @@ impl FrameContext {
     }
 }
 
-/// The type of the previous item, for the encoder and for the decoder.
+/// The data type of the previous item, which the encoder and the decoder track.
 ///
 /// ```text
 /// type    0                     same type as the previous item of this frame
@@ -59,7 +62,7 @@ impl PreviousType {
         }
     }
 
-    /// Returns the last type that was put or read; `None` before the first.
+    /// Returns the last type that was written or read; `None` before the first item.
     pub(crate) fn last(&self) -> Option<&DataType> {
         self.0.as_ref()
     }
@@ -81,9 +84,11 @@ impl PreviousType {
 /// The declaration of a field, for the diagrams in the protocol reference.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// Its name on the wire; for a field without a form, its complete line in the diagram.
+    /// Name on the wire; for a field without a form, the complete line in the diagram.
     pub name: &'static str,
+    /// Rust type of the field, as written in the declaration.
     pub ty: &'static str,
+    /// Form of the field, as written in the declaration; empty for a field without a form.
     pub form: &'static str,
 }
 
@@ -97,7 +102,7 @@ impl Field {
 
 pub trait Record<'a>: Clone + PartialEq + std::fmt::Debug {
     const FIELDS: &'static [Field];
-    /// True if a fault may take its place.
+    /// True if a fault may replace the record.
     const MAY_FAIL: bool = false;
     /// Smallest size in bytes, once the flags of the head are known.
     fn bytes_min(context: &FrameContext) -> usize;
@@ -112,13 +117,13 @@ pub trait Record<'a>: Clone + PartialEq + std::fmt::Debug {
 
 /// The content of a field, as the golden vectors show it.
 #[derive(Clone, Copy, Debug)]
-pub enum Shown<'a> {
+pub enum FieldValue<'a> {
     Nothing,
     Flag(bool),
     Number(u64),
-    /// A number of up to 64 bits, shown as its decimal digits.
+    /// A number of up to 64 bits, shown as text in decimal, because JSON numbers lose precision.
     NumberAsText(u64),
-    /// Like `NumberAsText`, with a sign.
+    /// Like `NumberAsText`, but signed.
     Signed(i64),
     Real(f64),
     Text(&'a str),
@@ -128,18 +133,19 @@ pub enum Shown<'a> {
 
 /// Receives the content of records.
 pub trait FieldSink {
-    /// Receives a field. Without a name, it is an item of a list.
-    fn field(&mut self, name: &str, value: Shown<'_>);
+    /// Receives a field. An item of a list has an empty name.
+    fn field(&mut self, name: &str, value: FieldValue<'_>);
+    /// Receives a field that is an object; `show` shows the fields of the object.
     fn object(&mut self, name: &str, show: &dyn Fn(&mut dyn FieldSink));
-    /// Receives a list that is a field; `show` shows its items, without names.
+    /// Receives a field that is a list; `show` shows the items, with empty names.
     fn list(&mut self, name: &str, show: &dyn Fn(&mut dyn FieldSink));
 }
 
 /// Declares a record: `pub field: Type = Form`, with `as "name"` if the name on the wire is
 /// different.
 ///
-/// A record that borrows from the frame must name its lifetime `'a`. If it begins with `impl`
-/// instead of `pub struct`, the struct is declared elsewhere.
+/// The lifetime of a record that borrows from the frame must be named `'a`. With `impl` instead of
+/// `pub struct`, the struct is declared elsewhere.
 macro_rules! record {
     (
         $(#[$meta:meta])*
@@ -231,7 +237,7 @@ macro_rules! record {
 }
 pub(crate) use record;
 
-/// An absent head: the items follow the header directly.
+/// The head of a frame without a head: the items directly follow the header.
 impl Record<'_> for () {
     const FIELDS: &'static [Field] = &[];
 
@@ -251,7 +257,8 @@ impl Record<'_> for () {
     fn sample(_: &mut Source<'_>, _: &mut FrameContext) -> Self {}
 }
 
-/// A refused item is replaced by a fault; an item that was not refused is preceded by 0.
+/// An item that may be refused: a refused item is replaced by a fault, and any other item is preceded
+/// by 0.
 impl<'a, T: Record<'a>> Record<'a> for Result<T, FaultRef<'a>> {
     const FIELDS: &'static [Field] = T::FIELDS;
     const MAY_FAIL: bool = true;

@@ -2,7 +2,8 @@
 //! (B-22).
 //!
 //! Used only if both ends have the feature GROUPS. ACQUIRE by the session that holds the lease
-//! renews it. RENEW of an expired lease is refused, because another session may have written since.
+//! renews the lease. RENEW of an expired lease is refused, because another session may have written in
+//! the meantime.
 //! With EXPECTED, a lease is granted only if the variable is still at that position. The answer
 //! contains the sequence of the newest update, from which the holder continues. A lease ends when
 //! its time has expired, with RELEASE, or with the session.
@@ -41,7 +42,7 @@ record! {
     #[derive(Copy, Eq)]
     pub struct LeaseItem {
         pub handle: u32 = Handle,
-        /// Its expected sequence; not sent, and 0, if no positions are expected.
+        /// The expected sequence; 0 and not sent if no positions are expected.
         pub sequence: u64 = IfHead<EXPECTED, Varint>,
     }
 }

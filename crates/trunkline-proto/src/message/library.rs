@@ -9,17 +9,17 @@
 //!
 //! Used only if both ends have the feature ADMINISTRATION. A library is sent in one or more DEPLOY
 //! frames of one request, all with the same head; nothing is deployed before the last frame has
-//! arrived. With REPLACE the library may already be deployed; unchanged variables keep their
-//! handles. Without FORCE, UNDEPLOY of a library with subscribers is refused. REPORT confirms an
-//! order that was carried out; FAULT reports an order that was not. REPORT is sent only when the
-//! result is certain to survive a restart.
+//! arrived. With REPLACE, the library may already be deployed; unchanged variables keep their
+//! handles. Without FORCE, UNDEPLOY of a library with subscribers is refused. REPORT confirms that an
+//! order was carried out, and FAULT reports that it was not. REPORT is sent only when the result is
+//! certain to survive a restart.
 
 use trunkline_types::VariableDefinition;
 use trunkline_types::wire::{VariablesDecoder, VariablesEncoder, put_str, put_u8};
 
 use super::fields::{Always, fields};
 use super::form::{Number, Text, Varint, forms, numbered};
-use super::layout::{Shown, record};
+use super::layout::{FieldValue, record};
 use super::single::single_frame;
 use crate::decode::{Items, Payload};
 use crate::limits::SENTENCE_BYTES_MAX;
@@ -163,8 +163,8 @@ forms! {
                 LibraryVerb::Start => ("start", false),
                 LibraryVerb::Stop => ("stop", false),
             };
-            to.field(name, Shown::Text(word));
-            to.field("force", Shown::Flag(force));
+            to.field(name, FieldValue::Text(word));
+            to.field("force", FieldValue::Flag(force));
         },
         |source, _| match source.number() % 3 {
             0 => LibraryVerb::Start,
@@ -179,9 +179,9 @@ pub enum LibraryAfter {
     /// The library is no longer deployed.
     #[default]
     Undeployed,
-    /// The variables are served.
+    /// The variables accept writes.
     Running,
-    /// The variables keep their values.
+    /// The variables keep their values, and writes are refused.
     Stopped,
 }
 

@@ -7,7 +7,7 @@ use super::layout::{FrameContext, Record, record};
 use crate::decode::{Items, Payload};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
-/// The form of a frame that is a list. Forms are types without values.
+/// The form of a frame that is a list. A form is a type without values.
 pub trait ListFrame {
     const KIND: FrameKind;
     /// Other kinds of frames with the same form.
@@ -15,7 +15,7 @@ pub trait ListFrame {
     /// The name of the items in the golden vectors. If the name is not `items`, a list without
     /// items is omitted.
     const ITEMS: &'static str;
-    /// True if a frame without items is removed from the buffer.
+    /// True if [`ListBuilder::finish`] removes a frame without items from the buffer.
     const EMPTY_IS_REMOVED: bool;
     type Head<'a>: Record<'a>;
     type Item<'a>: Record<'a>;
@@ -40,8 +40,8 @@ pub struct ListBuilder<'o, F: ListFrame> {
 }
 
 impl<'o, F: ListFrame> ListBuilder<'o, F> {
-    /// Begins a frame at the end of `out`. `request` is the number in the header, of the request or
-    /// the subscription.
+    /// Begins a frame at the end of `out`. `request` is the number of the request or of the
+    /// subscription, for the header.
     pub fn begin(out: &'o mut Vec<u8>, request: u32, head: &F::Head<'_>) -> Self {
         Self::begin_as(F::KIND, out, request, head)
     }
@@ -130,7 +130,7 @@ impl<'a, F: ListFrame> List<'a, F> {
         })
     }
 
-    /// Returns the number in the header, of the request or the subscription.
+    /// Returns the number of the request or of the subscription from the header.
     pub fn request(&self) -> u32 {
         self.request
     }
@@ -147,7 +147,7 @@ impl<'a, F: ListFrame> List<'a, F> {
 impl<'a, F: ListFrame> Iterator for List<'a, F> {
     type Item = Result<F::Item<'a>, DecodeError>;
 
-    // Always inlined, because an item returned from a call is copied twice.
+    // Always inlined, because an item that a call returns would be copied twice.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         self.items

@@ -1,13 +1,13 @@
-//! LOST: updates that a subscription did not get, by cause.
+//! LOST: the numbers of updates that a subscription did not receive, by cause.
 //!
 //! The counts are increments: the client adds them to the item's losses before the item's *next*
-//! update, which follows this frame. Coalesced updates are not included; they are the rest of the
-//! gap between two sequences. A cause unknown to this version is read as UNKNOWN.
+//! update, which follows this frame. Coalesced updates are not included: their number is the
+//! remainder of the gap between two sequences. A cause unknown to this version is read as UNKNOWN.
 
 use trunkline_types::wire::{put_u8, put_varint};
 
 use super::form::{Form, Handle};
-use super::layout::{Field, FieldSink, FrameContext, Record, Shown};
+use super::layout::{Field, FieldSink, FieldValue, FrameContext, Record};
 use super::list::list_frame;
 #[cfg(test)]
 use super::round_trip::Source;
@@ -16,7 +16,7 @@ use crate::decode::Payload;
 
 const UNKNOWN: u8 = 16;
 
-/// Updates lost by one item since the last report.
+/// The numbers of updates that one item has lost since the last report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LostRecord {
     pub handle: u32,
@@ -93,12 +93,12 @@ impl<'a> Record<'a> for LostRecord {
     }
 
     fn show(&self, to: &mut dyn FieldSink) {
-        to.field("handle", Shown::Number(self.handle.into()));
-        to.field("filtered", Shown::NumberAsText(self.filtered));
-        to.field("queue", Shown::NumberAsText(self.queue));
-        to.field("overrun", Shown::NumberAsText(self.overrun));
-        to.field("disconnect", Shown::NumberAsText(self.disconnect));
-        to.field("unknown", Shown::Flag(self.unknown));
+        to.field("handle", FieldValue::Number(self.handle.into()));
+        to.field("filtered", FieldValue::NumberAsText(self.filtered));
+        to.field("queue", FieldValue::NumberAsText(self.queue));
+        to.field("overrun", FieldValue::NumberAsText(self.overrun));
+        to.field("disconnect", FieldValue::NumberAsText(self.disconnect));
+        to.field("unknown", FieldValue::Flag(self.unknown));
     }
 
     #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The content of each frame. There is one module per group of frames. It contains the declaration
-//! of each payload or, for a codec written by hand, a diagram of the payload.
+//! The content of each frame, in one module per group of frames. A module contains the declaration of
+//! each payload or, for a hand-written codec, a diagram of the payload.
 //!
 //! There are two forms of messages:
 //!
@@ -8,19 +8,22 @@
 //! - A message that is a list has a builder, with `begin(out, ..)`, `push(..)` per item and
 //!   `finish(more)`, and a decoder. The decoder checks the head at once and borrows its items from
 //!   the frame: it is an iterator of `Result<item, DecodeError>` that allocates nothing per item.
-//!   An error ends the iteration, and the caller must end the connection; the items before it were
-//!   valid.
+//!   An error ends the iteration, and the caller must close the connection; the items before the
+//!   error are valid.
 //!
-//! Each frame is declared once. [`layout`] contains the records, [`fields`] the records whose
-//! fields have ids, [`mod@form`] the forms of the fields, [`list`] the frames that are lists,
-//! [`single`] the frames that are one record, and [`kinds`] the match that maps each kind of frame
-//! to its message or to a codec written by hand.
+//! Each frame is declared once. These modules contain the parts of declarations:
+//! - [`layout`]: records
+//! - [`fields`]: records whose fields have ids
+//! - [`mod@form`]: the encodings ("forms") of fields
+//! - [`list`]: frames that are lists
+//! - [`single`]: frames that are one record
+//! - [`kinds`]: the match that maps each kind of frame to its message or to a hand-written codec
 //!
 //! A request or answer with many items is a run of frames with the same request number; all but the
-//! last have the flag MORE. Every frame of a run can be decoded by itself. The `first_index` of an
-//! answer is the index of its first item within the whole request. Builders do not split
-//! automatically: the caller checks `len_bytes()` and begins the next frame at about
-//! [`PAGE_BYTES`](crate::limits::PAGE_BYTES).
+//! last have the flag MORE. Every frame of a run can be decoded independently. The `first_index` of
+//! an answer frame is the index of the frame's first item within the whole request. Builders do not
+//! split automatically: the caller checks `len_bytes()` and begins the next frame at about
+//! [`PAGE_BYTES`](crate::limits::PAGE_BYTES) bytes.
 
 pub mod alarm;
 pub mod alarm_journal;

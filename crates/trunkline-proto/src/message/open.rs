@@ -11,8 +11,8 @@
 //!
 //! With READ the answer contains the current reading of each variable, and with DESCRIBE its
 //! properties (varint length, then fields). With SUBSCRIBE the variables are subscribed in the same
-//! round trip. The update records of a frame are one run; a record has the handle of its item, so
-//! its handle delta takes no bytes.
+//! round trip. The update records of a frame are one run. The handle of a record is the handle of the
+//! item, so the record's handle delta takes no bytes.
 
 use trunkline_types::wire::{
     decode_properties, encode_properties, put_bytes, put_u8, put_varint, put_zigzag,
@@ -21,7 +21,7 @@ use trunkline_types::{Access, DataType, Properties};
 
 use super::answers::{Answers, AnswersBuilder};
 use super::form::{FlagsThen, Form, Inner, Number, Optional};
-use super::layout::{Field, FieldSink, FrameContext, PreviousType, Record, Shown, record};
+use super::layout::{Field, FieldSink, FieldValue, FrameContext, PreviousType, Record, record};
 use super::list::list_frame;
 use super::record::{RunState, UpdateRecord};
 #[cfg(test)]
@@ -72,8 +72,8 @@ impl<'a> Form<'a, OpenOptions> for Options {
 
     fn show(options: &OpenOptions, name: &str, to: &mut dyn FieldSink) {
         to.object(name, &|to| {
-            to.field("read", Shown::Flag(options.read));
-            to.field("describe", Shown::Flag(options.describe));
+            to.field("read", FieldValue::Flag(options.read));
+            to.field("describe", FieldValue::Flag(options.describe));
         });
     }
 
@@ -83,8 +83,8 @@ impl<'a> Form<'a, OpenOptions> for Options {
     }
 }
 
-/// A name, as bytes: a name that is not UTF-8 or is too long must be answered with its own fault,
-/// without affecting the other names.
+/// A name, as bytes. An invalid or too long name must be answered with a separate fault, without
+/// affecting the other names, so names are not validated here.
 impl<'a> Record<'a> for &'a [u8] {
     const FIELDS: &'static [Field] = &[Field::literal("name text")];
 
@@ -101,7 +101,7 @@ impl<'a> Record<'a> for &'a [u8] {
     }
 
     fn show(&self, to: &mut dyn FieldSink) {
-        to.field("", Shown::Text(&String::from_utf8_lossy(self)));
+        to.field("", FieldValue::Text(&String::from_utf8_lossy(self)));
     }
 
     #[cfg(test)]
@@ -127,7 +127,7 @@ pub struct OpenedVariable<'a> {
     pub properties: Option<Properties>,
 }
 
-/// The state that an item of an OPENED frame takes from the head and from the preceding items.
+/// The state that an item of an OPENED frame inherits from the head and from the preceding items.
 #[derive(Clone, Debug)]
 pub struct OpenedState {
     options: OpenOptions,

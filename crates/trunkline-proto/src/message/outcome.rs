@@ -7,7 +7,7 @@ use crate::FaultRef;
 pub type WriteAnswer<'a> =
     trunkline_types::WriteOutcome<u64, FaultRef<'a>, FaultRef<'a>, WouldBlock>;
 
-/// A subscriber's buffer is full, and the write was not allowed to wait. It got no sequence.
+/// A subscriber's buffer is full, and the write was not allowed to wait. The write got no sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WouldBlock;
 

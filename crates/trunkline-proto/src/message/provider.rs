@@ -1,8 +1,8 @@
 //! Frames of a provider: a program outside the engine that is the source of variables.
 //!
-//! A provider holds a lease: if the engine receives nothing from it for the duration of the lease,
-//! the quality of its variables becomes bad, with the cause and the time. Used only if both ends
-//! have the feature PROVIDER.
+//! A provider holds a lease: if the engine receives nothing from the provider for the duration of
+//! the lease, the quality of the provider's variables becomes bad, with the cause and the time.
+//! Used only if both ends have the feature PROVIDER.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::form::{
     Bytes, Fixed, FixedMillis, FlagsThen, Flat, Form, Handle, Nanos, Number, Optional, QualityBits,
     Text, Ticket, Type,
 };
-use super::layout::{Field, FieldSink, FrameContext, Record, Shown, record};
+use super::layout::{Field, FieldSink, FieldValue, FrameContext, Record, record};
 use super::list::list_frame;
 use super::open::{OpenOptions, Opened, OpenedBuilder};
 use super::outcome::{APPLIED, REFUSED, UNKNOWN};
@@ -81,10 +81,10 @@ record! {
     #[derive(Eq)]
     pub struct BoundVariable<'a> {
         pub handle: u32 = Handle,
-        /// The type of its values, including raw values.
+        /// The type of the values, including raw values.
         pub data_type: DataType = Type as "type",
         pub access: Access = Number,
-        /// The part of its `source` after the provider's name.
+        /// The part of the variable's `source` property after the provider's name.
         pub item: &'a str = Text<ITEM_BYTES_MAX>,
     }
 }
@@ -159,16 +159,16 @@ impl<'a> Record<'a> for ProviderOutcome<'a> {
     fn show(&self, to: &mut dyn FieldSink) {
         match self {
             Self::Applied(back) => {
-                to.field("outcome", Shown::Text("applied"));
+                to.field("outcome", FieldValue::Text("applied"));
                 back.show(to);
             }
             Self::Refused(fault) => {
                 fault.show(to);
-                to.field("outcome", Shown::Text("refused"));
+                to.field("outcome", FieldValue::Text("refused"));
             }
             Self::Unknown(fault) => {
                 fault.show(to);
-                to.field("outcome", Shown::Text("unknown"));
+                to.field("outcome", FieldValue::Text("unknown"));
             }
         }
     }

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! flags u8
-//!    1 HANDLE_NEXT   handle = the record's before + 1
-//!    2 SEQUENCE      a sequence delta follows; else the record's before
-//!    4 ENGINE_TIME   an engine time delta follows; else the record's before
-//!    8 SOURCE_TIME   source time - engine time follows; else they are equal
-//!   16 QUALITY       a quality follows; else the record's before
+//!    1 HANDLE_NEXT   handle = handle of the previous record + 1
+//!    2 SEQUENCE      a sequence delta follows; otherwise as in the previous record
+//!    4 ENGINE_TIME   an engine time delta follows; otherwise as in the previous record
+//!    8 SOURCE_TIME   source time - engine time follows; otherwise they are equal
+//!   16 QUALITY       a quality follows; otherwise as in the previous record
 //!   32 OWN           written by this session
-//!   64 NO_VALUE      nothing was written yet: no value follows
-//!  128 EXT           an extension follows, to be skipped
+//!   64 NO_VALUE      the variable was not written yet: no value follows
+//!  128 EXT           an extension follows, which decoders skip
 //!
 //! | flags | handle   | sequence | engine ns | source ns | quality | ext    | value     |
 //! |  u8   | zigzag   | zigzag   | zigzag    | zigzag    |   u32   | length,| length,   |
@@ -50,15 +50,15 @@ pub struct UpdateRecord<'a> {
     pub engine_timestamp: Timestamp,
     pub source_timestamp: Timestamp,
     pub quality: Quality,
-    /// True if this session wrote the update. This flag is not set in runs shared by several
-    /// sessions. In that case, the client recognises its own updates by the answers to its writes,
-    /// which precede the updates.
+    /// True if this session wrote the update. The flag is never set in runs that are shared by several
+    /// sessions. There, the client recognises its own updates by the answers to its writes, which
+    /// precede the updates.
     pub own: bool,
     /// The value in wire form; `None` if the variable has not been written yet.
     pub value: Option<&'a [u8]>,
 }
 
-/// The state relative to which the next record of a run is encoded or decoded.
+/// The previous record of a run, relative to which the next record is encoded or decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunState {
     handle: u32,
@@ -96,8 +96,7 @@ impl RunState {
         quality: Quality::GOOD,
     };
 
-    /// Sets the handle of the next record, which is known from another source, so that it takes no
-    /// bytes.
+    /// Sets the expected handle of the next record, so that encoding this handle takes no bytes.
     pub(crate) fn expect_handle(&mut self, handle: u32) {
         self.handle = handle.wrapping_sub(1);
     }
@@ -111,7 +110,7 @@ impl RunState {
         self.put_behind::<0>(out, [], record);
     }
 
-    /// Like [`put`](Self::put), but the record is preceded by bytes that identify the kind of item.
+    /// Like [`put`](Self::put), but writes `before` ahead of the record.
     #[inline(always)]
     pub(crate) fn put_behind<const N: usize>(
         &mut self,

@@ -1,10 +1,10 @@
-//! Writes the part of a record before its value, without a capacity check per byte.
+//! Encodes the part of a record before its value, without a capacity check per byte.
 //!
 //! Update and write records are the hot path of both ends. Writing a record after reserving room
 //! for the longest head takes a third of the time of appending it byte by byte.
 
-/// The head of a record being written: fields, with one flag byte whose value is known last. It is
-/// assembled in a separate array, where bytes need no capacity check.
+/// The head of a record under construction: fields, and one flag byte whose value is known last. The
+/// head is assembled in an array, where bytes need no capacity check.
 #[derive(Debug)]
 pub(super) struct RecordHead<'a, const MAX: usize> {
     out: &'a mut Vec<u8>,
@@ -78,8 +78,7 @@ impl<'a, const MAX: usize> RecordHead<'a, MAX> {
             *slot = flags;
         }
         let end = self.out.len().wrapping_add(self.at);
-        // Appends a constant number of bytes, which the compiler knows; the unused bytes are
-        // truncated below.
+        // Appending a constant number of bytes is faster; the unused bytes are truncated below.
         self.out.extend_from_slice(&self.head);
         self.out.truncate(end);
         self.out

@@ -6,9 +6,9 @@
 //! exception                     index varint | code varint | sentence text
 //! ```
 //!
-//! Items succeed unless they are listed. `index` is relative to the frame's first item, and the
-//! exceptions are in ascending order. The frame's first item has the index `first_index` in the
-//! whole request.
+//! Items that are not listed as exceptions have succeeded. `index` is relative to the frame's first
+//! item, and the exceptions are in ascending order. `first_index` is the index of the frame's first
+//! item within the whole request.
 
 use trunkline_types::wire::put_varint;
 
@@ -103,7 +103,7 @@ impl<'a> Results<'a> {
         self.first_index
     }
 
-    /// Number of items that the frame answers, including exceptions.
+    /// Returns the number of items that the frame answers, including exceptions.
     pub fn answered(&self) -> u32 {
         self.count
     }

@@ -1,4 +1,4 @@
-//! Round-trip test: every declared frame with arbitrary content is decoded to what was encoded.
+//! Round-trip test: decoding an encoded frame returns the original content, for every declared frame.
 
 use std::sync::Arc;
 

@@ -5,12 +5,13 @@ use super::stream::seal::{is_sealed, seal};
 use crate::decode::Payload;
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
+/// A frame that is one record.
 pub trait SingleFrame<'a>: Record<'a> {
     const KIND: FrameKind;
     /// Other kinds of frames with the same form.
     const ALSO: &'static [FrameKind];
 
-    /// Appends a frame of a kind that has this form; `request` is 0 if it belongs to no request.
+    /// Appends a frame of a kind that has this form; `request` is 0 if the frame belongs to no request.
     fn encode_as(&self, kind: FrameKind, request: u32, out: &mut Vec<u8>) {
         let start = out.len();
         let mut frame = FrameWriter::begin(out, kind, request);

@@ -1,9 +1,9 @@
 //! SUBSCRIBE: subscribes open variables under a contract.
 //!
-//! The client chooses the number of the subscription, unique in its session. A run of frames with
-//! the same number, or a later request, adds items to it. With `resume`, each item specifies the
-//! last update that the client has. Delivery continues after that update if the engine still has
-//! the following ones; missing updates are counted.
+//! The client chooses the number of the subscription, unique within the session. Further frames with
+//! the same number add items to the subscription. With `resume`, each item specifies the last update
+//! that the client has. Delivery continues after that update if the engine still has the following
+//! updates; missing updates are counted.
 
 use trunkline_types::Contract;
 

@@ -1,4 +1,4 @@
-//! UPDATES: the deliveries of a subscription. REPAIRED has the same form.
+//! UPDATES: the updates of a subscription. REPAIRED has the same form.
 //!
 //! ```text
 //! UPDATES  header.request = subscription
@@ -28,7 +28,7 @@ impl<'a> UpdatesBuilder<'a> {
         }
     }
 
-    /// Begins a REPAIRED frame, for items of which the client has a different value.
+    /// Begins a REPAIRED frame, for items for which the client has a different value.
     pub fn begin_repaired(out: &'a mut Vec<u8>, subscription: u32) -> Self {
         let frame = FrameWriter::begin(out, FrameKind::Repaired, subscription);
         Self {

@@ -1,4 +1,5 @@
-//! WATCH, APPEARED, VANISHED and UNWATCH: following a pattern (B-32).
+//! WATCH, APPEARED, VANISHED and UNWATCH: report names that match a pattern as they appear and vanish
+//! (B-32).
 //!
 //! The client numbers its watches. The engine answers with pages of the existing names, under the
 //! request number of the WATCH; the last page has `listed` = 1. Names that appear and vanish
@@ -9,12 +10,12 @@
 use trunkline_types::{Access, DataType};
 
 use super::form::{Fixed, Handle, Name, Number, Numbered, Type};
-use super::layout::{FieldSink, Shown, record};
+use super::layout::{FieldSink, FieldValue, record};
 use super::list::list_frame;
 use super::single::single_frame;
 
 record! {
-    /// Follows the names that match a pattern.
+    /// Starts reporting the names that match a pattern.
     #[derive(Copy, Eq)]
     pub struct Watch<'a> {
         /// The client's number for the watch, unique on the connection.
@@ -42,9 +43,8 @@ pub enum Listing {
     Unchanged,
     /// All existing names have now been listed.
     Complete,
-    /// The listing starts again with this frame, because the engine no longer has all names that
-    /// appeared and vanished since the watch's last report. Names that are not listed from here on
-    /// no longer exist.
+    /// The listing starts again with this frame, because the engine no longer has a record of all
+    /// changes since the last report. Names that are not listed from here on no longer exist.
     Restarted,
 }
 
@@ -61,8 +61,8 @@ impl Numbered for Listing {
     }
 
     fn show(self, _: &str, to: &mut dyn FieldSink) {
-        to.field("listed", Shown::Flag(self == Self::Complete));
-        to.field("anew", Shown::Flag(self == Self::Restarted));
+        to.field("listed", FieldValue::Flag(self == Self::Complete));
+        to.field("anew", FieldValue::Flag(self == Self::Restarted));
     }
 }
 

@@ -3,7 +3,7 @@
 pub use trunkline_types::{WhyStage, WhyStep, WhyVerdict};
 
 use super::form::{Name, Number, Numbered, Text, numbered};
-use super::layout::{FieldSink, Shown, record};
+use super::layout::{FieldSink, FieldValue, record};
 use super::list::list_frame;
 use super::single::single_frame;
 use crate::limits::SENTENCE_BYTES_MAX;
@@ -24,7 +24,7 @@ impl Numbered for WhyStage {
     }
 
     fn show(self, name: &str, to: &mut dyn FieldSink) {
-        to.field(name, Shown::Text(self.name()));
+        to.field(name, FieldValue::Text(self.name()));
     }
 }
 

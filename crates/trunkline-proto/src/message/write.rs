@@ -1,5 +1,6 @@
-//! WRITE, the frames of the same form (PUBLISH and PROVIDER_WRITE), and the records of GROUP_WRITE;
-//! WRITE_ANSWERS, the packed outcomes of a run of writes (B-20).
+//! WRITE and WRITE_ANSWERS: writes and their outcomes (B-20).
+//!
+//! PUBLISH, PROVIDER_WRITE and the records of GROUP_WRITE have the same form as WRITE.
 //!
 //! ```text
 //! WRITE PUBLISH PROVIDER_WRITE
@@ -34,8 +35,8 @@
 //! ```
 //!
 //! A sequence is encoded as the difference from the sequence of the previous answer in the frame,
-//! and the first as the difference from 0, modulo 2^64. The most common answer, applied at the next
-//! sequence, takes one byte.
+//! and the first as the difference from 0, modulo 2^64. The most common answer, "applied at the next
+//! sequence", takes one byte.
 
 pub use trunkline_types::WriteVerb;
 use trunkline_types::wire::{
@@ -45,7 +46,7 @@ use trunkline_types::{Position, Quality, Timestamp, Value};
 
 use super::fault::put_fault;
 use super::form::Fixed;
-use super::layout::{Field, FieldSink, FrameContext, Record, Shown, record};
+use super::layout::{Field, FieldSink, FieldValue, FrameContext, Record, record};
 use super::list::list_frame;
 use super::outcome::{
     APPLIED, REFUSED, SUPERSEDED, UNCHANGED, UNKNOWN, WOULD_BLOCK, WouldBlock, WriteAnswer,
@@ -77,7 +78,7 @@ const FIELD_VERB: u64 = 1;
 const FIELD_EXPECTED: u64 = 2;
 const FIELD_SUPERSEDED: u64 = 3;
 
-/// The number of a verb in the extension; 0 if the verb needs no extension.
+/// Returns the number of a verb in the extension; 0 if the verb needs no extension.
 const fn number_of(verb: Result<WriteVerb, u8>) -> u8 {
     match verb {
         Ok(WriteVerb::Put | WriteVerb::Set) => 0,
@@ -107,13 +108,15 @@ pub struct WriteOptions {
     pub quality: Option<Quality>,
     /// True if the value is raw, so that the engine must scale it.
     pub raw: bool,
-    /// The action, or the number of an action defined by a newer version.
+    /// The verb, or the number of a verb defined by a newer version.
     pub verb: Result<WriteVerb, u8>,
+    /// The write is applied only if the variable is still at this position; `None` for an
+    /// unconditional write.
     pub expected: Option<Position>,
     /// Number of earlier writes of this client that were never sent, because this write replaces
     /// them.
     pub superseded: u32,
-    /// True to get the answer would-block, instead of waiting, if a subscriber's buffer is full.
+    /// True to get the answer would-block if a subscriber's buffer is full, instead of waiting.
     pub try_only: bool,
 }
 
@@ -161,7 +164,7 @@ fn read_extension(fields: &mut Payload<'_>, options: &mut WriteOptions) -> Resul
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteRecord<'a> {
-    /// The id of the write; in PROVIDER_WRITE the ticket.
+    /// The id of the write; in PROVIDER_WRITE, the ticket.
     pub write: u64,
     pub handle: u32,
     /// Time, quality and mode.
@@ -237,8 +240,8 @@ impl<'a> WriteBuilder<'a> {
         })
     }
 
-    /// Appends a write whose value `encode` appends in wire form, in `value_bytes` bytes; returns
-    /// its id.
+    /// Appends a write; returns its id. `encode` must append the value in wire form, which takes
+    /// `value_bytes` bytes.
     #[inline]
     pub fn push_with(
         &mut self,
@@ -284,7 +287,7 @@ impl<'a> WriteBuilder<'a> {
         head.finish_head(flags)
     }
 
-    /// Writes the rare extended form: the usual fields and an extension.
+    /// Writes the extended form of a record, which is rare: the usual fields and an extension.
     #[cold]
     fn put_extended(
         &mut self,
@@ -476,9 +479,9 @@ impl<'a> Record<'a> for WriteAnswer<'a> {
             Self::NotTried(WouldBlock) => "would-block",
             Self::Unknown(_) => "unknown",
         };
-        to.field("outcome", Shown::Text(outcome));
+        to.field("outcome", FieldValue::Text(outcome));
         if let Self::Applied(sequence) | Self::Unchanged(sequence) = self {
-            to.field("sequence", Shown::NumberAsText(*sequence));
+            to.field("sequence", FieldValue::NumberAsText(*sequence));
         }
     }
 

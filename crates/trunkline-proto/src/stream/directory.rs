@@ -1,4 +1,4 @@
-//! The directory of a machine's endpoints: their locations, and the tickets to connect to them.
+//! The directory of a machine's endpoints: registers names, and issues tickets for connections.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,8 +14,9 @@ use crate::{Fault, FaultCode};
 pub struct DirectoryLimits {
     /// Maximum number of names registered at a time.
     pub names_max: usize,
+    /// Maximum number of lookups that wait for an endpoint.
     pub waiting_max: usize,
-    /// Maximum number of tickets issued and not yet presented.
+    /// Maximum number of tickets that are issued but not yet redeemed.
     pub tickets_max: usize,
     /// Time for which a ticket is valid.
     pub ticket_valid_for: Duration,
@@ -44,37 +45,45 @@ pub struct Directory {
     names: BTreeMap<StreamUrl, Entry>,
     owners: BTreeMap<u64, StreamUrl>,
     /// The waiting lookups, in the order of arrival.
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingLookup>,
     tickets: BTreeMap<Ticket, IssuedTicket>,
     /// The earliest time at which a lease or a ticket may expire.
-    due: Option<Tick>,
+    next_expiry: Option<Tick>,
 }
 
+/// A registered endpoint.
 #[derive(Clone, Debug)]
 struct Entry {
+    /// Connection that registered the name.
     owner: u64,
     incarnation: Incarnation,
-    free_at: Tick,
+    lease_until: Tick,
 }
 
+/// A lookup of an endpoint that does not exist yet.
 #[derive(Clone, Debug)]
-struct Waiting {
-    asker: u64,
+struct WaitingLookup {
+    /// Connection that sent the lookup.
+    requester: u64,
     url: StreamUrl,
+    /// Incarnation of the endpoint that will present the ticket.
     incarnation: Incarnation,
 }
 
 #[derive(Clone, Debug)]
 struct IssuedTicket {
+    /// Connection of the endpoint that the ticket gives access to.
     owner: u64,
-    to: Incarnation,
-    until: Tick,
+    /// Incarnation of the only endpoint that may present the ticket.
+    holder: Incarnation,
+    expires_at: Tick,
 }
 
+/// The answer to a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     Found(TicketGrant),
-    /// The endpoint does not exist yet; [`Directory::register`] answers once it does.
+    /// The endpoint does not exist yet; [`Directory::register`] returns the ticket once it does.
     Waits,
 }
 
@@ -87,8 +96,8 @@ impl Directory {
         }
     }
 
-    /// Registers a name for an endpoint. Returns the connections that were waiting for this
-    /// endpoint, with their tickets. Each call of `random` must return 128 unpredictable bits.
+    /// Registers a name for an endpoint. Returns the connections that were waiting for the endpoint,
+    /// each with a ticket. Each call of `random` must return 128 unpredictable bits.
     ///
     /// # Errors
     /// [`FaultCode::EndpointTaken`], [`FaultCode::EndpointNested`], [`FaultCode::LimitReached`].
@@ -107,14 +116,15 @@ impl Directory {
         }
         if let Some(other) = self.nested_with(url) {
             let sentence = format!(
-                "the name of the endpoint {url} and that of {other} begin with each other; choose \
-                 another name"
+                "the endpoint name {url} conflicts with {other}, because one name is a prefix of the \
+                 other; choose another name"
             );
             return Err(Fault::new(FaultCode::EndpointNested, sentence));
         }
         if self.names.len() >= self.limits.names_max || self.owners.contains_key(&owner) {
             let sentence = format!(
-                "this machine's directory holds {} endpoints, or this connection one already",
+                "this machine's directory already has the maximum of {} endpoints, or this \
+                 connection has already registered one; close an endpoint and try again",
                 self.limits.names_max
             );
             return Err(Fault::new(FaultCode::LimitReached, sentence));
@@ -122,32 +132,34 @@ impl Directory {
         let entry = Entry {
             owner,
             incarnation,
-            free_at: now.saturating_add(self.limits.lease),
+            lease_until: now.saturating_add(self.limits.lease),
         };
-        self.note_due(entry.free_at);
+        self.schedule_expiry(entry.lease_until);
         self.names.insert(url.clone(), entry);
         self.owners.insert(owner, url.clone());
-        let (asked, still): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
+        let (answerable, remaining): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
             .into_iter()
             .partition(|waiting| waiting.url == *url);
-        self.waiting = still;
+        self.waiting = remaining;
         let mut answers = Vec::new();
-        for waiting in asked {
-            let Waiting {
-                asker, incarnation, ..
+        for waiting in answerable {
+            let WaitingLookup {
+                requester,
+                incarnation,
+                ..
             } = waiting;
-            match self.lookup(now, asker, url, incarnation, &mut random) {
-                Ok(Answer::Found(grant)) => answers.push((asker, grant)),
-                // No ticket is available now, so the waiting lookup is answered at the next
-                // registration of the name.
+            match self.lookup(now, requester, url, incarnation, &mut random) {
+                Ok(Answer::Found(grant)) => answers.push((requester, grant)),
+                // Too many tickets are issued, so the lookup waits for the next registration of the
+                // name.
                 _ => self.waiting.push(waiting),
             }
         }
         Ok(answers)
     }
 
-    /// Called when the owner of a name has shown that it is alive. Returns false if it no longer
-    /// owns the name and must register again.
+    /// Called when the owner of a name has sent a sign of life. Returns false if the lease has
+    /// expired, so that the owner must register again.
     pub fn renew(&mut self, now: Tick, owner: u64) -> bool {
         self.handle_timeout(now);
         let lease = self.limits.lease;
@@ -157,29 +169,30 @@ impl Directory {
             .and_then(|url| self.names.get_mut(url));
         match entry {
             Some(entry) => {
-                entry.free_at = now.saturating_add(lease);
+                entry.lease_until = now.saturating_add(lease);
                 true
             }
             None => false,
         }
     }
 
-    /// Makes the lease of a name permanent. Meant for an owner in the same program.
+    /// Makes the lease of a name permanent, for an owner in the same process.
     pub fn keep(&mut self, owner: u64) {
         let url = self.owners.get(&owner);
         if let Some(entry) = url.and_then(|url| self.names.get_mut(url)) {
-            entry.free_at = Tick::MAX;
+            entry.lease_until = Tick::MAX;
         }
     }
 
-    /// Called when a connection is gone: frees its name, and removes its lookups and the tickets to
-    /// it.
+    /// Called when a connection is closed: frees the name that it registered, and removes its lookups
+    /// and the tickets to its endpoint.
     pub fn forget(&mut self, connection: u64) {
         if let Some(url) = self.owners.remove(&connection) {
             self.names.remove(&url);
         }
-        self.waiting.retain(|waiting| waiting.asker != connection);
-        self.tickets.retain(|_, given| given.owner != connection);
+        self.waiting
+            .retain(|waiting| waiting.requester != connection);
+        self.tickets.retain(|_, issued| issued.owner != connection);
     }
 
     /// Looks up an endpoint.
@@ -189,7 +202,7 @@ impl Directory {
     pub fn lookup(
         &mut self,
         now: Tick,
-        asker: u64,
+        requester: u64,
         url: &StreamUrl,
         incarnation: Incarnation,
         random: impl FnOnce() -> Ticket,
@@ -197,18 +210,19 @@ impl Directory {
         self.handle_timeout(now);
         let Some(entry) = self.names.get(url) else {
             if self.waiting.len() >= self.limits.waiting_max {
-                let sentence = "too many endpoints wait for their peers here; try again later";
+                let sentence = "too many endpoints on this machine are waiting for their peers; try \
+                                again later";
                 return Err(Fault::new(FaultCode::LimitReached, sentence));
             }
-            self.waiting.push(Waiting {
-                asker,
+            self.waiting.push(WaitingLookup {
+                requester,
                 url: url.clone(),
                 incarnation,
             });
             return Ok(Answer::Waits);
         };
         if self.tickets.len() >= self.limits.tickets_max {
-            let sentence = "too many tickets were asked for and not used; try again in 10 s";
+            let sentence = "too many tickets are issued and unused; try again in 10 s";
             return Err(Fault::new(FaultCode::LimitReached, sentence));
         }
         let valid_for = self.limits.ticket_valid_for;
@@ -216,26 +230,26 @@ impl Directory {
             ticket: random(),
             valid_for,
         };
-        let given = IssuedTicket {
+        let issued = IssuedTicket {
             owner: entry.owner,
-            to: incarnation,
-            until: now.saturating_add(valid_for),
+            holder: incarnation,
+            expires_at: now.saturating_add(valid_for),
         };
-        self.note_due(given.until);
-        self.tickets.insert(grant.ticket, given);
+        self.schedule_expiry(issued.expires_at);
+        self.tickets.insert(grant.ticket, issued);
         Ok(Answer::Found(grant))
     }
 
-    /// Redeems a ticket and returns the owner of the endpoint that it is for. The ticket cannot be
-    /// used again, even after an error.
+    /// Redeems a ticket and returns the owner of the endpoint that the ticket gives access to. The
+    /// ticket cannot be used again, even after an error.
     ///
     /// # Errors
-    /// [`FaultCode::BadTicket`] if the ticket is unknown, used, expired or issued to another
+    /// [`FaultCode::BadTicket`] if the ticket is unknown, already used, expired or issued to another
     /// endpoint.
     pub fn redeem(&mut self, now: Tick, ticket: &Ticket, by: Incarnation) -> Result<u64, Fault> {
         self.handle_timeout(now);
         match self.tickets.remove(ticket) {
-            Some(given) if given.to == by => Ok(given.owner),
+            Some(issued) if issued.holder == by => Ok(issued.owner),
             _ => {
                 let code = FaultCode::BadTicket;
                 Err(Fault::new(code, code.meaning()))
@@ -273,27 +287,28 @@ impl Directory {
 
     /// Returns the time at which to call [`handle_timeout`](Self::handle_timeout).
     pub fn poll_timeout(&self) -> Option<Tick> {
-        self.due
+        self.next_expiry
     }
 
     /// Frees the names of silent owners and removes expired tickets.
     pub fn handle_timeout(&mut self, now: Tick) {
-        if self.due.is_none_or(|due| now < due) {
+        if self.next_expiry.is_none_or(|due| now < due) {
             return;
         }
-        self.names.retain(|_, entry| now < entry.free_at);
+        self.names.retain(|_, entry| now < entry.lease_until);
         let names = &self.names;
         self.owners.retain(|_, url| names.contains_key(url));
         let owners = &self.owners;
         self.tickets
-            .retain(|_, given| now < given.until && owners.contains_key(&given.owner));
-        let leases = self.names.values().map(|entry| entry.free_at);
-        let tickets = self.tickets.values().map(|given| given.until);
-        self.due = leases.chain(tickets).min();
+            .retain(|_, issued| now < issued.expires_at && owners.contains_key(&issued.owner));
+        let leases = self.names.values().map(|entry| entry.lease_until);
+        let tickets = self.tickets.values().map(|issued| issued.expires_at);
+        self.next_expiry = leases.chain(tickets).min();
     }
 
-    fn note_due(&mut self, at: Tick) {
-        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    /// Ensures that `handle_timeout` is called at `at` or earlier.
+    fn schedule_expiry(&mut self, at: Tick) {
+        self.next_expiry = Some(self.next_expiry.map_or(at, |due| due.min(at)));
     }
 
     /// Returns a registered name that is a proper prefix of this name, or of which this name is a
@@ -302,7 +317,7 @@ impl Directory {
         let above = url
             .ancestors()
             .find_map(|above| self.names.get_key_value(&above).map(|(name, _)| name));
-        // In the order of URLs, the names that extend a name follow it directly.
+        // Names that begin with `url` directly follow it in the order of URLs.
         let below = || {
             let (next, _) = self.names.range(url..).next()?;
             next.is_nested_with(url).then_some(next)

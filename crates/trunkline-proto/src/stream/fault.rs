@@ -7,20 +7,20 @@ use crate::{FaultCode, VersionMismatch};
 /// The reason why a stream ended with an error. It is shown to users unchanged.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StreamFault {
-    /// The program at the other end destroyed its endpoint.
+    /// The peer's program destroyed its endpoint.
     #[error("the peer destroyed its endpoint of the stream: {sentence}")]
     PeerDestroyed {
-        /// The reason, in the other program's words.
+        /// The reason that the peer's program gave.
         sentence: String,
     },
-    /// The other endpoint was recreated and has no record of this stream.
+    /// The peer was created again and has no record of this stream.
     #[error(
-        "the peer was restarted, and the data in transit is lost: create this endpoint again too, or give both a journal"
+        "the peer was restarted, and the data in transit is lost; create this endpoint again too, or give both endpoints a journal"
     )]
     PeerRestarted,
-    /// This endpoint was recreated, but the other one expects the previous incarnation.
+    /// This endpoint was created again, but the peer expects the previous incarnation.
     #[error(
-        "the peer still belongs to an earlier run of this program: create that endpoint again too, or give both a journal"
+        "the peer still belongs to an earlier run of this program; create the peer again too, or give both endpoints a journal"
     )]
     LocalRestarted,
     /// The positions of the two ends no longer match.
@@ -34,22 +34,22 @@ pub enum StreamFault {
     /// The protocol versions of the two programs do not overlap.
     #[error("{0}")]
     VersionMismatch(VersionMismatch),
-    /// The other endpoint, or the directory, refused this endpoint.
+    /// The peer or the directory refused this endpoint.
     #[error("the peer refused the stream: {sentence}")]
     Refused {
         /// The code for programs to match on.
         code: FaultCode,
-        /// The reason, in the words of the refusing end.
+        /// The reason that the peer or the directory gave.
         sentence: String,
     },
-    /// The peer was away for the longest time that this endpoint is configured to wait.
+    /// The peer was disconnected for longer than this endpoint is configured to wait.
     #[error(
-        "the peer has been away for {:.1} s, the longest time that this endpoint waits; {bytes} bytes are still here", away_for.as_secs_f64()
+        "the peer has been disconnected for {:.1} s, the longest time that this endpoint waits; {bytes} bytes remain at this endpoint", away_for.as_secs_f64()
     )]
     PeerGone {
-        /// Time for which it was away.
+        /// Time for which the peer was disconnected.
         away_for: Duration,
-        /// Number of bytes that the writer still has, or that the reader has not read.
+        /// Number of bytes that the writer still has, or that the reader's program has not read.
         bytes: u64,
     },
     /// This program destroyed the endpoint.

@@ -1,26 +1,27 @@
-//! Splits incoming bytes into frames. The payload of S_DATA is left to the driver.
+//! Splits incoming bytes into frames. The driver receives the payload of S_DATA directly.
 
 use crate::frame::{EXT, FrameHeader, HEADER_BYTES};
 use crate::message::stream::DataHead;
 use crate::message::stream::seal::{is_intact, is_payload_intact};
 use crate::{Disconnect, Frame, FrameKind};
 
-/// Longest payload of a frame other than S_DATA: large enough for long types.
+/// Longest payload of a frame other than S_DATA, in bytes. S_HELLO may contain a long data type.
 const CONTROL_BYTES_MAX: u32 = 64 << 10;
 
 /// Collects the bytes of an incomplete frame.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Input {
     partial: Vec<u8>,
-    /// True if `partial` still contains the frame that was returned last.
-    is_spent: bool,
+    /// True if `partial` contains the frame that was returned last, so that the next call discards
+    /// the bytes.
+    is_consumed: bool,
 }
 
 /// The result of [`Input::next`].
 #[derive(Debug)]
 pub(super) enum Step<'a> {
     Frame(Frame<'a>),
-    /// The head of S_DATA; the bytes that follow are not taken here.
+    /// The head of S_DATA; the payload bytes remain in the input.
     Data(DataHead),
     Nothing,
 }
@@ -31,7 +32,7 @@ impl Input {
         &'a mut self,
         bytes: &mut &'i [u8],
     ) -> Result<Step<'a>, Disconnect> {
-        if std::mem::take(&mut self.is_spent) {
+        if std::mem::take(&mut self.is_consumed) {
             self.partial.clear();
         }
         if self.partial.is_empty()
@@ -54,14 +55,14 @@ impl Input {
         if !self.take(bytes, whole) {
             return Ok(Step::Nothing);
         }
-        self.is_spent = true;
+        self.is_consumed = true;
         step(
             &header,
             self.partial.get(HEADER_BYTES..).unwrap_or_default(),
         )
     }
 
-    /// Moves bytes into `partial` until it has `whole` bytes; returns true if it has.
+    /// Moves bytes into `partial` until it contains `whole` bytes. Returns true if it does.
     fn take(&mut self, bytes: &mut &[u8], whole: usize) -> bool {
         let missing = whole.saturating_sub(self.partial.len()).min(bytes.len());
         let (taken, rest) = bytes.split_at(missing);
@@ -71,8 +72,8 @@ impl Input {
     }
 }
 
-/// Returns the number of bytes after the header that are taken here. It is checked before any of
-/// them is buffered.
+/// Returns the number of bytes after the header that [`Input`] consumes. The number is checked before
+/// any bytes are buffered.
 fn head_bytes(header: &FrameHeader) -> Result<usize, Disconnect> {
     if !is_intact(header) {
         return Err(altered(header));
@@ -90,7 +91,7 @@ fn head_bytes(header: &FrameHeader) -> Result<usize, Disconnect> {
         return Ok(header.length as usize);
     }
     Err(malformed(format!(
-        "a frame of kind {} with {} bytes and flags {}",
+        "a frame of kind {} has {} bytes and flags {}, which is not valid",
         header.kind, header.length, header.flags
     )))
 }
@@ -108,7 +109,7 @@ fn step<'a>(header: &FrameHeader, head: &'a [u8]) -> Result<Step<'a>, Disconnect
 #[cold]
 fn altered(header: &FrameHeader) -> Disconnect {
     malformed(format!(
-        "a frame of kind {} was altered on the way",
+        "a frame of kind {} was altered in transit",
         header.kind
     ))
 }

@@ -1,4 +1,4 @@
-//! An endpoint of a stream, either a writer or a reader.
+//! One endpoint of a stream, either a writer or a reader.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::fault::StreamFault;
 use super::half::{Half, Outcome};
 use super::input::{Input, Step, malformed};
 use super::meeting::{
-    Meeting, Mismatch, any_life, check, check_lineage, is_name_of, lineage, means_this_life, meet,
-    opens,
+    Meeting, Mismatch, addresses_this_incarnation, any_incarnation, check, check_lineage,
+    is_name_of, lineage, meet, opens_connections,
 };
 use super::options::{LinkOptions, Role};
 use super::output::{Place, RingBytes};
@@ -29,17 +29,19 @@ use crate::{
 pub type WriterLink = Link<Writer>;
 pub type ReaderLink = Link<Reader>;
 
+/// The result of accepting a hello.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accepted {
-    /// The connection that it replaces. The caller must close that connection and stop handling it.
+    /// The connection that the new connection replaces. The caller must close the replaced
+    /// connection and discard its input.
     pub replaced: Option<u64>,
 }
 
-/// Time after which to dial again if the endpoint has finished its stream. Such an endpoint remains
-/// only until its own peer knows of the end.
-const RETRY_BEHIND_END: Duration = Duration::from_secs(1);
+/// Time after which a peer may dial again if it was refused by an endpoint that has finished its
+/// stream. Such an endpoint remains only until its own peer knows of the end.
+const RETRY_AFTER_END: Duration = Duration::from_secs(1);
 
-/// One end of a stream, without its I/O. See the [module](super) for the order of calls.
+/// One end of a stream, without I/O. See the [module](super) for the order of calls.
 #[derive(Clone, Debug)]
 pub struct Link<H> {
     pub(super) session: Session,
@@ -66,17 +68,17 @@ impl<H: Half> Link<H> {
         self.session.attempt = self.session.attempt.saturating_add(1);
         let known = self.session.peer.as_ref();
         let takes_any = self.session.options.dials_anybody() && !self.half.is_ending();
-        let meant = known.filter(|_| !takes_any);
-        let meant = meant.map(|peer| peer.end.incarnation);
+        let expected = known.filter(|_| !takes_any);
+        let expected = expected.map(|peer| peer.end.incarnation);
         // An endpoint that has finished its stream dials only its own peer, whose lineage is in its
         // journal.
-        let of_journal = self.session.options.peer_lineage.map(any_life);
+        let of_journal = self.session.options.peer_lineage.map(any_incarnation);
         let (share, proof) = self.session.credentials();
         let hello = StreamHello {
             share,
             proof,
             versions: VersionRange::OURS,
-            peer: meant.or(of_journal.filter(|_| self.half.is_ending())),
+            peer: expected.or(of_journal.filter(|_| self.half.is_ending())),
             end: self.session.end(self.half.state()),
             attempt: self.session.attempt,
             ticket,
@@ -101,10 +103,9 @@ impl<H: Half> Link<H> {
         self.session.handle_dial_failed(now, cause);
     }
 
-    /// Handles bytes received over this connection, and returns the number of bytes taken. The
-    /// remaining bytes belong in the place returned by
-    /// [`next_payload_range`](Self::next_payload_range). Bytes of a connection that is no longer
-    /// current are discarded.
+    /// Handles bytes received over this connection, and returns the number of bytes consumed. The
+    /// remaining bytes belong in the range returned by
+    /// [`next_payload_range`](Self::next_payload_range). Bytes of a replaced connection are discarded.
     pub fn handle_control(&mut self, now: Tick, id: u64, bytes: &[u8]) -> usize {
         let Some(connection) = self.session.current(id) else {
             return bytes.len();
@@ -137,9 +138,13 @@ impl<H: Half> Link<H> {
                 Step::Nothing => break,
                 Step::Data(head) if self.session.up().is_some() => {
                     self.half.handle_data(&head)?;
-                    self.session.handle_heard();
+                    self.session.handle_confirmed();
                 }
-                Step::Data(_) => return Err(malformed("S_DATA before S_WELCOME")),
+                Step::Data(_) => {
+                    return Err(malformed(
+                        "the dialled endpoint sent S_DATA before S_WELCOME",
+                    ));
+                }
                 Step::Frame(frame) => self.handle_frame(now, &frame)?,
             }
         }
@@ -151,7 +156,7 @@ impl<H: Half> Link<H> {
             return Ok(());
         };
         if kind != FrameKind::StreamGoodbye {
-            self.session.handle_heard();
+            self.session.handle_confirmed();
         }
         match kind {
             FrameKind::StreamGoodbye => {
@@ -167,8 +172,8 @@ impl<H: Half> Link<H> {
                 self.session.close(goodbye.into());
                 self.half.handle_down();
             }
-            // A keep-alive before the welcome comes from the directory, which sent it before
-            // handing over the connection.
+            // Before the welcome, a keep-alive comes from the directory, which sent it before handing
+            // over the connection.
             FrameKind::StreamKeepalive => {
                 let keepalive = decode_keepalive(frame)?;
                 if let Some(connection) = self.session.up() {
@@ -184,12 +189,13 @@ impl<H: Half> Link<H> {
                 Outcome::Continued => {}
                 Outcome::Finished => {
                     let code = FaultCode::StreamDestroyed;
-                    self.session.finish(None, code, "the stream is at its end");
+                    self.session.finish(None, code, "the stream has ended");
                 }
                 Outcome::PeerDestroyed(sentence) => {
                     let fault = StreamFault::PeerDestroyed { sentence };
                     let code = FaultCode::StreamDestroyed;
-                    self.session.finish(Some(fault), code, "it is known");
+                    self.session
+                        .finish(Some(fault), code, "the peer has received the abort");
                 }
             },
         }
@@ -214,7 +220,7 @@ impl<H: Half> Link<H> {
                 let fault =
                     StreamFault::of_refusal(refused.code, &refused.sentence, retry, is_first);
                 if fault.is_some() && self.half.is_ending() {
-                    // The peer is gone, or another endpoint has taken the place of this one.
+                    // The peer no longer exists, or it is connected to a successor of this endpoint.
                     self.session.is_finished = true;
                 } else if self.session.fault.is_none() {
                     self.session.fault = fault;
@@ -223,17 +229,19 @@ impl<H: Half> Link<H> {
                     .close(Disconnect::from_refused(&refused, VersionRange::OURS));
                 Ok(())
             }
-            kind => Err(malformed(format!("{kind} before S_WELCOME"))),
+            kind => Err(malformed(format!(
+                "the dialled endpoint sent {kind} before S_WELCOME"
+            ))),
         }
     }
 
     fn handle_welcome(&mut self, now: Tick, welcome: StreamWelcome) -> Result<(), Disconnect> {
-        // Check this before the rest of the welcome, because a different program may be using the
-        // port now.
+        // Verify the identity before anything else, because a different program may be using the port
+        // now.
         let Some(pair) = self.session.pair_of(&welcome) else {
             let sentence = format!(
-                "who answers for {} is not the endpoint that this one was connected with: it does \
-                 not have what only the two have",
+                "the program that answers for {} is not the endpoint to which this endpoint was \
+                 connected before: it does not have the shared secret",
                 welcome.end.url
             );
             return Err(malformed(sentence));
@@ -243,9 +251,9 @@ impl<H: Half> Link<H> {
         let checked = check(options, H::WRITES, &peer);
         if let Err(fault) = checked.and_then(|()| check_lineage(options, &peer)) {
             let Fault { code, sentence } = fault;
-            let said = sentence.clone();
+            let reason = sentence.clone();
             let fault = StreamFault::Refused { code, sentence };
-            self.session.finish(Some(fault), code, &said);
+            self.session.finish(Some(fault), code, &reason);
             return Ok(());
         }
         let known = self.session.peer.as_ref();
@@ -258,7 +266,7 @@ impl<H: Half> Link<H> {
         match self.half.resume(&peer, meeting) {
             Ok(()) => {
                 self.session.pair = Some(pair);
-                self.session.go_up(now, peer, meeting, true);
+                self.session.handle_established(now, peer, meeting, true);
                 self.session.say_alive(now);
             }
             Err(Mismatch::Nonsense(sentence)) => return Err(malformed(sentence)),
@@ -269,17 +277,17 @@ impl<H: Half> Link<H> {
                 self.session.finish(Some(fault), code, &sentence);
             }
             Err(Mismatch::TooSmall(sentence)) => {
-                let (code, said) = (FaultCode::StreamConnected, sentence.clone());
+                let (code, reason) = (FaultCode::StreamConnected, sentence.clone());
                 let fault = StreamFault::Refused { code, sentence };
-                self.session.finish(Some(fault), code, &said);
+                self.session.finish(Some(fault), code, &reason);
             }
         }
         Ok(())
     }
 
-    /// Appends the frames to send now and returns the range of the ring to send after them. All of
-    /// this must be sent before the next poll. If the result is `None` and nothing was appended,
-    /// there is nothing to send.
+    /// Appends the frames to send now and returns the range of the ring to send after them. The frames
+    /// and the range must be sent before the next poll. If the result is `None` and nothing was
+    /// appended, there is nothing to send.
     pub fn poll_output(
         &mut self,
         now: Tick,
@@ -294,7 +302,7 @@ impl<H: Half> Link<H> {
         self.half.poll_output(now, ring, out)
     }
 
-    /// Called when all output so far was passed to the transport.
+    /// Called when the transport has accepted all output so far.
     pub fn handle_sent(&mut self, id: u64) {
         if self.session.current(id).is_some_and(|c| c.is_up) {
             self.half.handle_sent();
@@ -306,8 +314,8 @@ impl<H: Half> Link<H> {
         self.half.set_checked(is_checked);
     }
 
-    /// Offers to share one ring with the peer, or confirms it. Must be called before the hello of
-    /// either end.
+    /// Sets whether this endpoint offers to share one ring with the peer, or accepts such an offer.
+    /// Must be called before this endpoint sends its hello or welcome.
     pub fn set_shared(&mut self, is_shared: bool) {
         self.session.is_shared = is_shared;
         if !is_shared {
@@ -323,31 +331,32 @@ impl<H: Half> Link<H> {
         self.session.poll_timeout().into_iter().chain(half).min()
     }
 
-    /// Like [`poll_timeout`](Self::poll_timeout), for the time while the transport has not accepted
-    /// the last output: omits timeouts that would only produce more output.
+    /// Like [`poll_timeout`](Self::poll_timeout), but omits timeouts that would only produce more
+    /// output. For use while the transport has not accepted the last output.
     pub fn poll_timeout_while_sending(&self) -> Option<Tick> {
         self.session.poll_timeout()
     }
 
-    /// Called when the time returned by [`poll_timeout`](Self::poll_timeout) has passed. Handle the
+    /// Called when the time returned by [`poll_timeout`](Self::poll_timeout) has passed. Handle all
     /// received bytes first; otherwise, a stall of this process looks like a stall of the peer.
     pub fn handle_timeout(&mut self, now: Tick) {
         let was_up = self.is_connected();
-        self.session.handle_timeout(now, self.half.left_bytes());
+        self.session
+            .handle_timeout(now, self.half.remaining_bytes());
         if was_up && !self.is_connected() {
             self.half.handle_down();
         }
     }
 
-    /// Called when the transport is gone.
+    /// Called when the transport is closed or has failed.
     pub fn handle_disconnected(&mut self, now: Tick, id: u64, cause: Disconnect) {
         if self.session.handle_disconnected(now, id, cause) {
             self.half.handle_down();
         }
     }
 
-    /// Ends the connection, if there is one, for a reason outside the protocol, and sends the
-    /// sentence to the peer.
+    /// Closes an established connection for a reason outside the protocol, and sends `sentence` to the
+    /// peer.
     pub fn turn_away(&mut self, code: FaultCode, sentence: &str) {
         if let Some(connection) = self.session.up() {
             let goodbye = Goodbye {
@@ -361,10 +370,10 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// Called when the information by which this endpoint and its peer recognise each other could
-    /// not be stored for the next incarnation. A peer that has dialled must then get no answer,
-    /// because it would not recognise that incarnation. Call this before the answer is polled. If
-    /// this endpoint has dialled, the connection continues, because its share identifies it.
+    /// Called when the pair could not be stored in the journal for the next incarnation. If the peer
+    /// has dialled, it must then get no welcome, because it would not recognise the next incarnation.
+    /// Call this method before the welcome is polled. If this endpoint has dialled, the connection
+    /// continues, because the peer recognises this endpoint by its share.
     pub fn turn_away_unstored(&mut self, code: FaultCode, sentence: &str) {
         if self.session.pair.is_none_or(|pair| pair.offered.is_none()) {
             return;
@@ -375,7 +384,7 @@ impl<H: Half> Link<H> {
         self.turn_away(code, sentence);
     }
 
-    /// Ends the stream because neither end has these bytes, and notifies the peer.
+    /// Ends the stream because neither end has `bytes` bytes of it, and notifies the peer.
     pub fn lose(&mut self, bytes: u64) {
         let fault = StreamFault::DataLost { bytes };
         let sentence = fault.to_string();
@@ -384,8 +393,8 @@ impl<H: Half> Link<H> {
         self.half.handle_down();
     }
 
-    /// Returns the reason to close the transport once all output is sent; `None` while it stays
-    /// open.
+    /// Returns the reason to close the transport once all output is sent; `None` while the transport
+    /// stays open.
     pub fn wants_close(&self) -> Option<&Disconnect> {
         self.session.connection.as_ref()?.closing.as_ref()
     }
@@ -414,10 +423,11 @@ impl<H> Link<H> {
 
     /// Returns the reason why the last connection ended or was not established.
     pub fn last_disconnect(&self) -> Option<&Disconnect> {
-        self.session.last.as_ref()
+        self.session.last_disconnect.as_ref()
     }
 
-    /// Returns the reason why the stream ended with an error.
+    /// Returns the error with which the stream ended; `None` if the stream has not ended, or has ended
+    /// regularly.
     pub fn fault(&self) -> Option<&StreamFault> {
         self.session.fault.as_ref()
     }
@@ -432,8 +442,7 @@ impl<H> Link<H> {
         self.session.peer.as_ref().map(|known| &known.end)
     }
 
-    /// Returns true if this endpoint shares a ring, and the peer agreed to or confirmed this when
-    /// the last connection came up.
+    /// Returns true if the two ends share a ring, as agreed when the last connection was established.
     pub fn is_shared(&self) -> bool {
         let peer = self.session.peer.as_ref();
         let agrees = peer.is_some_and(|peer| peer.end.features.contains(Features::SHARED_RING));
@@ -459,16 +468,18 @@ impl<H> Link<H> {
             .finish(Some(fault), FaultCode::StreamDestroyed, &sentence);
     }
 
-    /// Ends the connection for a reason outside the protocol; an endpoint that dials will dial
-    /// again.
+    /// Closes the connection for a reason outside the protocol. The active endpoint then dials again.
     pub fn drop_connection(&mut self, cause: Disconnect) {
         self.session.close(cause);
     }
 
-    /// Returns true if the peer has sent something since it was accepted, which shows that it knows
-    /// of the connection.
+    /// Returns true if the peer has sent something since it was accepted, which shows that the peer
+    /// has received the welcome.
     pub fn is_peer_heard(&self) -> bool {
-        self.session.peer.as_ref().is_some_and(|peer| peer.is_heard)
+        self.session
+            .peer
+            .as_ref()
+            .is_some_and(|peer| peer.is_confirmed)
     }
 
     /// Returns the pair that this endpoint forms with its peer, once the two have met.
@@ -483,8 +494,8 @@ impl<H> Link<H> {
 
 /// Admission of dialling peers, at the endpoint that is dialled.
 impl<H: Half> Link<H> {
-    /// Called at the passive endpoint when this hello was the first frame of a transport. The bytes
-    /// after the hello must be passed to [`handle_control`](Self::handle_control).
+    /// Called at the passive endpoint when the first frame of a transport is this hello. Pass the bytes
+    /// after the hello to [`handle_control`](Self::handle_control).
     ///
     /// # Errors
     /// The refusal to send before closing the transport. An existing connection remains.
@@ -505,7 +516,7 @@ impl<H: Half> Link<H> {
             })
     }
 
-    fn admit(&mut self, hello: &StreamHello, claim: Claim) -> Result<Meeting, Verdict> {
+    fn admit(&mut self, hello: &StreamHello, claim: Claim) -> Result<Meeting, Refusal> {
         if self.session.is_over() {
             let sentence = FaultCode::StreamDestroyed.meaning();
             return Err((Fault::new(FaultCode::StreamDestroyed, sentence), None));
@@ -513,22 +524,21 @@ impl<H: Half> Link<H> {
         let VersionRange { min, max } = hello.versions;
         if !(min..=max).contains(&PROTOCOL_VERSION) {
             let sentence = format!(
-                "one end speaks versions {min} to {max} of the protocol, the other {}; update the \
-                 older one",
+                "the dialling endpoint speaks protocol versions {min} to {max}, and this endpoint \
+                 speaks version {}; update the older program",
                 PROTOCOL_VERSION
             );
             return Err((Fault::new(FaultCode::VersionMismatch, sentence), None));
         }
         if claim == Claim::Impostor {
-            // An impostor receives no other information, and the state of this endpoint does not
-            // change.
-            let sentence = "this endpoint is connected with another one of that incarnation: a \
-                            connection is taken up again only by the endpoint that began it";
+            // Give an impostor no other information, and leave the state of this endpoint unchanged.
+            let sentence = "this endpoint is connected to another endpoint with the same \
+                            incarnation, and only that endpoint can reconnect";
             return Err((Fault::new(FaultCode::Denied, sentence), None));
         }
         if claim != Claim::Proven && hello.share.is_none() {
             let sentence =
-                "a hello between endpoints that have not met has a share of their secret";
+                "the first hello between two endpoints must contain a share of their secret";
             return Err((Fault::new(FaultCode::Malformed, sentence), None));
         }
         let options = &self.session.options;
@@ -537,13 +547,16 @@ impl<H: Half> Link<H> {
         let dials = self.session.options.role == Role::Active;
         let is_mutual = !options.peer_url.is_empty() && !hello.end.peer_url.is_empty();
         let own = (options.url.as_str(), options.incarnation);
-        if is_mutual && opens(own, (&hello.end.url, hello.end.incarnation)) {
+        if is_mutual && opens_connections(own, (&hello.end.url, hello.end.incarnation)) {
             let code = FaultCode::StreamOutdated;
             let sentence = format!("{} opens the connection itself", options.url);
             return Err((Fault::new(code, sentence), Some(HELLO_DEADLINE)));
         }
         if dials && !is_mutual {
-            let sentence = format!("{} is not to be dialled: it dials its peer", options.url);
+            let sentence = format!(
+                "{} cannot be dialled, because it dials its peer itself",
+                options.url
+            );
             return Err((Fault::new(FaultCode::StreamPeer, sentence), None));
         }
         if let Some(known) = &self.session.peer {
@@ -555,32 +568,32 @@ impl<H: Half> Link<H> {
                 return refused(FaultCode::StreamOutdated);
             }
             if !is_same && self.is_connected() {
-                // It may be another incarnation of the peer, while the previous one is not yet
-                // known to be dead.
+                // The dialling endpoint may be the next incarnation of the peer, if the death of the
+                // previous incarnation is not yet detected.
                 let code = FaultCode::StreamConnected;
                 let retry = self.session.options.deadline;
                 return Err((Fault::new(code, code.meaning()), Some(retry)));
             }
         }
-        if !means_this_life(&self.session.options, hello.peer) {
+        if !addresses_this_incarnation(&self.session.options, hello.peer) {
             let options = &self.session.options;
             let has_journal = hello.end.has_journal || options.has_journal;
-            // A peer that has finished its stream has lost nothing here.
+            // If the dialling endpoint has finished its stream, no data is lost.
             let is_at_end = hello
                 .peer
-                .is_some_and(|life| life == any_life(lineage(life)));
+                .is_some_and(|peer| peer == any_incarnation(lineage(peer)));
             let is_first = self.session.peer.is_none() && !options.had_stream;
             if is_first && has_journal && !is_at_end {
-                // The journal of one end continues a stream that the other end never had. If the
-                // other end has no journal, it dials again, and its next hello refers to this
-                // incarnation.
+                // One of the two endpoints continues a stream from its journal, but the other endpoint
+                // never had that stream. If the dialling endpoint has no journal, it dials again, and
+                // its next hello addresses this incarnation.
                 self.session.fault = Some(StreamFault::LocalRestarted);
             }
             return refused(FaultCode::StreamRestarted);
         }
         let checked = check_lineage(&self.session.options, &hello.end);
         if checked.is_err() && self.half.is_ending() {
-            return self.come_again();
+            return self.refuse_after_end();
         }
         if let Err(fault) = checked {
             let Fault { code, sentence } = fault.clone();
@@ -592,7 +605,7 @@ impl<H: Half> Link<H> {
             Some(Meeting::First | Meeting::Successor)
                 if known.is_some() && self.half.is_ending() =>
             {
-                self.come_again()
+                self.refuse_after_end()
             }
             Some(meeting) => Ok(meeting),
             None => {
@@ -602,11 +615,11 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// Refuses a peer because this endpoint has finished its stream and only waits for its own
-    /// peer. Any other peer must connect to the next endpoint of this name.
-    fn come_again<T>(&self) -> Result<T, Verdict> {
+    /// Refuses a peer because this endpoint has finished its stream and waits only until its own peer
+    /// knows of the end. Other peers must connect to the next endpoint with this name.
+    fn refuse_after_end<T>(&self) -> Result<T, Refusal> {
         let code = FaultCode::StreamConnected;
-        Err((Fault::new(code, code.meaning()), Some(RETRY_BEHIND_END)))
+        Err((Fault::new(code, code.meaning()), Some(RETRY_AFTER_END)))
     }
 
     fn accept(
@@ -616,14 +629,14 @@ impl<H: Half> Link<H> {
         hello: &StreamHello,
         meeting: Meeting,
         claim: Claim,
-    ) -> Result<Accepted, Verdict> {
+    ) -> Result<Accepted, Refusal> {
         match self.half.resume(&hello.end, meeting) {
             Ok(()) => {}
             // An unknown peer gets no information about the progress of this endpoint, and cannot
             // end its stream.
             Err(Mismatch::Nonsense(_) | Mismatch::Lost(_)) if claim == Claim::Stranger => {
                 let sentence = format!(
-                    "{} is not where the stream of {} is; create both ends anew",
+                    "the position of {} does not match the stream of {}; create both endpoints again",
                     hello.end.url, self.session.options.url
                 );
                 return Err((Fault::new(FaultCode::StreamDataLost, sentence), None));
@@ -647,18 +660,19 @@ impl<H: Half> Link<H> {
                 .handle_disconnected(now, old, Disconnect::PeerClosed);
         }
         self.session.peer_attempt = hello.attempt;
-        // If two endpoints name each other, this endpoint is the one that is dialled from now on.
+        // Of two endpoints that name each other, only the peer dials from now on.
         self.session.stop_dialling();
         let (welcome, pair) = self.session.welcome(hello, claim, self.half.state());
         self.session.pair = pair;
         welcome.encode(&mut self.session.open(now, id).out);
-        self.session.go_up(now, hello.end.clone(), meeting, false);
+        self.session
+            .handle_established(now, hello.end.clone(), meeting, false);
         Ok(Accepted { replaced })
     }
 }
 
-/// The refusal of a hello, and the time after which the peer may dial again.
-type Verdict = (Fault, Option<Duration>);
+/// The reason for refusing a hello, and the time after which the peer may dial again.
+type Refusal = (Fault, Option<Duration>);
 
 /// Returns true if a peer that closes with this code will not continue the stream in any later
 /// incarnation.

@@ -1,4 +1,4 @@
-//! Checks that two endpoints are compatible, and determines their relation to each other.
+//! Checks that two endpoints are compatible, and determines how a peer relates to the previous peer.
 
 use trunkline_types::StreamUrl;
 
@@ -6,26 +6,27 @@ use super::options::LinkOptions;
 use crate::message::stream::{EndState, Incarnation, StreamEnd};
 use crate::{Fault, FaultCode, Features};
 
-/// The relation of a new connection's peer to this endpoint.
+/// How the peer of a new connection relates to the previous peer of this endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meeting {
     /// The first peer of this endpoint.
     First,
+    /// The same incarnation of the previous peer, over a new connection.
     Again,
     /// The next incarnation of the previous peer, which continues from its journal.
-    NextLife,
+    NextIncarnation,
     /// Another endpoint, which replaces the previous peer.
     Successor,
 }
 
-/// The reason why two endpoints cannot continue.
+/// The reason why two endpoints cannot continue their stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Mismatch {
     /// The peer's description of itself is inconsistent.
     Nonsense(String),
-    /// Neither end has this number of bytes.
+    /// This number of bytes is lost: neither end has them.
     Lost(u64),
-    /// The peer's buffer may be too small for the elements waiting for it.
+    /// The peer's buffer may be too small for the next elements.
     TooSmall(String),
 }
 
@@ -40,37 +41,39 @@ pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) ->
         );
         return Err(Fault::new(FaultCode::StreamDirection, sentence));
     }
-    let is_named = options.peer_url.is_empty() || is_name_of(&options.peer_url, &peer.url);
-    let names = peer.peer_url.is_empty() || is_name_of(&peer.peer_url, &options.url);
-    if !is_named || !names {
-        let (named, found) = if is_named {
+    let accepts_peer = options.peer_url.is_empty() || is_name_of(&options.peer_url, &peer.url);
+    let is_accepted = peer.peer_url.is_empty() || is_name_of(&peer.peer_url, &options.url);
+    if !accepts_peer || !is_accepted {
+        let (expected, found) = if accepts_peer {
             (&peer.peer_url, &options.url)
         } else {
             (&options.peer_url, &peer.url)
         };
         let sentence = format!(
-            "{named} was to be the peer, not {found}; correct the peer's URL of one of the two"
+            "the expected peer is {expected}, not {found}; correct the peer URL of one of the two \
+             endpoints"
         );
         return Err(Fault::new(FaultCode::StreamPeer, sentence));
     }
     if is_writer && options.drops && !peer.features.contains(Features::DROPS) {
         let sentence = format!(
-            "{} drops what a slow reader does not fetch, and {} cannot be told of that: it has a \
-             journal, or is of an older version; have the writer wait for the slowest reader",
+            "the writer {} may drop elements for a slow reader, but {} cannot handle dropped \
+             elements, because it has a journal or an older version; configure the writer to wait \
+             for the slowest reader",
             options.url, peer.url
         );
         return Err(Fault::new(FaultCode::StreamPeer, sentence));
     }
     if peer.data_type != options.data_type {
         let sentence = format!(
-            "the elements of {} are of type {}, those of {} of type {}; create both with the same \
-             type",
+            "the elements of {} are of type {}, but those of {} are of type {}; create both \
+             endpoints with the same type",
             options.url, options.data_type, peer.url, peer.data_type
         );
         return Err(Fault::new(FaultCode::StreamType, sentence));
     }
     if peer.capacity == 0 || peer.bytes_max == 0 {
-        let sentence = format!("the buffer of {} holds nothing", peer.url);
+        let sentence = format!("the buffer of {} has no capacity", peer.url);
         return Err(Fault::new(FaultCode::Malformed, sentence));
     }
     Ok(())
@@ -85,8 +88,9 @@ pub(super) fn check_lineage(options: &LinkOptions, peer: &StreamEnd) -> Result<(
         return Ok(());
     }
     let sentence = format!(
-        "{} goes on from its journal, and what {} has is not of that stream: its journal was \
-         removed, or it never had one; remove that of {} too and create both anew",
+        "{} continues a stream from its journal, but {} has no data of that stream: its journal \
+         was removed, or it never had one; remove the journal of {} too, and create both endpoints \
+         again",
         options.url, peer.url, options.url
     );
     Err(Fault::new(FaultCode::StreamRestarted, sentence))
@@ -101,8 +105,8 @@ pub fn lineage(incarnation: Incarnation) -> [u8; 8] {
 }
 
 /// Returns true if the URL `named` refers to the endpoint that calls itself `url`. Only context and
-/// name are compared, because a machine does not know all of its own names; the connection itself
-/// proves that the host is correct.
+/// name are compared, because a machine does not know all of its own host names; the established
+/// connection shows that the host is correct.
 pub(super) fn is_name_of(named: &str, url: &str) -> bool {
     match (StreamUrl::parse(named), StreamUrl::parse(url)) {
         (Ok(named), Ok(url)) => named.endpoint() == url.endpoint(),
@@ -113,7 +117,7 @@ pub(super) fn is_name_of(named: &str, url: &str) -> bool {
 /// Decides which of two endpoints that name each other opens the connections: the one with the
 /// lesser context and name or, if these are equal, the lesser incarnation. Both ends get the same
 /// result.
-pub(super) fn opens(own: (&str, Incarnation), peer: (&str, Incarnation)) -> bool {
+pub(super) fn opens_connections(own: (&str, Incarnation), peer: (&str, Incarnation)) -> bool {
     let urls = (StreamUrl::parse(own.0), StreamUrl::parse(peer.0));
     match &urls {
         (Ok(a), Ok(b)) => (a.endpoint(), own.1.0) < (b.endpoint(), peer.1.0),
@@ -121,49 +125,50 @@ pub(super) fn opens(own: (&str, Incarnation), peer: (&str, Incarnation)) -> bool
     }
 }
 
+/// The peer of the last established connection.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct KnownPeer {
     pub(super) end: StreamEnd,
     /// The relation of the peer when it first connected.
     pub(super) meeting: Meeting,
-    /// True once the peer has sent something after that, which shows that it knows of the
-    /// connection. A peer that gave up before its dial was answered sends nothing.
-    pub(super) is_heard: bool,
+    /// True once the peer has sent something over an established connection, which shows that the
+    /// peer has received the welcome. A peer that gave up before the welcome arrived sends nothing.
+    pub(super) is_confirmed: bool,
 }
 
-impl Known {
-    /// Returns true if perhaps only this endpoint knows of the connection. Another peer may then
-    /// still become the first peer.
+impl KnownPeer {
+    /// Returns true if the peer may have given up before the welcome arrived. Another endpoint can
+    /// then still become the first peer.
     pub(super) fn may_have_given_up(&self) -> bool {
-        !self.is_heard && self.meeting == Meeting::First
+        !self.is_confirmed && self.meeting == Meeting::First
     }
 }
 
-/// Determines the relation of a peer, given the previous peer. Returns `None` if it cannot replace
-/// the previous peer.
+/// Determines how a peer relates to the previous peer. Returns `None` if the peer cannot replace the
+/// previous peer.
 pub(super) fn meet(
     options: &LinkOptions,
-    known: Option<&Known>,
+    known: Option<&KnownPeer>,
     peer: &StreamEnd,
 ) -> Option<Meeting> {
     let Some(known) = known else {
-        let is_known = options.peer_lineage == Some(lineage(peer.incarnation));
-        return Some(match is_known {
-            true => Meeting::NextLife,
+        let is_of_journal = options.peer_lineage == Some(lineage(peer.incarnation));
+        return Some(match is_of_journal {
+            true => Meeting::NextIncarnation,
             false => Meeting::First,
         });
     };
-    let before = &known.end;
-    let is_next = lineage(before.incarnation) == lineage(peer.incarnation);
-    if before.incarnation == peer.incarnation {
-        // The peer may not know yet where to continue.
-        let is_new = !known.is_heard && known.meeting == Meeting::Successor;
+    let previous = &known.end;
+    let is_next = lineage(previous.incarnation) == lineage(peer.incarnation);
+    if previous.incarnation == peer.incarnation {
+        // A successor that has not received the welcome does not know its position yet.
+        let is_new = !known.is_confirmed && known.meeting == Meeting::Successor;
         Some(match is_new {
             true => Meeting::Successor,
             false => Meeting::Again,
         })
-    } else if peer.has_journal && before.has_journal && is_next {
-        Some(Meeting::NextLife)
+    } else if peer.has_journal && previous.has_journal && is_next {
+        Some(Meeting::NextIncarnation)
     } else if options.takes_successor {
         Some(Meeting::Successor)
     } else {
@@ -171,36 +176,39 @@ pub(super) fn meet(
     }
 }
 
-/// Returns true if a peer claims to be the previous peer, or another incarnation of it that
-/// continues from its journal. Does not verify the claim.
-pub(super) fn is_life_of_known(
+/// Returns true if a peer claims to be the previous peer, or the next incarnation of the previous
+/// peer, continuing from a journal. This does not verify the claim.
+pub(super) fn claims_to_be_known(
     options: &LinkOptions,
-    known: Option<&Known>,
+    known: Option<&KnownPeer>,
     peer: &StreamEnd,
 ) -> bool {
     let Some(known) = known else {
         return options.peer_lineage == Some(lineage(peer.incarnation));
     };
-    let before = &known.end;
+    let previous = &known.end;
     let is_next = peer.has_journal
-        && before.has_journal
-        && lineage(before.incarnation) == lineage(peer.incarnation);
-    is_next || before.incarnation == peer.incarnation
+        && previous.has_journal
+        && lineage(previous.incarnation) == lineage(peer.incarnation);
+    is_next || previous.incarnation == peer.incarnation
 }
 
 /// Returns an incarnation that matches every incarnation of this lineage.
-pub(super) fn any_life(lineage: [u8; 8]) -> Incarnation {
+pub(super) fn any_incarnation(lineage: [u8; 8]) -> Incarnation {
     let mut any = Incarnation::default();
     any.0[8..].copy_from_slice(&lineage);
     any
 }
 
-/// Returns true if the dialling endpoint refers to this incarnation, or to any other incarnation
-/// that has the same journal.
-pub(super) fn means_this_life(options: &LinkOptions, meant: Option<Incarnation>) -> bool {
+/// Returns true if the dialling endpoint addresses this incarnation, or another incarnation with the
+/// same journal. `None` addresses any incarnation.
+pub(super) fn addresses_this_incarnation(
+    options: &LinkOptions,
+    addressed: Option<Incarnation>,
+) -> bool {
     let own = options.incarnation;
-    meant.is_none_or(|life| {
-        let is_next = options.has_journal && lineage(life) == lineage(own);
-        life == own || life == any_life(lineage(own)) || is_next
+    addressed.is_none_or(|incarnation| {
+        let is_next = options.has_journal && lineage(incarnation) == lineage(own);
+        incarnation == own || incarnation == any_incarnation(lineage(own)) || is_next
     })
 }

@@ -1,4 +1,4 @@
-//! Streams: the two endpoints of a lossless, ordered, one-way flow of elements, without their I/O.
+//! Streams: the two endpoints of a lossless, ordered, one-way flow of elements, without I/O.
 //!
 //! ```text
 //!  program        ring              link                        link              ring    program
@@ -7,16 +7,16 @@
 //! ```
 //!
 //! A [`WriterLink`] and a [`ReaderLink`] hold positions, not bytes. A writer's link specifies which
-//! bytes of the ring to send after the frame head that it writes. A reader's link specifies the
-//! place in the ring for the next received bytes. No bytes are copied here.
+//! bytes of the ring to send after each frame head. A reader's link specifies the range of the ring
+//! for the next received bytes. No bytes are copied here.
 //!
 //! These invariants hold even if connections are lost at any time:
 //! - the writer keeps all bytes that the reader has not acknowledged, and resends them from the
 //!   position that the reader reports;
 //! - the writer never sends beyond the reader's credit, which is the position read plus the
 //!   capacity of the reader's buffer;
-//! - a position that decreases, an acknowledgement of bytes that were never sent, and bytes beyond
-//!   the credit end the connection, but do not change the stream.
+//! - an invalid frame ends the connection, but does not change the stream: a position that
+//!   decreases, an acknowledgement of bytes that were never sent, or bytes beyond the credit.
 //!
 //! # Order of calls
 //!
@@ -35,8 +35,8 @@
 //! - [`writer`](Writer), [`reader`](Reader): the state machines of the two ends.
 //! - [`pairing`](Pair): how two ends that have met recognise each other.
 //! - `input`: splits bytes into frames; the payload of S_DATA goes directly to the driver.
-//! - `drops`, `losses`: a writer that does not wait for slow readers, and the reader's record of
-//!   the losses.
+//! - `drops`, `losses`: writers that do not wait for slow readers, and the reader's record of lost
+//!   elements.
 //! - [`directory`](Directory): the names of a machine's endpoints, and tickets to them.
 //! - [`walk`](ElementWalk): finds the boundaries of elements.
 
@@ -73,6 +73,6 @@ pub use self::writer::{Left, Writer};
 pub use crate::message::stream::{Incarnation, Until};
 pub use session::REDIAL_MAX;
 
-/// Maximum number of bytes in one S_DATA. The reader verifies them as one unit, and a keep-alive
-/// may have to wait for them.
+/// Maximum number of bytes in one S_DATA frame. The limit exists because the reader verifies the
+/// bytes of a frame as one unit, and a keep-alive may have to wait for the whole frame.
 pub const DATA_BYTES_MAX: u64 = 256 << 10;

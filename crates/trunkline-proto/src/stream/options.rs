@@ -16,6 +16,7 @@ pub enum Role {
     Passive,
 }
 
+/// The size of the elements of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ElementForm {
     /// Each element has this number of bytes, at least 1.
@@ -42,36 +43,36 @@ pub struct LinkOptions {
     pub bytes_max: u64,
     /// True if the endpoint has a journal on disk, from which its next incarnation continues.
     pub has_journal: bool,
-    /// The lineage of the peer recorded in the journal: the part of the incarnation that is the
-    /// same in all incarnations of an endpoint with a journal. A peer of another lineage has a
-    /// different stream.
+    /// The lineage of the peer that is recorded in the journal. The lineage is the part of the
+    /// incarnation that is the same in all incarnations of an endpoint with a journal. A peer of
+    /// another lineage belongs to a different stream.
     pub peer_lineage: Option<[u8; 8]>,
-    /// The secret from which the shares are derived: random in each incarnation, or stored in the
-    /// journal.
+    /// The secret from which this endpoint derives its shares: random in each incarnation, or stored
+    /// in the journal.
     pub secret: Secret,
-    /// The pair recorded in the journal, with which the peer proves its identity.
+    /// The pair recorded in the journal, by which the peer proves its identity.
     pub pair: Option<Pair>,
-    /// True if the journal existed before this incarnation but contains no peer. It may have
-    /// belonged to a stream that has ended, whose peer connects once more to learn of the end.
+    /// True if the journal existed before this incarnation but contains no peer. The journal may have
+    /// belonged to a stream that has ended, whose peer connects again to learn of the end.
     pub had_stream: bool,
-    /// True if another peer of the same name may replace a peer that is gone, without the data that
-    /// was lost with it. If false, the stream ends in that case. An endpoint with a journal
-    /// continues only with incarnations of the same peer, and dials no other peer.
+    /// True if a new peer with the same name may replace a peer that no longer exists. Data that was
+    /// lost with the old peer is not recovered. If false, the stream ends instead. An endpoint with a
+    /// journal continues only with incarnations of the same peer, and dials no other peer.
     pub takes_successor: bool,
     /// Writer: true if S_DATA frames carry a checksum.
     pub is_checked: bool,
-    /// Writer: the stage at which bytes may be overwritten in its buffer.
+    /// Writer: the delivery stage at which bytes may be overwritten in the buffer.
     /// [`Until::Durable`](crate::message::stream::Until::Durable) requires a reader with a journal;
-    /// with any other reader it acts as
+    /// for any other reader, it has the same effect as
     /// [`Until::Available`](crate::message::stream::Until::Available).
     pub freed_at: crate::message::stream::Until,
-    /// Writer: true if it does not wait for slow readers, but may drop elements, which it reports
-    /// as lost. Reader: true if it can handle such reports; a reader with a journal cannot.
+    /// Writer: true if the writer does not wait for slow readers, but may drop elements and report
+    /// them as lost. Reader: true if the reader can handle such reports; a reader with a journal
+    /// cannot.
     pub drops: bool,
-    /// Reader: an unrequested acknowledgement is sent once nothing has arrived and nothing was read
-    /// for this time.
+    /// Reader: time without arrivals and reads after which an unrequested acknowledgement is sent.
     pub ack_delay: Duration,
-    /// Reader: longest delay of such an acknowledgement.
+    /// Reader: longest delay of an unrequested acknowledgement.
     pub ack_delay_max: Duration,
     /// Interval of keep-alives.
     pub keepalive: Duration,
@@ -82,7 +83,7 @@ pub struct LinkOptions {
     pub gone_after: Option<Duration>,
     /// Program and version, shown to users at the other end.
     pub program: String,
-    /// A random number that spreads the dials of many endpoints over time.
+    /// A random seed for the jitter that spreads the dials of many endpoints over time.
     pub seed: u64,
 }
 

@@ -1,6 +1,6 @@
-//! The ranges and bytes that a link exchanges with its driver.
+//! The ring ranges and ring bytes that a link exchanges with its driver.
 
-/// A range of bytes in the stream, and in the ring.
+/// A range of bytes of the stream, which is also a range of the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     pub position: u64,
@@ -10,8 +10,8 @@ pub struct Place {
 /// Access to the writer's ring, which the link needs for checksums and for the lengths of elements
 /// of variable size.
 pub trait RingBytes {
-    /// Returns the one or two pieces of a range that was written and has not been freed. The second
-    /// piece is empty if the range is contiguous. Both are empty if the range is not available.
+    /// Returns a written range that has not been freed, as one or two slices. The second slice is
+    /// empty if the range is contiguous. Both slices are empty if the range is not available.
     fn bytes(&self, position: u64, len: u64) -> [&[u8]; 2];
 }
 

@@ -1,10 +1,10 @@
-//! Mutual recognition of the two ends of a stream.
+//! Mutual authentication of the two ends of a stream.
 //!
-//! When two ends meet for the first time, each sends the other a share of 32 random bytes. The two
+//! When two endpoints connect for the first time, each sends a share of 32 random bytes. The two
 //! shares determine the secret of the pair, which no other program has and which is never sent.
 //! From then on, an endpoint that claims to be the previous peer must prove that it has the secret.
-//! The proof is a MAC over its own incarnation, the incarnation it refers to and the number of the
-//! dial, so that each proof is valid only once.
+//! The proof is a MAC over the incarnation of the sender, the lineage of the receiver and the number
+//! of the dial, so that each proof is valid only once.
 //!
 //! ```text
 //! first    S_HELLO  share A          -->
@@ -13,8 +13,8 @@
 //!                                    <--  S_WELCOME  proof
 //! ```
 //!
-//! The answer of the dialled endpoint may have been lost. An endpoint that dials and has no pair
-//! yet therefore offers the same share each time, and can also be recognised by that share.
+//! The answer of the dialled endpoint may be lost. A dialling endpoint without a pair therefore
+//! offers the same share each time, and can also be recognised by that share.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -23,12 +23,11 @@ use subtle::ConstantTimeEq;
 use super::meeting::lineage;
 use crate::message::stream::Incarnation;
 
-/// A secret of 32 bytes, known only to its owners. It is compared in constant time, and never
-/// shown.
+/// A secret of 32 bytes. Secrets are compared in constant time and never shown.
 #[derive(Clone, Copy, Default)]
 pub struct Secret(pub [u8; 32]);
 
-/// An endpoint's record of the peer that it has met.
+/// An endpoint's record of the peer with which it shares a secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair {
     /// The part of the peer's incarnation that is the same in all incarnations of an endpoint with
@@ -39,20 +38,20 @@ pub struct Pair {
     pub offered: Option<Secret>,
 }
 
-/// The purpose of a MAC. It is included in the MAC, so that the MAC cannot be used for another
-/// purpose.
+/// The purpose of a MAC. The MAC covers its purpose, so that it cannot be used for another purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     /// A share sent with a hello.
     Offer = 1,
     /// A share sent with a welcome.
     Answer = 2,
+    /// The secret of a pair.
     Pair = 3,
     /// Proof that the dialling endpoint is the previous peer.
     Hello = 4,
     /// Proof that the dialled endpoint is the previous peer.
     Welcome = 5,
-    /// The secret of an endpoint whose journal begins another stream.
+    /// The next secret of an endpoint whose journal begins another stream.
     Next = 6,
 }
 
@@ -68,7 +67,7 @@ impl Secret {
         self.mac(Purpose::Offer, &[&number.to_le_bytes()])
     }
 
-    /// Derives the share that answers the hello of an endpoint met for the first time.
+    /// Derives the share for the welcome to an endpoint that connects for the first time.
     pub(super) fn answer(&self, peer: Incarnation, attempt: u64, offered: &Secret) -> Self {
         let parts = [&peer.0[..], &attempt.to_le_bytes(), &offered.0];
         self.mac(Purpose::Answer, &parts)
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn proof_is_bound_to_end_dial_and_direction() {
+    fn proof_depends_on_incarnations_dial_direction_and_secret() {
         let secret = Secret([7; 32]);
         let (a, b) = (Incarnation([1; 16]), Incarnation([2; 16]));
         let proof = secret.proof(Purpose::Hello, a, b, 5);

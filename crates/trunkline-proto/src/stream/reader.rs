@@ -1,4 +1,4 @@
-//! The reading end of a stream, as a state machine without I/O.
+//! The state machine of the reader, without I/O.
 
 use std::time::Duration;
 
@@ -18,58 +18,73 @@ use crate::message::stream::{
 };
 use crate::{Disconnect, FaultCode, Features, Frame, FrameKind};
 
-/// The state of the reader. Positions are in bytes.
+/// The state of the reader. Positions are in bytes from the beginning of the stream.
 #[derive(Clone, Debug)]
 pub struct Reader {
     pub(super) form: ElementForm,
+    /// Number of elements that the buffer can hold.
     pub(super) capacity: u64,
+    /// Size of the buffer in bytes.
     pub(super) bytes_max: u64,
+    /// Time without progress after which an unrequested acknowledgement is sent.
     pub(super) ack_delay: Duration,
+    /// Longest delay of an unrequested acknowledgement.
     ack_delay_max: Duration,
-    /// Tracks the bytes that have arrived.
+    /// Walks over the bytes that have arrived.
     pub(super) arrived: ElementWalk,
+    /// Position up to which the program has read.
     pub(super) read: u64,
+    /// Number of elements before `read`.
     pub(super) read_elements: u64,
+    /// Position up to which bytes are stored on disk.
     pub(super) durable: u64,
     /// Size of the writer's buffer in bytes.
-    pub(super) peer_bytes: u64,
-    /// Largest credit granted, in bytes and elements, over all connections.
+    pub(super) peer_buffer_bytes: u64,
+    /// Largest credit granted on any connection, in bytes and in elements.
     pub(super) granted: (u64, u64),
+    /// The S_DATA frame whose payload is arriving.
     incoming: Option<Incoming>,
     /// True if the two ends share a ring. The writer then reads the reader's progress from the
     /// ring, without acknowledgements.
     pub(super) is_shared: bool,
     /// The last acknowledgement sent on this connection.
-    pub(super) told: Ack,
-    pub(super) asks: [u64; 3],
-    pub(super) is_writer_short: bool,
-    /// Latest time of the next acknowledgement.
-    ack_by: Option<Tick>,
-    /// Time of the next acknowledgement if nothing changes until then.
+    pub(super) last_ack: Ack,
+    /// Positions at which the writer requests an acknowledgement, in the order of [`Until::ASKED`].
+    pub(super) ack_requests: [u64; 3],
+    /// True if the writer's program waits for space.
+    pub(super) is_writer_blocked: bool,
+    /// Latest time of the next acknowledgement; `None` if none is delayed.
+    ack_deadline: Option<Tick>,
+    /// Time of the next acknowledgement, unless there is further progress before.
     pub(super) ack_at: Option<Tick>,
-    waiting: Ack,
+    /// The acknowledgement that `ack_at` was computed for.
+    delayed_ack: Ack,
+    /// The end of the stream, once the writer has announced it.
     pub(super) close: Option<StreamClose>,
     /// The reason why the writer was aborted before the end of the stream.
     pub(super) abort_reason: Option<String>,
     /// True if the end of the stream may be acknowledged to the writer.
     pub(super) is_end_safe: bool,
+    /// True if the program has stopped reading.
     pub(super) is_aborted: bool,
-    /// The position at which the writer will begin, if it had written nothing when it last
-    /// connected.
-    waits_at: Option<u64>,
-    pub(super) is_abort_said: bool,
+    /// The position at which the writer will begin; `None` if it had already written something when
+    /// it last connected.
+    expected_start: Option<u64>,
+    /// True if S_ABORT, or the final acknowledgement in its place, was sent on this connection.
+    pub(super) is_abort_sent: bool,
     pub(super) losses: Losses,
 }
 
+/// The end of a stream, as announced by the writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamClose {
-    /// The end of the stream: no bytes follow this position.
+    /// The end of the stream in bytes: no bytes follow this position.
     pub position: u64,
-    /// The position up to which the writer's program had written; it is beyond `position` if the
-    /// writer gave up the rest.
+    /// The position up to which the writer's program had written. It is greater than `position` if
+    /// the writer was aborted before it had sent everything.
     pub written: u64,
     /// True if the writer was aborted before the end of the stream. The received data is then
-    /// incomplete, regardless of its length.
+    /// incomplete, even if `position` equals `written`.
     pub is_aborted: bool,
 }
 
@@ -85,29 +100,29 @@ impl Reader {
             read: 0,
             read_elements: 0,
             durable: 0,
-            peer_bytes: options.bytes_max,
+            peer_buffer_bytes: options.bytes_max,
             granted: (0, 0),
             incoming: None,
             is_shared: false,
-            told: Ack::default(),
-            asks: [0; 3],
-            is_writer_short: false,
-            ack_by: None,
+            last_ack: Ack::default(),
+            ack_requests: [0; 3],
+            is_writer_blocked: false,
+            ack_deadline: None,
             ack_at: None,
-            waiting: Ack::default(),
+            delayed_ack: Ack::default(),
             close: None,
             abort_reason: None,
             is_end_safe: true,
             is_aborted: false,
-            waits_at: None,
-            is_abort_said: false,
+            expected_start: None,
+            is_abort_sent: false,
             losses: Losses::new(options),
         }
     }
 
-    /// Called when the last byte of a frame has arrived. With a checksum, its bytes count only
-    /// after the checksum is verified here.
-    fn end_of_frame(&mut self) -> Result<(), Disconnect> {
+    /// Called when the last byte of an S_DATA frame has arrived. If the frame has a checksum, this
+    /// verifies the checksum; only then do the bytes count as arrived.
+    fn finish_frame(&mut self) -> Result<(), Disconnect> {
         let Some(incoming) = self.incoming.take() else {
             return Ok(());
         };
@@ -115,7 +130,7 @@ impl Reader {
             let is_right = check.crc32c == check.expected;
             if !is_right {
                 let sentence = format!(
-                    "the bytes before position {} were altered on the way",
+                    "the bytes before position {} were altered in transit",
                     incoming.position
                 );
                 return Err(malformed(sentence));
@@ -126,10 +141,12 @@ impl Reader {
     }
 
     fn handle_end(&mut self, close: StreamClose) -> Result<(), Disconnect> {
-        let is_other = self.close.is_some_and(|known| known != close);
-        if is_other || close.position < self.arrived.position() || close.written < close.position {
+        let has_changed = self.close.is_some_and(|known| known != close);
+        if has_changed || close.position < self.arrived.position() || close.written < close.position
+        {
             return Err(malformed(format!(
-                "the stream is to end at {} where {} bytes have arrived",
+                "the writer announces the end of the stream at {}, but {} bytes have \
+                 arrived or another end was announced before",
                 close.position,
                 self.arrived.position()
             )));
@@ -138,16 +155,17 @@ impl Reader {
         Ok(())
     }
 
-    fn forget_ack(&mut self) {
-        (self.ack_at, self.ack_by) = (None, None);
+    fn cancel_ack(&mut self) {
+        (self.ack_at, self.ack_deadline) = (None, None);
     }
 
     /// Returns the acknowledgement that could be sent now.
-    fn now(&self) -> Ack {
+    fn current_ack(&self) -> Ack {
         let arrived = self.arrived.position();
         let has_all = self.close.is_some_and(|close| close.position == arrived);
         Ack {
-            // While an incomplete element may still be dropped, no part of it counts as arrived.
+            // The bytes of an incomplete element do not count as arrived while the element may still
+            // be dropped.
             arrived: match self.losses.are_possible() && !has_all {
                 true => self.arrived.boundary(),
                 false => arrived,
@@ -160,8 +178,8 @@ impl Reader {
         }
     }
 
-    /// Returns the increase in credit, in bytes, from which an acknowledgement is sent at once: a
-    /// quarter of the buffer.
+    /// Returns the smallest increase in credit, in bytes, for which an acknowledgement is sent at
+    /// once: a quarter of the buffer.
     pub(super) fn credit_step(&self) -> u64 {
         match self.form {
             ElementForm::Fixed(size) => (self.capacity >> 2).max(1).saturating_mul(u64::from(size)),
@@ -169,39 +187,42 @@ impl Reader {
         }
     }
 
-    /// Returns true if the acknowledgement must be sent at once.
-    fn is_urgent(&self, now: &Ack) -> bool {
-        let told = &self.told;
-        let arrived_step = (self.bytes_max.min(self.peer_bytes) >> 2).max(1);
-        let more = |now: u64, told: u64, step: u64| now.saturating_sub(told) >= step;
-        let is_asked = |ask: u64, now: u64, told: u64| ask > told && now >= ask;
-        let [available, read, durable] = self.asks;
-        // The writer has no credit left, and this program has no complete element to read.
-        let is_starved = now.read == self.arrived.boundary()
-            && told.credit_bytes == self.arrived.position()
-            && now.credit_bytes > told.credit_bytes;
-        more(now.arrived, told.arrived, arrived_step)
-            || more(now.credit_bytes, told.credit_bytes, self.credit_step())
-            || more(
-                now.credit_elements,
-                told.credit_elements,
+    /// Returns true if `ack` must be sent at once.
+    fn is_urgent(&self, ack: &Ack) -> bool {
+        let last = &self.last_ack;
+        let arrived_step = (self.bytes_max.min(self.peer_buffer_bytes) >> 2).max(1);
+        let has_grown = |position: u64, last: u64, step: u64| position.saturating_sub(last) >= step;
+        let is_requested =
+            |request: u64, position: u64, last: u64| request > last && position >= request;
+        let [available, read, durable] = self.ack_requests;
+        // The writer has used all of its credit, and the program has no complete element to read.
+        let is_starved = ack.read == self.arrived.boundary()
+            && last.credit_bytes == self.arrived.position()
+            && ack.credit_bytes > last.credit_bytes;
+        has_grown(ack.arrived, last.arrived, arrived_step)
+            || has_grown(ack.credit_bytes, last.credit_bytes, self.credit_step())
+            || has_grown(
+                ack.credit_elements,
+                last.credit_elements,
                 (self.capacity >> 2).max(1),
             )
-            || is_asked(available, now.arrived, told.arrived)
-            || is_asked(read, now.read, told.read)
-            || is_asked(durable, now.durable, told.durable)
-            || (self.is_writer_short && now.arrived > told.arrived)
-            || now.has_end != told.has_end
+            || is_requested(available, ack.arrived, last.arrived)
+            || is_requested(read, ack.read, last.read)
+            || is_requested(durable, ack.durable, last.durable)
+            || (self.is_writer_blocked && ack.arrived > last.arrived)
+            || ack.has_end != last.has_end
             || is_starved
     }
 
-    /// Returns true if a writer that has written nothing may begin at the position of this reader:
-    /// it connects for the first time, or has sent nothing since.
-    fn may_begin(&self, meeting: Meeting) -> bool {
-        meeting == Meeting::First || self.waits_at == Some(self.arrived.position())
+    /// Returns true if a writer that has written nothing may begin at the position of this reader,
+    /// because the writer connects for the first time or has sent nothing since then.
+    fn may_start_here(&self, meeting: Meeting) -> bool {
+        meeting == Meeting::First || self.expected_start == Some(self.arrived.position())
     }
 
-    fn ready_place(&self) -> (u64, u64) {
+    /// Returns the end of the last whole element that has arrived, and the number of elements before
+    /// that position.
+    fn ready_boundary(&self) -> (u64, u64) {
         (self.arrived.boundary(), self.arrived.elements())
     }
 }
@@ -210,34 +231,36 @@ impl Half for Reader {
     const WRITES: bool = false;
 
     fn state(&mut self) -> EndState {
-        let now = self.now();
+        let ack = self.current_ack();
         let (bytes, elements) = self.granted;
         self.granted = (
-            bytes.max(now.credit_bytes),
-            elements.max(now.credit_elements),
+            bytes.max(ack.credit_bytes),
+            elements.max(ack.credit_elements),
         );
-        self.told = Ack {
+        self.last_ack = Ack {
             has_end: false,
-            ..now
+            ..ack
         };
         EndState::Reader(ReaderState {
-            arrived: now.arrived,
+            arrived: ack.arrived,
             arrived_elements: self.arrived.elements(),
-            read: now.read,
-            durable: now.durable,
-            credit_bytes: now.credit_bytes,
-            credit_elements: now.credit_elements,
+            read: ack.read,
+            durable: ack.durable,
+            credit_bytes: ack.credit_bytes,
+            credit_elements: ack.credit_elements,
             lost: self.losses.total,
         })
     }
 
     fn resume(&mut self, peer: &StreamEnd, meeting: Meeting) -> Result<(), Mismatch> {
         let EndState::Writer(writer) = peer.state else {
-            return Err(Mismatch::Nonsense("it is no writer".to_owned()));
+            return Err(Mismatch::Nonsense(
+                "the peer of a reader must be a writer".to_owned(),
+            ));
         };
         if writer.written < writer.kept {
             return Err(Mismatch::Nonsense(format!(
-                "it keeps bytes from {} on and has written {}",
+                "the writer keeps bytes from position {} on, but has written only {}",
                 writer.kept, writer.written
             )));
         }
@@ -245,43 +268,44 @@ impl Half for Reader {
         self.losses
             .handle_writer(drops, meeting == Meeting::First)
             .map_err(Mismatch::Nonsense)?;
-        self.forget_part();
+        self.discard_partial_element();
         let arrived = self.arrived.position();
         let is_fresh = arrived == 0 && meeting == Meeting::First;
         if is_fresh && writer.kept > 0 {
-            // This reader replaces one that is gone. Elements that the previous reader received are
-            // not sent again.
+            // This reader replaces a previous reader. The writer does not resend elements that the
+            // previous reader has received.
             let (from, elements) = (writer.kept, writer.kept_elements);
             self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
             (self.read, self.read_elements, self.durable) = (from, elements, from);
-            let now = self.now();
-            self.granted = (now.credit_bytes, now.credit_elements);
-            self.told = now;
+            let ack = self.current_ack();
+            self.granted = (ack.credit_bytes, ack.credit_elements);
+            self.last_ack = ack;
         } else if meeting == Meeting::Successor
             && [0, self.arrived.boundary()].contains(&writer.written)
         {
-            // The writer replaces a writer that is gone, and begins after the last whole element of
-            // that writer. This position has already been sent to it, or will be.
-            let (from, elements) = self.ready_place();
+            // This writer replaces a previous writer, and begins after the last whole element of the
+            // previous writer. The hello or the welcome of this reader contains that position.
+            let (from, elements) = self.ready_boundary();
             self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
             self.durable = self.durable.min(from);
             self.close = None;
         } else if writer.kept > arrived {
             return Err(Mismatch::Lost(writer.kept.saturating_sub(arrived)));
-        } else if writer.written < arrived && !(writer.written == 0 && self.may_begin(meeting)) {
+        } else if writer.written < arrived && !(writer.written == 0 && self.may_start_here(meeting))
+        {
             let lost = arrived.saturating_sub(writer.written);
             return match meeting {
                 Meeting::Again => Err(Mismatch::Nonsense(format!(
-                    "it has written {} bytes where {arrived} have arrived",
+                    "the writer has written {} bytes, but {arrived} have arrived",
                     writer.written
                 ))),
-                Meeting::First | Meeting::NextLife | Meeting::Successor => {
+                Meeting::First | Meeting::NextIncarnation | Meeting::Successor => {
                     Err(Mismatch::Lost(lost))
                 }
             };
         }
-        self.waits_at = (writer.written == 0).then(|| self.arrived.position());
-        self.peer_bytes = peer.bytes_max;
+        self.expected_start = (writer.written == 0).then(|| self.arrived.position());
+        self.peer_buffer_bytes = peer.bytes_max;
         self.handle_down();
         Ok(())
     }
@@ -290,13 +314,13 @@ impl Half for Reader {
         match frame.kind() {
             Some(FrameKind::StreamAsk) => {
                 let Ask { until, position } = Ask::decode(frame)?;
-                let [available, read, durable] = &mut self.asks;
-                let ask = match until {
+                let [available, read, durable] = &mut self.ack_requests;
+                let request = match until {
                     Until::Read => read,
                     Until::Durable => durable,
                     Until::Sent | Until::Available => available,
                 };
-                *ask = position.max(*ask);
+                *request = position.max(*request);
             }
             Some(FrameKind::StreamEnd) => {
                 let End { position } = End::decode(frame)?;
@@ -316,7 +340,7 @@ impl Half for Reader {
                 if is_complete && self.close.is_some_and(is_end) {
                     return Ok(Outcome::Continued);
                 }
-                // The previously announced end is void.
+                // The abort replaces an end that was announced before.
                 self.close = None;
                 self.handle_end(StreamClose {
                     position: abort.transferred,
@@ -328,7 +352,7 @@ impl Half for Reader {
             Some(FrameKind::StreamLost) => self.handle_lost(&Lost::decode(frame)?)?,
             _ => {
                 return Err(malformed(format!(
-                    "a reader is sent a frame of kind {}",
+                    "the writer sent a frame of kind {}, which a reader does not accept",
                     frame.header().kind
                 )));
             }
@@ -341,23 +365,23 @@ impl Half for Reader {
         let end = head.position.saturating_add(u64::from(head.len));
         if head.position != arrived {
             return Err(malformed(format!(
-                "bytes of position {} come where {arrived} is next",
+                "the writer sent bytes for position {}, but the next position is {arrived}",
                 head.position
             )));
         }
         let (credit, _) = self.granted;
         if end > credit {
             return Err(malformed(format!(
-                "bytes up to {end} come where the credit goes to {credit}"
+                "the writer sent bytes up to position {end}, but its credit ends at {credit}"
             )));
         }
         if let Some(close) = self.close.filter(|close| end > close.position) {
             return Err(malformed(format!(
-                "bytes up to {end} come where the stream ends at {}",
+                "the writer sent bytes up to position {end}, but the stream ends at {}",
                 close.position
             )));
         }
-        self.is_writer_short |= head.is_short_of_room;
+        self.is_writer_blocked |= head.is_short_of_room;
         self.incoming = Some(Incoming {
             position: head.position,
             left: u64::from(head.len),
@@ -368,7 +392,7 @@ impl Half for Reader {
             }),
         });
         if head.len == 0 {
-            return self.end_of_frame();
+            return self.finish_frame();
         }
         Ok(())
     }
@@ -395,41 +419,41 @@ impl Half for Reader {
             }
             None => &mut self.arrived,
         };
-        let went = walk.advance(bytes, elements_max).map_err(|long| {
+        let advanced = walk.advance(bytes, elements_max).map_err(|long| {
             malformed(format!(
-                "an element of {} bytes comes for a buffer of {}",
+                "the writer sent an element of {} bytes, but the buffer has only {}",
                 long.bytes, self.bytes_max
             ))
         })?;
-        if went < len {
+        if advanced < len {
             return Err(malformed(format!(
-                "element {elements_max} comes where the credit ends before it"
+                "the writer sent element {elements_max}, but its credit ends before that element"
             )));
         }
         incoming.position = incoming.position.saturating_add(len);
         incoming.left = incoming.left.saturating_sub(len);
         if incoming.left == 0 {
-            return self.end_of_frame();
+            return self.finish_frame();
         }
         Ok(())
     }
 
     fn poll_output(&mut self, now: Tick, _: &dyn RingBytes, out: &mut Vec<u8>) -> Option<Place> {
         if self.is_aborted {
-            let ack = self.now();
+            let ack = self.current_ack();
             let is_whole = self
                 .close
                 .is_some_and(|close| close.position == ack.arrived);
-            if !self.is_abort_said && is_whole && ack.read == ack.arrived {
-                // The program has read the whole stream and knows its end. This is a regular end,
-                // not the end of a reader that stopped early.
+            if !self.is_abort_sent && is_whole && ack.read == ack.arrived {
+                // The program has read the whole stream, so this is a regular end rather than an
+                // abort.
                 Ack {
                     has_end: true,
                     ..ack
                 }
                 .encode(out);
-                self.is_abort_said = true;
-            } else if !self.is_abort_said {
+                self.is_abort_sent = true;
+            } else if !self.is_abort_sent {
                 let abort = Abort {
                     position: self.read,
                     transferred: self.arrived.position(),
@@ -437,30 +461,30 @@ impl Half for Reader {
                     sentence: FaultCode::StreamDestroyed.meaning().to_owned(),
                 };
                 abort.encode(out);
-                self.is_abort_said = true;
+                self.is_abort_sent = true;
             }
-            self.forget_ack();
+            self.cancel_ack();
             return None;
         }
-        let ack = self.now();
-        if ack == self.told || (self.is_shared && ack.has_end == self.told.has_end) {
-            self.forget_ack();
+        let ack = self.current_ack();
+        if ack == self.last_ack || (self.is_shared && ack.has_end == self.last_ack.has_end) {
+            self.cancel_ack();
             return None;
         }
         let is_due = self.ack_at.is_some_and(|at| now >= at);
         if is_due || self.is_urgent(&ack) {
             ack.encode(out);
             self.granted = (ack.credit_bytes, ack.credit_elements);
-            self.told = ack;
-            self.forget_ack();
-            self.is_writer_short = false;
-        } else if self.ack_at.is_none() || self.waiting != ack {
-            // Each acknowledgement wakes the writer, so one acknowledgement for many elements is
-            // better. It must not be delayed for long, however, if no more bytes arrive.
+            self.last_ack = ack;
+            self.cancel_ack();
+            self.is_writer_blocked = false;
+        } else if self.ack_at.is_none() || self.delayed_ack != ack {
+            // Each acknowledgement wakes the writer, so one acknowledgement for many elements is more
+            // efficient. The delay is bounded in case no more bytes arrive.
             let latest = now.saturating_add(self.ack_delay_max);
-            let by = *self.ack_by.get_or_insert(latest);
-            self.ack_at = Some(now.saturating_add(self.ack_delay).min(by));
-            self.waiting = ack;
+            let deadline = *self.ack_deadline.get_or_insert(latest);
+            self.ack_at = Some(now.saturating_add(self.ack_delay).min(deadline));
+            self.delayed_ack = ack;
         }
         None
     }
@@ -469,11 +493,11 @@ impl Half for Reader {
 
     fn handle_down(&mut self) {
         self.incoming = None;
-        self.forget_part();
-        self.asks = [0; 3];
-        self.is_writer_short = false;
-        self.forget_ack();
-        self.is_abort_said = false;
+        self.discard_partial_element();
+        self.ack_requests = [0; 3];
+        self.is_writer_blocked = false;
+        self.cancel_ack();
+        self.is_abort_sent = false;
     }
 
     fn leave_shared(&mut self) {
@@ -484,11 +508,11 @@ impl Half for Reader {
         self.ack_at
     }
 
-    fn left_bytes(&self) -> u64 {
+    fn remaining_bytes(&self) -> u64 {
         self.arrived.boundary().saturating_sub(self.read)
     }
 
     fn is_ending(&self) -> bool {
-        self.is_aborted || self.now().has_end
+        self.is_aborted || self.current_ack().has_end
     }
 }

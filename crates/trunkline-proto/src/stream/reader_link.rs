@@ -1,4 +1,4 @@
-//! The interface of the reader to its program and its driver.
+//! The methods of a reader's link for its program and its driver.
 
 use trunkline_types::Tick;
 
@@ -35,14 +35,14 @@ impl Link<Reader> {
         Link::with(options, half, now)
     }
 
-    /// Returns the place for the next received bytes, and their number; `None` if they are for
-    /// [`handle_control`](Link::handle_control).
+    /// Returns the range of the ring for the next received bytes; `None` if these bytes must be passed
+    /// to [`handle_control`](Link::handle_control).
     pub fn next_payload_range(&self) -> Option<Place> {
         self.half.next_payload_range()
     }
 
-    /// Called when these bytes have arrived over this connection and were stored at the start of
-    /// the place returned by [`next_payload_range`](Self::next_payload_range).
+    /// Called when `bytes` have arrived over this connection and were stored at the start of the range
+    /// returned by [`next_payload_range`](Self::next_payload_range).
     pub fn handle_payload(&mut self, now: Tick, id: u64, bytes: &[u8]) {
         let Some(connection) = self.session.current(id).filter(|c| c.is_up) else {
             return;
@@ -66,8 +66,8 @@ impl Link<Reader> {
         self.half.arrived.position()
     }
 
-    /// Returns the number of elements that count as read, as far as this endpoint knows: those read
-    /// by the program or by the reader that this endpoint has replaced.
+    /// Returns the number of elements read by the program, including the elements read by a previous
+    /// reader that this endpoint has replaced.
     pub fn read_elements(&self) -> u64 {
         self.half.read_elements
     }
@@ -79,8 +79,9 @@ impl Link<Reader> {
         self.half.read_elements = self.half.read_elements.max(elements.min(ready_elements));
     }
 
-    /// Called if the two ends share a ring, with the positions up to which it is written and read,
-    /// each with the number of elements before it. Bytes in the ring count as arrived.
+    /// Called if the two ends share a ring. `written` and `read` are the positions up to which the ring
+    /// is written and read, each with the number of elements before it. Bytes in the ring count as
+    /// arrived.
     pub fn handle_shared(&mut self, written: (u64, u64), read: (u64, u64)) {
         let half = &mut self.half;
         self.session.is_shared = true;
@@ -99,6 +100,7 @@ impl Link<Reader> {
         self.half.is_end_safe = is_safe;
     }
 
+    /// Sets the end of the stream that was recorded in the journal.
     pub fn restore_end(&mut self, end: StreamClose) {
         self.half.close = Some(end);
     }
@@ -114,13 +116,14 @@ impl Link<Reader> {
     /// calls are sufficient.
     pub fn credit_due_position(&self) -> u64 {
         let step = self.half.credit_step();
-        let told = self.half.told.credit_bytes;
-        told.saturating_sub(self.half.bytes_max)
+        let credit = self.half.last_ack.credit_bytes;
+        credit
+            .saturating_sub(self.half.bytes_max)
             .saturating_add(step)
             .min(self.half.arrived.boundary())
     }
 
-    /// Returns the end of the stream, once it is known.
+    /// Returns the end of the stream; `None` until the writer has announced it.
     pub fn end(&self) -> Option<StreamClose> {
         self.half.close
     }
@@ -130,8 +133,8 @@ impl Link<Reader> {
         self.half.abort_reason.as_deref()
     }
 
-    /// Called when the program stops reading; notifies the writer of the position reached. If the
-    /// two ends are connected, send all output before closing the transport.
+    /// Called when the program stops reading; notifies the writer of the read position. If the two ends
+    /// are connected, send all output before closing the transport.
     pub fn abort(&mut self) {
         self.half.is_aborted = true;
         if !self.is_connected() {
@@ -139,8 +142,7 @@ impl Link<Reader> {
         }
     }
 
-    /// Returns the number of elements that the writer is known to have dropped and that this
-    /// endpoint will never get.
+    /// Returns the number of elements that the writer has reported as lost.
     pub fn lost(&self) -> u64 {
         self.half.losses.total
     }
@@ -148,12 +150,12 @@ impl Link<Reader> {
     /// Returns the next unreported loss: the number of elements before it, and the number of
     /// missing elements.
     pub fn next_lost(&self) -> Option<(u64, u64)> {
-        self.half.losses.open.front().copied()
+        self.half.losses.unreported.front().copied()
     }
 
-    /// Removes the loss returned by [`next_lost`](Self::next_lost), once it is reported to the
-    /// program.
+    /// Removes and returns the loss that [`next_lost`](Self::next_lost) returns, once the program has
+    /// received it.
     pub fn take_lost(&mut self) -> Option<(u64, u64)> {
-        self.half.losses.open.pop_front()
+        self.half.losses.unreported.pop_front()
     }
 }

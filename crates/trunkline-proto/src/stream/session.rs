@@ -1,4 +1,4 @@
-//! The connection of an endpoint, and the time of the next one.
+//! The current connection of an endpoint, the identity of its peer, and the time of the next dial.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use trunkline_types::Tick;
 
 use super::fault::StreamFault;
 use super::input::Input;
-use super::meeting::{Known, Meeting, any_life, is_life_of_known, lineage};
+use super::meeting::{KnownPeer, Meeting, any_incarnation, claims_to_be_known, lineage};
 use super::options::{LinkOptions, Role};
 use super::pairing::{Pair, Purpose, Secret};
 use crate::limits::HELLO_DEADLINE;
@@ -15,14 +15,15 @@ use crate::message::stream::control::{encode_goodbye, encode_keepalive};
 use crate::message::stream::{EndState, StreamEnd, StreamHello, StreamWelcome};
 use crate::{Backoff, Disconnect, FaultCode, Features, Liveness, LivenessAction};
 
-/// Ceiling of the wait before a dial. It is lower than the ceiling for a client: a stream has only
-/// one peer, so there is no crowd of clients that return at the same time, and the writer's buffer
-/// must last until a dial succeeds.
+/// Longest wait before a dial. It is shorter than for a client of an engine: a stream has only one
+/// peer, so many clients cannot reconnect at the same time, and the writer's buffer must last until a
+/// dial succeeds.
 pub const REDIAL_MAX: Duration = Duration::from_millis(400);
 
-/// A transport, from the dial or the hello to its end.
+/// The state of one transport connection.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
+    /// The number by which the caller identifies the transport.
     pub(super) id: u64,
     pub(super) input: Input,
     /// Frames to send before anything else.
@@ -33,7 +34,8 @@ pub(super) struct Connection {
     was_up: bool,
     /// The reason to close the connection once `out` is sent.
     pub(super) closing: Option<Disconnect>,
-    since: Tick,
+    /// Time of the dial or of the received hello.
+    opened_at: Tick,
     pub(super) liveness: Liveness,
 }
 
@@ -41,7 +43,7 @@ pub(super) struct Connection {
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) options: LinkOptions,
-    pub(super) peer: Option<Known>,
+    pub(super) peer: Option<KnownPeer>,
     /// The pair with the peer, or with the peer recorded in the journal.
     pub(super) pair: Option<Pair>,
     pub(super) connection: Option<Connection>,
@@ -49,29 +51,38 @@ pub(super) struct Session {
     pub(super) is_shared: bool,
     /// Number of S_BELLs received over the current connection.
     pub(super) bells: u64,
-    /// Number of the peer's last accepted dial.
+    /// Attempt number of the peer's last accepted dial.
     pub(super) peer_attempt: u64,
     pub(super) fault: Option<StreamFault>,
     /// True if no further connection is needed.
     pub(super) is_finished: bool,
+    /// Number of dials of this endpoint.
     pub(super) attempt: u64,
+    /// Time of the next dial; `None` if this endpoint does not dial.
     dial_at: Option<Tick>,
     backoff: Backoff,
+    /// State of the random number generator.
     random: u64,
+    /// Number of established connections that have ended.
     pub(super) disconnections: u64,
+    /// Time at which the last connection ended; `None` while connected.
     pub(super) away_since: Option<Tick>,
-    pub(super) last: Option<Disconnect>,
+    /// The reason why the last connection ended or was not established.
+    pub(super) last_disconnect: Option<Disconnect>,
 }
 
+/// The identity that a dialling endpoint claims, and whether the claim is proved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
+    /// The dialling endpoint does not claim to be the previous peer.
     Stranger,
-    /// The dialling endpoint claims to be the peer, and has proved that it has the secret of the
-    /// pair.
+    /// The dialling endpoint claims to be the previous peer, and has proved that it has the secret of
+    /// the pair.
     Proven,
-    /// The dialling endpoint claims to be the peer, and may not have received the answer to its
-    /// first dial.
+    /// The dialling endpoint claims to be the previous peer without proof, but may not have received
+    /// the welcome that completes the secret.
     Unanswered,
+    /// The dialling endpoint claims to be the previous peer, and its proof is wrong or missing.
     Impostor,
 }
 
@@ -99,13 +110,13 @@ impl Session {
             random: options.seed,
             disconnections: 0,
             away_since: None,
-            last: None,
+            last_disconnect: None,
             options,
         }
     }
 
     fn features(&self) -> Features {
-        let feature = |is_there, feature| if is_there { feature } else { Features::NONE };
+        let feature = |is_set, feature| if is_set { feature } else { Features::NONE };
         feature(self.is_shared, Features::SHARED_RING)
             .or(feature(self.options.drops, Features::DROPS))
     }
@@ -127,8 +138,8 @@ impl Session {
         }
     }
 
-    /// Returns the share offered with the current dial. An endpoint without a pair may not have
-    /// received the answer to an earlier dial, so it offers the same share again.
+    /// Returns the share to offer with the current dial. Without a pair, the welcome to an earlier
+    /// dial may have been lost, so the endpoint offers the same share again.
     fn offered(&self) -> Secret {
         let number = match self.pair {
             Some(_) => self.attempt,
@@ -142,16 +153,16 @@ impl Session {
     pub(super) fn credentials(&self) -> (Option<Secret>, Option<Secret>) {
         let (own, attempt) = (self.options.incarnation, self.attempt);
         let proof = self.pair.map(|pair| {
-            let to = any_life(pair.lineage);
+            let to = any_incarnation(pair.lineage);
             pair.secret.proof(Purpose::Hello, own, to, attempt)
         });
-        (Some(self.offered()), proof)
+        (Some(self.offered_share()), proof)
     }
 
-    /// Determines which identity the dialling endpoint claims, and whether it has proved it.
+    /// Determines which identity a dialling endpoint claims, and whether the claim is proved.
     pub(super) fn claim(&self, hello: &StreamHello) -> Claim {
         let known = self.peer.as_ref();
-        if !is_life_of_known(&self.options, known, &hello.end) {
+        if !claims_to_be_known(&self.options, known, &hello.end) {
             return Claim::Stranger;
         }
         let Some(pair) = &self.pair else {
@@ -162,7 +173,7 @@ impl Session {
         if hello.proof == Some(proof) {
             Claim::Proven
         } else if (hello.share.is_some() && hello.share == pair.offered)
-            || known.is_some_and(|known| !known.is_heard)
+            || known.is_some_and(|known| !known.is_confirmed)
         {
             Claim::Unanswered
         } else {
@@ -170,7 +181,7 @@ impl Session {
         }
     }
 
-    /// Builds the welcome of this endpoint, and the pair that the two form from now on.
+    /// Builds the welcome of this endpoint, and the pair that the two endpoints form from now on.
     pub(super) fn welcome(
         &self,
         hello: &StreamHello,
@@ -199,11 +210,11 @@ impl Session {
         (welcome, pair)
     }
 
-    /// Called when the dialled endpoint has accepted. Returns the pair that the two form from now
-    /// on, or `None` if the other is not the endpoint that it claims to be.
+    /// Called when the dialled endpoint has sent a welcome. Returns the pair that the two endpoints
+    /// form from now on, or `None` if the dialled endpoint has not proved the identity that it claims.
     pub(super) fn pair_of(&self, welcome: &StreamWelcome) -> Option<Pair> {
         let (own, peer) = (self.options.incarnation, welcome.end.incarnation);
-        let is_claimed = is_life_of_known(&self.options, self.peer.as_ref(), &welcome.end);
+        let is_claimed = claims_to_be_known(&self.options, self.peer.as_ref(), &welcome.end);
         if let Some(pair) = self.pair.filter(|_| is_claimed) {
             let proof = pair.secret.proof(Purpose::Welcome, peer, own, self.attempt);
             let is_proven = welcome.proof == Some(proof);
@@ -212,7 +223,7 @@ impl Session {
         let answered = welcome.share?;
         Some(Pair {
             lineage: lineage(peer),
-            secret: Secret::of_pair(&self.offered(), &answered),
+            secret: Secret::of_pair(&self.offered_share(), &answered),
             offered: None,
         })
     }
@@ -238,6 +249,7 @@ impl Session {
         self.connection.as_mut().filter(|c| c.is_up)
     }
 
+    /// Replaces the current connection with a new one.
     pub(super) fn open(&mut self, now: Tick, id: u64) -> &mut Connection {
         let liveness = Liveness::new(now, self.options.keepalive, self.options.deadline);
         self.bells = 0;
@@ -248,18 +260,24 @@ impl Session {
             is_up: false,
             was_up: false,
             closing: None,
-            since: now,
+            opened_at: now,
             liveness,
         })
     }
 
-    /// Called when both ends have accepted each other; `is_heard` is true if the peer also knows
-    /// this.
-    pub(super) fn go_up(&mut self, now: Tick, end: StreamEnd, meeting: Meeting, is_heard: bool) {
+    /// Called when both ends have accepted each other. `is_confirmed` is true if the peer is known to
+    /// have accepted this endpoint.
+    pub(super) fn handle_established(
+        &mut self,
+        now: Tick,
+        end: StreamEnd,
+        meeting: Meeting,
+        is_confirmed: bool,
+    ) {
         let known = self.peer.as_ref();
         let same = known.filter(|known| known.end.incarnation == end.incarnation);
-        self.peer = Some(Known {
-            is_heard: is_heard || same.is_some_and(|known| known.is_heard),
+        self.peer = Some(KnownPeer {
+            is_confirmed: is_confirmed || same.is_some_and(|known| known.is_confirmed),
             meeting: same.map_or(meeting, |known| known.meeting),
             end,
         });
@@ -279,13 +297,13 @@ impl Session {
         }
     }
 
-    /// Called for frames that a peer sends only if it knows that it is connected.
-    pub(super) fn handle_heard(&mut self) {
+    /// Called for frames that a peer sends only once it has accepted this endpoint.
+    pub(super) fn handle_confirmed(&mut self) {
         if let (Some(peer), true) = (
             &mut self.peer,
             self.connection.as_ref().is_some_and(|c| c.is_up),
         ) {
-            peer.is_heard = true;
+            peer.is_confirmed = true;
         }
     }
 
@@ -317,7 +335,8 @@ impl Session {
         self.close(Disconnect::ClosedLocally);
     }
 
-    /// Called when the transport is gone. Returns false if it was not the current one.
+    /// Called when a transport is closed or has failed. Returns false if it was not the current
+    /// transport.
     pub(super) fn handle_disconnected(&mut self, now: Tick, id: u64, cause: Disconnect) -> bool {
         if self.current(id).is_none() {
             return false;
@@ -331,13 +350,13 @@ impl Session {
             self.away_since = Some(now);
         }
         self.plan_dial(now, cause.retry_after());
-        self.last = Some(cause);
+        self.last_disconnect = Some(cause);
         true
     }
 
     pub(super) fn handle_dial_failed(&mut self, now: Tick, cause: Disconnect) {
         self.plan_dial(now, cause.retry_after());
-        self.last = Some(cause);
+        self.last_disconnect = Some(cause);
     }
 
     pub(super) fn stop_dialling(&mut self) {
@@ -366,7 +385,7 @@ impl Session {
             if connection.is_up {
                 Some(connection.liveness.poll_timeout())
             } else if connection.closing.is_none() {
-                Some(connection.since.saturating_add(HELLO_DEADLINE))
+                Some(connection.opened_at.saturating_add(HELLO_DEADLINE))
             } else {
                 None
             }
@@ -374,9 +393,9 @@ impl Session {
         [gone, connection].into_iter().flatten().min()
     }
 
-    /// Handles timeouts that are due; `left_bytes` is reported if the endpoint stops waiting for
+    /// Handles timeouts that are due; `remaining_bytes` is reported if the endpoint stops waiting for
     /// its peer.
-    pub(super) fn handle_timeout(&mut self, now: Tick, left_bytes: u64) {
+    pub(super) fn handle_timeout(&mut self, now: Tick, remaining_bytes: u64) {
         if let Some(connection) = &mut self.connection {
             let mut cause = None;
             if connection.is_up {
@@ -388,7 +407,7 @@ impl Session {
                     }
                 }
             } else if connection.closing.is_none()
-                && now >= connection.since.saturating_add(HELLO_DEADLINE)
+                && now >= connection.opened_at.saturating_add(HELLO_DEADLINE)
             {
                 cause = Some(Disconnect::Slow {
                     what: "hello",
@@ -405,7 +424,7 @@ impl Session {
         {
             self.fault = Some(StreamFault::PeerGone {
                 away_for: now.since(since),
-                bytes: left_bytes,
+                bytes: remaining_bytes,
             });
             // This also closes a connection that is still being established.
             self.close(Disconnect::ClosedLocally);

@@ -1,9 +1,9 @@
-//! Finds the boundaries of elements.
+//! Finds the boundaries between the elements of a stream.
 
 use super::options::ElementForm;
 use super::output::RingBytes;
 
-/// Size of the length before an element of variable size.
+/// Size of the length prefix of an element of variable size, in bytes.
 const LENGTH_BYTES: usize = 4;
 
 /// Steps through the bytes of a stream, finds the boundaries of its elements, and counts them. The
@@ -11,22 +11,22 @@ const LENGTH_BYTES: usize = 4;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ElementWalk {
     form: ElementForm,
-    /// Longest element in bytes, including its length.
+    /// Maximum size of an element in bytes, including the length prefix.
     element_max: u64,
     position: u64,
     elements: u64,
     /// Start of the element that contains `position`.
     boundary: u64,
-    /// The bytes of the element's length received so far.
+    /// The bytes of the length prefix received so far.
     length: [u8; LENGTH_BYTES],
-    /// Number of bytes to the end of the element, once its length is known.
+    /// Number of bytes to the end of the element; `None` until the length prefix is complete.
     left: Option<u64>,
 }
 
 /// An element is longer than the buffer for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ElementTooLong {
-    /// Size of the element in bytes, including its length.
+    /// Size of the element in bytes, including the length prefix.
     pub bytes: u64,
 }
 
@@ -61,7 +61,8 @@ impl ElementWalk {
     /// bytes passed.
     ///
     /// # Errors
-    /// [`ElementTooLong`]; the walk has stopped before the bytes of that element.
+    /// [`ElementTooLong`] if an element exceeds the maximum size; the walk has then stopped after its
+    /// length prefix.
     pub fn advance(&mut self, bytes: &[u8], elements_max: u64) -> Result<u64, ElementTooLong> {
         if let ElementForm::Fixed(size) = self.form {
             return Ok(self.advance_fixed(size, bytes.len() as u64, elements_max));
@@ -70,7 +71,7 @@ impl ElementWalk {
         while self.elements < elements_max && !rest.is_empty() {
             let left = match self.left {
                 Some(left) => left,
-                None => match self.take_length(&mut rest)? {
+                None => match self.read_length(&mut rest)? {
                     Some(left) => left,
                     None => break,
                 },
@@ -88,25 +89,24 @@ impl ElementWalk {
         Ok((bytes.len() as u64).saturating_sub(rest.len() as u64))
     }
 
-    /// Like [`advance`](Self::advance), over bytes that need not be inspected because elements have
-    /// a fixed size.
+    /// Like [`advance`](Self::advance), for elements of fixed size, whose bytes need no inspection.
     pub(super) fn advance_fixed(&mut self, size: u32, bytes: u64, elements_max: u64) -> u64 {
         let size = u64::from(size.max(1));
-        let into = self.position.saturating_sub(self.boundary);
-        let more = elements_max.saturating_sub(self.elements);
-        let reach = more.saturating_mul(size).saturating_sub(into);
-        let step = bytes.min(reach);
-        let into = into.saturating_add(step);
-        let ended = into.checked_div(size).unwrap_or(0);
+        let offset = self.position.saturating_sub(self.boundary);
+        let allowed_elements = elements_max.saturating_sub(self.elements);
+        let allowed_bytes = allowed_elements.saturating_mul(size).saturating_sub(offset);
+        let step = bytes.min(allowed_bytes);
+        let offset = offset.saturating_add(step);
+        let ended = offset.checked_div(size).unwrap_or(0);
         self.position = self.position.saturating_add(step);
         self.elements = self.elements.saturating_add(ended);
         self.boundary = self.boundary.saturating_add(ended.saturating_mul(size));
         step
     }
 
-    /// Takes the available bytes of the next element's length. Once the length is complete, returns
-    /// the number of bytes to the element's end. An element without bytes ends with its length.
-    fn take_length(&mut self, rest: &mut &[u8]) -> Result<Option<u64>, ElementTooLong> {
+    /// Consumes the available bytes of the next length prefix. Once the prefix is complete, returns
+    /// the number of bytes that follow it, which may be 0.
+    fn read_length(&mut self, rest: &mut &[u8]) -> Result<Option<u64>, ElementTooLong> {
         loop {
             let have = self.position.saturating_sub(self.boundary);
             if have >= LENGTH_BYTES as u64 {
@@ -140,16 +140,16 @@ pub(super) fn walk(
     if let ElementForm::Fixed(size) = walk.form {
         return walk.advance_fixed(size, len, elements_max);
     }
-    let mut went = 0_u64;
+    let mut advanced = 0_u64;
     for piece in ring.bytes(walk.position(), len) {
-        // A writer's own elements are bounded only by its program.
+        // The writer's own elements have no maximum size, so `advance` does not fail.
         let step = walk.advance(piece, elements_max).unwrap_or(0);
-        went = went.saturating_add(step);
+        advanced = advanced.saturating_add(step);
         if step < piece.len() as u64 {
             break;
         }
     }
-    went
+    advanced
 }
 
 #[cfg(test)]
@@ -192,7 +192,7 @@ mod tests {
             prop_assert_eq!(sut.boundary(), last);
             prop_assert_eq!(sut.position(), (bytes.len() - rest.len()) as u64);
             if sut.elements() == max {
-                prop_assert_eq!(sut.position(), sut.boundary(), "not into the one after");
+                prop_assert_eq!(sut.position(), sut.boundary(), "stops before the next element");
             }
         }
 

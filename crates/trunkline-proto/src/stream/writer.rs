@@ -1,4 +1,4 @@
-//! The writing end of a stream, as a state machine without I/O.
+//! The state machine of the writer, without I/O.
 
 use trunkline_types::Tick;
 
@@ -15,67 +15,83 @@ use crate::message::stream::{
 };
 use crate::{Disconnect, FaultCode, Frame, FrameKind};
 
-/// The state of the writer. Positions are in bytes.
+/// The state of the writer. Positions are in bytes from the beginning of the stream.
 ///
-/// `arrived <= handed <= written`. `kept.boundary() <= arrived`, unless elements in flight were
-/// dropped for a slow reader. While a connection is up, `handed` is also at most the credit, unless
-/// the two ends share a ring.
+/// Invariants:
+/// - `arrived <= handed <= written`
+/// - `kept.boundary() <= arrived`, unless elements in flight were dropped for a slow reader
+/// - `handed <= credit()` while connected, unless the two ends share a ring
 #[derive(Clone, Debug)]
 pub struct Writer {
     pub(super) form: ElementForm,
+    /// The delivery stage at which bytes may be overwritten in the ring.
     pub(super) freed_at: Until,
+    /// True if S_DATA frames carry a checksum.
     pub(super) is_checked: bool,
-    /// True if the two ends share a ring, in which the reader itself frees the space.
+    /// True if the two ends share a ring; the reader then frees space directly in the ring.
     pub(super) is_shared: bool,
+    /// Position up to which the program has written.
     pub(super) written: u64,
+    /// Number of elements before `written`.
     pub(super) written_elements: u64,
     /// Position up to which bytes were handed to the driver on this connection, or acknowledged.
     pub(super) handed: u64,
-    /// The largest value of `handed` since the two ends last agreed on a position: the reader
-    /// cannot have more.
+    /// The largest value of `handed` since the two ends last agreed on a position. The reader cannot
+    /// have received bytes beyond it.
     pub(super) reached: u64,
     /// Position up to which the transport has accepted bytes.
     pub(super) sent: u64,
-    /// Positions that the reader has reported, on any connection.
+    /// Position up to which bytes have arrived at the reader, as last reported on any connection.
     pub(super) arrived: u64,
+    /// Position up to which the reader's program has read, as last reported.
     pub(super) read: u64,
+    /// Position up to which the reader has stored bytes on disk, as last reported.
     pub(super) durable: u64,
+    /// Position up to which the reader allows sending.
     pub(super) credit_bytes: u64,
+    /// Number of elements, from the beginning of the stream, that the reader allows sending.
     pub(super) credit_elements: u64,
-    pub(super) peer_bytes: u64,
+    /// Size of the reader's buffer in bytes; `u64::MAX` before the first connection.
+    pub(super) peer_buffer_bytes: u64,
+    /// Number of elements that the reader's buffer can hold.
     pub(super) peer_capacity: u64,
     pub(super) peer_has_journal: bool,
-    /// Position up to which the ring contains the written bytes; the rest is in a journal.
+    /// Position up to which the ring contains the written bytes; a journal contains later bytes.
     pub(super) at_hand: u64,
-    /// Position at which the stream began: that of its first reader.
-    pub(super) begun: u64,
-    /// Tracks the freed bytes; its boundary is the start of the ring's content.
+    /// Position at which the stream began: the position of the first reader.
+    pub(super) start_position: u64,
+    /// Walks over the freed bytes; the boundary of the walk is the first byte that the ring keeps.
     pub(super) kept: ElementWalk,
-    /// Tracks `handed` for elements of variable size.
-    pub(super) ahead: Option<ElementWalk>,
-    /// Requested positions, in the order of [`Until::ASKED`], and the positions already requested
-    /// from the reader on this connection.
-    pub(super) asks: [u64; 3],
-    pub(super) asked: [u64; 3],
+    /// Walks over the bytes before `handed`, for elements of variable size.
+    pub(super) handed_walk: Option<ElementWalk>,
+    /// Positions for which acknowledgements are requested, in the order of [`Until::ASKED`].
+    pub(super) ack_requests: [u64; 3],
+    /// The `ack_requests` already sent to the reader on this connection.
+    pub(super) sent_ack_requests: [u64; 3],
+    /// True while the program waits for space in the ring.
     pub(super) is_short_of_room: bool,
+    /// Position at which the stream ends; `None` until the writer is closed.
     pub(super) end: Option<u64>,
-    pub(super) is_end_said: bool,
-    /// The program's reason for destroying the writer, for the reader.
+    /// True if S_END was sent on this connection.
+    pub(super) is_end_sent: bool,
+    /// The program's reason for aborting the writer, which is sent to the reader.
     pub(super) abort_reason: String,
     pub(super) is_aborted: bool,
-    pub(super) is_abort_said: bool,
-    pub(super) has_end: bool,
+    /// True if S_ABORT was sent on this connection.
+    pub(super) is_abort_sent: bool,
+    /// True if the reader has acknowledged the end of the stream.
+    pub(super) is_end_acknowledged: bool,
     /// The elements dropped for a slow reader.
     pub(super) drops: Drops,
 }
 
-/// The elements that have not been delivered when a writer ends.
+/// The elements that were not delivered when a writer ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Left {
-    /// Number of written elements that the reader is not known to have.
+    /// Number of written elements that the reader has not acknowledged.
     pub elements: u64,
-    /// Number of these elements that were in flight when the connection was lost; the reader may
-    /// have received them. 0 once the two ends have agreed on the reader's position.
+    /// Number of unacknowledged elements that were in flight when the connection was lost, so that
+    /// the reader may have received them. 0 once the two ends have agreed on the reader's position.
     pub in_doubt: u64,
 }
 
@@ -96,27 +112,28 @@ impl Writer {
             durable: 0,
             credit_bytes: 0,
             credit_elements: 0,
-            peer_bytes: u64::MAX,
+            peer_buffer_bytes: u64::MAX,
             peer_capacity: 0,
             peer_has_journal: false,
             at_hand: u64::MAX,
-            begun: 0,
+            start_position: 0,
             kept: ElementWalk::new(options.form, u64::MAX, 0, 0),
-            ahead: None,
-            asks: [0; 3],
-            asked: [0; 3],
+            handed_walk: None,
+            ack_requests: [0; 3],
+            sent_ack_requests: [0; 3],
             is_short_of_room: false,
             end: None,
-            is_end_said: false,
+            is_end_sent: false,
             abort_reason: String::new(),
             is_aborted: false,
-            is_abort_said: false,
-            has_end: false,
+            is_abort_sent: false,
+            is_end_acknowledged: false,
             drops: Drops::new(options.drops),
         }
     }
 
-    pub(super) fn place(&self, until: Until) -> u64 {
+    /// Returns the position up to which bytes have reached a delivery stage.
+    pub(super) fn position_of(&self, until: Until) -> u64 {
         match until {
             Until::Sent => self.sent,
             Until::Available => self.arrived,
@@ -125,8 +142,9 @@ impl Writer {
         }
     }
 
-    /// Returns the credit as a position. For elements of variable size, the element credit is
-    /// converted to a position only during the walk.
+    /// Returns the position up to which the reader's credit allows sending. For elements of variable
+    /// size, this covers only the byte credit; the walk in `next_data_len` applies the element
+    /// credit.
     pub(super) fn credit(&self) -> u64 {
         match self.form {
             ElementForm::Fixed(size) => self
@@ -136,7 +154,7 @@ impl Writer {
         }
     }
 
-    /// Frees the bytes that have reached the stage `freed_at`.
+    /// Frees the bytes that have reached the delivery stage `freed_at`.
     pub(super) fn free(&mut self, ring: &dyn RingBytes) {
         if self.is_shared {
             return;
@@ -146,37 +164,37 @@ impl Writer {
             Until::Durable if !self.peer_has_journal => Until::Available,
             until => until,
         };
-        let len = self.place(until).saturating_sub(self.kept.position());
+        let len = self.position_of(until).saturating_sub(self.kept.position());
         if len > 0 {
             walk(&mut self.kept, ring, len, u64::MAX);
         }
     }
 
-    /// Returns the number of bytes to send in the next frame.
-    fn next_len(&mut self, ring: &dyn RingBytes) -> u64 {
+    /// Returns the number of bytes to send in the next S_DATA frame.
+    fn next_data_len(&mut self, ring: &dyn RingBytes) -> u64 {
         let credit = self.credit();
         let reach = self.written.min(credit).min(self.at_hand);
         let len = reach.saturating_sub(self.handed).min(DATA_BYTES_MAX);
         if len == 0 || matches!(self.form, ElementForm::Fixed(_)) {
             return len;
         }
-        let ahead = self.ahead.get_or_insert_with(|| {
+        let handed_walk = self.handed_walk.get_or_insert_with(|| {
             let kept = &self.kept;
             let (from, elements) = (kept.boundary(), kept.elements());
-            let mut ahead = ElementWalk::new(self.form, u64::MAX, from, elements);
+            let mut handed_walk = ElementWalk::new(self.form, u64::MAX, from, elements);
             let behind = self.handed.saturating_sub(from);
-            walk(&mut ahead, ring, behind, u64::MAX);
-            ahead
+            walk(&mut handed_walk, ring, behind, u64::MAX);
+            handed_walk
         });
-        walk(ahead, ring, len, self.credit_elements)
+        walk(handed_walk, ring, len, self.credit_elements)
     }
 
     fn handle_ack(&mut self, ack: &Ack) -> Result<(), Disconnect> {
         if self.is_shared {
-            // The ring itself holds this information, which may be newer than the frame.
+            // The shared ring contains the reader's progress, which may be newer than the frame.
             return Ok(());
         }
-        self.check(ack).map_err(malformed)?;
+        self.check_ack(ack).map_err(malformed)?;
         self.arrived = ack.arrived;
         self.read = ack.read;
         self.durable = ack.durable;
@@ -188,31 +206,38 @@ impl Writer {
         Ok(())
     }
 
-    /// Checks, before any field of the acknowledgement is used, that the reader can have reached
-    /// the end.
-    fn check_end(&self, ack: &Ack) -> Result<(), Disconnect> {
+    /// Checks that an acknowledgement of the end is valid, before any of its fields are used.
+    fn check_end_ack(&self, ack: &Ack) -> Result<(), Disconnect> {
         let end = match self.end {
-            _ if self.is_abort_said => self.handed,
-            // The reader may have received the end on an earlier connection, or in an earlier
-            // incarnation.
+            _ if self.is_abort_sent => self.handed,
+            // S_END may have been sent on an earlier connection or by an earlier incarnation.
             Some(end) => end,
-            _ => return Err(malformed("it knows an end that was not said")),
+            _ => {
+                return Err(malformed(
+                    "the reader acknowledges an end that the writer has not announced",
+                ));
+            }
         };
         if ack.arrived != end {
-            return Err(malformed("it has the end and not what is before it"));
+            return Err(malformed(format!(
+                "the reader acknowledges the end of the stream at {end} bytes, but only {} have \
+                 arrived",
+                ack.arrived
+            )));
         }
         Ok(())
     }
 
+    /// Counts the elements that were not delivered.
     pub(super) fn left(&self, ring: &dyn RingBytes) -> Left {
         let elements_at = |position: u64| {
             if position < self.kept.boundary() {
-                return self.elements_behind(position);
+                return self.elements_before(position);
             }
-            let mut at = self.kept.clone();
-            let len = position.saturating_sub(at.position());
-            walk(&mut at, ring, len, u64::MAX);
-            at.elements()
+            let mut steps = self.kept.clone();
+            let len = position.saturating_sub(steps.position());
+            walk(&mut steps, ring, len, u64::MAX);
+            steps.elements()
         };
         let arrived = elements_at(self.arrived);
         let written = match self.form {
@@ -227,7 +252,7 @@ impl Writer {
     }
 
     /// Checks an acknowledgement for impossible values.
-    fn check(&self, ack: &Ack) -> Result<(), String> {
+    fn check_ack(&self, ack: &Ack) -> Result<(), String> {
         let went_back = ack.arrived < self.arrived
             || ack.read < self.read
             || ack.durable < self.durable
@@ -235,14 +260,16 @@ impl Writer {
             || ack.credit_elements < self.credit_elements;
         if went_back {
             return Err(format!(
-                "the acknowledgement of {} bytes goes back behind an earlier one",
+                "the reader's acknowledgement of {} bytes goes back behind an earlier acknowledgement",
                 ack.arrived
             ));
         }
-        self.check_order(ack, self.handed)
+        self.check_bounds(ack, self.handed)
     }
 
-    pub(super) fn check_order(&self, ack: &Ack, handed: u64) -> Result<(), String> {
+    /// Checks that the positions in an acknowledgement are in the right order and within the sent
+    /// bytes and the reader's buffer.
+    pub(super) fn check_bounds(&self, ack: &Ack, handed: u64) -> Result<(), String> {
         let Ack {
             arrived,
             read,
@@ -252,26 +279,26 @@ impl Writer {
         } = *ack;
         if arrived > handed {
             return Err(format!(
-                "it acknowledges {arrived} bytes where {handed} were sent"
+                "the reader acknowledges {arrived} bytes, but only {handed} were sent"
             ));
         }
         if read > arrived || durable > arrived {
             return Err(format!(
-                "it has read {read} and stored {durable} bytes where {arrived} have arrived"
+                "the reader has read {read} and stored {durable} bytes, but only {arrived} have arrived"
             ));
         }
-        if credit_bytes > read.saturating_add(self.peer_bytes) {
+        if credit_bytes > read.saturating_add(self.peer_buffer_bytes) {
             return Err(format!(
-                "its credit goes to {credit_bytes}, beyond its buffer of {} bytes",
-                self.peer_bytes
+                "the reader grants credit up to byte {credit_bytes}, beyond its buffer of {} bytes",
+                self.peer_buffer_bytes
             ));
         }
         if let ElementForm::Fixed(size) = self.form {
-            let element = u64::from(size.max(1));
-            let read = read.checked_div(element).unwrap_or(0);
-            if ack.credit_elements > read.saturating_add(self.peer_capacity) {
+            let element_bytes = u64::from(size.max(1));
+            let read_elements = read.checked_div(element_bytes).unwrap_or(0);
+            if ack.credit_elements > read_elements.saturating_add(self.peer_capacity) {
                 return Err(format!(
-                    "its credit goes to element {}, beyond its buffer of {} elements",
+                    "the reader grants credit up to element {}, beyond its buffer of {} elements",
                     ack.credit_elements, self.peer_capacity
                 ));
             }
@@ -279,26 +306,26 @@ impl Writer {
         Ok(())
     }
 
-    /// Checks the reader's buffer. Elements of variable size that are written, or about to be
-    /// written, may be as long as the previous reader's buffer allowed. A reader with a smaller
-    /// buffer might never have room for the next element.
+    /// Checks that the reader's buffer is not smaller than the buffer of the previous reader. The
+    /// next element may be as long as the previous buffer allowed, so it might never fit into a
+    /// smaller buffer.
     fn check_buffer(&self, peer: &StreamEnd) -> Result<(), Mismatch> {
-        let is_known = self.form == ElementForm::Variable && self.peer_bytes < u64::MAX;
-        if !is_known || peer.bytes_max >= self.peer_bytes {
+        let has_limit = self.form == ElementForm::Variable && self.peer_buffer_bytes < u64::MAX;
+        if !has_limit || peer.bytes_max >= self.peer_buffer_bytes {
             return Ok(());
         }
         Err(Mismatch::TooSmall(format!(
-            "the buffer of {} holds {} bytes, that of the one whose place it takes held {}, and \
-             elements may be as long: create it with one as large",
-            peer.url, peer.bytes_max, self.peer_bytes
+            "the buffer of {} has {} bytes, but elements may be as long as the previous reader's \
+             buffer of {} bytes; create the reader with a buffer at least that large",
+            peer.url, peer.bytes_max, self.peer_buffer_bytes
         )))
     }
 
-    /// Checks the report of a returning reader for impossible values.
-    pub(super) fn check_again(&self, at: &Ack) -> Result<(), String> {
+    /// Checks that no position of a returning reader has decreased.
+    pub(super) fn check_monotonic(&self, at: &Ack) -> Result<(), String> {
         if at.arrived < self.arrived || at.read < self.read || at.durable < self.durable {
             return Err(format!(
-                "it has {} bytes where it had {} before",
+                "the reader reports {} bytes, but it reported {} before",
                 at.arrived, self.arrived
             ));
         }
@@ -319,11 +346,13 @@ impl Half for Writer {
 
     fn resume(&mut self, peer: &StreamEnd, meeting: Meeting) -> Result<(), Mismatch> {
         let EndState::Reader(reader) = peer.state else {
-            return Err(Mismatch::Nonsense("it is no reader".to_owned()));
+            return Err(Mismatch::Nonsense(
+                "the peer of a writer must be a reader".to_owned(),
+            ));
         };
         self.check_buffer(peer)?;
-        let (peer_bytes, peer_capacity) = (self.peer_bytes, self.peer_capacity);
-        self.peer_bytes = peer.bytes_max;
+        let (peer_buffer_bytes, peer_capacity) = (self.peer_buffer_bytes, self.peer_capacity);
+        self.peer_buffer_bytes = peer.bytes_max;
         self.peer_capacity = peer.capacity;
         self.peer_has_journal = peer.has_journal;
         let mut at = Ack {
@@ -335,26 +364,30 @@ impl Half for Writer {
             has_end: false,
         };
         let checked = match meeting {
-            Meeting::First if self.drops.may && (reader.arrived, reader.lost) != (0, 0) => Err(
-                format!("it has {} bytes of a stream that begins", reader.arrived),
-            ),
-            Meeting::Again if self.drops.may => self.find_reader(&reader, &at),
+            Meeting::First if self.drops.is_enabled && (reader.arrived, reader.lost) != (0, 0) => {
+                Err(format!(
+                    "the reader reports {} bytes of a stream that has not begun",
+                    reader.arrived
+                ))
+            }
+            Meeting::Again if self.drops.is_enabled => self.locate_reader(&reader, &at),
             // Nothing has been written yet, so the stream begins at the reader's position.
             Meeting::First if self.written == 0 => {
-                self.check_order(&at, reader.arrived).map(|()| {
+                self.check_bounds(&at, reader.arrived).map(|()| {
                     let (from, elements) = (reader.arrived, reader.arrived_elements);
                     self.kept = ElementWalk::new(self.form, u64::MAX, from, elements);
                     self.written = from;
-                    self.begun = from;
+                    self.start_position = from;
                     self.written_elements = elements;
                 })
             }
-            // The reader begins with the first byte that the writer still has. A first reader is
-            // accepted in the same way if nothing has been freed: an earlier reader may have given
-            // up.
+            // A new reader begins with the first byte that the writer still has. A first reader may
+            // also connect after bytes were written, if none of them has been freed: an earlier
+            // dial may have received no answer.
             Meeting::First | Meeting::Successor
                 if reader.arrived == 0
-                    && (meeting == Meeting::Successor || self.kept.boundary() == self.begun) =>
+                    && (meeting == Meeting::Successor
+                        || self.kept.boundary() == self.start_position) =>
             {
                 let from = self.kept.boundary();
                 at.arrived = from;
@@ -362,23 +395,23 @@ impl Half for Writer {
                 at.durable = from;
                 at.credit_bytes = at.credit_bytes.saturating_add(from);
                 at.credit_elements = at.credit_elements.saturating_add(self.kept.elements());
-                self.check_order(&at, from)
+                self.check_bounds(&at, from)
             }
             Meeting::Again => self
-                .check_order(&at, self.reached)
-                .and_then(|()| self.check_again(&at)),
-            // The reader has bytes that the writer's journal has lost, or never had.
-            Meeting::NextLife if at.arrived > self.reached => {
+                .check_bounds(&at, self.reached)
+                .and_then(|()| self.check_monotonic(&at)),
+            // The reader has bytes that the writer's journal does not contain.
+            Meeting::NextIncarnation if at.arrived > self.reached => {
                 let lost = at.arrived.saturating_sub(self.reached);
-                (self.peer_bytes, self.peer_capacity) = (peer_bytes, peer_capacity);
+                (self.peer_buffer_bytes, self.peer_capacity) = (peer_buffer_bytes, peer_capacity);
                 return Err(Mismatch::Lost(lost));
             }
-            Meeting::First | Meeting::NextLife | Meeting::Successor => {
-                self.check_order(&at, self.reached)
+            Meeting::First | Meeting::NextIncarnation | Meeting::Successor => {
+                self.check_bounds(&at, self.reached)
             }
         };
         if let Err(sentence) = checked {
-            (self.peer_bytes, self.peer_capacity) = (peer_bytes, peer_capacity);
+            (self.peer_buffer_bytes, self.peer_capacity) = (peer_buffer_bytes, peer_capacity);
             return Err(Mismatch::Nonsense(sentence));
         }
         if at.arrived < self.kept.boundary() {
@@ -406,13 +439,13 @@ impl Half for Writer {
             Some(FrameKind::StreamAck) => {
                 let ack = Ack::decode(frame)?;
                 if ack.has_end {
-                    self.check_end(&ack)?;
+                    self.check_end_ack(&ack)?;
                 }
                 self.handle_ack(&ack)?;
                 if !ack.has_end {
                     return Ok(Outcome::Continued);
                 }
-                self.has_end = true;
+                self.is_end_acknowledged = true;
                 Ok(Outcome::Finished)
             }
             Some(FrameKind::StreamAbort) => {
@@ -423,7 +456,7 @@ impl Half for Writer {
                     durable: self.durable,
                     credit_bytes: self
                         .credit_bytes
-                        .min(abort.position.saturating_add(self.peer_bytes)),
+                        .min(abort.position.saturating_add(self.peer_buffer_bytes)),
                     credit_elements: self.credit_elements,
                     has_end: false,
                 };
@@ -432,14 +465,16 @@ impl Half for Writer {
                 Ok(Outcome::PeerDestroyed(abort.sentence))
             }
             _ => Err(malformed(format!(
-                "a writer is sent a frame of kind {}",
+                "the reader sent a frame of kind {}, which a writer does not accept",
                 frame.header().kind
             ))),
         }
     }
 
     fn handle_data(&mut self, _: &DataHead) -> Result<(), Disconnect> {
-        Err(malformed("a writer is sent S_DATA"))
+        Err(malformed(
+            "the reader sent S_DATA, which a writer does not accept",
+        ))
     }
 
     fn next_payload_range(&self) -> Option<Place> {
@@ -452,30 +487,31 @@ impl Half for Writer {
 
     fn poll_output(&mut self, _: Tick, ring: &dyn RingBytes, out: &mut Vec<u8>) -> Option<Place> {
         self.free(ring);
-        for (until, (ask, asked)) in Until::ASKED
-            .into_iter()
-            .zip(self.asks.into_iter().zip(&mut self.asked))
-        {
-            let reached = match until {
+        for (until, (requested, sent)) in Until::ASKED.into_iter().zip(
+            self.ack_requests
+                .into_iter()
+                .zip(&mut self.sent_ack_requests),
+        ) {
+            let acknowledged = match until {
                 Until::Read => self.read,
                 Until::Durable => self.durable,
                 Until::Sent | Until::Available => self.arrived,
             };
-            if ask > reached && ask > *asked {
-                let position = ask;
+            if requested > acknowledged && requested > *sent {
+                let position = requested;
                 Ask { until, position }.encode(out);
-                *asked = ask;
+                *sent = requested;
             }
         }
-        self.say_lost(out);
-        // A writer that was closed and has sent everything has reached its end, regardless of what
-        // its program waits for after that.
+        self.report_losses(out);
+        // A closed writer that has sent everything is at its end, even while its program still waits
+        // for acknowledgements.
         let is_at_end = self.end.is_some_and(|end| end == self.handed);
         if self.is_aborted {
-            if !self.is_abort_said {
-                if let (Some(end), true, false) = (self.end, is_at_end, self.is_end_said) {
+            if !self.is_abort_sent {
+                if let (Some(end), true, false) = (self.end, is_at_end, self.is_end_sent) {
                     encode_end(end, out);
-                    self.is_end_said = true;
+                    self.is_end_sent = true;
                 }
                 let abort = Abort {
                     position: self.written,
@@ -484,15 +520,15 @@ impl Half for Writer {
                     sentence: self.abort_reason.clone(),
                 };
                 abort.encode(out);
-                self.is_abort_said = true;
+                self.is_abort_sent = true;
             }
             return None;
         }
-        if let (Some(end), false) = (self.end, self.is_end_said) {
+        if let (Some(end), false) = (self.end, self.is_end_sent) {
             encode_end(end, out);
-            self.is_end_said = true;
+            self.is_end_sent = true;
         }
-        let len = self.next_len(ring);
+        let len = self.next_data_len(ring);
         if len == 0 {
             return None;
         }
@@ -505,7 +541,7 @@ impl Half for Writer {
         });
         let head = DataHead {
             position,
-            // At most the length of the longest frame.
+            // `DATA_BYTES_MAX` fits into a `u32`.
             len: u32::try_from(len).unwrap_or(u32::MAX),
             crc32c,
             is_short_of_room: self.is_short_of_room && self.handed == self.written,
@@ -519,10 +555,10 @@ impl Half for Writer {
     }
 
     fn handle_down(&mut self) {
-        self.ahead = None;
-        self.asked = [0; 3];
-        self.is_end_said = false;
-        self.is_abort_said = false;
+        self.handed_walk = None;
+        self.sent_ack_requests = [0; 3];
+        self.is_end_sent = false;
+        self.is_abort_sent = false;
     }
 
     fn set_checked(&mut self, is_checked: bool) {
@@ -537,19 +573,20 @@ impl Half for Writer {
         None
     }
 
-    fn left_bytes(&self) -> u64 {
+    fn remaining_bytes(&self) -> u64 {
         self.written.saturating_sub(self.arrived)
     }
 
     fn is_ending(&self) -> bool {
-        self.has_end
+        self.is_end_acknowledged
     }
 }
 
-pub(super) fn raised(asks: [u64; 3], until: Until, position: u64) -> [u64; 3] {
-    let [available, read, durable] = asks;
+/// Returns `requests` with the request for `until` raised to at least `position`.
+pub(super) fn with_request(requests: [u64; 3], until: Until, position: u64) -> [u64; 3] {
+    let [available, read, durable] = requests;
     match until {
-        Until::Sent => asks,
+        Until::Sent => requests,
         Until::Available => [available.max(position), read, durable],
         Until::Read => [available, read.max(position), durable],
         Until::Durable => [available, read, durable.max(position)],

@@ -1,4 +1,4 @@
-//! The interface of the writer to its program and its driver.
+//! The methods of a writer's link for its program and its driver.
 
 use trunkline_types::Tick;
 
@@ -8,7 +8,7 @@ use super::link::Link;
 use super::options::LinkOptions;
 use super::output::RingBytes;
 use super::walk::ElementWalk;
-use super::writer::{Left, Writer, raised};
+use super::writer::{Left, Writer, with_request};
 use crate::limits::SENTENCE_BYTES_MAX;
 use crate::message::fault::cut_text;
 use crate::message::stream::{POSITION_MAX, WriterState};
@@ -20,6 +20,8 @@ impl Link<Writer> {
         Link::with(options, half, now)
     }
 
+    /// Creates a writer that continues from its journal, which contains the bytes from `at.kept` to
+    /// `at.written`.
     pub fn restored_writer(options: LinkOptions, at: WriterState, now: Tick) -> Self {
         let mut half = Writer::new(&options);
         half.kept = ElementWalk::new(options.form, u64::MAX, at.kept, at.kept_elements);
@@ -42,9 +44,9 @@ impl Link<Writer> {
         }
     }
 
-    /// Called if the two ends share a ring, with the positions up to which it is written and read,
-    /// each with the number of elements before it. Bytes in the ring count as arrived at the
-    /// reader.
+    /// Called if the two ends share a ring. `written` and `read` are the positions up to which the ring
+    /// is written and read, each with the number of elements before it. Bytes in the ring count as
+    /// arrived at the reader.
     pub fn handle_shared(&mut self, written: (u64, u64), read: (u64, u64)) {
         let half = &mut self.half;
         self.session.is_shared = true;
@@ -65,46 +67,46 @@ impl Link<Writer> {
         }
     }
 
-    /// Updates the freed position, for drivers that hand over the ring's bytes piece by piece.
+    /// Updates the freed position, for drivers that send the bytes of the ring in several pieces.
     pub fn free(&mut self, ring: &dyn RingBytes) {
         self.half.free(ring);
     }
 
-    /// Declares that the ring contains only the bytes before `position`; a journal contains the
-    /// rest. Bytes beyond `position` are not handed out.
+    /// Declares that the ring contains only bytes before `position`; a journal contains later bytes.
+    /// Bytes beyond `position` are not sent.
     pub fn set_at_hand(&mut self, position: u64) {
         self.half.at_hand = position;
     }
 
-    /// Sets whether the program is waiting for room in its buffer, in which case acknowledgements
-    /// are not delayed.
+    /// Sets whether the program is waiting for space in the buffer. If so, the reader does not delay
+    /// acknowledgements.
     pub fn set_short_of_room(&mut self, is_short: bool) {
         let half = &mut self.half;
         if is_short && !half.is_short_of_room && half.handed > half.arrived {
-            half.asks = raised(half.asks, Until::Available, half.handed);
+            half.ack_requests = with_request(half.ack_requests, Until::Available, half.handed);
         }
         half.is_short_of_room = is_short;
     }
 
-    /// Asks the reader to report as soon as everything written so far has reached `until`. Returns
+    /// Requests an acknowledgement as soon as everything written so far has reached `until`. Returns
     /// the position to pass to [`is_reached`](Self::is_reached).
     pub fn flush(&mut self, until: Until) -> u64 {
         let position = self.half.written;
-        self.half.asks = raised(self.half.asks, until, position);
+        self.half.ack_requests = with_request(self.half.ack_requests, until, position);
         position
     }
 
     pub fn is_reached(&self, until: Until, position: u64) -> bool {
-        self.half.place(until) >= position
+        self.half.position_of(until) >= position
     }
 
     /// Returns the position up to which everything has reached `until`.
     pub fn position(&self, until: Until) -> u64 {
-        self.half.place(until)
+        self.half.position_of(until)
     }
 
-    /// Returns the first position that must remain in the ring; earlier bytes may be overwritten.
-    /// It is between two elements.
+    /// Returns the first position that must remain in the ring, which is between two elements. Earlier
+    /// bytes may be overwritten.
     pub fn freed(&self) -> u64 {
         self.half.kept.boundary()
     }
@@ -118,7 +120,7 @@ impl Link<Writer> {
         self.half.written
     }
 
-    /// Returns the position up to which bytes were handed out for sending.
+    /// Returns the position up to which bytes were handed to the driver.
     pub fn handed(&self) -> u64 {
         self.half.handed
     }
@@ -128,10 +130,13 @@ impl Link<Writer> {
         self.half.credit()
     }
 
-    /// Returns the size in bytes of the longest element, including its length, that fits into both
-    /// buffers.
+    /// Returns the size of the longest element that fits into both buffers, in bytes and including the
+    /// length prefix.
     pub fn element_bytes_max(&self) -> u64 {
-        self.session.options.bytes_max.min(self.half.peer_bytes)
+        self.session
+            .options
+            .bytes_max
+            .min(self.half.peer_buffer_bytes)
     }
 
     /// Closes the writer: nothing more can be written, but everything written is still sent.
@@ -158,20 +163,22 @@ impl Link<Writer> {
     /// Returns true if the reader has acknowledged everything up to the end, or up to the position
     /// at which the writer was aborted.
     pub fn has_end(&self) -> bool {
-        self.half.has_end
+        self.half.is_end_acknowledged
     }
 
-    /// Returns true if `has_end` returns true, or if the stream has ended for another reason.
+    /// Returns true if [`has_end`](Self::has_end) returns true, or if the stream has ended for another
+    /// reason.
     pub fn is_closed(&self) -> bool {
-        self.half.has_end || self.is_over()
+        self.half.is_end_acknowledged || self.is_over()
     }
 
+    /// Returns the number of elements that were not delivered.
     pub fn left(&self, ring: &dyn RingBytes) -> Left {
         self.half.left(ring)
     }
 }
 
-/// For a writer with several readers, of which this link serves one. Positions refer to the common
+/// For a writer with several readers: each link serves one reader, and positions refer to the common
 /// ring.
 impl Link<Writer> {
     /// Called when the program has written up to `position` of the ring. `elements` is counted from
@@ -184,8 +191,8 @@ impl Link<Writer> {
         );
     }
 
-    /// Returns the first position that must remain in the ring for this reader, like
-    /// [`freed`](Self::freed), and the number of elements before it. Both refer to the ring.
+    /// Like [`freed`](Self::freed), but returns the position in the ring and the number of elements
+    /// before it.
     pub fn ring_freed(&self) -> (u64, u64) {
         let Drops { shift, lost, .. } = self.half.drops;
         let (position, elements) = (self.freed(), self.freed_elements());
@@ -208,14 +215,16 @@ impl Link<Writer> {
         self.half.drops.shift
     }
 
-    /// Called when the ring drops everything before this position, which is between two elements.
-    /// Elements that were not sent are lost to the reader and are reported to it. Nothing is
-    /// dropped once the writer is closed.
+    /// Called when the ring drops everything before `position`, which is between two elements. Dropped
+    /// elements that were not sent are reported to the reader as lost. A closed writer drops nothing.
     pub fn drop_before(&mut self, position: u64, elements: u64, ring: &dyn RingBytes) {
         let Drops {
-            shift, lost, may, ..
+            shift,
+            lost,
+            is_enabled,
+            ..
         } = self.half.drops;
-        if may {
+        if is_enabled {
             let (target, elements) = (
                 position.saturating_sub(shift),
                 elements.saturating_sub(lost),
@@ -224,10 +233,10 @@ impl Link<Writer> {
         }
     }
 
-    /// Returns the end of the last whole element that was handed out, as a position in the ring,
-    /// and the number of elements before it.
+    /// Returns the end of the last whole element that was handed to the driver, as a position in the
+    /// ring, and the number of elements before it.
     pub fn ring_handed(&mut self, ring: &dyn RingBytes) -> (u64, u64) {
-        let (position, elements) = self.half.handed_place(ring);
+        let (position, elements) = self.half.handed_boundary(ring);
         let Drops { shift, lost, .. } = self.half.drops;
         (
             position.saturating_add(shift),
@@ -235,12 +244,13 @@ impl Link<Writer> {
         )
     }
 
-    /// Returns the number of dropped elements that the reader does not have.
+    /// Returns the number of dropped elements that the reader will never receive.
     pub fn lost(&self) -> u64 {
         self.half.drops.lost
     }
 
-    /// Like [`flush`](Self::flush), for [`is_mark_reached`](Self::is_mark_reached).
+    /// Like [`flush`](Self::flush), but records the position for
+    /// [`is_mark_reached`](Self::is_mark_reached).
     pub fn mark(&mut self, until: Until) {
         self.half.drops.mark = self.flush(until);
     }

@@ -188,7 +188,10 @@ fn reader_without_loss_reports_is_refused() {
     match sut.reader.link.fault() {
         Some(StreamFault::Refused { code, sentence }) => {
             assert_eq!(*code, FaultCode::StreamPeer);
-            assert!(sentence.contains("cannot be told of that"), "{sentence}");
+            assert!(
+                sentence.contains("cannot handle dropped elements"),
+                "{sentence}"
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -337,11 +340,11 @@ fn assert_refused(mut sut: ReaderLink, frame: impl FnOnce(&mut Vec<u8>), words: 
 fn a_reader_does_not_believe_a_loss_that_cannot_be_true() {
     let lost = |position, lost| move |out: &mut Vec<u8>| Lost { position, lost }.encode(out);
     for (position, count, words) in [
-        (16, 3, "lost at 16 where 8 bytes have arrived"),
-        (12, 3, "lost at 12 where 8"),
-        (0, 3, "lost at 0 where 8"),
-        (8, 2, "2 elements are lost where 2 were before"),
-        (8, 1, "1 elements are lost where 2 were before"),
+        (16, 3, "lost at 16, but 8 bytes have arrived"),
+        (12, 3, "lost at 12, but 8"),
+        (0, 3, "lost at 0, but 8"),
+        (8, 2, "2 lost elements, but it reported 2 before"),
+        (8, 1, "1 lost elements, but it reported 2 before"),
         (8, u64::MAX, "a position of at most 2^62"),
     ] {
         assert_refused(reader(Features::DROPS), lost(position, count), words);
@@ -404,10 +407,10 @@ fn a_writer_does_not_believe_a_reader_that_knows_of_more_than_is_lost() {
         })
     };
     for (state, words) in [
-        (at(5 * SIZE, 4), "lost, which were 3"),
-        (at(5 * SIZE, u64::MAX >> 2), "lost, which were 3"),
+        (at(5 * SIZE, 4), "but the writer has lost 3"),
+        (at(5 * SIZE, u64::MAX >> 2), "but the writer has lost 3"),
         (at(6 * SIZE, 3), "acknowledges 48 bytes"),
-        (at(4 * SIZE, 3), "it has 32 bytes where it had 40"),
+        (at(4 * SIZE, 3), "reports 32 bytes, but it reported 40"),
     ] {
         // The real peer, with its secret.
         let mut peer = sut.reader.link.clone();

@@ -213,14 +213,14 @@ fn writer_disconnects_a_reader_with_an_impossible_acknowledgement() {
         ..honest
     };
     for (ack, words) in [
-        (never_sent, "acknowledges 32 bytes where 24 were sent"),
+        (never_sent, "acknowledges 32 bytes, but only 24 were sent"),
         (back, "goes back"),
         (read_ahead, "has read 24"),
         (durable_ahead, "stored 24"),
         (boundless, "beyond its buffer of 40 bytes"),
         (elements, "beyond its buffer of 5 elements"),
         (less, "goes back"),
-        (end, "an end that was not said"),
+        (end, "an end that the writer has not announced"),
     ] {
         let mut sut = writer();
         give(&mut sut, |out| ack.encode(out));
@@ -239,10 +239,10 @@ fn writer_disconnects_a_peer_that_acts_as_a_writer() {
     let bytes = &[0; 8];
     let mut sut = writer();
     give(&mut sut, |out| Data { head, bytes }.encode(out));
-    assert_writer_refuses(sut, "a writer is sent S_DATA");
+    assert_writer_refuses(sut, "the reader sent S_DATA");
     let mut sut = writer();
     give(&mut sut, |out| encode_end(0, out));
-    assert_writer_refuses(sut, "a writer is sent a frame of kind 111");
+    assert_writer_refuses(sut, "the reader sent a frame of kind 111");
     let mut sut = writer();
     give(&mut sut, |out| out.extend([0xff; 64]));
     assert_writer_refuses(sut, "a frame of kind 255 was altered");
@@ -252,7 +252,7 @@ fn writer_disconnects_a_peer_that_acts_as_a_writer() {
         seal(out, 0);
     });
     // The checksums cover the existing bytes; the length announces bytes that never arrive.
-    assert_writer_refuses(sut, "a frame of kind 255 with 4294967295 bytes");
+    assert_writer_refuses(sut, "a frame of kind 255 has 4294967295 bytes");
 }
 
 /// One flipped bit of an acknowledgement frees nothing.
@@ -271,15 +271,18 @@ fn an_altered_acknowledgement_does_not_count() {
         altered[bit / 8] ^= 1 << (bit % 8);
         let mut sut = writer();
         give(&mut sut, |out| out.extend_from_slice(&altered));
-        assert_writer_refuses(sut, "was altered on the way");
+        assert_writer_refuses(sut, "was altered in transit");
     }
 }
 
 #[test]
 fn a_writer_does_not_believe_a_hello_that_cannot_be_true() {
     for (state, words) in [
-        (reader_at(4 * SIZE, 0), "acknowledges 32 bytes where 24"),
-        (reader_at(SIZE, 0), "it has 8 bytes where it had 16 before"),
+        (reader_at(4 * SIZE, 0), "acknowledges 32 bytes, but only 24"),
+        (
+            reader_at(SIZE, 0),
+            "reports 8 bytes, but it reported 16 before",
+        ),
         (reader_at(3 * SIZE, 4 * SIZE), "has read 32"),
     ] {
         let mut sut = writer();
@@ -328,23 +331,23 @@ fn reader_disconnects_a_writer_with_misplaced_bytes() {
             2 * SIZE,
             4 * SIZE,
             None,
-            "bytes up to 48 come where the credit goes to 40",
+            "bytes up to position 48, but its credit ends at 40",
         ),
         (
             3 * SIZE,
             SIZE,
             None,
-            "bytes of position 24 come where 16 is next",
+            "bytes for position 24, but the next position is 16",
         ),
         (
             SIZE,
             SIZE,
             None,
-            "bytes of position 8 come where 16 is next",
+            "bytes for position 8, but the next position is 16",
         ),
-        (0, 2 * SIZE, None, "come where 16 is next"),
+        (0, 2 * SIZE, None, "the next position is 16"),
         (POSITION_MAX, SIZE, None, "a position of at most 2^62"),
-        (2 * SIZE, SIZE, Some(1), "were altered on the way"),
+        (2 * SIZE, SIZE, Some(1), "were altered in transit"),
     ] {
         let mut sut = reader(false);
         data(&mut sut, position, len as usize, crc32c);
@@ -352,15 +355,15 @@ fn reader_disconnects_a_writer_with_misplaced_bytes() {
     }
     let mut sut = reader(true);
     data(&mut sut, 2 * SIZE, 2 * SIZE as usize, None);
-    assert_reader_refuses(sut, "where the stream ends at 24");
+    assert_reader_refuses(sut, "but the stream ends at 24");
 }
 
 #[test]
 fn reader_disconnects_a_writer_that_changes_its_end() {
     let ends: [(u64, &str); 3] = [
-        (4 * SIZE, "to end at 32"),
-        (2 * SIZE, "to end at 16"),
-        (SIZE, "to end at 8"),
+        (4 * SIZE, "the end of the stream at 32"),
+        (2 * SIZE, "the end of the stream at 16"),
+        (SIZE, "the end of the stream at 8"),
     ];
     for (end, words) in ends {
         let mut sut = reader(true);
@@ -380,7 +383,7 @@ fn reader_disconnects_a_writer_that_changes_its_end() {
     };
     abort.encode(&mut out);
     sut.handle_control(NOW, 1, &out);
-    assert_reader_refuses(sut, "to end at 8 where 16 bytes have arrived");
+    assert_reader_refuses(sut, "the end of the stream at 8, but 16 bytes have arrived");
 }
 
 #[test]
@@ -389,17 +392,17 @@ fn reader_disconnects_a_peer_that_acts_as_a_reader() {
     let mut out = Vec::new();
     Ack::from_state(reader_at(0, 0)).encode(&mut out);
     sut.handle_control(NOW, 1, &out);
-    assert_reader_refuses(sut, "a reader is sent a frame of kind 109");
+    assert_reader_refuses(sut, "the writer sent a frame of kind 109");
 }
 
 #[test]
 fn a_reader_does_not_believe_a_hello_that_cannot_be_true() {
     for (kept, written, words) in [
-        (0, SIZE, "it has written 8 bytes where 16 have arrived"),
+        (0, SIZE, "has written 8 bytes, but 16 have arrived"),
         (
             3 * SIZE,
             2 * SIZE,
-            "it keeps bytes from 24 on and has written 16",
+            "keeps bytes from position 24 on, but has written only 16",
         ),
     ] {
         let mut sut = reader(false);

@@ -47,17 +47,17 @@ fn endpoints_are_linked_when_they_fit() {
         (
             answer(|_, r| r.data_type = DataType::String),
             FaultCode::StreamType,
-            "reader are of type string, those of tl://localhost/writer of type f64",
+            "reader are of type string, but those of tl://localhost/writer are of type f64",
         ),
         (
             answer(|w, _| w.peer_url = other.clone()),
             FaultCode::StreamPeer,
-            "tl://localhost/other was to be the peer, not tl://localhost/reader",
+            "the expected peer is tl://localhost/other, not tl://localhost/reader",
         ),
         (
             answer(|_, r| r.peer_url = other.clone()),
             FaultCode::StreamPeer,
-            "tl://localhost/other was to be the peer, not tl://localhost/writer",
+            "the expected peer is tl://localhost/other, not tl://localhost/writer",
         ),
     ] {
         let Refused {

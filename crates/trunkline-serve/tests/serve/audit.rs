@@ -144,7 +144,7 @@ fn write_of_a_client_is_noted_with_its_address_program_user_and_process() {
     assert!(matches!(&refused.outcome, AuditOutcome::Refused(_)));
     let info = sut.info(a);
     assert_eq!(info.properties.audit, AuditMode::Complete);
-    assert_eq!(info.audit, "nobody keeps the entries");
+    assert_eq!(info.audit, "no host stores the entries");
     assert_eq!(sut.info(plain).audit, "");
 }
 

@@ -86,7 +86,7 @@ fn each_offence_is_named() {
             writes(out, 5, 1, 8);
         }),
         (
-            "a frame of kind 16 announces 4294967295 bytes where at most 1048576 are agreed",
+            "a frame of kind 16 announces 4294967295 bytes, but at most 1048576 are allowed",
             |out| {
                 let kind = FrameKind::Read.number();
                 let header = FrameHeader {

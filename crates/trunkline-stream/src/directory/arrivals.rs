@@ -1,4 +1,4 @@
-//! Connections that arrive for an endpoint.
+//! Connects arriving peers to their endpoint.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use crate::end::{EndpointRole, StreamEndpoint};
 use crate::properties::Properties;
 
 pub(crate) trait Arrivals: Send + Sync {
-    /// Takes a connected socket, and the bytes read from it, which begin with S_HELLO.
+    /// Handles a connected socket, and the bytes read from it, which begin with S_HELLO.
     fn arrive(&self, socket: OwnedFd, bytes: &[u8]);
 
     /// The simulated counterpart of [`arrive`](Self::arrive), for the transport with this number.
@@ -19,7 +19,7 @@ pub(crate) trait Arrivals: Send + Sync {
         let _ = (transport, bytes);
     }
 
-    /// The endpoint's properties; `None` once it is gone.
+    /// Returns the endpoint's properties; `None` once the endpoint is gone.
     fn properties(&self) -> Option<Properties>;
 }
 
@@ -40,12 +40,12 @@ pub(crate) fn attach<S: EndpointRole + 'static>(
     is_checked: Option<bool>,
 ) -> Result<(), (Transport, Vec<u8>)> {
     let is_local = matches!(transport.peer, Peer::Unix { .. });
-    let is_far = matches!(transport.peer, Peer::Tcp(peer) if !peer.ip().is_loopback());
+    let is_remote = matches!(transport.peer, Peer::Tcp(peer) if !peer.ip().is_loopback());
     let mut answer = Vec::new();
     let attached = link.attach(transport, |end, now, _| {
         match end.admit(now, bytes, is_local) {
             Ok(first) => {
-                end.link.set_checked(is_checked.unwrap_or(is_far));
+                end.link.set_checked(is_checked.unwrap_or(is_remote));
                 Admitted::Yes(first)
             }
             Err(refused) => {
@@ -59,7 +59,7 @@ pub(crate) fn attach<S: EndpointRole + 'static>(
 
 /// Closes a transport that no endpoint accepts.
 pub(crate) fn refuse(mut transport: Transport, answer: &[u8]) {
-    // An answer that does not fit a fresh connection's buffer is dropped.
+    // An answer that does not fit into the send buffer of a new connection is dropped.
     if transport.send.try_write(answer).is_ok() {
         transport.send.finish();
     }

@@ -1,4 +1,4 @@
-//! Wakes a connection to a directory that has something to send.
+//! Wakes a session of a directory when the session has something to send.
 
 use std::os::fd::OwnedFd;
 #[cfg(feature = "sim")]
@@ -7,13 +7,13 @@ use std::sync::{Arc, atomic::AtomicBool, atomic::Ordering};
 use trunkline_net::Notifier;
 
 #[derive(Clone)]
-pub(crate) enum Bell {
+pub(crate) enum SessionNotifier {
     Net(Notifier),
     #[cfg(feature = "sim")]
     Simulated(SimulatedBell),
 }
 
-impl Bell {
+impl SessionNotifier {
     /// Asks the session to produce output soon.
     pub(super) fn notify(&self) {
         match self {
@@ -23,7 +23,7 @@ impl Bell {
         }
     }
 
-    /// Sends a whole frame to the session's peer, together with a descriptor.
+    /// Sends a complete frame and a descriptor to the session's peer.
     pub(super) fn pass(&self, frame: Vec<u8>, file: OwnedFd) {
         match self {
             Self::Net(notifier) => notifier.pass(frame, file),

@@ -1,4 +1,4 @@
-//! Lists the endpoints that a directory knows.
+//! Lists the endpoints that are registered with a directory.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -45,13 +45,16 @@ pub enum ListError {
     },
 }
 
-/// More entries than a directory holds; stops a listing that would never end.
+/// Maximum number of entries in a listing, more than a directory holds. A faulty directory could
+/// otherwise make a listing endless.
 const LISTED_MAX: usize = 100_000;
 
-/// Lists the endpoints of the directory at a port of `host`, ordered by URL. Reaches this machine's
-/// engine over its socket in `sockets` (`None`: the current user's folder), other machines over
-/// TCP. `only` lists that endpoint alone, if it exists. Blocks the calling thread for at most
-/// `timeout`; each address of the host has at most a third of it to accept the connection.
+/// Lists the endpoints of the directory at a port of `host`, ordered by URL.
+///
+/// Connects to the engine of this machine over the socket in the folder `sockets` (`None`: the
+/// current user's folder), and to other machines over TCP. With `only`, the list contains at most
+/// that endpoint. Blocks the calling thread for at most `timeout`. Each address of the host has at
+/// most a third of `timeout` to accept the connection.
 ///
 /// # Errors
 /// The directory cannot be reached, does not answer in time, or refuses the request.
@@ -86,7 +89,7 @@ pub fn list(
         frames: FrameBuffer::new(FrameLimits::default()),
         out: Vec::new(),
         endpoints: Vec::new(),
-        end: None,
+        outcome: None,
     };
     let link = match Link::start(dialler, lister, options) {
         Ok(link) => link,
@@ -96,11 +99,11 @@ pub fn list(
             return Err(ListError::Unreachable { address, cause });
         }
     };
-    match link.wait_until(Some(deadline), |lister, _| lister.end.take()) {
-        Some(End::Listed(endpoints)) => Ok(endpoints),
-        Some(End::Refused(code, sentence)) => Err(ListError::Refused { code, sentence }),
-        Some(End::NoDirectory(cause)) => Err(ListError::NoDirectory { address, cause }),
-        Some(End::Lost(cause)) => Err(ListError::Unreachable { address, cause }),
+    match link.wait_until(Some(deadline), |lister, _| lister.outcome.take()) {
+        Some(Outcome::Listed(endpoints)) => Ok(endpoints),
+        Some(Outcome::Refused(code, sentence)) => Err(ListError::Refused { code, sentence }),
+        Some(Outcome::NoDirectory(cause)) => Err(ListError::NoDirectory { address, cause }),
+        Some(Outcome::Disconnected(cause)) => Err(ListError::Unreachable { address, cause }),
         None => Err(ListError::TimedOut { address, timeout }),
     }
 }
@@ -110,14 +113,14 @@ struct Lister {
     frames: FrameBuffer,
     out: Vec<u8>,
     endpoints: Vec<EndpointStatus>,
-    end: Option<End>,
+    outcome: Option<Outcome>,
 }
 
-enum End {
+enum Outcome {
     Listed(Vec<EndpointStatus>),
     Refused(FaultCode, String),
     NoDirectory(Disconnect),
-    Lost(Disconnect),
+    Disconnected(Disconnect),
 }
 
 impl Lister {
@@ -133,14 +136,17 @@ impl Lister {
                             self.query.after = last;
                             self.query.encode(&mut self.out);
                         }
-                        _ => self.end = Some(End::Listed(std::mem::take(&mut self.endpoints))),
+                        _ => {
+                            self.outcome =
+                                Some(Outcome::Listed(std::mem::take(&mut self.endpoints)))
+                        }
                     }
                 }
                 Some(FrameKind::StreamRefused) => {
                     let refused = Refused::decode(&frame)?;
-                    self.end = Some(End::Refused(refused.code, refused.sentence));
+                    self.outcome = Some(Outcome::Refused(refused.code, refused.sentence));
                 }
-                // Keep-alives.
+                // Keep-alives need no answer.
                 _ => {}
             }
         }
@@ -155,7 +161,7 @@ impl Endpoint for Lister {
 
     fn handle_input(&mut self, now: Tick, _: Timestamp, bytes: &[u8]) {
         if let Err(cause) = self.handle_frames(now, &mut &*bytes) {
-            self.end = Some(End::NoDirectory(cause));
+            self.outcome = Some(Outcome::NoDirectory(cause));
         }
     }
 
@@ -171,7 +177,7 @@ impl Endpoint for Lister {
     fn handle_timeout(&mut self, _: Tick, _: Timestamp) {}
 
     fn handle_disconnected(&mut self, _: Tick, cause: Disconnect) {
-        self.end.get_or_insert(End::Lost(cause));
+        self.outcome.get_or_insert(Outcome::Disconnected(cause));
     }
 
     fn wants_close(&self) -> Option<Disconnect> {
@@ -179,6 +185,6 @@ impl Endpoint for Lister {
     }
 
     fn poll_dial(&self) -> Option<Tick> {
-        self.end.is_none().then_some(Tick::ZERO)
+        self.outcome.is_none().then_some(Tick::ZERO)
     }
 }

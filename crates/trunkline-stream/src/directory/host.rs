@@ -1,4 +1,4 @@
-//! The directory and the connections to it.
+//! Shares a directory between the connections to it and the endpoints of this process.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,11 +12,11 @@ use trunkline_proto::stream::{Answer, Directory, DirectoryLimits};
 use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::{StreamUrl, Tick};
 
-use super::{Arrivals, Bell};
+use super::{Arrivals, SessionNotifier};
 use crate::handle::Environment;
 use crate::properties::{Properties, Reporter};
 
-/// Maximum number of transports being handed over at the same time; each takes only a moment.
+/// Maximum number of transports being handed over to endpoints at the same time.
 const HANDOVERS_MAX: usize = 1024;
 
 /// Placeholder for a ticket that could not be generated.
@@ -40,11 +40,12 @@ impl Default for DirectoryHost {
 struct State {
     directory: Directory,
     owners: BTreeMap<u64, Owner>,
-    /// Waiting lookups, each with its answer once there is one.
-    waiting_lookups: BTreeMap<u64, (Bell, Option<Result<TicketGrant, Fault>>)>,
+    /// Lookups of endpoints that are not registered yet, each with the answer once it is known.
+    waiting_lookups: BTreeMap<u64, (SessionNotifier, Option<Result<TicketGrant, Fault>>)>,
     /// Transports being handed over to endpoints, by number.
     handovers: BTreeMap<u64, Handover>,
-    last: u64,
+    /// The last number assigned to a connection, an endpoint or a handover.
+    last_number: u64,
 }
 
 struct Handover {
@@ -67,14 +68,13 @@ enum StatusSource {
     OnRequest(Reporter),
 }
 
-/// Endpoints per page of a listing.
-const PAGE: usize = 64;
+const ENDPOINTS_PER_PAGE: usize = 64;
 
 enum Route {
     /// The endpoint belongs to this process.
     Here(Arc<dyn Arrivals>),
     /// The endpoint is reached over the connection on which it registered.
-    Session(Bell),
+    Session(SessionNotifier),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -144,7 +144,7 @@ impl DirectoryHost {
         &self,
         number: u64,
         register: &Register,
-        notifier: Bell,
+        notifier: SessionNotifier,
     ) -> Result<(), Fault> {
         let url = parse(&register.url)?;
         let owner = Owner {
@@ -177,14 +177,14 @@ impl DirectoryHost {
         }
         state.owners.insert(number, owner);
         let mut to_notify = Vec::new();
-        for (asker, grant) in answers {
-            if let Some((notifier, answer)) = state.waiting_lookups.get_mut(&asker) {
+        for (lookup, grant) in answers {
+            if let Some((notifier, answer)) = state.waiting_lookups.get_mut(&lookup) {
                 *answer = Some(fault.clone().map_or(Ok(grant), Err));
                 to_notify.push(notifier.clone());
             }
         }
         drop(state);
-        to_notify.iter().for_each(Bell::notify);
+        to_notify.iter().for_each(SessionNotifier::notify);
         Ok(())
     }
 
@@ -194,7 +194,7 @@ impl DirectoryHost {
         &self,
         number: u64,
         lookup: &Lookup,
-        notifier: Bell,
+        notifier: SessionNotifier,
     ) -> Result<Option<TicketGrant>, Fault> {
         let url = parse(&lookup.url)?.within_host();
         let mut state = self.lock();
@@ -270,14 +270,14 @@ impl DirectoryHost {
         let only = StreamUrl::parse(&query.only).ok();
         let only = only.map(|url| url.within_host());
         let after = StreamUrl::parse(&query.after).ok();
-        // Text that is not a URL matches nothing as `only`, and starts from the beginning as
-        // `after`.
-        let is_one = !query.only.is_empty();
-        let one = only.as_ref().and_then(|only| directory.owned_name(only));
-        let others = (!is_one).then(|| directory.owned_names_after(after.as_ref()));
-        let mut names = one.into_iter().chain(others.into_iter().flatten());
+        // An invalid URL in `only` matches no endpoint. An invalid URL in `after` starts the listing
+        // at the first endpoint.
+        let is_single = !query.only.is_empty();
+        let single = only.as_ref().and_then(|only| directory.owned_name(only));
+        let all = (!is_single).then(|| directory.owned_names_after(after.as_ref()));
+        let mut names = single.into_iter().chain(all.into_iter().flatten());
         let (mut page, mut incomplete) = (EndpointsPage::default(), Vec::new());
-        for (url, number) in names.by_ref().take(PAGE) {
+        for (url, number) in names.by_ref().take(ENDPOINTS_PER_PAGE) {
             let Some(owner) = owners.get(&number) else {
                 continue;
             };
@@ -285,7 +285,7 @@ impl DirectoryHost {
                 StatusSource::Reported(status) => (**status).clone(),
                 StatusSource::NotReported | StatusSource::OnRequest(_) => EndpointStatus::default(),
             };
-            // Taken from the registration, not from the status.
+            // These fields come from the registration, not from the reported status.
             status.url = url.to_string();
             status.program.clone_from(&owner.program);
             status.pid = owner.pid;
@@ -297,7 +297,7 @@ impl DirectoryHost {
         page.has_more = names.next().is_some();
         drop(names);
         drop(state);
-        // No endpoint's lock may be taken under this one.
+        // An endpoint's lock must not be taken while the directory's lock is held.
         for (at, number, arrivals) in incomplete {
             if let Some(found) = arrivals.properties() {
                 self.complete_status(number, &found, &mut page.endpoints[at]);
@@ -328,8 +328,9 @@ impl DirectoryHost {
         self.lock().directory.renew(self.environment.now(), number)
     }
 
-    /// Hands a transport over to its endpoint. `number` is the one that the transport's session
-    /// returned. For [`SessionFactory::hand_over`](trunkline_net::SessionFactory::hand_over).
+    /// Hands a transport over to its endpoint. `number` is the value that the transport's session
+    /// returned from `wants_handover`.
+    /// [`SessionFactory::hand_over`](trunkline_net::SessionFactory::hand_over) calls this.
     pub fn hand_over(&self, number: u64, socket: OwnedFd) {
         let mut state = self.lock();
         let Some(Handover {
@@ -340,7 +341,7 @@ impl DirectoryHost {
         else {
             return;
         };
-        // If the owner is gone, the socket is closed, and the peer tries again.
+        // If the owner is gone, the socket is closed, and the peer connects again.
         match state.owners.get(&owner).map(|owner| &owner.route) {
             Some(Route::Here(arrivals)) => {
                 let arrivals = arrivals.clone();
@@ -389,12 +390,12 @@ impl DirectoryHost {
     }
 
     /// Generates a ticket. If that fails, sets `fault` and returns [`NO_TICKET`], which the caller
-    /// must [revoke](State::take_back).
+    /// must [revoke](State::revoke_placeholder).
     fn ticket(&self, fault: &mut Option<Fault>) -> Ticket {
         (self.random)(&self.environment).unwrap_or_else(|cause| {
             let sentence = format!(
-                "the directory's machine cannot provide random numbers ({cause}), and without \
-                 them a ticket could be guessed: allow the directory's program the system call getrandom"
+                "the directory's machine cannot provide random numbers for tickets ({cause}); \
+                 allow the directory's program to make the system call getrandom"
             );
             *fault = Some(Fault::new(FaultCode::Internal, sentence));
             NO_TICKET
@@ -410,7 +411,7 @@ impl State {
     /// If there was a `fault`, revokes the placeholder ticket before anyone can present it.
     fn revoke_placeholder(&mut self, now: Tick, fault: Option<&Fault>) {
         if fault.is_some() {
-            // Redeeming a ticket uses it up.
+            // A ticket can be redeemed only once.
             let _ = self
                 .directory
                 .redeem(now, &NO_TICKET, Incarnation::default());
@@ -418,8 +419,8 @@ impl State {
     }
 
     fn next(&mut self) -> u64 {
-        self.last = self.last.wrapping_add(1);
-        self.last
+        self.last_number = self.last_number.wrapping_add(1);
+        self.last_number
     }
 }
 

@@ -1,4 +1,4 @@
-//! Listening ports of this process, for its own endpoints whose URLs name a port.
+//! Manages the listening ports of this process, for endpoints of this process whose URLs name a port.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -14,8 +14,8 @@ use trunkline_proto::stream::DirectoryLimits;
 
 use super::{DirectoryHost, DirectorySession};
 
-/// An endpoint's use of a port, and the directory of the endpoints behind that port. Dropping the
-/// last use closes the port.
+/// One endpoint's use of a listening port, and the directory of the endpoints on that port. Dropping
+/// the last `Listener` of a port closes the port.
 pub(crate) struct Listener {
     pub(crate) host: Arc<DirectoryHost>,
     address: SocketAddr,
@@ -23,8 +23,9 @@ pub(crate) struct Listener {
 
 struct Port {
     host: Arc<DirectoryHost>,
-    /// Held so that its threads keep running.
+    /// Held so that the server's threads keep running.
     _server: Server,
+    /// Number of [`Listener`]s of this port.
     uses: usize,
 }
 
@@ -89,13 +90,13 @@ impl Drop for Listener {
         };
         port.uses -= 1;
         if port.uses == 0 {
-            // Closed under the lock, before another thread can open it again.
+            // The port is closed under the lock, before another thread can open it again.
             ports.remove(&self.address);
         }
     }
 }
 
-/// The local address to listen on for `host`; `None` if `host` is another machine.
+/// Returns the local address to listen on for `host`; `None` if `host` is another machine.
 pub(crate) fn own_address(host: &str) -> Option<IpAddr> {
     if host == "localhost" {
         return Some(IpAddr::V4(Ipv4Addr::LOCALHOST));

@@ -1,5 +1,5 @@
-//! The directory of a machine's endpoints, or of those behind one port. It maps names to endpoints,
-//! and hands connecting peers over to the endpoints that they look up.
+//! Implements the directory of the endpoints on a machine or on one port. A directory maps names to
+//! endpoints, and hands connecting peers over to the endpoints that they look up.
 //!
 //! ```text
 //!   endpoint A                 directory                     endpoint B's process
@@ -11,8 +11,8 @@
 //!     | <================= the stream's own connection ==========> |
 //! ```
 //!
-//! Each engine has the directory of its machine; an endpoint whose URL names a port has one for
-//! that port.
+//! Each engine provides the directory of its machine. An endpoint whose URL names a port provides a
+//! directory on that port.
 
 mod arrivals;
 mod bell;
@@ -27,7 +27,7 @@ mod registry;
 mod session;
 
 pub(crate) use self::arrivals::{Arrivals, attach, refuse, transport_of};
-pub(crate) use self::bell::Bell;
+pub(crate) use self::bell::SessionNotifier;
 #[cfg(feature = "sim")]
 pub use self::bell::SimulatedBell;
 pub use self::client::{ListError, list};

@@ -1,4 +1,4 @@
-//! A directory on a machine without random numbers.
+//! Tests a directory on a machine that provides no random numbers.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -32,9 +32,9 @@ impl SessionFactory for Factory {
 }
 
 /// An endpoint that cannot be reached.
-struct Nobody;
+struct Unreachable;
 
-impl Arrivals for Nobody {
+impl Arrivals for Unreachable {
     fn arrive(&self, _: OwnedFd, _: &[u8]) {}
 
     fn properties(&self) -> Option<Properties> {
@@ -42,7 +42,7 @@ impl Arrivals for Nobody {
     }
 }
 
-fn ask(at: SocketAddr, url: &StreamUrl) -> TcpStream {
+fn look_up(at: SocketAddr, url: &StreamUrl) -> TcpStream {
     let mut stream = TcpStream::connect(at).unwrap();
     let limit = Some(Duration::from_secs(60));
     stream.set_read_timeout(limit).unwrap();
@@ -80,7 +80,7 @@ fn refusal(stream: &mut TcpStream) -> Refused {
 /// A lookup of an existing endpoint and a waiting lookup are both refused, and a ticket that could
 /// be guessed is not accepted.
 #[test]
-fn a_lookup_is_refused_when_no_ticket_can_be_drawn() {
+fn lookup_is_refused_when_no_ticket_can_be_generated() {
     let mut host = DirectoryHost::new(DirectoryLimits::default());
     host.random = |_| Err(io::ErrorKind::Unsupported.into());
     let sut = Arc::new(host);
@@ -93,15 +93,15 @@ fn a_lookup_is_refused_when_no_ticket_can_be_drawn() {
     let server = Server::bind(options, Arc::new(Factory(sut.clone()))).unwrap();
     let at = server.local_addrs()[0];
     let url = StreamUrl::parse("tl://localhost/random/there").unwrap();
-    let mut waiting = ask(at, &url);
+    let mut waiting = look_up(at, &url);
     while !sut.is_waited_for() {
         std::thread::yield_now();
     }
     let incarnation = Incarnation([1; 16]);
-    sut.register_here(&url, incarnation, "test", Arc::new(Nobody))
+    sut.register_here(&url, incarnation, "test", Arc::new(Unreachable))
         .unwrap();
-    for asker in [&mut waiting, &mut ask(at, &url)] {
-        let refused = refusal(asker);
+    for client in [&mut waiting, &mut look_up(at, &url)] {
+        let refused = refusal(client);
         assert_eq!(refused.code, FaultCode::Internal);
         assert!(
             refused.sentence.contains("cannot provide random numbers"),

@@ -1,4 +1,4 @@
-//! Registration of an endpoint's name.
+//! Registers an endpoint's name.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,18 +17,21 @@ use crate::error::StreamError;
 use crate::options::Options;
 use crate::wait::Waiter;
 
-/// How long to keep requesting a name that is taken. The engine learns that the previous endpoint
-/// is gone only when it reads the end of that endpoint's connection, possibly after this request.
+/// Time for which a name that is taken is requested again. The engine learns that the previous
+/// endpoint is gone only when it reads the end of that endpoint's connection, possibly after this
+/// request.
 const NAME_GRACE: Duration = Duration::from_millis(500);
 
 /// Keeps an endpoint's name registered.
 pub(crate) enum Registration {
-    /// With a directory of this process, behind a port if there is a listener.
+    /// The name is registered with a directory of this process. If there is a listener, the directory
+    /// is reached over the listener's port.
     Here {
         host: Arc<DirectoryHost>,
         number: u64,
         _listener: Option<Listener>,
     },
+    /// The name is registered with the engine of this machine.
     Engine(Arc<Registry>),
 }
 
@@ -64,14 +67,14 @@ impl Registration {
     }
 }
 
-/// Registers `url` behind its port, or with the engine of this machine. Returns `None` if that
-/// engine's socket cannot be named.
+/// Registers `url` with a directory on the URL's port, or with the engine of this machine if the URL
+/// has no port. Returns `None` if the path of the engine's socket cannot be determined.
 pub(crate) async fn register(
     waiter: &impl Waiter,
     url: &StreamUrl,
     link: &LinkOptions,
     options: &Options,
-    until: Option<Tick>,
+    deadline: Option<Tick>,
     arrivals: Arc<dyn Arrivals>,
 ) -> Result<Option<Registration>, StreamError> {
     let sockets = options.sockets.as_deref();
@@ -91,10 +94,10 @@ pub(crate) async fn register(
         program: link.program.clone(),
         pid: std::process::id(),
     };
-    let place = socket.to_string();
+    let socket_path = socket.to_string();
     let registry = registry::start(socket, register, arrivals)?;
     let grace = Clock::new().now().saturating_add(NAME_GRACE);
-    let state = waiter.wait(&registry, until, |end, now| match end.name_state() {
+    let state = waiter.wait(&registry, deadline, |end, now| match end.name_state() {
         NameState::Requested => None,
         // The registry retries on its own.
         NameState::Refused(FaultCode::EndpointTaken, _) if now < grace => None,
@@ -106,10 +109,10 @@ pub(crate) async fn register(
     match state {
         Some(NameState::Registered) => Ok(Some(registration)),
         Some(NameState::Refused(code, sentence)) => Err(StreamError::Refused { code, sentence }),
-        // Nobody looks up an endpoint that dials, so it needs no registered name.
+        // No peer looks up an endpoint that dials, so the endpoint needs no registered name.
         _ if options.peer.is_some() => Ok(Some(registration)),
         Some(NameState::Unreachable(cause)) => Err(StreamError::NoDirectory {
-            socket: place,
+            socket: socket_path,
             url: Box::new(url.clone()),
             cause,
         }),

@@ -17,11 +17,12 @@ use trunkline_types::{SocketPath, Tick, Timestamp};
 use super::Arrivals;
 use crate::properties::Reporter;
 
-/// Keeps the name registered until dropped. Registers it again after a restart of the engine.
+/// A connection that keeps a name registered until the connection is dropped. It registers the name
+/// again after a restart of the engine.
 pub(crate) type Registry = Link<RegistryEnd>;
 
 /// Descriptors that arrive over the current connection.
-type Current = Arc<Mutex<Descriptors>>;
+type CurrentDescriptors = Arc<Mutex<Descriptors>>;
 
 #[derive(Clone, Debug)]
 pub(crate) enum NameState {
@@ -35,7 +36,7 @@ pub(crate) enum NameState {
 pub(crate) struct RegistryEnd {
     register: Register,
     arrivals: Arc<dyn Arrivals>,
-    descriptors: Current,
+    descriptors: CurrentDescriptors,
     name_state: NameState,
     frames: FrameBuffer,
     out: Vec<u8>,
@@ -52,11 +53,11 @@ pub(crate) fn start(
     register: Register,
     arrivals: Arc<dyn Arrivals>,
 ) -> Result<Arc<Registry>, StartError> {
-    let descriptors = Current::default();
-    let of_dialler = descriptors.clone();
+    let descriptors = CurrentDescriptors::default();
+    let current = descriptors.clone();
     let dialler = Dialler::pipe(move || {
         let (transport, descriptors) = connect_passing(&socket)?;
-        *of_dialler.lock().unwrap_or_else(PoisonError::into_inner) = descriptors;
+        *current.lock().unwrap_or_else(PoisonError::into_inner) = descriptors;
         Ok(transport)
     });
     let end = RegistryEnd {
@@ -72,7 +73,7 @@ pub(crate) fn start(
         dial_at: Tick::ZERO,
         reporter: Reporter::new(Clock::new().now()),
     };
-    // Latency does not matter here.
+    // This connection does not need low latency.
     let options = LinkOptions {
         spin: Duration::ZERO,
         idle: Duration::ZERO,
@@ -87,8 +88,9 @@ impl RegistryEnd {
     }
 
     fn report(&mut self, now: Tick) {
-        if let Some(found) = self.arrivals.properties() {
-            self.reporter.report(now, &found).encode(&mut self.out);
+        if let Some(properties) = self.arrivals.properties() {
+            let status = self.reporter.report(now, &properties);
+            status.encode(&mut self.out);
         }
     }
 
@@ -188,8 +190,8 @@ impl Endpoint for RegistryEnd {
     }
 
     fn poll_dial(&self) -> Option<Tick> {
-        // Dials again even after a refusal: the caller that creates the endpoint has seen the
-        // refusal, and a name that was held before is requested again.
+        // The endpoint dials again even after a refusal. A refusal during creation is returned to
+        // the creator as an error; a name that was registered before is requested again.
         Some(self.dial_at)
     }
 }

@@ -1,5 +1,5 @@
-//! A connection to a directory: from an endpoint that registers its name, or from one that looks up
-//! another.
+//! Serves one connection to a directory. The peer registers its endpoint's name, looks up another
+//! endpoint, or lists all endpoints.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use trunkline_proto::{
 };
 use trunkline_types::{Tick, Timestamp};
 
-use super::Bell;
+use super::SessionNotifier;
 use super::host::DirectoryHost;
 
 /// Longest payload of S_HELLO, which describes the type of the stream's elements. All other frames
@@ -29,8 +29,9 @@ use super::host::DirectoryHost;
 const STREAM_HELLO_MAX: u32 = 64 << 10;
 /// Answers are generated only while fewer bytes than this wait to be sent.
 const OUTPUT_MAX: usize = 64 << 10;
-/// Number of frames handled before the thread's other connections get their turn.
-const STEPS_MAX: usize = 64;
+/// Maximum number of frames handled per call, so that one connection does not delay the thread's
+/// other connections.
+const FRAMES_PER_CALL_MAX: usize = 64;
 
 /// A connection to a directory. [`is_first`](super::is_first) recognises its first frame.
 ///
@@ -40,12 +41,12 @@ const STEPS_MAX: usize = 64;
 pub struct DirectorySession {
     host: Arc<DirectoryHost>,
     number: u64,
-    notifier: Bell,
+    notifier: SessionNotifier,
     /// Unhandled input as it arrived, starting at a frame boundary.
     input: Vec<u8>,
     /// Time at which the incomplete frame at the end of the input began to arrive.
     started_at: Option<Tick>,
-    /// The input holds frames that were left for the next call.
+    /// The input contains complete frames, which the next call handles.
     has_backlog: bool,
     output: Vec<u8>,
     /// Number of bytes of `output` already passed to the transport.
@@ -57,7 +58,7 @@ pub struct DirectorySession {
     /// Endpoints can register names over this connection.
     can_register: bool,
     closing: Option<Disconnect>,
-    /// The number under which to hand the transport over to an endpoint, once this is due.
+    /// Number to pass to [`DirectoryHost::hand_over`]; set once the peer has redeemed its ticket.
     handover: Option<u64>,
 }
 
@@ -65,17 +66,24 @@ pub struct DirectorySession {
 enum Role {
     /// No request has arrived yet.
     New,
+    /// The peer has registered a name.
     Owner,
-    Asker,
-    Lister,
+    /// The peer has looked up an endpoint.
+    LookupClient,
+    /// The peer lists the endpoints.
+    ListClient,
 }
 
 impl DirectorySession {
     pub fn new(host: Arc<DirectoryHost>, notifier: Notifier, now: Tick) -> Self {
-        Self::with_bell(host, Bell::Net(notifier), now)
+        Self::with_notifier(host, SessionNotifier::Net(notifier), now)
     }
 
-    pub(crate) fn with_bell(host: Arc<DirectoryHost>, notifier: Bell, now: Tick) -> Self {
+    pub(crate) fn with_notifier(
+        host: Arc<DirectoryHost>,
+        notifier: SessionNotifier,
+        now: Tick,
+    ) -> Self {
         Self {
             number: host.number(),
             host,
@@ -118,15 +126,15 @@ impl DirectorySession {
         grant.encode(&mut self.output);
     }
 
-    /// `input` begins with the frame of this step.
-    fn handle_step(&mut self, step: Step, input: &[u8]) {
-        match step {
-            Step::Register(_) if !self.can_register => {
+    /// Handles a request whose frame is at the start of `input`.
+    fn handle_request(&mut self, request: Request, input: &[u8]) {
+        match request {
+            Request::Register(_) if !self.can_register => {
                 let sentence = "names cannot be registered here; register with the engine of the \
                                 endpoint's machine, over its Unix socket";
                 self.refuse(Fault::new(FaultCode::Denied, sentence));
             }
-            Step::Register(register) if self.role == Role::New => {
+            Request::Register(register) if self.role == Role::New => {
                 self.role = Role::Owner;
                 let registered = check_versions(register.versions).and_then(|()| {
                     let notifier = self.notifier.clone();
@@ -143,8 +151,8 @@ impl DirectorySession {
                     Err(fault) => self.refuse(fault),
                 }
             }
-            Step::Lookup(lookup) if self.role == Role::New => {
-                self.role = Role::Asker;
+            Request::Lookup(lookup) if self.role == Role::New => {
+                self.role = Role::LookupClient;
                 let found = check_versions(lookup.versions).and_then(|()| {
                     let notifier = self.notifier.clone();
                     self.host.look_up(self.number, &lookup, notifier)
@@ -155,7 +163,7 @@ impl DirectorySession {
                     Err(fault) => self.refuse(fault),
                 }
             }
-            Step::Hello(hello) if self.role != Role::Owner => {
+            Request::Hello(hello) if self.role != Role::Owner => {
                 let ticket = hello.ticket.ok_or_else(|| {
                     let sentence = "a peer must look up an endpoint before it sends S_HELLO";
                     Fault::new(FaultCode::BadTicket, sentence)
@@ -168,39 +176,45 @@ impl DirectorySession {
                     Err(fault) => self.refuse(fault),
                 }
             }
-            Step::List(query) if matches!(self.role, Role::New | Role::Lister) => {
-                self.role = Role::Lister;
+            Request::List(query) if matches!(self.role, Role::New | Role::ListClient) => {
+                self.role = Role::ListClient;
                 match check_versions(query.versions) {
                     Ok(()) => self.host.list(&query).encode(1, &mut self.output),
                     Err(fault) => self.refuse(fault),
                 }
             }
-            Step::Status(status) if self.role == Role::Owner => {
+            Request::Status(status) if self.role == Role::Owner => {
                 self.host.store_status(self.number, *status);
             }
-            Step::Keepalive => {
+            Request::Keepalive => {
                 if self.role == Role::Owner && !self.host.renew(self.number) {
                     let sentence =
-                        "the name was released because its owner was silent for too long";
+                        "the directory released the name because its owner was silent for too long";
                     self.refuse(Fault::new(FaultCode::UnknownEndpoint, sentence));
                 }
             }
-            Step::Other => {}
-            Step::Register(_)
-            | Step::Lookup(_)
-            | Step::Hello(_)
-            | Step::List(_)
-            | Step::Status(_) => {
+            Request::Other => {}
+            Request::Register(_)
+            | Request::Lookup(_)
+            | Request::Hello(_)
+            | Request::List(_)
+            | Request::Status(_) => {
                 self.closing = Some(Disconnect::Malformed {
-                    sentence: "a connection to the directory serves only one endpoint".to_owned(),
+                    sentence: "the peer sent a second request on a connection to the directory, \
+                               which serves only one endpoint"
+                        .to_owned(),
                 });
             }
         }
     }
 
-    /// The frame at the beginning of `input` and its length, header included; `None` while the
-    /// frame is incomplete.
-    fn take_step(&mut self, now: Tick, input: &[u8]) -> Result<Option<(Step, usize)>, Disconnect> {
+    /// Decodes the frame at the start of `input`. Returns the request and the length of the frame
+    /// with its header, or `None` while the frame is incomplete.
+    fn decode_next(
+        &mut self,
+        now: Tick,
+        input: &[u8],
+    ) -> Result<Option<(Request, usize)>, Disconnect> {
         let Some((head, rest)) = input.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
         };
@@ -217,48 +231,50 @@ impl DirectorySession {
             return Ok(None);
         };
         let frame = Frame::new(header, payload)?;
-        let step = self.decode_step(now, &frame)?;
-        Ok(Some((step, HEADER_BYTES.saturating_add(payload.len()))))
+        let request = self.decode_request(now, &frame)?;
+        Ok(Some((request, HEADER_BYTES.saturating_add(payload.len()))))
     }
 
-    fn decode_step(&mut self, now: Tick, frame: &Frame<'_>) -> Result<Step, Disconnect> {
-        // A status stays on the machine, and carries no seal.
+    fn decode_request(&mut self, now: Tick, frame: &Frame<'_>) -> Result<Request, Disconnect> {
+        // A status frame does not leave the machine, so it has no seal to detect alterations.
         let is_status = frame.kind() == Some(FrameKind::StreamStatus);
         if !is_status && !is_frame_intact(frame) {
             let sentence = "a frame from an endpoint was altered in transit".to_owned();
             return Err(Disconnect::Malformed { sentence });
         }
         Ok(match frame.kind() {
-            Some(FrameKind::StreamRegister) => Step::Register(Register::decode(frame)?),
-            Some(FrameKind::StreamLookup) => Step::Lookup(Lookup::decode(frame)?),
-            Some(FrameKind::StreamHello) => Step::Hello(Box::new(StreamHello::decode(frame)?)),
-            Some(FrameKind::StreamList) => Step::List(EndpointsQuery::decode(frame)?),
-            Some(FrameKind::StreamStatus) => Step::Status(Box::new(EndpointStatus::decode(frame)?)),
+            Some(FrameKind::StreamRegister) => Request::Register(Register::decode(frame)?),
+            Some(FrameKind::StreamLookup) => Request::Lookup(Lookup::decode(frame)?),
+            Some(FrameKind::StreamHello) => Request::Hello(Box::new(StreamHello::decode(frame)?)),
+            Some(FrameKind::StreamList) => Request::List(EndpointsQuery::decode(frame)?),
+            Some(FrameKind::StreamStatus) => {
+                Request::Status(Box::new(EndpointStatus::decode(frame)?))
+            }
             Some(FrameKind::StreamKeepalive) => {
                 let keepalive = decode_keepalive(frame)?;
                 self.liveness.handle_keepalive(now, &keepalive);
-                Step::Keepalive
+                Request::Keepalive
             }
-            _ => Step::Other,
+            _ => Request::Other,
         })
     }
 
-    /// Handles as many frames of the input as one turn and the room for output allow.
+    /// Handles the frames of the input until the limit per call is reached or the output is full.
     fn run(&mut self, now: Tick) {
         let mut input = std::mem::take(&mut self.input);
-        let (mut at, mut steps) = (0, 0);
+        let (mut at, mut frames) = (0, 0);
         let mut is_complete = true;
-        while is_complete && steps < STEPS_MAX && self.has_room() && !self.is_over() {
+        while is_complete && frames < FRAMES_PER_CALL_MAX && self.has_room() && !self.is_over() {
             let rest = input.get(at..).unwrap_or_default();
-            match self.take_step(now, rest) {
+            match self.decode_next(now, rest) {
                 Ok(None) => is_complete = false,
-                Ok(Some((step, length))) => {
-                    self.handle_step(step, rest);
+                Ok(Some((request, length))) => {
+                    self.handle_request(request, rest);
                     at = at.saturating_add(length);
                 }
                 Err(cause) => self.closing = Some(cause),
             }
-            steps += 1;
+            frames += 1;
         }
         if self.is_over() {
             self.has_backlog = false;
@@ -296,7 +312,7 @@ impl DirectorySession {
         self.handover.is_some() || self.closing.is_some()
     }
 
-    fn frame_due(&self) -> Option<Tick> {
+    fn frame_deadline(&self) -> Option<Tick> {
         let started_at = self.started_at?;
         Some(started_at.saturating_add(FRAME_DEADLINE))
     }
@@ -310,7 +326,7 @@ impl std::fmt::Debug for DirectorySession {
     }
 }
 
-enum Step {
+enum Request {
     Register(Register),
     Lookup(Lookup),
     /// The input from this frame on is handed over unchanged.
@@ -327,8 +343,8 @@ fn check_versions(versions: VersionRange) -> Result<(), Fault> {
         return Ok(());
     }
     let sentence = format!(
-        "the endpoint's program speaks versions {min} to {max} of the protocol, the directory \
-         {PROTOCOL_VERSION}; update the older one"
+        "the endpoint's program supports versions {min} to {max} of the protocol, but the directory \
+         supports version {PROTOCOL_VERSION}; update the older program"
     );
     Err(Fault::new(FaultCode::VersionMismatch, sentence))
 }
@@ -357,13 +373,13 @@ impl Endpoint for DirectorySession {
         }
         let had_room = self.has_room();
         let unsent = self.output.get(self.sent..).unwrap_or_default();
-        let taken = unsent.get(..budget).unwrap_or(unsent);
-        out.extend_from_slice(taken);
-        if !had_room && !taken.is_empty() {
-            // The peer is reading, so it is alive, although its input was left unread.
+        let chunk = unsent.get(..budget).unwrap_or(unsent);
+        out.extend_from_slice(chunk);
+        if !had_room && !chunk.is_empty() {
+            // The peer is reading, so it is alive. Its input was not read while the output was full.
             self.liveness.handle_received(now);
         }
-        self.sent = self.sent.saturating_add(taken.len());
+        self.sent = self.sent.saturating_add(chunk.len());
         if self.unsent() == 0 {
             self.output = Vec::new();
             self.sent = 0;
@@ -379,7 +395,7 @@ impl Endpoint for DirectorySession {
 
     fn poll_timeout(&self) -> Option<Tick> {
         let request_deadline = Some(self.request_deadline).filter(|_| self.role == Role::New);
-        let incomplete = self.frame_due();
+        let incomplete = self.frame_deadline();
         [
             Some(self.liveness.poll_timeout()),
             request_deadline,
@@ -397,7 +413,7 @@ impl Endpoint for DirectorySession {
                 deadline: HELLO_DEADLINE,
             });
         }
-        if self.frame_due().is_some_and(|due| now >= due) {
+        if self.frame_deadline().is_some_and(|due| now >= due) {
             let deadline = FRAME_DEADLINE;
             let slow = FrameError::Slow { deadline };
             self.closing.get_or_insert(slow.into());

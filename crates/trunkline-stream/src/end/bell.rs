@@ -10,30 +10,31 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
 use crate::wait::Waiter;
 
 /// A link without a connection, used only to wait on.
-pub(crate) type Bells = Link<BellEnd>;
+pub(crate) type BellLink = Link<BellEnd>;
 
-/// The end of that link, which does nothing.
+/// The endpoint of a [`BellLink`] link, which does nothing.
 pub(crate) struct BellEnd;
 
-/// Rung by each connection after a change.
+/// Notifies a waiting program. Each connection rings the bell after a change.
 ///
-/// It may be rung under the lock of a connection, so a waiter must not access a connection while it
-/// waits.
+/// A connection may ring the bell while its lock is held, so a waiter must not access a connection
+/// while it waits.
 pub(crate) struct Bell {
+    /// Number of waiters.
     waiting: AtomicUsize,
-    /// Number of times the bell was rung while there were waiters.
-    rung: AtomicU64,
-    link: Weak<Bells>,
+    /// Number of times that the bell was rung while there were waiters.
+    ring_count: AtomicU64,
+    link: Weak<BellLink>,
 }
 
 impl Bell {
     /// Creates a bell and its link. The link belongs to the program; dropping it ends all waits.
-    pub(crate) fn start() -> Result<(Arc<Bells>, Arc<Self>), StartError> {
+    pub(crate) fn start() -> Result<(Arc<BellLink>, Arc<Self>), StartError> {
         let no_dialler = Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into()));
         let link = Link::start(no_dialler, BellEnd, LinkOptions::default())?;
         let bell = Self {
             waiting: AtomicUsize::new(0),
-            rung: AtomicU64::new(0),
+            ring_count: AtomicU64::new(0),
             link: Arc::downgrade(&link),
         };
         Ok((link, Arc::new(bell)))
@@ -46,46 +47,48 @@ impl Bell {
         if self.waiting.load(Ordering::Relaxed) == 0 {
             return;
         }
-        self.rung.fetch_add(1, Ordering::Relaxed);
+        self.ring_count.fetch_add(1, Ordering::Relaxed);
         if let Some(link) = self.link.upgrade() {
             link.wake_waiters();
         }
     }
 
-    /// Begins a wait: changes from here on ring the bell.
+    /// Begins a wait. From now on, changes ring the bell.
     pub(crate) fn watch(self: &Arc<Self>) -> Watch {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         Watch {
             bell: self.clone(),
-            seen: self.rung.load(Ordering::Relaxed),
+            last_count: self.ring_count.load(Ordering::Relaxed),
         }
     }
 }
 
+/// A wait for a bell, which ends when this is dropped.
 pub(crate) struct Watch {
     bell: Arc<Bell>,
-    seen: u64,
+    /// The ring count up to which the waiter has been notified.
+    last_count: u64,
 }
 
 impl Watch {
     /// Waits until the bell has been rung since the last call or the start of the watch. Returns
-    /// false once `until` has passed, even if the bell was rung.
-    pub(crate) async fn rung(
+    /// false once the deadline has passed, even if the bell was rung.
+    pub(crate) async fn wait_for_ring(
         &mut self,
         waiter: &impl Waiter,
-        link: &Bells,
-        until: Option<Tick>,
+        link: &BellLink,
+        deadline: Option<Tick>,
     ) -> bool {
-        let (bell, seen) = (&self.bell, self.seen);
-        let rung = waiter.wait(link, until, |_, _| {
-            let now = bell.rung.load(Ordering::Relaxed);
-            (now != seen).then_some(now)
+        let (bell, last_count) = (&self.bell, self.last_count);
+        let rung = waiter.wait(link, deadline, |_, _| {
+            let count = bell.ring_count.load(Ordering::Relaxed);
+            (count != last_count).then_some(count)
         });
         match rung.await {
-            Some(now) => {
-                self.seen = now;
-                until.is_none_or(|until| Clock::new().now() < until)
+            Some(count) => {
+                self.last_count = count;
+                deadline.is_none_or(|deadline| Clock::new().now() < deadline)
             }
             None => false,
         }

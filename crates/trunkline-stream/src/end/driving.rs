@@ -1,15 +1,15 @@
-//! The interface between an endpoint and its link.
+//! Implements the interface through which the network link drives an endpoint.
 
 use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use super::peer_lookup::{LookupAnswer, PeerLookup};
-use super::{ACTIVE, EndpointRole, GATHER, GATHER_BYTES, StopPolling, StreamEndpoint};
+use super::{ACTIVE_TIME, EndpointRole, GATHER_BYTES, GATHER_TIME, StopPolling, StreamEndpoint};
 
 impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
     fn handle_connected(&mut self, now: Tick, _: Timestamp) {
         self.transport = self.transport.wrapping_add(1);
-        self.dials = true;
+        self.has_dialled = true;
         self.forget_output();
         // An endpoint without a target only accepts connections.
         self.lookup = self
@@ -39,7 +39,7 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
         }
         // The peer's acknowledgements refer to data in the shared ring, so poll the ring first.
         self.poll_ring();
-        self.take_in(now, rest);
+        self.handle_stream_bytes(now, rest);
     }
 
     fn poll_output(&mut self, now: Tick, _: Timestamp, _: usize, out: &mut Vec<u8>) -> bool {
@@ -62,9 +62,9 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
             self.inner.begin_sending(&self.link, place);
             self.inner.apply_progress(&mut self.link);
             if place.is_some() {
-                self.handed_at = now;
+                self.last_data_at = now;
                 self.gather_until =
-                    (!self.program_announces_writes).then(|| now.saturating_add(GATHER));
+                    (!self.program_announces_writes).then(|| now.saturating_add(GATHER_TIME));
             }
             self.region = place.map(|place| (place, 0));
             self.is_sending = out.len() > before;
@@ -74,14 +74,14 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
             if !is_due {
                 return false;
             }
-            let is_active = now < self.handed_at.saturating_add(ACTIVE);
+            let is_active = now < self.last_data_at.saturating_add(ACTIVE_TIME);
             let stop = match is_active {
                 true if self.program_announces_writes => StopPolling::Yes,
                 true => StopPolling::Requested,
                 false => self.inner.stop_polling(&self.link),
             };
             self.gather_until =
-                (stop == StopPolling::Requested).then(|| now.saturating_add(GATHER));
+                (stop == StopPolling::Requested).then(|| now.saturating_add(GATHER_TIME));
             if stop != StopPolling::Found {
                 return false;
             }
@@ -90,7 +90,7 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
 
     fn poll_timeout(&self) -> Option<Tick> {
         if let Some(lookup) = &self.lookup {
-            // The wait for a peer that was connected before continues during the lookup.
+            // The timeout for a peer that was connected earlier also applies during the lookup.
             let lookup = Some(lookup.poll_timeout());
             return lookup.into_iter().chain(self.link.poll_timeout()).min();
         }
@@ -127,10 +127,10 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
 
     fn wants_close(&self) -> Option<Disconnect> {
         match &self.lookup {
-            // The stream is over; a peer found now would be too late.
+            // If the stream is over, the lookup is no longer needed.
             Some(lookup) => {
-                let is_late = self.link.is_over().then_some(Disconnect::ClosedLocally);
-                lookup.wants_close().or(is_late)
+                let closed = self.link.is_over().then_some(Disconnect::ClosedLocally);
+                lookup.wants_close().or(closed)
             }
             None => self.link.wants_close().cloned(),
         }
@@ -150,12 +150,12 @@ impl<S: EndpointRole> DirectBytes for StreamEndpoint<S> {
         let Some((place, sent)) = self.region else {
             return &[];
         };
-        let left = place.len.saturating_sub(sent);
-        if left == 0 {
+        let remaining = place.len.saturating_sub(sent);
+        if remaining == 0 {
             return &[];
         }
         self.inner
-            .sending_bytes(place.position.saturating_add(sent), left)
+            .sending_bytes(place.position.saturating_add(sent), remaining)
     }
 
     fn handle_sent(&mut self, _: Tick, count: usize) {
@@ -165,14 +165,14 @@ impl<S: EndpointRole> DirectBytes for StreamEndpoint<S> {
     }
 
     fn space(&mut self) -> &mut [u8] {
-        match S::wanted(&self.link) {
+        match S::payload_place(&self.link) {
             Some(place) if self.lookup.is_none() => self.inner.space(place),
             _ => &mut [],
         }
     }
 
     fn handle_received(&mut self, now: Tick, count: usize) {
-        if let Some(place) = S::wanted(&self.link) {
+        if let Some(place) = S::payload_place(&self.link) {
             self.handle_payload(now, place, count);
             self.inner.apply_progress(&mut self.link);
         }

@@ -1,10 +1,10 @@
 //! Releases the memory of idle rings whose elements vary in size (F25).
 //!
-//! Only the free part of a ring is released: the part that its producer has not written yet. A
-//! reader's inner end is that producer, and is used under the link's lock. A writer's producer is
-//! its program, which does not take that lock. A program that writes elements of varying size
-//! therefore holds the [`Writing`] lock while it writes, and the idle check does nothing if that
-//! lock is taken.
+//! Only the free part of a ring is released, into which the ring's producer has not written yet. In a
+//! reader, the producer is the inner end of the ring, which is used under the link's lock. In a
+//! writer, the producer is the program, which does not take that lock. A program that writes elements
+//! of varying size therefore holds the [`WriteLock`] while it writes. The idle check does nothing
+//! if that lock is held.
 
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use trunkline_net::StreamMemory;
 use trunkline_types::Tick;
 
 /// Held by a program while it writes into a ring whose memory may be released.
-pub(crate) type Writing = Arc<Mutex<()>>;
+pub(crate) type WriteLock = Arc<Mutex<()>>;
 
 /// Interval of the idle check. Memory is released at most two intervals after the last change.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -21,9 +21,10 @@ pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// The memory of an endpoint's ring, and its state at the last check.
 pub(crate) struct Idle {
     memory: Arc<StreamMemory>,
-    writing: Writing,
+    write_lock: WriteLock,
     /// Positions written and read at the last check.
-    seen: (u64, u64),
+    last_positions: (u64, u64),
+    /// The free part has been released since the positions last changed.
     is_released: bool,
 }
 
@@ -31,16 +32,16 @@ impl Idle {
     pub(crate) fn new(memory: Arc<StreamMemory>) -> Self {
         Self {
             memory,
-            writing: Arc::default(),
-            seen: (0, 0),
-            // No memory has been touched yet.
+            write_lock: Arc::default(),
+            last_positions: (0, 0),
+            // No memory has been allocated yet.
             is_released: true,
         }
     }
 
-    /// The lock that a program holds while it writes, if it is the producer.
-    pub(super) fn writing(&self) -> Writing {
-        self.writing.clone()
+    /// Returns the lock that a writer's program holds while it writes.
+    pub(super) fn write_lock(&self) -> WriteLock {
+        self.write_lock.clone()
     }
 
     pub(super) fn move_to(&mut self, memory: &Arc<StreamMemory>) {
@@ -48,26 +49,26 @@ impl Idle {
         self.is_released = false;
     }
 
-    /// Releases the free part of the ring if its positions have not changed since the last call.
-    /// `place` returns the positions written and read; all data of the ring lies between them.
-    /// `shared` is the memory of the ring used instead, if there is one.
+    /// Releases the free part of the ring if the ring's positions have not changed since the last
+    /// call. `positions` returns the positions written and read; all data of the ring lies between
+    /// them. `shared` is the memory of the shared ring, if one is used instead of the endpoint's own.
     pub(super) fn check(
         &mut self,
         shared: Option<&Arc<StreamMemory>>,
-        place: impl FnOnce() -> Option<(u64, u64)>,
+        positions: impl FnOnce() -> Option<(u64, u64)>,
     ) {
-        let held = match self.writing.try_lock() {
-            Ok(held) => held,
-            // A poisoned lock is fine: it protects no state that could be left half changed.
-            Err(TryLockError::Poisoned(held)) => held.into_inner(),
+        let guard = match self.write_lock.try_lock() {
+            Ok(guard) => guard,
+            // A poisoned lock can be used: it protects no state that a panic could leave inconsistent.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // The program is writing, so the ring is not idle.
             Err(TryLockError::WouldBlock) => return,
         };
-        let Some((written, read)) = place() else {
+        let Some((written, read)) = positions() else {
             return;
         };
-        if (written, read) != self.seen {
-            self.seen = (written, read);
+        if (written, read) != self.last_positions {
+            self.last_positions = (written, read);
             self.is_released = false;
         } else if !self.is_released {
             let memory = shared.unwrap_or(&self.memory);
@@ -76,7 +77,7 @@ impl Idle {
             memory.give_back(written, free);
             self.is_released = true;
         }
-        drop(held);
+        drop(guard);
     }
 }
 
@@ -93,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// A check at any moment takes no memory away from a program that is writing.
+    /// The idle check never releases memory into which a program is writing.
     ///
     /// Behaviour: NS-60.
     #[test]
@@ -101,7 +102,7 @@ mod tests {
         let shape = RingShape::variable(64 << 10, 1000).unwrap();
         let memory = StreamMemory::create(shape, RingStart::default(), false).unwrap();
         let mut idle = Idle::new(memory.clone());
-        let writing = idle.writing();
+        let write_lock = idle.write_lock();
         let mut producer = memory.element_memory().producer();
         let mut consumer = memory.element_memory().consumer();
         let mut observer = memory.element_memory().observer();
@@ -110,7 +111,7 @@ mod tests {
             for round in 1..=20_000_u32 {
                 let bytes = vec![round as u8 | 1; random.usize(1..20_000)];
                 while !{
-                    let _held = writing.lock().unwrap();
+                    let _guard = write_lock.lock().unwrap();
                     producer.push(&bytes, 1).unwrap()
                 } {
                     thread::yield_now();
@@ -140,6 +141,6 @@ mod tests {
         }
         reads.join().unwrap();
         assert!(writes.join().unwrap() > 0);
-        assert!(releases > 10, "it was released {releases} times");
+        assert!(releases > 10, "memory was released {releases} times");
     }
 }

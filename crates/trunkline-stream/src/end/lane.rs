@@ -1,17 +1,18 @@
-//! The lane to one of several readers: its cursor in the ring that all of them read.
+//! Implements the lane to one of several readers, which has a cursor in the ring that all readers
+//! share.
 //!
 //! ```text
 //!                     program
 //!                        | push
 //!                        v
 //!            [ ring          ]
-//!               ^    ^     ^ cursors: the space behind the slowest is free
+//!               ^    ^     ^ cursors: the space before the slowest cursor is free
 //!               |    |     |
-//!             lane  lane  lane  -- each with a WriterLink and a connection of its own
+//!             lane  lane  lane  -- each has its own WriterLink and connection
 //! ```
 //!
-//! A lane's positions begin at 0 where its reader joined, and do not count the elements that the
-//! reader lost.
+//! The positions of a lane are 0 where the lane's reader joined. They do not count the elements that
+//! the reader lost.
 
 use std::sync::Arc;
 
@@ -29,33 +30,33 @@ pub(crate) struct LaneEnd {
     form: ElementForm,
     /// The place in the ring where the lane's reader joined.
     start: RingStart,
-    /// Ring position minus lane position, valid from the first byte still kept.
-    ahead: u64,
-    /// Maximum number of elements kept for a reader that does not take them; `None`: as many as
-    /// fit.
+    /// Ring position minus lane position, valid from the first byte that the lane still needs.
+    ring_offset: u64,
+    /// Maximum number of elements kept for a reader that does not accept them; `None` means as many
+    /// as fit in the ring.
     quota: Option<u64>,
-    /// Number of elements that had been written when no more could be sent.
-    late: u64,
+    /// Number of elements that had been written when the reader last stalled.
+    written_at_stall: u64,
     sending: Option<Sending>,
     awaits_announcement: bool,
-    /// Set when the stream is over.
+    /// The elements that the reader has not received; set when the stream is over.
     left: Option<Left>,
     bell: Arc<Bell>,
-    /// The state when the bell was last rung.
+    /// The state when the program was last notified.
     last_reported: ([u64; 3], u64, u64, bool),
-    /// Always `None`: several readers read the ring.
+    /// Always `None`, because several readers use the ring.
     shared: Option<SharedRing>,
 }
 
-/// A place that is being sent.
+/// A part of the stream that is being sent.
 struct Sending {
     place: Place,
-    /// A copy of its bytes, once the ring no longer keeps them.
-    kept: Option<Vec<u8>>,
+    /// A copy of the bytes, made when the ring releases them before they are sent.
+    copy: Option<Vec<u8>>,
 }
 
-/// The point from which a ring keeps elements: the first boundary that is not before this position,
-/// nor before this number of elements.
+/// The point from which a ring keeps elements: the first element boundary that is at or after both
+/// this position and this number of elements.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KeepFrom {
     pub(crate) position: u64,
@@ -75,9 +76,9 @@ impl LaneEnd {
             cursor: Some(cursor),
             form,
             start,
-            ahead: start.position,
+            ring_offset: start.position,
             quota,
-            late: 0,
+            written_at_stall: 0,
             sending: None,
             awaits_announcement: false,
             left: None,
@@ -103,10 +104,10 @@ impl LaneEnd {
         self.left.unwrap_or_else(|| link.left(self))
     }
 
-    /// Applies the link's progress, so that the ring keeps nothing for this reader that it no
+    /// Applies the link's progress, so that the ring releases the elements that this reader no
     /// longer needs.
     fn follow(&mut self, link: &WriterLink) {
-        self.ahead = self.start.position.saturating_add(link.ring_shift());
+        self.ring_offset = self.start.position.saturating_add(link.ring_shift());
         let (position, elements) = link.ring_freed();
         if let Some(cursor) = &mut self.cursor {
             let elements = self.start.elements.saturating_add(elements);
@@ -125,22 +126,22 @@ impl LaneEnd {
         }
     }
 
-    /// Drops elements beyond the quota that a stalled reader has not taken.
-    fn drop_late(&mut self, link: &mut WriterLink, written: u64) {
+    /// Drops elements that exceed the quota and that a stalled reader has not accepted.
+    fn drop_excess(&mut self, link: &mut WriterLink, written: u64) {
         let Some(quota) = self.quota else {
             return;
         };
         let (position, handed) = link.ring_handed(self);
         let waiting = written.saturating_sub(handed);
-        let late = match link.is_connected() {
-            true => self.late.saturating_sub(handed),
+        let stalled = match link.is_connected() {
+            true => self.written_at_stall.saturating_sub(handed),
             false => waiting,
         };
-        let over = waiting.saturating_sub(quota).min(late);
-        if over > 0 {
+        let excess = waiting.saturating_sub(quota).min(stalled);
+        if excess > 0 {
             let from = KeepFrom {
                 position: 0,
-                elements: self.start.elements + handed + over,
+                elements: self.start.elements + handed + excess,
             };
             let handed = RingStart {
                 position: self.start.position + position,
@@ -155,8 +156,8 @@ impl LaneEnd {
         let Some(cursor) = &self.cursor else {
             return;
         };
-        let place = place_behind(cursor, self.form, begin, from);
-        self.keep_sending();
+        let place = boundary_at_or_after(cursor, self.form, begin, from);
+        self.copy_sending();
         let position = place.position.saturating_sub(self.start.position);
         let elements = place.elements.saturating_sub(self.start.elements);
         link.drop_before(position, elements, self);
@@ -164,21 +165,21 @@ impl LaneEnd {
     }
 
     /// Copies data that is partly sent, so that sending can finish without the ring.
-    fn keep_sending(&mut self) {
-        let Some(Sending { place, kept: None }) = &self.sending else {
+    fn copy_sending(&mut self) {
+        let Some(Sending { place, copy: None }) = &self.sending else {
             return;
         };
         let [bytes, _] = self.bytes(place.position, place.len);
         let bytes = bytes.to_vec();
         if let Some(sending) = &mut self.sending {
-            sending.kept = Some(bytes);
+            sending.copy = Some(bytes);
         }
     }
 }
 
-/// Returns the first element boundary from `begin` on that is not before `from`, or the end of the
-/// ring's data.
-pub(crate) fn place_behind(
+/// Returns the first element boundary at or after both `begin` and `from`, or the end of the ring's
+/// data. `begin` must be an element boundary.
+pub(crate) fn boundary_at_or_after(
     cursor: &ElementCursor,
     form: ElementForm,
     begin: RingStart,
@@ -188,10 +189,10 @@ pub(crate) fn place_behind(
     if let ElementForm::Fixed(size) = form {
         let size = u64::from(size.max(1));
         let bytes = from.position.saturating_sub(begin.position);
-        let more = from.elements.saturating_sub(begin.elements);
-        let more = more.max(bytes.div_ceil(size));
-        place.position += more * size;
-        place.elements += more;
+        let skipped = from.elements.saturating_sub(begin.elements);
+        let skipped = skipped.max(bytes.div_ceil(size));
+        place.position += skipped * size;
+        place.elements += skipped;
         return place;
     }
     let mut len = [0; crate::element::LENGTH_BYTES];
@@ -206,12 +207,12 @@ pub(crate) fn place_behind(
 
 impl RingBytes for LaneEnd {
     fn bytes(&self, position: u64, len: u64) -> [&[u8]; 2] {
-        // A length beyond `usize` is not available anyway.
+        // A length that exceeds `usize` cannot be available.
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         let region = self
             .cursor
             .as_ref()
-            .and_then(|cursor| cursor.region_at(position.saturating_add(self.ahead), len));
+            .and_then(|cursor| cursor.region_at(position.saturating_add(self.ring_offset), len));
         region.unwrap_or_default()
     }
 }
@@ -227,7 +228,7 @@ impl EndpointRole for LaneEnd {
         let (elements, written) = (cursor.written_elements()?, cursor.written()?);
         let elements = elements.saturating_sub(self.start.elements);
         link.handle_ring_written(written.saturating_sub(self.start.position), elements);
-        self.drop_late(link, elements);
+        self.drop_excess(link, elements);
         Ok(())
     }
 
@@ -250,16 +251,18 @@ impl EndpointRole for LaneEnd {
     fn take_over(&mut self, _: &Arc<StreamMemory>, _: RingStart, _: RingStart) {}
 
     fn unpolled_bytes(&mut self, link: &WriterLink) -> u64 {
-        let known = link.written().saturating_add(self.ahead);
+        let polled = link.written().saturating_add(self.ring_offset);
         let written = self.cursor.as_mut().and_then(|c| c.written().ok());
-        written.unwrap_or(0).saturating_sub(known)
+        written.unwrap_or(0).saturating_sub(polled)
     }
 
     fn begin_sending(&mut self, link: &WriterLink, place: Option<Place>) {
         match place {
-            Some(place) => self.sending = Some(Sending { place, kept: None }),
-            // The reader has no room, or is not connected; the rest waits for it.
-            None => self.late = self.late.max(link.ring_written_elements()),
+            Some(place) => self.sending = Some(Sending { place, copy: None }),
+            // The reader has no room or is not connected, so the unsent elements have to wait.
+            None => {
+                self.written_at_stall = self.written_at_stall.max(link.ring_written_elements());
+            }
         }
     }
 
@@ -270,7 +273,7 @@ impl EndpointRole for LaneEnd {
     fn sending_bytes(&self, position: u64, len: u64) -> &[u8] {
         if let Some(Sending {
             place,
-            kept: Some(bytes),
+            copy: Some(bytes),
         }) = &self.sending
         {
             let begin = usize::try_from(position.saturating_sub(place.position));
@@ -292,7 +295,7 @@ impl EndpointRole for LaneEnd {
         self.bell.ring();
     }
 
-    /// All lanes share the ring.
+    /// Returns false, because all lanes share the ring's memory.
     fn releases_idle_memory(&self) -> bool {
         false
     }
@@ -303,8 +306,11 @@ impl EndpointRole for LaneEnd {
         if std::mem::replace(&mut self.awaits_announcement, true) {
             return StopPolling::Yes;
         }
-        let known = link.written().saturating_add(self.ahead);
-        let waits = self.cursor.as_mut().map(|cursor| cursor.wait_behind(known));
+        let polled = link.written().saturating_add(self.ring_offset);
+        let waits = self
+            .cursor
+            .as_mut()
+            .map(|cursor| cursor.wait_behind(polled));
         match waits {
             Some(Ok(false)) => {
                 self.awaits_announcement = false;

@@ -1,4 +1,4 @@
-//! An endpoint of a stream, driven by its link: the state machine, and the inner end of the ring.
+//! Combines the protocol's state machine of an endpoint with the inner end of the endpoint's ring.
 //!
 //! ```text
 //!            program                                     program
@@ -9,8 +9,9 @@
 //!          WriterLink -- heads, and bytes from the ring --> ReaderLink
 //! ```
 //!
-//! The program's end of the ring is kept elsewhere, because it is used without the link's lock. The
-//! endpoint finds pending work by polling the ring, so the program only has to signal when to poll.
+//! The program's end of the ring is not part of the endpoint, because the program uses it without the
+//! link's lock. The endpoint finds new data by polling the ring, so the program only has to signal
+//! when to poll.
 
 mod bell;
 mod driving;
@@ -43,9 +44,9 @@ use trunkline_proto::{FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRan
 use trunkline_ring::RingStart;
 use trunkline_types::Tick;
 
-pub(crate) use bell::{Bell, Bells};
-pub(crate) use idle::{Idle, Writing};
-pub(crate) use lane::{KeepFrom, LaneEnd, place_behind};
+pub(crate) use bell::{Bell, BellLink};
+pub(crate) use idle::{Idle, WriteLock};
+pub(crate) use lane::{KeepFrom, LaneEnd, boundary_at_or_after};
 pub(crate) use peer_lookup::Target;
 pub(crate) use reader::ReaderEnd;
 pub(crate) use reader_store::ReaderStore;
@@ -56,16 +57,16 @@ pub(crate) use writer_store::WriterStore;
 use peer_lookup::PeerLookup;
 
 /// Longest time that bytes wait for more data to fill a packet (NS-85).
-pub(crate) const GATHER: Duration = Duration::from_millis(1);
+pub(crate) const GATHER_TIME: Duration = Duration::from_millis(1);
 
-/// Number of bytes that are sent without waiting for more.
+/// Number of bytes that are sent at once, without waiting for more.
 pub(crate) const GATHER_BYTES: u64 = 32 << 10;
 
-/// Time after bytes were last handed out during which the endpoint polls the ring every [`GATHER`].
-/// After that, the program must announce its writes, and its next write is sent at once.
-const ACTIVE: Duration = Duration::from_millis(20);
+/// Time for which the endpoint polls the ring every [`GATHER_TIME`] after it last sent data. After that,
+/// the program must announce its writes, and the next write is sent at once.
+const ACTIVE_TIME: Duration = Duration::from_millis(20);
 
-/// Consumes the first frame of an arriving peer from `bytes`.
+/// Decodes the first frame of a connecting peer, and removes it from `bytes`.
 pub(crate) fn read_hello(now: Tick, bytes: &mut &[u8]) -> Result<StreamHello, Refused> {
     let mut frames = FrameBuffer::new(FrameLimits::default());
     let hello = match frames.next_frame(now, bytes) {
@@ -79,42 +80,45 @@ pub(crate) fn read_hello(now: Tick, bytes: &mut &[u8]) -> Result<StreamHello, Re
         code: FaultCode::Malformed,
         versions: VersionRange::OURS,
         retry_after: None,
-        sentence: "the first frame to an endpoint of a stream is S_HELLO".to_owned(),
+        sentence: "the first frame to an endpoint of a stream must be a valid S_HELLO".to_owned(),
     })
 }
 
-/// An endpoint of a stream, driven by its link.
+/// An endpoint of a stream. The network link calls it as an
+/// [`Endpoint`](trunkline_proto::Endpoint).
 pub(crate) struct StreamEndpoint<S: EndpointRole> {
     pub(crate) link: Link<S::Half>,
     pub(crate) inner: S,
+    /// Number of the current connection, counted from 1; 0 before the first one.
     transport: u64,
     /// The peer to look up, for an endpoint that dials.
     target: Option<Target>,
     lookup: Option<PeerLookup>,
     /// Set once the endpoint may dial, after the attempt to register its name.
     may_dial: bool,
-    /// The reason why a dialling endpoint was refused while there was no peer.
+    /// The reason why the last dialling endpoint was refused while this endpoint had no peer.
     mismatch: Option<StreamFault>,
     /// Bytes of the ring that follow the last output, and how many of them have been sent.
     region: Option<(Place, u64)>,
     /// Output was appended that may not have been sent yet.
     is_sending: bool,
-    /// Time until which new data waits for more; `None` if the endpoint does not poll for it.
+    /// Time until which new data waits for more data; `None` if the endpoint does not poll the ring.
     gather_until: Option<Tick>,
-    /// Time at which bytes of the ring were last handed out.
-    handed_at: Tick,
+    /// Time at which bytes of the ring were last passed to the transport.
+    last_data_at: Tick,
     /// The endpoint does not poll the ring at all: the program announces every write.
     program_announces_writes: bool,
     /// Time of the next idle check of the ring's memory.
     idle_at: Option<Tick>,
     /// Receives the file of a shared ring, for an endpoint that dials.
     descriptors: Option<Descriptors>,
-    /// The current connection was dialled from this endpoint.
-    dials: bool,
+    /// This endpoint dialled the current connection.
+    has_dialled: bool,
     /// Set when a ring could not be mapped, or must not be shared.
     cannot_share: bool,
     /// The memory of the endpoint's own ring, until the start of the stream is known.
     initial_memory: Option<Arc<StreamMemory>>,
+    /// Position at which the program's end of the ring starts.
     start: RingStart,
     /// Set once the stream is over; the program reads it without the lock.
     over: Arc<OnceLock<()>>,
@@ -132,7 +136,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             initial_memory: memory,
             start: RingStart::default(),
             descriptors,
-            dials: false,
+            has_dialled: false,
             cannot_share: false,
             link,
             inner,
@@ -144,7 +148,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             region: None,
             is_sending: false,
             gather_until: None,
-            handed_at: Tick::ZERO,
+            last_data_at: Tick::ZERO,
             program_announces_writes: false,
             idle_at: None,
             over: Arc::default(),
@@ -167,8 +171,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         self.may_dial = true;
     }
 
-    /// Returns the reason why there is no peer, and will be none until one of the two endpoints
-    /// changes (NS-16).
+    /// Returns the reason why the two endpoints cannot connect until one of them is changed (NS-16).
     pub(crate) fn mismatch(&self) -> Option<&StreamFault> {
         self.link.fault().or(self.mismatch.as_ref())
     }
@@ -180,7 +183,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         }
     }
 
-    /// Wakes the other end's program, if both share a ring. Returns true if they do.
+    /// Wakes the peer's program if both programs share a ring. Returns true if they share one.
     pub(crate) fn ring_bell(&mut self) -> bool {
         let is_shared = self.inner.shared().is_some();
         if is_shared {
@@ -189,12 +192,12 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         is_shared
     }
 
-    /// Admits an arriving peer. `bytes` has been read from the transport and begins with S_HELLO;
-    /// `is_local`: the transport is a Unix socket. Returns the first output and the descriptor to
-    /// send with it, if any.
+    /// Admits a connecting peer. `bytes` has been read from the transport and begins with S_HELLO.
+    /// `is_local` is true if the transport is a Unix socket. Returns the first output and the
+    /// descriptor to send with it, if any.
     ///
     /// # Errors
-    /// The answer to send before that transport is closed; the existing connection is kept.
+    /// Contains the answer to send before that transport is closed. The existing connection is kept.
     pub(crate) fn admit(
         &mut self,
         now: Tick,
@@ -202,31 +205,31 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         is_local: bool,
     ) -> Result<Option<(Vec<u8>, OwnedFd)>, Vec<u8>> {
         let mut rest = bytes;
-        let mut fresh = None;
+        let mut new_ring = None;
         let admitted = read_hello(now, &mut rest).and_then(|hello| {
             self.poll_ring();
-            fresh = self.prepare_sharing(&hello, is_local);
+            new_ring = self.prepare_sharing(&hello, is_local);
             let number = self.transport.wrapping_add(1);
             self.link.handle_hello(now, number, &hello)
         });
         match admitted {
             Ok(_) => {
                 self.transport = self.transport.wrapping_add(1);
-                self.dials = false;
+                self.has_dialled = false;
                 // A pending lookup by this endpoint used the transport that is being replaced.
                 self.lookup = None;
                 self.forget_output();
                 self.begin();
-                let (shared, file) = fresh.unzip();
+                let (shared, file) = new_ring.unzip();
                 self.begin_sharing(shared);
                 self.inner.apply_progress(&mut self.link);
-                // Only the answer: nothing else is due yet.
+                // The first output consists only of the answer to S_HELLO.
                 let first = file.map(|file| {
                     let mut answer = Vec::new();
                     self.link.poll_output(now, &self.inner, &mut answer);
                     (answer, file)
                 });
-                self.take_in(now, rest);
+                self.handle_stream_bytes(now, rest);
                 Ok(first)
             }
             Err(refused) => {
@@ -249,8 +252,9 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         self.start
     }
 
-    /// Called when the two ends have connected for the first time: the ring begins where the stream
-    /// does. That is not position 0 if the other end continues after an earlier peer of this kind.
+    /// Moves the start of the ring to the start of the stream when the two endpoints have connected
+    /// for the first time. The stream does not start at position 0 if the other endpoint continues
+    /// it after an earlier peer.
     fn begin(&mut self) {
         if !self.link.is_connected() {
             return;
@@ -260,8 +264,8 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         };
         self.start = S::start(&self.link);
         if self.start != RingStart::default() {
-            let (start, of_ring) = (self.start, memory.element_memory());
-            of_ring.starting_at(start).initialise();
+            let (start, ring_memory) = (self.start, memory.element_memory());
+            ring_memory.starting_at(start).initialise();
             self.inner.take_over(&memory, start, start);
         }
     }
@@ -273,14 +277,14 @@ impl<S: EndpointRole> StreamEndpoint<S> {
     }
 
     /// Handles bytes of the stream's own connection: frames, and data for the ring.
-    fn take_in(&mut self, now: Tick, bytes: &[u8]) {
+    fn handle_stream_bytes(&mut self, now: Tick, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let taken = self.link.handle_control(now, self.transport, rest);
+            let consumed = self.link.handle_control(now, self.transport, rest);
             self.begin();
-            rest = rest.get(taken..).unwrap_or_default();
-            let Some(place) = S::wanted(&self.link) else {
-                if taken == 0 {
+            rest = rest.get(consumed..).unwrap_or_default();
+            let Some(place) = S::payload_place(&self.link) else {
+                if consumed == 0 {
                     break;
                 }
                 continue;
@@ -290,9 +294,9 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             if count == 0 {
                 break;
             }
-            let (now_here, later) = rest.split_at(count);
-            space[..count].copy_from_slice(now_here);
-            rest = later;
+            let (payload, remaining) = rest.split_at(count);
+            space[..count].copy_from_slice(payload);
+            rest = remaining;
             self.handle_payload(now, place, count);
         }
         self.follow_sharing();

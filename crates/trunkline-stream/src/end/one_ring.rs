@@ -1,17 +1,18 @@
-//! One ring that serves as the buffers of both ends, for two processes on one machine.
+//! Implements a ring in shared memory that serves as the buffers of both ends, for two processes on
+//! one machine.
 //!
 //! ```text
-//!   dialler                                   the other end
-//!     | S_HELLO, "may we share?" ---------------> |  creates the ring, with the capacity of both
-//!     | <--------- S_WELCOME, "we do"; its file - |
-//!     | S_BELL: it is mapped -------------------> |  its program may now use the ring
+//!   dialling end                               dialled end
+//!     | S_HELLO, offers to share ---------------> |  creates the ring, with the capacity of both
+//!     | <------ S_WELCOME, accepts; the file ---- |
+//!     | S_BELL, the ring is mapped -------------> |  lets the program use the ring
 //! ```
 //!
-//! The two buffers are one, so no data moves between them; how much each would hold is computed
-//! from the capacities ([`SharedFills`]). The connection stays open to carry the end of the stream,
-//! keep-alives, and the bell that wakes a waiting program. The end of the connection shows that the
-//! other process is gone, whatever it was doing. The ring is anonymous memory, released when the
-//! last of the two processes has ended.
+//! The two buffers are one ring, so no data moves between them. [`SharedFills`] computes from the
+//! capacities how many elements each buffer would hold. The connection stays open to carry the end of
+//! the stream, keep-alives, and the bell that wakes a waiting program. When a process ends for any
+//! reason, the connection ends too. The ring is anonymous memory, which is released when both
+//! processes have ended.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +23,8 @@ use trunkline_proto::message::stream::{EndState, Incarnation, StreamEnd};
 use trunkline_proto::stream::{ElementForm, LinkOptions};
 use trunkline_ring::{Corrupt, ElementObserver, RingShape, RingStart, SharedFills};
 
-/// Largest shared ring, in bytes; needed because the other program chooses the size of its part.
+/// Maximum size of a shared ring, in bytes. The limit is necessary because the other program chooses
+/// the size of its own buffer.
 const BYTES_MAX: u64 = 4 << 30;
 
 pub(crate) struct SharedRing {
@@ -30,35 +32,36 @@ pub(crate) struct SharedRing {
     observer: ElementObserver,
     /// Fill levels of the two buffers, in elements.
     pub(crate) fills: SharedFills,
+    /// The incarnation of the peer that shares the ring.
     pub(crate) peer: Incarnation,
-    /// The other end is known to have the ring.
+    /// The peer has confirmed that it uses the ring.
     pub(crate) is_confirmed: bool,
 }
 
 /// Positions written and read, each with the number of elements before it.
-pub(crate) type Seen = ((u64, u64), (u64, u64));
+pub(crate) type Positions = ((u64, u64), (u64, u64));
 
 impl SharedRing {
-    /// Creates the ring for an endpoint that has offered to share one. `is_touched`: allocates all
-    /// memory at once.
+    /// Creates the ring for a peer that has offered to share one. If `is_preallocated` is true, all
+    /// memory is allocated at once.
     ///
     /// # Errors
     /// The system provides no memory, or the combined buffers are too large.
     pub(crate) fn create(
         own: &LinkOptions,
         peer: &StreamEnd,
-        is_touched: bool,
+        is_preallocated: bool,
     ) -> io::Result<(Self, OwnedFd)> {
         let shape = shape(own, peer)?;
-        let memory = StreamMemory::create(shape, RingStart::default(), is_touched)?;
+        let memory = StreamMemory::create(shape, RingStart::default(), is_preallocated)?;
         let file = memory.as_fd().try_clone_to_owned()?;
         Ok((Self::new(memory, own, peer, false), file))
     }
 
-    /// Maps the ring that the other end has created.
+    /// Maps the ring that the peer has created.
     ///
     /// # Errors
-    /// It is not the ring of these two ends, or the system cannot map it.
+    /// The file is not the ring of these two ends, or the system cannot map it.
     pub(crate) fn accept(file: OwnedFd, own: &LinkOptions, peer: &StreamEnd) -> io::Result<Self> {
         let memory = StreamMemory::accept(file, shape(own, peer)?, RingStart::default())?;
         Ok(Self::new(memory, own, peer, true))
@@ -87,14 +90,14 @@ impl SharedRing {
     ///
     /// # Errors
     /// [`Corrupt`]: the other program has written impossible positions.
-    pub(crate) fn positions(&mut self) -> Result<Seen, Corrupt> {
+    pub(crate) fn positions(&mut self) -> Result<Positions, Corrupt> {
         let (written, read) = self.observer.positions()?;
         let pair = |place: RingStart| (place.position, place.elements);
         Ok((pair(written), pair(read)))
     }
 }
 
-/// The shape of the shared ring: the sum of both ends' buffers.
+/// Returns the shape of the shared ring, which is as large as the buffers of both ends together.
 fn shape(own: &LinkOptions, peer: &StreamEnd) -> io::Result<RingShape> {
     let capacity = own.capacity.checked_add(peer.capacity);
     let bytes = own.bytes_max.checked_add(peer.bytes_max);

@@ -1,4 +1,4 @@
-//! Asks the directory on the peer's machine for the peer, and waits until the peer exists.
+//! Looks up the peer in the directory of the peer's machine, and waits until the peer exists.
 
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::Incarnation;
@@ -15,8 +15,9 @@ use trunkline_types::Tick;
 pub(crate) struct Target {
     /// The peer's URL, in canonical form.
     pub(crate) url: String,
+    /// The incarnation of this endpoint.
     pub(crate) incarnation: Incarnation,
-    /// The endpoint's program, for display.
+    /// Name and release of this endpoint's program, for display.
     pub(crate) program: String,
 }
 
@@ -30,8 +31,9 @@ pub(super) struct PeerLookup {
 }
 
 pub(super) enum LookupAnswer {
+    /// No answer has arrived yet.
     Nothing,
-    /// The peer exists and is reached over the same connection with this ticket.
+    /// The peer exists. This ticket admits the endpoint to the peer over the same connection.
     Ticket(Ticket),
     Refused(Refused),
 }
@@ -61,14 +63,16 @@ impl PeerLookup {
         loop {
             let answer = match self.frames.next_frame(now, bytes) {
                 Ok(None) => return LookupAnswer::Nothing,
-                // Sent by an engine with too many connections, to any peer.
+                // An engine with too many connections sends this frame.
                 Ok(Some(frame)) if frame.kind() == Some(FrameKind::Refused) => {
                     let refused = Refused::decode(&frame);
-                    let cause = refused.map(|it| Disconnect::from_refused(&it, VersionRange::OURS));
+                    let cause = refused
+                        .map(|refused| Disconnect::from_refused(&refused, VersionRange::OURS));
                     self.closing = Some(cause.unwrap_or_else(Into::into));
                     return LookupAnswer::Nothing;
                 }
-                // It may have been the answer; a wait for another one might never end.
+                // The altered frame may have been the answer, so waiting for another answer might
+                // never end.
                 Ok(Some(frame)) if !is_frame_intact(&frame) => {
                     let sentence = "a frame from a directory was altered in transit".to_owned();
                     self.closing = Some(Disconnect::Malformed { sentence });
@@ -114,9 +118,9 @@ impl PeerLookup {
     }
 
     pub(super) fn poll_timeout(&self) -> Tick {
+        let liveness = self.liveness.poll_timeout();
         let incomplete = self.frames.poll_timeout();
-        let alive = self.liveness.poll_timeout();
-        incomplete.map_or(alive, |incomplete| incomplete.min(alive))
+        incomplete.map_or(liveness, |incomplete| incomplete.min(liveness))
     }
 
     pub(super) fn handle_timeout(&mut self, now: Tick) {
@@ -171,12 +175,12 @@ mod tests {
         out
     }
 
-    /// An answer with any single bit altered is not accepted, and the endpoint does not wait for
-    /// another one.
+    /// The endpoint rejects an answer in which any single bit was altered, and does not wait for
+    /// another answer.
     ///
     /// Behaviour: NS-12, NS-66.
     #[test]
-    fn an_altered_answer_ends_the_connection_at_once_or_after_a_while() {
+    fn altered_answer_closes_the_connection_at_once_or_by_timeout() {
         let answer = grant();
         // Two bytes of the header have no meaning yet.
         for bit in (0..answer.len() * 8).filter(|bit| !matches!(bit / 8, 6 | 7)) {

@@ -1,4 +1,4 @@
-//! The inner end of a reader's ring: received data on its way to the program.
+//! Implements the inner end of a reader's ring, which puts received data into the ring.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -17,8 +17,9 @@ use crate::sync::{AtomicU64, Ordering};
 
 pub(crate) struct ReaderEnd {
     pub(crate) ring: ElementProducer,
-    /// Used instead of `ring`, if shared with the other end's process.
+    /// The ring shared with the peer's process, if any; used instead of `ring`.
     shared: Option<SharedRing>,
+    /// The journal, if the endpoint has one.
     pub(crate) store: Option<ReaderStore>,
     /// The reason why the endpoint's former journal was not emptied.
     unfinished: Option<JournalError>,
@@ -29,7 +30,7 @@ pub(crate) struct ReaderEnd {
     pub(crate) gap_at: Arc<AtomicU64>,
     /// Set once no more data will arrive; the program reads it without the lock.
     pub(crate) has_end: Arc<OnceLock<()>>,
-    /// Wakes a program that reads from several lanes.
+    /// Wakes the program if it reads from several lanes.
     pub(crate) bell: Option<Arc<Bell>>,
 }
 
@@ -73,7 +74,8 @@ impl EndpointRole for ReaderEnd {
 
     fn poll_ring(&mut self, link: &mut Link<Reader>) -> Result<(), Corrupt> {
         if let Some(store) = &self.store {
-            // Elements that the program took out free room, even if they do not count as read yet.
+            // Elements that the program has removed free room in the ring, even if they do not count
+            // as read yet.
             let _ = self.ring.read_position();
             store.poll(link);
             return Ok(());
@@ -83,9 +85,9 @@ impl EndpointRole for ReaderEnd {
             link.handle_shared(written, read);
             return Ok(());
         }
-        // Only this program has the memory, so its positions are valid. The program may keep
-        // reading between the two calls: counting elements beyond the position would give too much
-        // credit.
+        // Only this program can write to the ring's memory, so the positions are valid. The elements
+        // come first because the program may read between the two calls: elements beyond the
+        // position would grant too much credit.
         if let (Ok(elements), Ok(read)) = (self.ring.read_elements(), self.ring.read_position()) {
             link.handle_read(read, elements);
         }
@@ -105,18 +107,18 @@ impl EndpointRole for ReaderEnd {
             self.note_gap(link);
         }
         let is_end = link.end().is_some_and(|end| end.position <= link.arrived());
-        let ends = is_end && self.has_end.get().is_none();
+        let is_new_end = is_end && self.has_end.get().is_none();
         let (position, elements) = link.ready();
         let bytes = position.saturating_sub(self.ring.written());
         if bytes > 0 {
             let elements = elements.saturating_sub(self.ring.written_elements());
             self.ring.commit(bytes, elements);
         }
-        if ends {
-            // Set after the last element is committed.
+        if is_new_end {
+            // The end is set after the last element is committed.
             let _is_set = self.has_end.set(());
         }
-        if bytes > 0 || ends {
+        if bytes > 0 || is_new_end {
             self.ring_bell();
         }
     }
@@ -144,14 +146,14 @@ impl EndpointRole for ReaderEnd {
         let _ = self.ring.wait_for_room(u64::MAX, 0);
     }
 
-    fn wanted(link: &ReaderLink) -> Option<Place> {
+    fn payload_place(link: &ReaderLink) -> Option<Place> {
         link.next_payload_range()
     }
 
     fn space(&mut self, place: Place) -> &mut [u8] {
-        let ahead = place.position.saturating_sub(self.ring.written());
-        let bytes = ahead.saturating_add(place.len);
-        // The writer's credit never exceeds the room.
+        let offset = place.position.saturating_sub(self.ring.written());
+        let bytes = offset.saturating_add(place.len);
+        // A correct writer has no credit beyond the room.
         if !self.ring.has_room(bytes, 0).unwrap_or(false) {
             return &mut [];
         }
@@ -196,8 +198,8 @@ impl EndpointRole for ReaderEnd {
     fn release_idle_memory(&mut self, link: &ReaderLink) {
         let Some(idle) = &mut self.idle else { return };
         let ring = &mut self.ring;
-        // The writing program releases a shared ring. Bytes of a payload that is still arriving do
-        // not count as arrived, but they are not free.
+        // The writing program releases the memory of a shared ring. Bytes of a payload that is still
+        // arriving do not count as arrived, but their memory is in use.
         if self.shared.is_none() && link.next_payload_range().is_none() {
             idle.check(None, || Some((link.arrived(), ring.read_position().ok()?)));
         }
@@ -231,14 +233,15 @@ impl StreamEndpoint<ReaderEnd> {
         }
     }
 
-    /// The reason why the latest data cannot be read, after another attempt to store it.
+    /// Tries again to store data that the journal has not accepted. Returns the reason if that fails.
     pub(crate) fn journal_error(&mut self) -> Option<JournalError> {
         self.inner.store.as_ref()?.error.as_ref()?;
         self.inner.apply_progress(&mut self.link);
         self.inner.store.as_ref()?.error.clone()
     }
 
-    /// The reason why the journal does not accept data, as far as known, or why it was not emptied.
+    /// Returns the last known reason why the journal does not accept data, or why it was not
+    /// emptied.
     pub(crate) fn last_journal_error(&self) -> Option<JournalError> {
         match &self.inner.store {
             Some(store) => store.error.clone().or(store.journal.is_safe(0).err()),
@@ -249,7 +252,7 @@ impl StreamEndpoint<ReaderEnd> {
     /// Empties the journal after the program has destroyed the endpoint.
     ///
     /// # Errors
-    /// The journal was not emptied: the next incarnation finds its contents.
+    /// The journal was not emptied, and the next incarnation finds the old contents.
     pub(crate) fn finish_journal(
         &mut self,
         new_lineage: io::Result<Lineage>,

@@ -1,4 +1,5 @@
-//! The journal behind a reader's ring: received data goes into both before the program sees it.
+//! Connects a reader's journal to the reader's ring. Received data goes into both before the program
+//! gets it.
 
 use std::sync::mpsc::SyncSender;
 
@@ -12,13 +13,15 @@ use crate::journal::{JournalError, ReaderJournal, SyncJob, Synced};
 
 pub(crate) struct ReaderStore {
     pub(super) journal: ReaderJournal,
-    /// The known identity of the other end.
+    /// Identity of the peer endpoint, as stored in the journal.
     peer: Option<Pair>,
     /// Position up to which bytes of the stream are, or were, in the ring.
     received_until: u64,
+    /// Bytes before `received_until` have not arrived.
     has_gap: bool,
     /// The reason why the latest data is not in the journal.
     pub(super) error: Option<JournalError>,
+    /// Wakes the thread that syncs the journal.
     sync: SyncSender<()>,
 }
 
@@ -40,17 +43,17 @@ impl ReaderStore {
         self.received_until = self.received_until.max(position.saturating_add(count));
     }
 
-    /// Updates the link with the positions of the program and of the disk.
+    /// Updates the link with the positions up to which the stream has been read and is durable.
     pub(super) fn poll(&self, link: &mut Link<Reader>) {
         let (read, elements) = self.journal.read();
         link.handle_read(read, elements);
         link.handle_durable(self.journal.durable());
         let end = link.end();
-        link.set_end_acknowledgeable(end.is_some() && self.journal.safe_end() == end);
+        link.set_end_acknowledgeable(end.is_some() && self.journal.durable_end() == end);
     }
 
-    /// Writes received data to the journal. Returns true if all of it is stored. On failure the
-    /// writer gets the reason, and the attempt is repeated when it reconnects.
+    /// Writes received data to the journal. Returns true if all of it is stored. On failure, the
+    /// writer gets the reason, and the attempt is repeated when the writer reconnects.
     pub(super) fn store(&mut self, ring: &mut ElementProducer, link: &mut Link<Reader>) -> bool {
         let stored = self.try_store(ring, link);
         if let Err(error) = &stored {
@@ -83,18 +86,18 @@ impl ReaderStore {
             self.journal.set_peer(pair)?;
             self.peer = Some(pair);
         }
-        // Also reports a failed sync.
+        // This also reports a failed sync.
         self.journal.is_safe(0)?;
         let (ready, _) = link.ready();
         let begin = self.journal.arrived();
         if ready > begin {
             let len = usize::try_from(ready - begin).unwrap_or(0);
             if self.has_gap || ready > self.received_until {
-                // The writer is in the middle of a stream that another reader received.
+                // The writer is in the middle of a stream, whose beginning another reader received.
                 link.lose(ready - begin);
                 return Ok(());
             }
-            // These bytes have arrived in the ring.
+            // These bytes are in the ring, but are not committed yet.
             let [bytes, _] = ring.free_at(begin, len).unwrap_or_default();
             self.journal.append(bytes)?;
         }

@@ -1,4 +1,4 @@
-//! The operations in which writers and readers differ.
+//! Defines the operations that differ between writers and readers.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use super::one_ring::SharedRing;
 pub(crate) trait EndpointRole: RingBytes + Send {
     type Half: Half + Send;
 
-    /// Updates the link with the position of the program, and with that of the other end if both
-    /// use one ring.
+    /// Updates the link with the program's position in the ring, and with the peer's position if both
+    /// share one ring.
     ///
     /// # Errors
-    /// [`Corrupt`]: the other end's program has written impossible positions.
+    /// [`Corrupt`]: the other program has written impossible positions.
     fn poll_ring(&mut self, link: &mut Link<Self::Half>) -> Result<(), Corrupt>;
 
-    /// The ring shared by both ends, if any.
+    /// Returns the ring shared by both ends, if any.
     fn shared(&self) -> Option<&SharedRing>;
 
     fn shared_mut(&mut self) -> &mut Option<SharedRing>;
 
-    /// The start of a stream whose two ends have just connected for the first time.
+    /// Returns the start of a stream whose two ends have just connected for the first time.
     fn start(link: &Link<Self::Half>) -> RingStart;
 
     /// Switches to the inner end of the ring in `memory`, with these positions written and read.
@@ -34,13 +34,14 @@ pub(crate) trait EndpointRole: RingBytes + Send {
     /// Applies the link's progress to the ring.
     fn apply_progress(&mut self, link: &mut Link<Self::Half>);
 
-    /// The place in the ring where received bytes belong.
-    fn wanted(link: &Link<Self::Half>) -> Option<Place> {
+    /// Returns the place in the ring for the payload that is arriving; `None` if no payload is
+    /// arriving.
+    fn payload_place(link: &Link<Self::Half>) -> Option<Place> {
         let _ = link;
         None
     }
 
-    /// The ring's memory at a place returned by [`wanted`](Self::wanted).
+    /// Returns the ring's memory at a place returned by [`payload_place`](Self::payload_place).
     fn space(&mut self, place: Place) -> &mut [u8] {
         let _ = place;
         &mut []
@@ -58,8 +59,8 @@ pub(crate) trait EndpointRole: RingBytes + Send {
         let _ = (link, now, transport, place, count);
     }
 
-    /// Bytes written by the program that the link does not know of; `u64::MAX` if the link must be
-    /// updated at every opportunity.
+    /// Returns the number of bytes that the program has written since the last poll of the ring;
+    /// `u64::MAX` if the ring must be polled at every opportunity.
     fn unpolled_bytes(&mut self, link: &Link<Self::Half>) -> u64;
 
     /// Called when the link will send this place next, or has nothing to send at present.
@@ -70,12 +71,13 @@ pub(crate) trait EndpointRole: RingBytes + Send {
     /// Called when the place has been sent, or will never be sent.
     fn end_sending(&mut self) {}
 
-    /// Bytes of the place that is being sent.
+    /// Returns bytes of the place that is being sent.
     fn sending_bytes(&self, position: u64, len: u64) -> &[u8] {
         let [piece, _] = self.bytes(position, len);
         piece
     }
 
+    /// Called once the stream is over.
     fn handle_over(&mut self, link: &mut Link<Self::Half>) {
         let _ = link;
     }
@@ -86,17 +88,18 @@ pub(crate) trait EndpointRole: RingBytes + Send {
     /// Returns true if unused memory of the ring can be released.
     fn releases_idle_memory(&self) -> bool;
 
-    /// Releases unused memory if nothing has moved since the last call.
+    /// Releases unused memory if no data was written or read since the last call.
     fn release_idle_memory(&mut self, link: &Link<Self::Half>);
 }
 
 /// The result of [`EndpointRole::stop_polling`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StopPolling {
-    /// The endpoint must keep polling: there is data already.
+    /// The endpoint must keep polling, because the ring already has more data.
     Found,
     /// The endpoint may stop, but the request to the program is new. The program may have written
     /// at the same moment without seeing it, so the ring must be polled once more later.
     Requested,
+    /// The endpoint may stop polling.
     Yes,
 }

@@ -1,4 +1,4 @@
-//! Starting and stopping the use of one ring by both ends.
+//! Starts and stops the sharing of one ring by both ends of a stream.
 
 use std::os::fd::OwnedFd;
 
@@ -11,11 +11,11 @@ use super::one_ring::SharedRing;
 use super::{EndpointRole, StreamEndpoint};
 
 impl<S: EndpointRole> StreamEndpoint<S> {
-    /// Returns true if both ends have connected and have agreed on a ring, so that their programs
-    /// may begin. A peer with little to send may already have left by this time.
+    /// Returns true if both ends have connected and have agreed on a ring, so that the program can
+    /// start. A peer with little to send may already have disconnected by then.
     pub(crate) fn is_ready(&self) -> bool {
-        let is_settled = self.inner.shared().is_none_or(|shared| shared.is_confirmed);
-        (self.link.is_connected() || self.link.peer().is_some()) && is_settled
+        let is_agreed = self.inner.shared().is_none_or(|shared| shared.is_confirmed);
+        (self.link.is_connected() || self.link.peer().is_some()) && is_agreed
     }
 
     pub(crate) fn without_sharing(mut self) -> Self {
@@ -23,7 +23,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         self
     }
 
-    /// Called before an endpoint that dials sends its hello.
+    /// Offers to share a ring, if possible. Called before a dialling endpoint sends S_HELLO.
     pub(super) fn offer_sharing(&mut self) {
         let is_first = self.link.peer().is_none();
         let may_offer = is_first && !self.cannot_share && self.can_receive_file();
@@ -37,54 +37,56 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             .is_some_and(|descriptors| descriptors.is_open())
     }
 
-    /// Called before an endpoint that was dialled answers a hello. Returns the ring, and its file
-    /// to send with the answer. `is_local`: the transport can carry the file.
+    /// Creates a ring if the peer has offered to share one. Called before a dialled endpoint answers
+    /// S_HELLO. Returns the ring, and the file to send with the answer. `is_local` is true if the
+    /// transport can carry the file.
     pub(super) fn prepare_sharing(
         &mut self,
         hello: &StreamHello,
         is_local: bool,
     ) -> Option<(SharedRing, OwnedFd)> {
         let StreamHello { end, peer, .. } = hello;
-        let wants = end.features.contains(Features::SHARED_RING);
-        let known = self.inner.shared().map(|shared| shared.peer);
+        let offers = end.features.contains(Features::SHARED_RING);
+        let sharing_peer = self.inner.shared().map(|shared| shared.peer);
         // A peer that has been answered at least once has the ring.
-        let has_it = wants && known == Some(end.incarnation) && peer.is_some();
-        let is_first = self.link.peer().is_none() || !self.is_begun();
+        let has_ring = offers && sharing_peer == Some(end.incarnation) && peer.is_some();
+        let is_first = self.link.peer().is_none() || !self.is_ring_in_use();
         // The same rule as for an endpoint's own ring.
-        let is_touched = !self.inner.releases_idle_memory();
-        let fresh = (wants && is_local && is_first && !has_it && !self.cannot_share)
-            .then(|| SharedRing::create(self.link.options(), end, is_touched).ok())
+        let is_preallocated = !self.inner.releases_idle_memory();
+        let new_ring = (offers && is_local && is_first && !has_ring && !self.cannot_share)
+            .then(|| SharedRing::create(self.link.options(), end, is_preallocated).ok())
             .flatten();
-        self.link.set_shared(has_it || fresh.is_some());
-        fresh
+        self.link.set_shared(has_ring || new_ring.is_some());
+        new_ring
     }
 
     /// Returns true if the program may have used the current ring.
-    fn is_begun(&self) -> bool {
+    fn is_ring_in_use(&self) -> bool {
         self.inner.shared().is_none_or(|shared| shared.is_confirmed)
     }
 
-    /// Called when a connection to this endpoint is established.
-    pub(super) fn begin_sharing(&mut self, fresh: Option<SharedRing>) {
-        if let Some(shared) = fresh {
+    /// Starts, continues or stops sharing. Called when a dialled connection is established.
+    pub(super) fn begin_sharing(&mut self, new_ring: Option<SharedRing>) {
+        if let Some(shared) = new_ring {
             *self.inner.shared_mut() = Some(shared);
         } else if self.link.is_shared() {
             self.confirm();
         } else {
-            self.leave();
+            self.stop_sharing();
         }
     }
 
-    /// Called when a connection is established, or a bell has arrived.
+    /// Confirms, starts or stops sharing. Called when a connection is established, or when the peer
+    /// has signalled a change of the ring.
     pub(super) fn follow_sharing(&mut self) {
         if self.link.bells() > 0 {
             self.confirm();
         }
-        if !self.link.is_connected() || !self.dials {
+        if !self.link.is_connected() || !self.has_dialled {
             return;
         }
         if !self.link.is_shared() {
-            self.leave();
+            self.stop_sharing();
         } else if self.inner.shared().is_none() {
             self.map_ring();
         }
@@ -96,7 +98,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         }
     }
 
-    /// Maps the ring whose file the other end has sent with its answer.
+    /// Maps the ring whose file the peer has sent with its answer.
     fn map_ring(&mut self) {
         let file = self.descriptors.as_ref().and_then(|d| d.take());
         let peer: Option<StreamEnd> = self.link.peer().cloned();
@@ -122,9 +124,9 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         }
     }
 
-    /// Called when another peer has replaced the one that shared the ring. From here on, this
-    /// process uses both ends of the ring, and its contents go over the connection.
-    fn leave(&mut self) {
+    /// Stops sharing after another peer has replaced the peer that shared the ring. From then on,
+    /// this process uses both ends of the ring, and sends the ring's contents over the connection.
+    fn stop_sharing(&mut self) {
         let Some(mut shared) = self.inner.shared_mut().take() else {
             return;
         };

@@ -1,5 +1,5 @@
-//! The thread that makes a journal durable against power loss. It works without the link's lock,
-//! because `fdatasync` can take long. Data appended meanwhile is left for the next sync.
+//! Runs the thread that syncs a journal to the disk. A sync runs without the link's lock, because
+//! `fdatasync` can take long. Data appended during a sync is left for the next sync.
 
 use std::io;
 use std::sync::mpsc::Receiver;
@@ -11,13 +11,14 @@ use trunkline_net::Link;
 use super::{EndpointRole, StreamEndpoint};
 use crate::journal::{SyncJob, Synced};
 
+/// An endpoint whose journal is synced by a separate thread.
 pub(crate) trait Syncs: EndpointRole {
     fn sync_job(&self) -> Option<SyncJob>;
 
     fn finish_sync(&mut self, done: Synced);
 }
 
-/// Starts the thread. It ends with the endpoint, which holds the sending end of `wakes`.
+/// Starts the thread. The thread ends when the endpoint is dropped, which holds the sender of `wakes`.
 pub(crate) fn start<S: Syncs + 'static>(
     link: &Arc<Link<StreamEndpoint<S>>>,
     wakes: Receiver<()>,
@@ -32,7 +33,7 @@ pub(crate) fn start<S: Syncs + 'static>(
     Ok(())
 }
 
-/// Returns false if there was nothing to do.
+/// Syncs the journal once. Returns false if there was nothing to sync.
 fn sync_once<S: Syncs + 'static>(link: &Weak<Link<StreamEndpoint<S>>>) -> bool {
     let job = match link.upgrade() {
         Some(link) => link.with(|end, _, _| end.inner.sync_job()),

@@ -1,4 +1,4 @@
-//! The inner end of a writer's ring: written data on its way to the reader.
+//! Implements the inner end of a writer's ring, which takes written data from the ring to send it.
 
 use std::io;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use trunkline_proto::stream::{Left, Link, RingBytes, Writer, WriterLink};
 use trunkline_ring::{Corrupt, ElementConsumer, RingStart};
 
 use super::one_ring::SharedRing;
-use super::{EndpointRole, Idle, StopPolling, StreamEndpoint, WriterStore, Writing};
+use super::{EndpointRole, Idle, StopPolling, StreamEndpoint, WriteLock, WriterStore};
 use crate::error::StreamError;
 use crate::journal::{JournalError, Lineage};
 
 pub(crate) struct WriterEnd {
     pub(crate) ring: ElementConsumer,
-    /// Used instead of `ring`, if shared with the other end's process.
+    /// The ring shared with the peer's process, if any; used instead of `ring`.
     shared: Option<SharedRing>,
     /// The program was asked to announce its next write, and has not written since.
     awaits_announcement: bool,
-    /// The journal, if the endpoint has one, with the outer end of the ring.
+    /// The journal and the outer end of the ring, if the endpoint has a journal.
     pub(crate) store: Option<WriterStore>,
     /// The reason why the endpoint's former journal was not emptied.
     unfinished: Option<JournalError>,
@@ -39,9 +39,9 @@ impl WriterEnd {
         }
     }
 
-    /// The lock that the program holds while it writes.
-    pub(crate) fn writing(&self) -> Option<Writing> {
-        self.idle.as_ref().map(Idle::writing)
+    /// Returns the lock that the program holds while it writes; `None` if it needs no lock.
+    pub(crate) fn write_lock(&self) -> Option<WriteLock> {
+        self.idle.as_ref().map(Idle::write_lock)
     }
 
     /// Called when the program, which was asked to announce its writes, has written something.
@@ -64,7 +64,7 @@ impl WriterEnd {
             // The attempt is repeated when the reader reconnects.
             link.turn_away(FaultCode::Overloaded, &error.to_string());
         }
-        // The inner end must know of the data before the link asks for it.
+        // Updates the consumer's view of the ring before the link reads from it.
         let _ = self.ring.written();
         is_more
     }
@@ -74,11 +74,11 @@ impl WriterEnd {
     fn apply_progress_to_store(&mut self, link: &mut WriterLink) {
         loop {
             link.free(self);
-            // Only this program has the memory, so its positions are valid.
-            let there = self.ring.written().unwrap_or(0);
+            // Only this program can write to the ring's memory, so the positions are valid.
+            let written = self.ring.written().unwrap_or(0);
             let bytes = link
                 .freed()
-                .min(there)
+                .min(written)
                 .saturating_sub(self.ring.read_position());
             if bytes > 0 {
                 // Elements are counted only if they vary in size; in that case everything freed was
@@ -103,11 +103,11 @@ impl RingBytes for WriterEnd {
             return [&[], &[]];
         }
         let len = match &self.store {
-            // Only data in the ring can be sent; the rest is in the journal.
+            // Only data in the ring can be sent. The remaining data is in the journal.
             Some(store) => len.min(store.in_ring().saturating_sub(position)),
             None => len,
         };
-        // A length beyond `usize` is not available anyway.
+        // A length that exceeds `usize` cannot be available.
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         self.ring.region_at(position, len).unwrap_or_default()
     }
@@ -129,11 +129,11 @@ impl EndpointRole for WriterEnd {
             link.handle_shared(written, read);
             return Ok(());
         }
-        // Only this program has the memory, so its positions are valid.
+        // Only this program can write to the ring's memory, so the positions are valid.
         if let (Ok(written), Ok(elements)) = (self.ring.written(), self.ring.written_elements()) {
             link.handle_written(written, elements);
         }
-        // The next peer must learn where the elements begin that no reader has received.
+        // The next peer must learn the position of the first element that no reader has received.
         link.free(self);
         Ok(())
     }
@@ -146,15 +146,16 @@ impl EndpointRole for WriterEnd {
             return;
         }
         // An endpoint that has left its journal to the next incarnation may have less in its ring
-        // than the reader has freed. Only this program has the memory, so its positions are valid.
-        let there = self.ring.written().unwrap_or(0);
+        // than the reader has freed. Only this program can write to the ring's memory, so the
+        // positions are valid.
+        let written = self.ring.written().unwrap_or(0);
         let bytes = link
             .freed()
-            .min(there)
+            .min(written)
             .saturating_sub(self.ring.read_position());
         if bytes > 0 {
-            let there = self.ring.written_elements().unwrap_or(0);
-            let elements = link.freed_elements().min(there);
+            let written = self.ring.written_elements().unwrap_or(0);
+            let elements = link.freed_elements().min(written);
             let elements = elements.saturating_sub(self.ring.read_elements());
             self.ring.release(bytes, elements);
         }
@@ -223,7 +224,7 @@ impl EndpointRole for WriterEnd {
         let (ring, shared) = (&mut self.ring, &mut self.shared);
         let memory = shared.as_ref().map(|shared| shared.memory.clone());
         idle.check(memory.as_ref(), || match shared {
-            // The program at the other end must be using the ring.
+            // The ring is only checked once the peer's program uses it.
             Some(shared) if !shared.is_confirmed => None,
             Some(shared) => {
                 let ((written, _), (read, _)) = shared.positions().ok()?;
@@ -242,8 +243,8 @@ impl StreamEndpoint<WriterEnd> {
     }
 
     /// Sends everything now and stops polling the ring, because the program flushes each element.
-    /// Must be called by the writing thread, which is then certain to see that it has to announce
-    /// its writes, so no last poll is due. Returns false if this has no effect.
+    /// The writing thread must call this: it then sees the request to announce its writes, so no
+    /// final poll is necessary. Returns false if the ring is still polled.
     pub(crate) fn stop_polling_now(&mut self) -> bool {
         if self.inner.shared.is_some() || self.inner.store.is_some() {
             return false;
@@ -259,9 +260,9 @@ impl StreamEndpoint<WriterEnd> {
     /// Returns how many elements the reader has not received.
     pub(crate) fn left(&mut self) -> Left {
         self.poll_ring();
-        let seen = self.inner.shared.as_mut().map(|s| (s.fills, s.positions()));
-        match seen {
-            // As over a connection, data in the reader's buffer counts as delivered.
+        let shared = self.inner.shared.as_mut();
+        match shared.map(|shared| (shared.fills, shared.positions())) {
+            // Data in the reader's buffer counts as delivered, as it does over a connection.
             Some((fills, Ok(((_, written), (_, read))))) if !self.link.has_end() => Left {
                 elements: fills.in_writer(written, read),
                 in_doubt: 0,
@@ -271,8 +272,8 @@ impl StreamEndpoint<WriterEnd> {
         }
     }
 
-    /// Writes into the journal, and returns the mark to pass to [`is_written`](Self::is_written);
-    /// `None` if there is no room at present.
+    /// Writes into the journal. Returns the mark to pass to [`is_written`](Self::is_written), or
+    /// `None` if the journal has no room at present.
     pub(crate) fn write(
         &mut self,
         bytes: &[u8],
@@ -298,7 +299,7 @@ impl StreamEndpoint<WriterEnd> {
         }
     }
 
-    /// The reason why nothing can be read from the journal, or why it was not emptied.
+    /// Returns the reason why the journal cannot be read, or why it was not emptied.
     pub(crate) fn journal_error(&self) -> Option<JournalError> {
         match &self.inner.store {
             Some(store) => store.error.clone().or(store.journal.is_safe(0).err()),
@@ -306,7 +307,7 @@ impl StreamEndpoint<WriterEnd> {
         }
     }
 
-    /// Records the end of the stream: no later incarnation writes more.
+    /// Records the end of the stream, after which no later incarnation writes.
     pub(crate) fn end_journal(&mut self) -> Result<(), JournalError> {
         let Some(store) = &mut self.inner.store else {
             return Ok(());
@@ -320,8 +321,7 @@ impl StreamEndpoint<WriterEnd> {
     /// incarnation.
     ///
     /// # Errors
-    /// The journal could not be emptied: the next incarnation finds that there is nothing left to
-    /// send.
+    /// The journal could not be emptied. The next incarnation finds nothing left to send.
     pub(crate) fn release_journal(
         &mut self,
         new_lineage: io::Result<Lineage>,

@@ -1,5 +1,5 @@
-//! The journal behind a writer's ring. The ring is a window of the journal: written data goes into
-//! the journal, and from there into the ring as room permits.
+//! Connects a writer's journal to the writer's ring. Written data goes into the journal, and from
+//! there into the ring as soon as the ring has room.
 
 use std::sync::mpsc::SyncSender;
 
@@ -12,16 +12,18 @@ use super::syncing::Syncs;
 use crate::error::StreamError;
 use crate::journal::{JournalError, SyncJob, Synced, WriterJournal};
 
-/// The journal of a writer, and the outer end of its ring.
+/// The journal of a writer, and the outer end of the writer's ring.
 pub(crate) struct WriterStore {
     pub(super) journal: WriterJournal,
     ring: ElementProducer,
     form: ElementForm,
-    /// The known identity of the other end.
+    /// Identity of the peer endpoint, as stored in the journal.
     peer: Option<Pair>,
+    /// The program has closed the stream.
     pub(super) is_ended: bool,
     /// The reason why the files could not be read back at the last attempt.
     pub(super) error: Option<JournalError>,
+    /// Wakes the thread that syncs the journal.
     sync: SyncSender<()>,
 }
 
@@ -59,8 +61,8 @@ impl WriterStore {
         self.ring.written()
     }
 
-    /// Number of bytes that the reader has but the journal never had: they belong to another
-    /// stream.
+    /// Returns the number of bytes that the reader has but this journal never had. Such bytes belong
+    /// to another stream.
     pub(super) fn missing(&self, freed: u64) -> Option<u64> {
         freed
             .checked_sub(self.journal.written())
@@ -72,7 +74,7 @@ impl WriterStore {
         let before = self.ring.written();
         self.error = None;
         loop {
-            // Only this program has the memory, so its positions are valid.
+            // Only this program can write to the ring's memory, so the positions are valid.
             let (bytes, elements) = self.ring.room().unwrap_or((0, 0));
             let next = match self.journal.next_bytes() {
                 Ok(next) => next,
@@ -90,8 +92,8 @@ impl WriterStore {
         self.ring.written() > before
     }
 
-    /// Appends `bytes` to the journal, and returns the mark to pass to `is_safe`; `None` if there
-    /// is no room.
+    /// Appends `bytes` to the journal. Returns the mark to pass to `is_safe`, or `None` if there is
+    /// no room.
     pub(super) fn write(
         &mut self,
         bytes: &[u8],
@@ -123,7 +125,8 @@ impl WriterStore {
         }
     }
 
-    /// Called when the other end is known, or has acknowledged something.
+    /// Stores the identity of the peer, and trims the journal. Called when the peer has connected or
+    /// has acknowledged data.
     pub(super) fn follow(&mut self, link: &mut Link<Writer>) {
         if let Some(pair) = link.peer().and(link.pair()).copied()
             && self.peer != Some(pair)
@@ -138,8 +141,8 @@ impl WriterStore {
     }
 }
 
-/// The part of `bytes`, which contains only whole elements, that fits: its length and number of
-/// elements.
+/// Returns the length in bytes and the number of the complete elements at the start of `bytes` that
+/// fit into `room` bytes and `elements` elements.
 fn fit(form: ElementForm, bytes: &[u8], room: u64, elements: u64) -> (usize, u64) {
     let len = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
     let mut walk = ElementWalk::new(form, u64::MAX, 0, 0);

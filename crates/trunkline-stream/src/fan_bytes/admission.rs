@@ -1,4 +1,4 @@
-//! Admission to an endpoint with several peers, and the refusals.
+//! Decides whether an endpoint with several peers admits a new peer.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use trunkline_proto::{FaultCode, VersionRange};
 /// Time after which a peer that was refused for lack of room may try again.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// A refused transport and the answer to it.
+/// A refused transport, and the answer to send over it.
 pub(super) type Rejected = Box<(Transport, Vec<u8>)>;
 
 /// The state of an endpoint that decides on the admission of a new peer.
@@ -21,7 +21,7 @@ pub(super) struct Admission<'a> {
     pub(super) is_closed: bool,
     pub(super) lanes: usize,
     pub(super) lanes_max: usize,
-    /// The kind of peer, for messages.
+    /// The plural noun for the peers in messages: "readers" or "writers".
     pub(super) peers: &'static str,
     /// Length of the longest element written, including its length prefix.
     pub(super) longest: u64,
@@ -53,8 +53,8 @@ impl Admission<'_> {
         }
         if self.lanes >= self.lanes_max {
             let sentence = format!(
-                "{} already has the maximum number of {}, {}; create it with room for more, \
-                 or wait until one has left",
+                "{} already has the maximum number of {}, {}; create it with a larger maximum, or \
+                 wait until one of them has left",
                 own.url, self.peers, self.lanes_max
             );
             return Err(refused(
@@ -65,8 +65,8 @@ impl Admission<'_> {
         }
         if own.form == ElementForm::Variable && hello.end.bytes_max < self.longest {
             let sentence = format!(
-                "{} has written an element of {} bytes, and the buffer of {} holds {}; create that \
-                 end with a larger one",
+                "{} has written an element of {} bytes, but the buffer of {} holds only {} bytes; \
+                 create this reader with a larger buffer",
                 own.url, self.longest, hello.end.url, hello.end.bytes_max
             );
             return Err(refused(FaultCode::StreamPeer, sentence, None));

@@ -1,4 +1,4 @@
-//! The byte-level core of every kind of reader with several writers.
+//! Implements the byte-level core that all kinds of readers with several writers share.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -10,23 +10,24 @@ use trunkline_ring::{RingShape, RingStart};
 
 use super::hub::{Hub, Lane, Lanes};
 use super::member::{Acquired, Member, PeerStatus, Run, RunEnd};
-use crate::bytes::{ConnectedEnd, ReaderCore, Wanted};
+use crate::bytes::{ConnectedEnd, ReadAmount, ReaderCore};
 use crate::directory::Registration;
-use crate::end::{Bell, Bells, ReaderEnd};
+use crate::end::{Bell, BellLink, ReaderEnd};
 use crate::error::StreamError;
 use crate::handle::{EndpointHandle, Environment};
 use crate::properties::{Monitor, Properties};
 use crate::wait::{Blocking, Waiter};
 
-/// Creates the lanes of a reader, each with a buffer of its own.
+/// Creates the lanes of a reader, each of which has its own buffer.
 pub(crate) struct Writers {
     pub(crate) shape: RingShape,
-    pub(crate) is_touched: bool,
+    pub(crate) is_preallocated: bool,
     pub(crate) bell: Arc<Bell>,
     /// Writers that the program has not seen yet; bounded by the maximum number of writers.
-    fresh: Mutex<Vec<Source>>,
+    new_sources: Mutex<Vec<Source>>,
 }
 
+/// One of the writers, and the reader of the writer's stream.
 pub(crate) struct Source {
     member: Arc<Member>,
     core: ReaderCore,
@@ -35,18 +36,18 @@ pub(crate) struct Source {
 }
 
 impl Writers {
-    pub(crate) fn new(shape: RingShape, is_touched: bool, bell: Arc<Bell>) -> Self {
+    pub(crate) fn new(shape: RingShape, is_preallocated: bool, bell: Arc<Bell>) -> Self {
         Self {
             shape,
-            is_touched,
+            is_preallocated,
             bell,
-            fresh: Mutex::default(),
+            new_sources: Mutex::default(),
         }
     }
 
-    fn take_fresh(&self) -> Vec<Source> {
-        let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *fresh)
+    fn take_new_sources(&self) -> Vec<Source> {
+        let sources = self.new_sources.lock();
+        std::mem::take(&mut *sources.unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -61,7 +62,7 @@ impl Lanes for Writers {
     }
 
     fn ends(&self) -> std::io::Result<(ReaderEnd, Arc<StreamMemory>)> {
-        let memory = StreamMemory::create(self.shape, RingStart::default(), self.is_touched)?;
+        let memory = StreamMemory::create(self.shape, RingStart::default(), self.is_preallocated)?;
         let mut end = ReaderEnd::new(memory.element_memory().producer());
         end.bell = Some(self.bell.clone());
         Ok((end, memory))
@@ -79,30 +80,30 @@ impl Lanes for Writers {
             has_end: lane.link.with(|end, _, _| end.inner.has_end.clone()),
             core: ReaderCore::new(connected, memory.element_memory().consumer()),
         };
-        let fresh = self.fresh.lock();
-        fresh.unwrap_or_else(PoisonError::into_inner).push(source);
+        let sources = self.new_sources.lock();
+        sources.unwrap_or_else(PoisonError::into_inner).push(source);
     }
 
     fn properties(&self, hub: &Hub<Self>) -> Properties {
-        let mut found = hub.properties_of_lanes();
-        for lane in hub.present() {
+        let mut combined = hub.properties_of_lanes();
+        for lane in hub.current_lanes() {
             let (ready, read) = lane.link.with(|end, _, _| {
                 let read = end.inner.ring.read_elements().unwrap_or(0);
                 (end.link.ready().1, read)
             });
-            found.in_buffer += ready.saturating_sub(read);
-            found.total += read;
+            combined.in_buffer += ready.saturating_sub(read);
+            combined.total += read;
         }
-        found.total += hub.elements_before();
-        found
+        combined.total += hub.elements_of_removed_lanes();
+        combined
     }
 }
 
 pub(crate) struct FanInCore {
     pub(crate) hub: Arc<Hub<Writers>>,
-    bells: Arc<Bells>,
+    bell_link: Arc<BellLink>,
     sources: Vec<Source>,
-    /// Index of the source whose turn is next.
+    /// Index of the source that the next search begins with.
     next: usize,
     /// Held for as long as the endpoint exists.
     registration: Option<Registration>,
@@ -126,20 +127,20 @@ impl FanInCore {
 
     pub(crate) fn new(
         hub: Arc<Hub<Writers>>,
-        bells: Arc<Bells>,
+        bell_link: Arc<BellLink>,
         registration: Option<Registration>,
     ) -> Self {
         Self {
             hub,
-            bells,
+            bell_link,
             sources: Vec::new(),
             next: 0,
             registration,
         }
     }
 
-    /// Waits for elements of any writer, or for the end of a writer's stream, and takes the
-    /// elements of that writer. `decode` gets the form, the bytes and the number of elements.
+    /// Waits for elements of any writer, or for the end of a writer's stream, and reads the elements
+    /// of that writer. `decode` gets the form, the bytes and the number of elements.
     pub(crate) async fn read_run<T>(
         &mut self,
         waiter: &impl Waiter,
@@ -194,13 +195,13 @@ impl FanInCore {
         if let Some(found) = self.find(max).await? {
             return Ok(found);
         }
-        let until = Environment::Real.deadline(timeout);
+        let deadline = Environment::Real.deadline(timeout);
         let mut watch = self.hub.bell.watch();
         loop {
             if let Some(found) = self.find(max).await? {
                 return Ok(found);
             }
-            if !watch.rung(waiter, &self.bells, until).await {
+            if !watch.wait_for_ring(waiter, &self.bell_link, deadline).await {
                 return Err(StreamError::Timeout {
                     timeout: timeout.unwrap_or_default(),
                     what: "no writer has sent anything",
@@ -209,18 +210,18 @@ impl FanInCore {
         }
     }
 
-    /// Searches for elements, or for a stream's end after its last element, beginning with the
-    /// writer whose turn it is.
+    /// Searches the sources, beginning with the next one, for elements or for the end of a stream
+    /// whose elements have all been read.
     async fn find(&mut self, max: usize) -> Result<Option<Found>, StreamError> {
-        self.sources.append(&mut self.hub.lanes.take_fresh());
+        self.sources.append(&mut self.hub.lanes.take_new_sources());
         let count = self.sources.len();
         for step in 0..count {
             let index = (self.next + step) % count;
             let Source { core, has_end, .. } = &mut self.sources[index];
             let elements = match core.available() {
                 0 if has_end.get().is_none() => continue,
-                // Does not wait, so it never blocks an async caller.
-                0 => match core.wait_for(&Blocking, Wanted::Available, None).await {
+                // This call does not wait, so it never blocks an async caller.
+                0 => match core.wait_for(&Blocking, ReadAmount::Available, None).await {
                     Ok(elements) => elements,
                     Err(error) => return self.end(index, error).map(Some),
                 },
@@ -234,37 +235,39 @@ impl FanInCore {
         Ok(None)
     }
 
-    /// Removes a writer whose stream has ended. The error of reading from it becomes the reported
-    /// end.
+    /// Removes a writer whose stream has ended. `error` is the result of reading from that writer,
+    /// and determines the reported end.
     fn end(&mut self, index: usize, error: StreamError) -> Result<Found, StreamError> {
         let end = RunEnd::of(error)?;
         let Source { member, core, .. } = self.sources.remove(index);
-        // The next turn belongs to the source after it.
+        // The source after the removed one now has this index.
         self.next = index;
         self.hub.forget(member.number, core.ring.read_elements());
-        // The writer may have to reconnect to learn about the end; readers must not wait for that.
-        let leaving = thread::Builder::new().name("trunkline-leave".to_owned());
-        let _detached = leaving.spawn(move || drop(core));
+        // The writer may have to reconnect to learn about the end. The program must not wait for
+        // that.
+        let closer = thread::Builder::new().name("trunkline-leave".to_owned());
+        let _detached = closer.spawn(move || drop(core));
         Ok(Found::Ended(member, end))
     }
 
-    /// The writers that are connected or expected back, and those with elements left to read.
-    pub(crate) fn present(&mut self) -> Vec<PeerStatus> {
-        self.sources.append(&mut self.hub.lanes.take_fresh());
-        let present = |source: &mut Source| PeerStatus {
+    /// Returns the writers that are connected or may reconnect, and those with elements left to
+    /// read.
+    pub(crate) fn peers(&mut self) -> Vec<PeerStatus> {
+        self.sources.append(&mut self.hub.lanes.take_new_sources());
+        let status_of = |source: &mut Source| PeerStatus {
             member: source.member.clone(),
             is_connected: source.core.link.with(|end, _, _| end.link.is_connected()),
             waiting: source.core.available() as u64,
             lost: 0,
         };
-        self.sources.iter_mut().map(present).collect()
+        self.sources.iter_mut().map(status_of).collect()
     }
 
     /// Destroys the reader; each writer learns how far its stream has been read.
     pub(crate) async fn close(&mut self, waiter: &impl Waiter) {
         self.hub.close();
         self.registration = None;
-        self.sources.append(&mut self.hub.lanes.take_fresh());
+        self.sources.append(&mut self.hub.lanes.take_new_sources());
         // All writers are notified before waiting for any of them.
         for source in &self.sources {
             source.core.link.with(|end, _, _| {
@@ -276,13 +279,13 @@ impl FanInCore {
             source.core.close(waiter).await;
             self.hub.remove(source.member.number);
         }
-        self.bells.close(Clock::new().now());
+        self.bell_link.close(Clock::new().now());
     }
 }
 
 impl Drop for FanInCore {
     fn drop(&mut self) {
-        if !self.bells.is_closed() {
+        if !self.bell_link.is_closed() {
             crate::wait::block(self.close(&Blocking));
         }
     }

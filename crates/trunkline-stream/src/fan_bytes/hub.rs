@@ -1,4 +1,4 @@
-//! Assigns arriving peers of an endpoint with several peers to lanes.
+//! Assigns each peer that connects to a multi-peer endpoint to a lane.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,10 +15,10 @@ use crate::end::{Bell, EndpointRole, StreamEndpoint, read_hello};
 use crate::properties::Properties;
 
 /// The settings shared by all lanes of an endpoint.
-pub(crate) struct Terms {
+pub(crate) struct LaneSettings {
     pub(crate) link: LinkOptions,
     pub(crate) net: NetOptions,
-    /// Turns checksums on or off; `None`: on only between machines.
+    /// Turns checksums on or off; `None` turns them on only between machines.
     pub(crate) is_checked: Option<bool>,
     pub(crate) lanes_max: usize,
 }
@@ -27,9 +27,9 @@ pub(crate) trait Lanes: Sized + Send + Sync + 'static {
     type End: EndpointRole + 'static;
     /// The program's part of a lane.
     type ProgramPart: Send;
-    /// If true, a lane is removed when its stream is over; otherwise when the program removes it.
+    /// If true, a lane is removed when its stream is over. Otherwise the program removes it.
     const REMOVE_WHEN_OVER: bool;
-    /// The kind of peer, for messages.
+    /// The plural noun for the peers in messages: "readers" or "writers".
     const PEERS: &'static str;
 
     /// Creates the state machine of a lane.
@@ -38,7 +38,7 @@ pub(crate) trait Lanes: Sized + Send + Sync + 'static {
     /// Creates the inner end of a lane, and the program's part.
     fn ends(&self) -> std::io::Result<(Self::End, Self::ProgramPart)>;
 
-    /// Called when a lane has its peer, with the program's part of the lane.
+    /// Called after a peer was assigned to a new lane, with the program's part of the lane.
     fn on_opened(&self, lane: &Lane<Self::End>, program_part: Self::ProgramPart);
 
     fn on_left(&self, lane: &Lane<Self::End>) {
@@ -78,16 +78,16 @@ impl<S: EndpointRole> Lane<S> {
     }
 
     fn is_of(&self, peer: &StreamEnd) -> bool {
-        let known = &self.member.incarnation;
+        let current = &self.member.incarnation;
         let is_next =
-            self.has_journal && peer.has_journal && known[8..] == lineage(peer.incarnation);
-        *known == peer.incarnation.0 || is_next
+            self.has_journal && peer.has_journal && current[8..] == lineage(peer.incarnation);
+        *current == peer.incarnation.0 || is_next
     }
 }
 
 pub(crate) struct Hub<O: Lanes> {
     pub(crate) lanes: O,
-    pub(crate) terms: Terms,
+    pub(crate) settings: LaneSettings,
     pub(crate) bell: Arc<Bell>,
     state: Mutex<State<O::End>>,
     /// Held while a peer is admitted, so that no peer is admitted twice.
@@ -96,10 +96,11 @@ pub(crate) struct Hub<O: Lanes> {
 
 struct State<S: EndpointRole + 'static> {
     lanes: Vec<Lane<S>>,
-    last: u64,
-    /// Connections lost by peers that are gone.
+    /// Number of the last lane created; lanes are numbered from 1.
+    last_number: u64,
+    /// Number of connections lost in removed lanes.
     disconnections: u64,
-    /// Elements received from peers that are gone.
+    /// Number of elements received in removed lanes.
     elements: u64,
     /// Length of the longest element written, including its length prefix.
     longest: u64,
@@ -107,10 +108,10 @@ struct State<S: EndpointRole + 'static> {
 }
 
 impl<O: Lanes> Hub<O> {
-    pub(crate) fn new(lanes: O, terms: Terms, bell: Arc<Bell>) -> Arc<Self> {
+    pub(crate) fn new(lanes: O, settings: LaneSettings, bell: Arc<Bell>) -> Arc<Self> {
         let state = State {
             lanes: Vec::new(),
-            last: 0,
+            last_number: 0,
             disconnections: 0,
             elements: 0,
             longest: 0,
@@ -118,28 +119,29 @@ impl<O: Lanes> Hub<O> {
         };
         Arc::new(Self {
             lanes,
-            terms,
+            settings,
             bell,
             state: Mutex::new(state),
             opening: Mutex::new(()),
         })
     }
 
-    /// The current lanes, after removing those whose peers have left.
-    pub(crate) fn present(&self) -> Vec<Lane<O::End>> {
+    /// Removes the lanes whose peers have left, and returns the other lanes.
+    pub(crate) fn current_lanes(&self) -> Vec<Lane<O::End>> {
         self.reap();
         self.lock().lanes.clone()
     }
 
-    /// The number of current lanes. Lanes that are over only count if the program removes them.
+    /// Returns the number of lanes. A lane whose stream is over counts only if the program has to
+    /// remove it.
     pub(crate) fn len(&self) -> usize {
         let state = self.lock();
-        let is_there = |lane: &&Lane<_>| !O::REMOVE_WHEN_OVER || !lane.is_over();
-        state.lanes.iter().filter(is_there).count()
+        let counts = |lane: &&Lane<_>| !O::REMOVE_WHEN_OVER || !lane.is_over();
+        state.lanes.iter().filter(counts).count()
     }
 
-    /// Elements received from peers that are gone.
-    pub(crate) fn elements_before(&self) -> u64 {
+    /// Returns the number of elements received in removed lanes.
+    pub(crate) fn elements_of_removed_lanes(&self) -> u64 {
         self.lock().elements
     }
 
@@ -147,28 +149,29 @@ impl<O: Lanes> Hub<O> {
         self.lanes.properties(self)
     }
 
-    /// The combined properties of all lanes, without those that differ between writers and readers.
+    /// Returns the combined properties of all lanes, except those that are computed differently for
+    /// readers and writers.
     pub(super) fn properties_of_lanes(&self) -> Properties {
-        let mut found = Properties::new(&self.terms.link);
-        found.disconnections = self.lock().disconnections;
-        let lanes = self.present();
+        let mut combined = Properties::new(&self.settings.link);
+        combined.disconnections = self.lock().disconnections;
+        let lanes = self.current_lanes();
         for lane in &lanes {
-            let transport = lane.link.transport().map(|used| used.name);
-            let one = lane
+            let transport = lane.link.transport().map(|transport| transport.name);
+            let of_lane = lane
                 .link
                 .with(|end, now, _| Properties::of_link(&end.link, now));
-            found.is_connected |= one.is_connected;
-            found.disconnections += one.disconnections;
-            found.away_for = found.away_for.max(one.away_for);
-            found.last_disconnect = one.last_disconnect.or(found.last_disconnect);
-            found.transport = transport.or(found.transport);
-            (found.peer, found.peer_program) = (one.peer, one.peer_program);
+            combined.is_connected |= of_lane.is_connected;
+            combined.disconnections += of_lane.disconnections;
+            combined.away_for = combined.away_for.max(of_lane.away_for);
+            combined.last_disconnect = of_lane.last_disconnect.or(combined.last_disconnect);
+            combined.transport = transport.or(combined.transport);
+            (combined.peer, combined.peer_program) = (of_lane.peer, of_lane.peer_program);
         }
         if lanes.len() != 1 {
-            found.peer = Some(format!("{} {}", lanes.len(), O::PEERS));
-            found.peer_program = None;
+            combined.peer = Some(format!("{} {}", lanes.len(), O::PEERS));
+            combined.peer_program = None;
         }
-        found
+        combined
     }
 
     pub(crate) fn close(&self) {
@@ -176,7 +179,7 @@ impl<O: Lanes> Hub<O> {
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        self.take_out(|lane| lane.member.number == number);
+        self.remove_where(|lane| lane.member.number == number);
     }
 
     /// Removes a lane, and adds its elements to the total.
@@ -185,35 +188,35 @@ impl<O: Lanes> Hub<O> {
         self.lock().elements += elements;
     }
 
-    /// Ends the lanes whose peers have left. Closes connections, so a connection's own thread must
-    /// not call it.
+    /// Removes the lanes whose peers have left. This closes connections, so the thread of a
+    /// connection must not call it.
     fn reap(&self) {
         if O::REMOVE_WHEN_OVER {
-            let gone = self.take_out(Lane::is_over);
-            gone.iter().for_each(|lane| self.lanes.on_left(lane));
+            let removed = self.remove_where(Lane::is_over);
+            removed.iter().for_each(|lane| self.lanes.on_left(lane));
         }
     }
 
-    fn take_out(&self, is_gone: impl Fn(&Lane<O::End>) -> bool) -> Vec<Lane<O::End>> {
+    fn remove_where(&self, is_removed: impl Fn(&Lane<O::End>) -> bool) -> Vec<Lane<O::End>> {
         let mut state = self.lock();
         let all = std::mem::take(&mut state.lanes);
-        let (gone, there): (Vec<_>, Vec<_>) = all.into_iter().partition(is_gone);
-        state.lanes = there;
+        let (removed, remaining): (Vec<_>, Vec<_>) = all.into_iter().partition(is_removed);
+        state.lanes = remaining;
         drop(state);
-        for lane in &gone {
-            let lost = lane.link.with(|end, _, _| end.link.disconnections());
-            self.lock().disconnections += lost;
+        for lane in &removed {
+            let disconnections = lane.link.with(|end, _, _| end.link.disconnections());
+            self.lock().disconnections += disconnections;
         }
-        gone
+        removed
     }
 
     /// Returns the length of the longest element that all readers have room for. Also records
     /// `bytes` as the longest element written, if it fits.
     pub(crate) fn element_bytes_max(&self, bytes: u64) -> u64 {
         let mut state = self.lock();
-        let there = state.lanes.iter().filter(|lane| !lane.is_over());
-        let max = there.map(|lane| lane.bytes_max).min();
-        let max = max.unwrap_or(u64::MAX).min(self.terms.link.bytes_max);
+        let active = state.lanes.iter().filter(|lane| !lane.is_over());
+        let max = active.map(|lane| lane.bytes_max).min();
+        let max = max.unwrap_or(u64::MAX).min(self.settings.link.bytes_max);
         if bytes <= max {
             state.longest = state.longest.max(bytes);
         }
@@ -235,14 +238,14 @@ impl<O: Lanes> Hub<O> {
             return reject(transport, &refused);
         }
         let now = Clock::new().now();
-        let mut trial = self.lanes.link(self.terms.link.clone());
+        let mut trial = self.lanes.link(self.settings.link.clone());
         if let Err(refused) = trial.handle_hello(now, 1, hello) {
             return reject(transport, &refused);
         }
         let busy = |cause: &dyn std::fmt::Display| {
             let sentence = format!(
-                "{} cannot accept another peer at present: {cause}",
-                self.terms.link.url
+                "{} cannot accept another peer at present: {cause}; the connection is retried",
+                self.settings.link.url
             );
             refused(FaultCode::LimitReached, sentence, Some(RETRY_AFTER))
         };
@@ -250,18 +253,18 @@ impl<O: Lanes> Hub<O> {
             Ok(ends) => ends,
             Err(cause) => return reject(transport, &busy(&cause)),
         };
-        let link = self.lanes.link(self.terms.link.clone());
+        let link = self.lanes.link(self.settings.link.clone());
         let end = StreamEndpoint::new(link, inner, None, None, None).without_sharing();
         let over = end.over();
         let no_dialler = Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into()));
-        let link = match Link::start(no_dialler, end, self.terms.net) {
+        let link = match Link::start(no_dialler, end, self.settings.net) {
             Ok(link) => link,
             Err(cause) => return reject(transport, &busy(&cause)),
         };
         let mut state = self.lock();
-        state.last += 1;
+        state.last_number += 1;
         let member = Member {
-            number: state.last,
+            number: state.last_number,
             url: hello.end.url.clone(),
             program: hello.end.program.clone(),
             incarnation: hello.end.incarnation.0,
@@ -285,10 +288,10 @@ impl<O: Lanes> Hub<O> {
 
     fn admission(&self, state: &State<O::End>) -> Admission<'_> {
         Admission {
-            own: &self.terms.link,
+            own: &self.settings.link,
             is_closed: state.is_closed,
             lanes: state.lanes.len(),
-            lanes_max: self.terms.lanes_max,
+            lanes_max: self.settings.lanes_max,
             peers: O::PEERS,
             longest: state.longest,
         }
@@ -300,7 +303,7 @@ impl<O: Lanes> Hub<O> {
         transport: Transport,
         bytes: &[u8],
     ) -> Result<(), Rejected> {
-        let attached = directory::attach(link, transport, bytes, self.terms.is_checked);
+        let attached = directory::attach(link, transport, bytes, self.settings.is_checked);
         attached.or_else(|(transport, answer)| match answer.is_empty() {
             true => {
                 let code = FaultCode::StreamOutdated;
@@ -313,7 +316,7 @@ impl<O: Lanes> Hub<O> {
 
 impl<O: Lanes> Arrivals for Hub<O> {
     fn arrive(&self, socket: OwnedFd, bytes: &[u8]) {
-        // A socket that cannot be used is closed; the peer dials again.
+        // An unusable socket is closed, and the peer dials again.
         let Ok(transport) = directory::transport_of(socket) else {
             return;
         };
@@ -322,7 +325,7 @@ impl<O: Lanes> Arrivals for Hub<O> {
         let admitted = match read_hello(Clock::new().now(), &mut &*bytes) {
             Err(refused) => reject(transport, &refused),
             Ok(hello) => {
-                let lanes = self.present();
+                let lanes = self.current_lanes();
                 match lanes.iter().find(|lane| lane.is_of(&hello.end)) {
                     Some(lane) => self.attach(&lane.link, transport, bytes),
                     None => self.open(&hello, transport, bytes),

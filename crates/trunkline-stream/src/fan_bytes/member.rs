@@ -1,4 +1,4 @@
-//! The peers of an endpoint, and the data that arrives from them.
+//! Defines the peers of an endpoint with several peers, and the results of reading from them.
 
 use std::sync::Arc;
 
@@ -9,27 +9,28 @@ use crate::error::StreamError;
 /// One of several peers of an endpoint.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Member {
-    /// Number at this endpoint, starting at 1; never reused.
+    /// Number of the peer at this endpoint, starting at 1. Numbers are never reused.
     pub number: u64,
     /// URL, as reported by the peer.
     pub url: String,
     /// Program and release, as reported by the peer.
     pub program: String,
-    /// 128 random bits that change each time the peer is created. With a journal the last 8 bytes
+    /// 128 random bits that change each time the peer is created. With a journal, the last 8 bytes
     /// stay the same.
     pub incarnation: [u8; 16],
 }
 
-/// A peer that is connected or expected back.
+/// The status of a peer that is connected or may reconnect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerStatus {
     pub member: Arc<Member>,
     /// True while connected.
     pub is_connected: bool,
-    /// For a reader: elements written that are not known to have reached it. For a writer: elements
-    /// that have arrived from it and have not been read.
+    /// For a reader: number of written elements that the reader has not confirmed. For a writer:
+    /// number of elements that have arrived from the writer and have not been read.
     pub waiting: u64,
-    /// For a reader: elements that it will never get, because it was too slow. 0 for a writer.
+    /// For a reader: number of elements that were dropped because the reader was too slow. For a
+    /// writer: 0.
     pub lost: u64,
 }
 
@@ -37,25 +38,25 @@ pub struct PeerStatus {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Undelivered {
     pub member: Arc<Member>,
-    /// Elements not known to have reached it.
+    /// The elements that the reader has not confirmed.
     pub left: Left,
-    /// Elements reported to it as lost, because it was too slow.
+    /// Number of elements reported to the reader as lost, because the reader was too slow.
     pub lost: u64,
-    /// Why it left: it was destroyed, away for too long, or violated the protocol. `None` if it
-    /// stayed to the end.
+    /// The reason why the reader left: it was destroyed, was away for too long, or violated the
+    /// protocol. `None` if the reader stayed until the end.
     pub fault: Option<StreamFault>,
 }
 
 /// Consecutive data from one of several writers.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Run<T> {
-    /// Elements, at least one.
+    /// At least one element.
     Elements {
         writer: Arc<Member>,
         elements: Vec<T>,
     },
-    /// This writer sends nothing more, and everything that arrived has been read. Returned once per
-    /// writer.
+    /// This writer sends nothing more, and everything that arrived from it has been read. This is
+    /// returned once per writer.
     Ended { writer: Arc<Member>, end: RunEnd },
 }
 
@@ -63,7 +64,7 @@ pub enum Run<T> {
 /// [`ByteRegion`](crate::ByteRegion).
 #[derive(Debug)]
 pub enum Acquired<R> {
-    /// Elements, at least one. They count as read when they are dropped.
+    /// At least one element. The elements count as read when they are dropped.
     Elements { writer: Arc<Member>, elements: R },
     /// See [`Run::Ended`].
     Ended { writer: Arc<Member>, end: RunEnd },
@@ -92,12 +93,12 @@ pub enum RunEnd {
         missing: u64,
         reason: String,
     },
-    /// The writer was lost: away for too long, created again, or in violation of the protocol.
+    /// The writer was away for too long, was created again, or violated the protocol.
     Fault(StreamFault),
 }
 
 impl RunEnd {
-    /// Converts the error of reading from that writer alone.
+    /// Converts the error of a read from a single writer.
     ///
     /// # Errors
     /// The error is not the end of a stream.

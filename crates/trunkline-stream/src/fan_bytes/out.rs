@@ -1,4 +1,4 @@
-//! The byte-level core of every kind of writer with several readers.
+//! Implements the byte-level core that all kinds of writers with several readers share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use super::options::Policy;
 use super::readers::{Readers, undelivered};
 use crate::bytes::{CLOSE_TIMEOUT, NOT_RECEIVED_IN_TIME, PANICKED};
 use crate::directory::Registration;
-use crate::end::{Bells, GATHER_BYTES, KeepFrom, LaneEnd, StreamEndpoint, place_behind};
+use crate::end::{BellLink, GATHER_BYTES, KeepFrom, LaneEnd, StreamEndpoint, boundary_at_or_after};
 use crate::error::StreamError;
 use crate::handle::Environment;
 use crate::properties::{Monitor, Properties};
 use crate::wait::{Blocking, Waiter, block};
 
-/// Number of attempts to make room before waiting for it: a reader that joins meanwhile keeps the
-/// current elements.
-const ATTEMPTS: usize = 64;
+/// Maximum number of attempts to make room before waiting for room. An attempt fails if a reader
+/// joins at the same time, because that reader keeps the current elements.
+const MAKE_ROOM_ATTEMPTS_MAX: usize = 64;
 
 pub(crate) struct FanOutCore {
     pub(crate) hub: Arc<Hub<Readers>>,
-    pub(crate) bells: Arc<Bells>,
+    pub(crate) bell_link: Arc<BellLink>,
     pub(crate) ring: ElementProducer,
     pub(crate) form: ElementForm,
     pub(crate) policy: Policy,
@@ -54,7 +54,7 @@ impl FanOutCore {
     }
 
     pub(crate) fn room(&mut self) -> usize {
-        // Only this program has the memory, so its positions are valid.
+        // Only this program can write to the ring's memory, so the positions are valid.
         let (_, elements) = self.ring.room().unwrap_or((0, 0));
         usize::try_from(elements).unwrap_or(usize::MAX)
     }
@@ -83,10 +83,10 @@ impl FanOutCore {
     ) -> Result<(), StreamError> {
         self.wait_for_room(waiter, bytes.len(), elements, timeout)
             .await?;
-        // Only this program has the memory, so its positions are valid.
+        // Only this program can write to the ring's memory, so the positions are valid.
         let is_pushed = self.ring.push(bytes, elements as u64);
         debug_assert_eq!(is_pushed.ok(), Some(true));
-        self.wrote(bytes.len() as u64);
+        self.after_write(bytes.len() as u64);
         Ok(())
     }
 
@@ -100,23 +100,23 @@ impl FanOutCore {
 
     pub(crate) fn commit(&mut self, bytes: usize, elements: usize) {
         self.ring.commit(bytes as u64, elements as u64);
-        self.wrote(bytes as u64);
+        self.after_write(bytes as u64);
     }
 
-    /// Makes sure that the bytes added to the ring are sent.
-    fn wrote(&mut self, bytes: u64) {
+    /// Called after `bytes` bytes were added to the ring; makes sure that they are sent.
+    fn after_write(&mut self, bytes: u64) {
         self.unsent += bytes;
         if self.ring.glance_wake() {
-            self.each(|end| end.inner.wake());
+            self.for_each_lane(|end| end.inner.wake());
         } else if self.unsent >= GATHER_BYTES {
             // Accessing an endpoint sends all output that is due.
-            self.each(|_| ());
+            self.for_each_lane(|_| ());
         }
     }
 
-    fn each(&mut self, mut f: impl FnMut(&mut StreamEndpoint<LaneEnd>)) {
+    fn for_each_lane(&mut self, mut f: impl FnMut(&mut StreamEndpoint<LaneEnd>)) {
         self.unsent = 0;
-        for lane in self.hub.present() {
+        for lane in self.hub.current_lanes() {
             lane.link.with(|end, _, _| f(end));
         }
     }
@@ -151,19 +151,19 @@ impl FanOutCore {
             return Ok(());
         }
         if let Policy::Quota(quota) = self.policy {
-            for _ in 0..ATTEMPTS {
+            for _ in 0..MAKE_ROOM_ATTEMPTS_MAX {
                 self.make_room(bytes, elements, quota);
                 if self.has_room(bytes, elements) {
                     return Ok(());
                 }
             }
         }
-        let until = Environment::Real.deadline(timeout);
+        let deadline = Environment::Real.deadline(timeout);
         let mut watch = self.hub.bell.watch();
         self.set_short_of_room(true);
         let mut found = true;
         while found && !self.has_room(bytes, elements) {
-            found = watch.rung(waiter, &self.bells, until).await;
+            found = watch.wait_for_ring(waiter, &self.bell_link, deadline).await;
         }
         self.set_short_of_room(false);
         match found || self.has_room(bytes, elements) {
@@ -176,7 +176,7 @@ impl FanOutCore {
     }
 
     fn set_short_of_room(&mut self, is_short: bool) {
-        self.each(|end| {
+        self.for_each_lane(|end| {
             end.poll_ring();
             end.link.set_short_of_room(is_short);
         });
@@ -193,11 +193,11 @@ impl FanOutCore {
                 .saturating_sub(capacity)
                 .max(count.saturating_sub(quota.min(capacity))),
         };
-        self.each(|end| {
+        self.for_each_lane(|end| {
             end.poll_ring();
             end.inner.keep_from(&mut end.link, from);
         });
-        // Without readers, nothing needs the elements.
+        // If there are no readers, the elements can be dropped.
         let (mut cursor, others) = self.hub.lanes.cursors.join();
         if others == 0 && cursor.written().is_ok() {
             let place = self.place(&cursor, from);
@@ -206,11 +206,11 @@ impl FanOutCore {
     }
 
     fn place(&self, cursor: &ElementCursor, from: KeepFrom) -> RingStart {
-        place_behind(cursor, self.form, cursor.place(), from)
+        boundary_at_or_after(cursor, self.form, cursor.place(), from)
     }
 
-    /// Sends everything now, and waits until it has reached the stage `until` at every current
-    /// reader, or was lost there.
+    /// Sends all written elements now, and waits until they have reached the stage `until` at every
+    /// current reader, or were dropped for that reader.
     pub(crate) async fn flush(
         &mut self,
         waiter: &impl Waiter,
@@ -218,7 +218,7 @@ impl FanOutCore {
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
         self.unsent = 0;
-        let lanes = self.hub.present();
+        let lanes = self.hub.current_lanes();
         let mut watch = self.hub.bell.watch();
         for lane in &lanes {
             let has_journal = lane.link.with(|end, _, _| {
@@ -231,15 +231,14 @@ impl FanOutCore {
             }
         }
         let is_reached = |lane: &Lane<LaneEnd>| {
-            let is_there = |end: &mut StreamEndpoint<LaneEnd>| end.link.is_mark_reached(until);
-            lane.is_over() || lane.link.with(|end, _, _| is_there(end))
+            lane.is_over() || lane.link.with(|end, _, _| end.link.is_mark_reached(until))
         };
         let deadline = Environment::Real.deadline(timeout);
         loop {
             if lanes.iter().all(is_reached) || timeout == Some(Duration::ZERO) {
                 return Ok(());
             }
-            if !watch.rung(waiter, &self.bells, deadline).await {
+            if !watch.wait_for_ring(waiter, &self.bell_link, deadline).await {
                 return Err(StreamError::Timeout {
                     timeout: timeout.unwrap_or_default(),
                     what: "not all elements have reached the requested state at every reader",
@@ -248,9 +247,9 @@ impl FanOutCore {
         }
     }
 
-    /// The readers that are connected or expected back.
-    pub(crate) fn present(&self) -> Vec<PeerStatus> {
-        let present = |lane: &Lane<LaneEnd>| {
+    /// Returns the readers that are connected or may reconnect.
+    pub(crate) fn peers(&self) -> Vec<PeerStatus> {
+        let status_of = |lane: &Lane<LaneEnd>| {
             lane.link.with(|end, _, _| {
                 end.poll_ring();
                 PeerStatus {
@@ -261,14 +260,14 @@ impl FanOutCore {
                 }
             })
         };
-        let lanes = self.hub.present();
-        lanes.iter().map(present).collect()
+        let lanes = self.hub.current_lanes();
+        lanes.iter().map(status_of).collect()
     }
 
-    /// The readers that have left since the last call.
+    /// Returns the readers that have left since the last call.
     pub(crate) fn departed(&self) -> Vec<Undelivered> {
         // Moves the readers that have left to `departed`.
-        drop(self.hub.present());
+        drop(self.hub.current_lanes());
         self.hub.lanes.departed.take()
     }
 
@@ -280,7 +279,7 @@ impl FanOutCore {
         timeout: Option<Duration>,
     ) -> Vec<Undelivered> {
         self.hub.close();
-        let lanes = self.hub.present();
+        let lanes = self.hub.current_lanes();
         for lane in &lanes {
             lane.link.with(|end, _, _| {
                 end.poll_ring();
@@ -297,7 +296,7 @@ impl FanOutCore {
 
     pub(crate) async fn abort(&mut self, waiter: &impl Waiter, reason: &str) -> Vec<Undelivered> {
         self.hub.close();
-        let lanes = self.hub.present();
+        let lanes = self.hub.current_lanes();
         self.abort_lanes(waiter, &lanes, reason).await;
         self.end(&lanes)
     }
@@ -309,9 +308,9 @@ impl FanOutCore {
                 end.link.abort(reason);
             });
         }
-        // A lane is closed once its reader has reported its position, or its connection is gone.
-        let soon = Some(Duration::from_secs(1));
-        self.wait_closed(waiter, lanes, soon).await;
+        // A lane is closed once the reader has reported its position, or the connection is gone.
+        let timeout = Some(Duration::from_secs(1));
+        self.wait_closed(waiter, lanes, timeout).await;
     }
 
     fn end(&mut self, lanes: &[Lane<LaneEnd>]) -> Vec<Undelivered> {
@@ -323,7 +322,7 @@ impl FanOutCore {
         });
         let undelivered = undelivered.collect();
         self.registration = None;
-        self.bells.close(now);
+        self.bell_link.close(now);
         undelivered
     }
 
@@ -333,10 +332,10 @@ impl FanOutCore {
         lanes: &[Lane<LaneEnd>],
         timeout: Option<Duration>,
     ) {
-        let until = Environment::Real.deadline(timeout);
+        let deadline = Environment::Real.deadline(timeout);
         let mut watch = self.hub.bell.watch();
         while !lanes.iter().all(is_closed) {
-            if !watch.rung(waiter, &self.bells, until).await {
+            if !watch.wait_for_ring(waiter, &self.bell_link, deadline).await {
                 return;
             }
         }
@@ -349,7 +348,7 @@ fn is_closed(lane: &Lane<LaneEnd>) -> bool {
 
 impl Drop for FanOutCore {
     fn drop(&mut self) {
-        if self.bells.is_closed() {
+        if self.bell_link.is_closed() {
         } else if std::thread::panicking() {
             // The stream is incomplete, and the readers must not treat it as complete.
             block(self.abort(&Blocking, PANICKED));

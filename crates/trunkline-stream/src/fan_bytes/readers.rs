@@ -1,5 +1,4 @@
-//! The lanes of a writer with several readers: how they start, and the record of readers that have
-//! left.
+//! Creates the lanes of a writer with several readers, and records the readers that have left.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +9,10 @@ use trunkline_ring::ElementCursors;
 
 use super::hub::{Hub, Lane, Lanes};
 use super::member::Undelivered;
-use crate::end::{Bell, KeepFrom, LaneEnd, place_behind};
+use crate::end::{Bell, KeepFrom, LaneEnd, boundary_at_or_after};
 use crate::properties::Properties;
 
-/// Creates the lanes of a writer, each with a cursor in its ring.
+/// Creates the lanes of a writer, each of which has a cursor in the writer's ring.
 pub(crate) struct Readers {
     pub(crate) cursors: ElementCursors,
     pub(crate) form: ElementForm,
@@ -58,7 +57,7 @@ impl Lanes for Readers {
         let (mut cursor, others) = self.cursors.join();
         let written = cursor.written_elements().unwrap_or(0);
         let from = match self.quota {
-            // Earlier elements are only for the existing readers.
+            // Only the existing readers get earlier elements.
             _ if others > 0 => KeepFrom {
                 position: cursor.written().unwrap_or(0),
                 elements: 0,
@@ -69,7 +68,7 @@ impl Lanes for Readers {
             },
             None => KeepFrom::default(),
         };
-        let place = place_behind(&cursor, self.form, cursor.place(), from);
+        let place = boundary_at_or_after(&cursor, self.form, cursor.place(), from);
         cursor.pass(place.position, place.elements);
         let end = LaneEnd::new(cursor, self.form, self.quota, self.bell.clone());
         Ok((end, ()))

@@ -1,4 +1,4 @@
-//! Lets a program that has caught up with its peer fall behind a little before it polls again.
+//! Lets a program that has caught up with its peer pause briefly before it polls again.
 //!
 //! Both ends of a ring in memory read each other's position. A program that takes each element as
 //! soon as it arrives fetches the cache line of the position from the other processor once per
@@ -9,11 +9,12 @@
 //! pausing helps. A program that waits for answers finds nothing in its first polls, or gets no
 //! more elements however long it pauses, so its waits are not prolonged.
 
-/// Number of polls that hardly count as a wait: about 100 ns in total.
+/// Number of polls before a wait: about 100 ns in total.
 const POLLS: u32 = 16;
 
-/// Number of polls of an endpoint that would spin anyway: about half a microsecond, in which a
-/// spinning peer answers. Reading the clock takes as long as several polls.
+/// Number of polls before a wait that begins with spinning: about half a microsecond, within which a
+/// spinning peer answers. The polls are counted because reading the clock takes as long as several
+/// polls.
 const POLLS_SPINNING: u32 = 128;
 
 /// Number of elements per transfer at which the pause is long enough.
@@ -31,29 +32,30 @@ const WAITS_BEFORE_RETRY: u32 = 1000;
 /// Decides how long to pause before the next poll.
 #[derive(Debug)]
 pub(crate) struct CatchUpBackoff {
+    /// Number of polls before a wait.
     polls: u32,
     /// Length of the pause before the next poll, in spin-loop hints.
     pauses: u32,
-    /// Length of the pause at the previous wait.
-    last: u32,
+    /// Length of the pause at the previous wait, in spin-loop hints.
+    last_pauses: u32,
     /// Position at the previous wait, in elements.
-    before: u64,
+    last_position: u64,
     /// Number of elements that arrived the last time there was no pause.
     arrived_without_pause: u64,
-    /// Consecutive longest pauses without benefit.
+    /// Number of consecutive longest pauses without benefit.
     futile_pauses: u32,
     /// Number of waits left before pausing is tried again.
     waits_before_retry: u32,
 }
 
 impl CatchUpBackoff {
-    /// `spins`: the endpoint spins for a while before it sleeps.
+    /// `spins` is true if the endpoint spins for a while before it sleeps.
     pub(crate) fn new(spins: bool) -> Self {
         Self {
             polls: if spins { POLLS_SPINNING } else { POLLS },
             pauses: 0,
-            last: 0,
-            before: 0,
+            last_pauses: 0,
+            last_position: 0,
             arrived_without_pause: 0,
             futile_pauses: 0,
             waits_before_retry: 0,
@@ -63,10 +65,10 @@ impl CatchUpBackoff {
     /// Called when the program has reached `position`, in elements, and would have to wait. Returns
     /// true if `has` becomes true so soon that no wait is needed.
     pub(crate) fn run(&mut self, position: u64, mut has: impl FnMut() -> bool) -> bool {
-        let arrived = position.wrapping_sub(self.before);
-        self.before = position;
-        self.judge(arrived);
-        self.last = self.pauses;
+        let arrived = position.wrapping_sub(self.last_position);
+        self.last_position = position;
+        self.adjust(arrived);
+        self.last_pauses = self.pauses;
         for _ in 0..self.pauses {
             std::hint::spin_loop();
         }
@@ -81,9 +83,9 @@ impl CatchUpBackoff {
     }
 
     /// Adjusts the state to the number of elements that arrived since the previous wait.
-    fn judge(&mut self, arrived: u64) {
+    fn adjust(&mut self, arrived: u64) {
         self.waits_before_retry = self.waits_before_retry.saturating_sub(1);
-        match self.last {
+        match self.last_pauses {
             0 => self.arrived_without_pause = arrived.min(BATCH_ENOUGH),
             PAUSES_MAX
                 if arrived < BATCH_ENOUGH / 2 && arrived < self.arrived_without_pause * 2 =>
@@ -137,9 +139,9 @@ mod tests {
             assert!(backoff.run(position, || true));
             backoff.pauses
         };
-        let found: Vec<u32> = (0..10).map(|_| step()).collect();
+        let pauses: Vec<u32> = (0..10).map(|_| step()).collect();
         assert_eq!(
-            found,
+            pauses,
             [1, 2, 4, 8, 16, 16, 16, 16, 16, 0],
             "3 arrived each time"
         );

@@ -1,4 +1,4 @@
-//! The source of time and randomness for an endpoint.
+//! Provides the time and random numbers for endpoints.
 
 use std::io;
 #[cfg(feature = "sim")]
@@ -12,7 +12,7 @@ use trunkline_types::Tick;
 
 use crate::journal::Lineage;
 
-/// The time and randomness that an endpoint or a directory uses.
+/// The source of time and random numbers for an endpoint or a directory.
 #[derive(Clone, Default)]
 pub(crate) enum Environment {
     #[default]
@@ -21,11 +21,12 @@ pub(crate) enum Environment {
     Simulated(Arc<dyn SimulatedEnvironment>),
 }
 
-/// The time and the randomness of a simulated world.
+/// The source of time and random numbers in a simulation.
 #[cfg(feature = "sim")]
 pub(crate) trait SimulatedEnvironment: Send + Sync {
     fn now(&self) -> Tick;
 
+    /// Returns 64 pseudorandom bits.
     fn bits(&self) -> u64;
 }
 
@@ -38,7 +39,7 @@ impl Environment {
         }
     }
 
-    /// The deadline of a wait that begins now; `None`: no deadline.
+    /// Returns the deadline of a wait that begins now; `None` if there is no timeout.
     pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<Tick> {
         timeout.map(|timeout| self.now().saturating_add(timeout))
     }
@@ -49,7 +50,7 @@ impl Environment {
             Self::Real => {
                 let mut bytes = [0; 16];
                 let flags = rustix::rand::GetRandomFlags::empty();
-                // A read this small is never cut short.
+                // The system never returns fewer bytes for a request of this size.
                 rustix::rand::getrandom(&mut bytes, flags)?;
                 Ok(bytes)
             }
@@ -71,7 +72,7 @@ impl Environment {
         Ok(Secret(bytes))
     }
 
-    /// An arbitrary number, to spread events that would otherwise coincide.
+    /// Returns an arbitrary number, which spreads events that would otherwise coincide.
     pub(crate) fn seed(&self) -> u64 {
         match self {
             Self::Real => fastrand::u64(..),
@@ -80,7 +81,7 @@ impl Environment {
         }
     }
 
-    /// Returns a random lineage, different from that of any journal.
+    /// Returns a random lineage, which differs from the lineage of every journal.
     pub(crate) fn new_lineage(&self) -> io::Result<Lineage> {
         Ok(lineage(Incarnation(self.random()?)))
     }

@@ -1,4 +1,4 @@
-//! A program's handle on its endpoint, within the link that drives it.
+//! Defines the handle through which a program uses its endpoint.
 //!
 //! A program takes its endpoint's lock only through this module. With the feature `sim`, an
 //! endpoint can also belong to a simulated process.
@@ -39,7 +39,7 @@ pub(crate) enum EndpointHandle<S: EndpointRole + 'static> {
     Simulated(Arc<dyn SimulatedLink<S>>),
 }
 
-/// A simulated process that takes the place of a link.
+/// A simulated process, which replaces a link.
 #[cfg(feature = "sim")]
 pub(crate) trait SimulatedLink<S: EndpointRole>: Send + Sync {
     fn environment(&self) -> Environment;
@@ -117,7 +117,7 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
         self.environment().now()
     }
 
-    /// The deadline of a wait that begins now; `None`: no deadline.
+    /// Returns the deadline of a wait that begins now; `None` if there is no timeout.
     pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<Tick> {
         self.environment().deadline(timeout)
     }
@@ -131,7 +131,7 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
         }
     }
 
-    /// Returns a random lineage, different from that of any journal.
+    /// Returns a random lineage, which differs from the lineage of every journal.
     pub(crate) fn new_lineage(&self) -> io::Result<Lineage> {
         self.environment().new_lineage()
     }
@@ -154,7 +154,7 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
         }
     }
 
-    /// The transport in use, while connected.
+    /// Returns the transport in use; `None` while disconnected.
     pub(crate) fn transport(&self) -> Option<TransportUsed> {
         match self {
             Self::Net(link) => link.transport(),

@@ -1,4 +1,4 @@
-//! Waiting on a ring that is shared with another process.
+//! Waits for changes of a ring that is shared with another process.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::end::EndpointRole;
 use crate::error::StreamError;
 use crate::wait::Waiter;
 
-/// Time after which an endpoint that has announced its wait polls again: the other end reads the
-/// announcement without a fence, and may have missed it.
+/// Time after which an endpoint that has announced its wait polls again. The peer reads the
+/// announcement without a fence, so it may have missed the announcement.
 const POLL_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
-/// A condition that a program waits for in the ring.
+/// A condition of the ring for which a program waits.
 pub(crate) trait RingCondition {
     fn holds(&mut self) -> bool;
-    /// Asks the other end to ring the bell after its next change. Returns true if the condition
-    /// holds already.
+    /// Asks the peer to ring the bell after its next change of the ring. Returns true if the
+    /// condition already holds.
     fn announce_wait(&mut self) -> bool;
-    /// Elements that this endpoint has written, or read.
+    /// Returns the number of elements that this endpoint has written or read.
     fn position(&self) -> u64;
 }
 
@@ -48,11 +48,12 @@ impl WaitPolicy {
     }
 }
 
-enum Woken {
+enum WakeReason {
+    /// The condition holds.
     Found,
-    /// The other end changed something, but the condition does not hold yet.
+    /// The peer has changed the ring, but the condition does not hold yet.
     Bell,
-    TimeOver,
+    DeadlinePassed,
 }
 
 impl<S: EndpointRole + 'static> EndpointHandle<S> {
@@ -70,34 +71,44 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
         end_error: impl Fn(&Link<S::Half>) -> Option<StreamError>,
     ) -> Result<bool, StreamError> {
         let link = self;
-        let until = link.deadline(timeout);
+        let deadline = link.deadline(timeout);
         let spin = &mut wait_policy.spin;
         let start = link.now();
-        let longest = until.map(|until| until.since(start));
-        if spin.run(longest, || condition.holds()) {
+        let spin_max = deadline.map(|deadline| deadline.since(start));
+        if spin.run(spin_max, || condition.holds()) {
             return Ok(true);
         }
-        // Read before requesting a bell; otherwise a bell that arrives in between would be missed.
+        // The number of bells is read before a bell is requested. Otherwise a bell that arrives in
+        // between would be missed.
         let mut bells = link.with(|end, _, _| (end.link.bells(), end.inner.shared().is_some()));
-        let is_late = || until.is_some_and(|until| until <= link.now()) || link.is_closed();
+        let is_over =
+            || deadline.is_some_and(|deadline| deadline <= link.now()) || link.is_closed();
         let mut announces = true;
         loop {
             if announces && condition.announce_wait() {
                 break;
             }
-            let soon = link.now().saturating_add(POLL_AGAIN_AFTER);
-            let soon = until.map_or(soon, |until| until.min(soon));
-            match sleep(waiter, link, Some(soon), &mut bells, condition, &end_error).await? {
-                Woken::Found => break,
-                // The next bell is not requested at once; otherwise every element could cost one.
-                Woken::Bell => announces = false,
-                Woken::TimeOver if is_late() => return Ok(condition.holds()),
-                Woken::TimeOver if !announces => announces = true,
-                Woken::TimeOver => {
-                    match sleep(waiter, link, until, &mut bells, condition, &end_error).await? {
-                        Woken::Found => break,
-                        Woken::Bell => announces = false,
-                        Woken::TimeOver => return Ok(condition.holds()),
+            let next_poll = link.now().saturating_add(POLL_AGAIN_AFTER);
+            let next_poll = deadline.map_or(next_poll, |deadline| deadline.min(next_poll));
+            let first = sleep(
+                waiter,
+                link,
+                Some(next_poll),
+                &mut bells,
+                condition,
+                &end_error,
+            );
+            match first.await? {
+                WakeReason::Found => break,
+                // The next bell is not requested at once. Otherwise every element could cost a bell.
+                WakeReason::Bell => announces = false,
+                WakeReason::DeadlinePassed if is_over() => return Ok(condition.holds()),
+                WakeReason::DeadlinePassed if !announces => announces = true,
+                WakeReason::DeadlinePassed => {
+                    match sleep(waiter, link, deadline, &mut bells, condition, &end_error).await? {
+                        WakeReason::Found => break,
+                        WakeReason::Bell => announces = false,
+                        WakeReason::DeadlinePassed => return Ok(condition.holds()),
                     }
                 }
             }
@@ -111,22 +122,22 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
 async fn sleep<S: EndpointRole + 'static>(
     waiter: &impl Waiter,
     link: &EndpointHandle<S>,
-    until: Option<Tick>,
+    deadline: Option<Tick>,
     bells: &mut (u64, bool),
     condition: &mut impl RingCondition,
     end_error: &impl Fn(&Link<S::Half>) -> Option<StreamError>,
-) -> Result<Woken, StreamError> {
-    let woken = link.wait(waiter, until, |end, _| {
+) -> Result<WakeReason, StreamError> {
+    let woken = link.wait(waiter, deadline, |end, _| {
         end.poll_ring();
         if condition.holds() {
-            return Some(Ok(Woken::Found));
+            return Some(Ok(WakeReason::Found));
         }
         if let Some(error) = end_error(&end.link) {
             return Some(Err(error));
         }
-        // The other end may have been replaced by one that is reached over a connection.
+        // The peer may have been replaced by one that does not share the ring.
         let now = (end.link.bells(), end.inner.shared().is_some());
-        (std::mem::replace(bells, now) != now).then_some(Ok(Woken::Bell))
+        (std::mem::replace(bells, now) != now).then_some(Ok(WakeReason::Bell))
     });
-    woken.await.unwrap_or(Ok(Woken::TimeOver))
+    woken.await.unwrap_or(Ok(WakeReason::DeadlinePassed))
 }

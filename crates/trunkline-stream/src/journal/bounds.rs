@@ -1,10 +1,10 @@
-//! Size limits of a journal.
+//! Defines the size limits of a journal.
 
 /// Size limits of a journal's files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// Limit for all files together, in bytes. A reader's commits may exceed it, because they do
-    /// not wait.
+    /// Limit for all files together, in bytes. Commits of a reader may exceed this limit, because
+    /// they do not wait.
     pub bytes_max: u64,
     /// Size in bytes at which a new segment begins.
     pub segment_bytes: u64,

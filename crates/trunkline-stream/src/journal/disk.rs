@@ -1,7 +1,7 @@
-//! The disk as a journal uses it: one folder, growing files, and changes of file names.
+//! Defines the disk operations that a journal uses, which work on the files of one folder.
 //!
-//! Every step that a crash can separate is one call here, so a simulated disk can stop at each of
-//! them.
+//! Each operation that a crash can interrupt is a separate call, so a simulated disk can stop at any
+//! of them.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +17,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Path of the folder, for messages.
     fn folder(&self) -> &Path;
 
-    /// Identifies the current boot of the machine: changes after each loss of power. 0: unknown.
+    /// Returns a number that identifies the current boot of the machine; 0 if unknown. The number
+    /// changes after each loss of power.
     fn boot(&self) -> u32;
 
     /// Returns the names of the files, in any order.
@@ -90,14 +91,14 @@ impl RealDisk {
         let mut folders = fs::DirBuilder::new();
         folders.recursive(true).mode(FOLDER_MODE).create(folder)?;
         let handle = File::open(folder)?;
-        if is_new && let Some(above) = folder.parent() {
-            // If the name of a new folder is lost, everything in it is lost too.
-            let above = if above.as_os_str().is_empty() {
+        if is_new && let Some(parent) = folder.parent() {
+            // If the name of a new folder is lost, everything in the folder is lost too.
+            let parent = if parent.as_os_str().is_empty() {
                 Path::new(".")
             } else {
-                above
+                parent
             };
-            File::open(above)?.sync_all()?;
+            File::open(parent)?.sync_all()?;
         }
         let mut options = OpenOptions::new();
         options
@@ -120,7 +121,7 @@ impl RealDisk {
 impl Drop for RealDisk {
     fn drop(&mut self) {
         // Closing the file is not enough: a child process that another thread is starting holds a
-        // copy of it until it executes its program.
+        // copy of the descriptor until the child executes its program.
         let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
     }
 }
@@ -198,19 +199,19 @@ impl DiskFile for RealFile {
     }
 
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
-        let mut have = 0;
-        while have < bytes.len() {
+        let mut filled = 0;
+        while filled < bytes.len() {
             match self
                 .0
-                .read_at(&mut bytes[have..], offset.saturating_add(have as u64))
+                .read_at(&mut bytes[filled..], offset.saturating_add(filled as u64))
             {
                 Ok(0) => break,
-                Ok(count) => have += count,
+                Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(have)
+        Ok(filled)
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
@@ -230,10 +231,10 @@ mod tests {
     fn folder_is_released_at_once_even_if_a_child_inherits_its_lock() {
         let folder = tempfile::tempdir().unwrap();
         let sut = RealDisk::open(folder.path()).unwrap();
-        // Like the copy that a child holds between `fork` and `exec`.
+        // A child holds such a copy between `fork` and `exec`.
         let _inherited = sut.lock.try_clone().unwrap();
-        let taken = RealDisk::open(folder.path()).unwrap_err();
-        assert_eq!(taken.kind(), io::ErrorKind::WouldBlock);
+        let error = RealDisk::open(folder.path()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         drop(sut);
         RealDisk::open(folder.path()).unwrap();
     }

@@ -1,4 +1,4 @@
-//! The errors of a journal. Each message names the remedy.
+//! Defines the errors of a journal. Each message names the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub enum JournalError {
         #[source]
         cause: Arc<io::Error>,
     },
-    #[error("{} is a file, but a journal needs a folder; name another", path.display())]
+    #[error("{} is a file, but a journal needs a folder; name a folder instead", path.display())]
     NotAFolder { path: PathBuf },
     #[error(
         "the system cannot start a thread for the journal in {}: {cause}; too many threads are \
@@ -40,16 +40,16 @@ pub enum JournalError {
         what: String,
     },
     #[error(
-        "the journal in {} belongs to {of}; give each endpoint its own folder", folder.display()
+        "the journal in {} belongs to {owner}; give each endpoint its own folder", folder.display()
     )]
     NotOurs {
         folder: PathBuf,
-        /// The owner of the journal.
-        of: String,
+        /// The endpoint that owns the journal, for messages.
+        owner: String,
     },
     #[error(
         "the journal in {} has {bytes} bytes in {elements} elements that were not read, more than \
-         this endpoint's buffer holds: create it with a larger one", folder.display()
+         this endpoint's buffer holds: create the endpoint with a larger buffer", folder.display()
     )]
     Unread {
         folder: PathBuf,
@@ -57,18 +57,18 @@ pub enum JournalError {
         elements: u64,
     },
     #[error(
-        "a journal of at most {bytes_max} bytes is too small for this endpoint's buffer: allow it \
-         {least} or more"
+        "a journal of at most {bytes_max} bytes is too small for this endpoint's buffer: allow at \
+         least {bytes_min} bytes"
     )]
     TooSmall {
         /// The configured limit, in bytes.
         bytes_max: u64,
         /// The smallest permitted limit, in bytes.
-        least: u64,
+        bytes_min: u64,
     },
     #[error(
-        "an endpoint with a journal needs a buffer smaller than 4 GiB, and this one has {bytes} bytes: \
-         create it with a smaller buffer"
+        "an endpoint with a journal needs a buffer smaller than 4 GiB, but this buffer has {bytes} \
+         bytes: create the endpoint with a smaller buffer"
     )]
     BufferTooLarge {
         /// Size of the buffer, in bytes.
@@ -126,7 +126,7 @@ fn hint(kind: io::ErrorKind) -> &'static str {
             "give this program write access; the journal is intact"
         }
         io::ErrorKind::WouldBlock => {
-            "another endpoint uses it: close that endpoint, or give each its own folder"
+            "another endpoint uses it: close that endpoint, or give each endpoint its own folder"
         }
         _ => "check the folder and the disk, then try again",
     }

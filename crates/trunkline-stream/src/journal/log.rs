@@ -14,7 +14,8 @@ use super::bounds::Bounds;
 use super::disk::Disk;
 use super::error::JournalError;
 use super::record::{
-    Cursor, Lineage, RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD, SegmentHead, end_payload,
+    Cursor, Lineage, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES,
+    SegmentHeader, encode_end,
 };
 use super::sync_job::{SyncJob, Synced};
 
@@ -29,26 +30,27 @@ pub(super) const CURSOR_NEW: &str = "cursor.new";
 pub(super) struct Log {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) bounds: Bounds,
-    /// The cursor as it would be written now.
+    /// The current cursor; the cursor file may contain an older one.
     pub(super) cursor: Cursor,
-    /// In order, without gaps; the last one is written to.
+    /// The segments in order, without gaps. Records are appended to the last one.
     pub(super) segments: VecDeque<Segment>,
     /// Files of former segments, kept for reuse.
     spares: Vec<Spare>,
     /// Size of `segments` and `spares` together, in bytes.
     total: u64,
-    /// The position at which the stream continues.
+    /// Stream position after the last byte in the journal.
     pub(super) end: u64,
-    /// Number of records appended, and of those that are durable.
+    /// Number of records appended since the journal was opened.
     appended: u64,
+    /// Number of those records that are durable.
     synced: u64,
     /// Position up to which the stream is durable.
     synced_end: u64,
     /// An incomplete record may follow the last record.
     is_torn: bool,
-    /// The next segment may already exist, so nothing more is written to this one.
+    /// The next segment may already exist, so nothing more may be written to the last one.
     must_roll: bool,
-    /// Set when the state of the disk is unknown.
+    /// Set after a failed sync, which leaves the state of the disk unknown.
     broken: Option<JournalError>,
 }
 
@@ -85,19 +87,19 @@ impl Log {
     /// Returns true if a record of this length stays within the bound; frees space if necessary and
     /// possible.
     pub(super) fn has_room(&mut self, bytes: u64) -> Result<bool, JournalError> {
-        let needed = bytes.saturating_add(RECORD_HEAD as u64);
+        let needed = bytes.saturating_add(RECORD_HEADER_BYTES as u64);
         let fits = |log: &Self| {
-            let has_len = match log.segments.back().filter(|_| !log.will_roll()) {
+            let allocated = match log.segments.back().filter(|_| !log.will_roll()) {
                 Some(last) => last.file_len().saturating_sub(last.len),
                 None => log.next_spare().unwrap_or(0),
             };
-            // Includes the head of a new segment, and the seal of the previous one.
-            let heads = match log.will_roll() {
-                true => (SEGMENT_HEAD + RECORD_HEAD) as u64,
+            // A new segment needs a header, and a seal at the end of the previous segment.
+            let segment_overhead = match log.will_roll() {
+                true => (SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES) as u64,
                 false => 0,
             };
-            let grows = (needed + heads).saturating_sub(has_len);
-            log.total.saturating_add(grows) <= log.bounds.bytes_max
+            let growth = (needed + segment_overhead).saturating_sub(allocated);
+            log.total.saturating_add(growth) <= log.bounds.bytes_max
         };
         if fits(self) {
             return Ok(true);
@@ -106,15 +108,15 @@ impl Log {
         if fits(self) {
             return Ok(true);
         }
-        // Nothing in the last segment is needed, but it is the one being written to.
-        let is_spent = self.cursor.position >= self.end;
+        // The last segment can only be removed once a new segment has replaced it.
+        let is_obsolete = self.cursor.position >= self.end;
         let is_used = self.segments.back().is_some_and(|segment| {
-            segment.len > SEGMENT_HEAD as u64 && segment.position < self.cursor.position
+            segment.len > SEGMENT_HEADER_BYTES as u64 && segment.position < self.cursor.position
         });
-        if is_spent && is_used {
+        if is_obsolete && is_used {
             self.roll()?;
         }
-        self.remove_spent()?;
+        self.remove_obsolete()?;
         self.remove_spares(0)?;
         Ok(fits(self))
     }
@@ -156,22 +158,22 @@ impl Log {
             return Ok(());
         };
         let before = segment.file_len();
-        let head = RecordHead {
+        let header = RecordHeader {
             kind,
             position,
-            // A run is at most one buffer, and the endpoint ensures that a buffer is smaller than 4
-            // GiB.
+            // The payload is at most one buffer, and the endpoint ensures that a buffer is smaller
+            // than 4 GiB.
             len: payload.len() as u32,
             safe: segment.safe,
         };
-        let bytes = head.encode(segment.seed, payload);
+        let bytes = header.encode(segment.seed, payload);
         if let Err(cause) = segment.file.write_at(segment.len, [&bytes, payload]) {
             self.is_torn = true;
-            // If this fails, it is repeated before the next record.
+            // If the truncation fails, it is repeated before the next record.
             let _ = self.cut_tail();
             return Err(self.error("written", cause));
         }
-        segment.len += (RECORD_HEAD + payload.len()) as u64;
+        segment.len += (RECORD_HEADER_BYTES + payload.len()) as u64;
         self.total += segment.file_len() - before;
         self.appended += 1;
         if kind == RecordKind::Data {
@@ -219,13 +221,13 @@ impl Log {
             Some(last) => last.seq + 1,
             None => self.cursor.seq + 1,
         };
-        let head = SegmentHead {
+        let header = SegmentHeader {
             seq,
             position: self.end,
             lineage: self.cursor.lineage,
             boot: self.disk.boot(),
         };
-        let (bytes, seed) = head.encode();
+        let (bytes, seed) = header.encode();
         let file = self.create_segment(&segment_name(seq), &bytes);
         let (old_len, file) = file.map_err(|cause| self.error("written", cause))?;
         self.must_roll = false;
@@ -233,17 +235,17 @@ impl Log {
             seq,
             position: self.end,
             file,
-            len: SEGMENT_HEAD as u64,
+            len: SEGMENT_HEADER_BYTES as u64,
             old_len,
             seed,
-            safe: SEGMENT_HEAD as u64,
+            safe: SEGMENT_HEADER_BYTES as u64,
         };
         self.total += segment.file_len();
         self.segments.push_back(segment);
         Ok(())
     }
 
-    /// Number of the last record.
+    /// Number of the last record, counted from 1 since the journal was opened.
     pub(super) fn appended(&self) -> u64 {
         self.appended
     }
@@ -263,11 +265,11 @@ impl Log {
     }
 
     /// Bytes of the stream that are not durable yet.
-    pub(super) fn unsafe_bytes(&self) -> u64 {
+    pub(super) fn unsynced_bytes(&self) -> u64 {
         self.end.saturating_sub(self.synced_end)
     }
 
-    /// The data to sync; `None` if everything is durable.
+    /// Returns a job that syncs the data; `None` if everything is durable.
     pub(super) fn sync_job(&self) -> Option<SyncJob> {
         if self.synced == self.appended || self.broken.is_some() {
             return None;
@@ -298,39 +300,39 @@ impl Log {
         Ok(())
     }
 
-    /// Releases everything before `position`, where `elements` elements end.
+    /// Releases everything before `position`; `elements` is the number of elements before it.
     pub(super) fn trim(&mut self, position: u64, elements: u64) -> Result<(), JournalError> {
         if position > self.cursor.position {
             (self.cursor.position, self.cursor.elements) = (position, elements);
         }
-        let spent = (self.segments.iter().skip(1))
+        let obsolete_count = (self.segments.iter().skip(1))
             .take_while(|next| next.position <= self.cursor.position)
             .count();
         let is_large = self.total > self.bounds.bytes_max / 4 * 3;
-        match spent >= RETIRED_TOGETHER || is_large {
-            true => self.remove_spent(),
+        match obsolete_count >= RETIRED_TOGETHER || is_large {
+            true => self.remove_obsolete(),
             false => Ok(()),
         }
     }
 
-    fn remove_spent(&mut self) -> Result<(), JournalError> {
-        let is_spent = |log: &Self| {
+    fn remove_obsolete(&mut self) -> Result<(), JournalError> {
+        let is_first_obsolete = |log: &Self| {
             let next = log.segments.get(1);
             next.is_some_and(|next| next.position <= log.cursor.position)
         };
-        if !is_spent(self) {
+        if !is_first_obsolete(self) {
             return Ok(());
         }
         self.write_cursor()?;
-        while is_spent(self) {
+        while is_first_obsolete(self) {
             self.retire_first()
                 .map_err(|cause| self.error("trimmed", cause))?;
         }
         Ok(())
     }
 
-    /// Replaces the cursor file. Its content is valid as soon as it is on the disk, and the
-    /// previous content stays valid until then.
+    /// Replaces the cursor file. The previous content stays valid until the new content is on the
+    /// disk.
     pub(super) fn write_cursor(&mut self) -> Result<(), JournalError> {
         // The cursor must not refer to data that is not on the disk.
         if self.cursor.position > self.synced_end {
@@ -356,10 +358,10 @@ impl Log {
         replace().map_err(|cause| self.error("written", cause))
     }
 
-    /// Removes everything after the end of the stream. A new stream, with this lineage, may begin
-    /// in the journal.
+    /// Removes all data once the stream has ended. A new stream with this lineage can then begin in
+    /// the journal.
     pub(super) fn finish(&mut self, lineage: Lineage) -> Result<(), JournalError> {
-        let spent = std::mem::take(&mut self.segments);
+        let obsolete = std::mem::take(&mut self.segments);
         let spares = std::mem::take(&mut self.spares);
         self.cursor = Cursor {
             secret: self.cursor.secret.next(lineage),
@@ -381,7 +383,7 @@ impl Log {
             0,
         );
         *self = next;
-        let segments = spent.iter().map(|segment| segment_name(segment.seq));
+        let segments = obsolete.iter().map(|segment| segment_name(segment.seq));
         for name in segments.chain(spares.into_iter().map(|spare| spare.name)) {
             let removed = self.disk.remove(&name);
             removed.map_err(|cause| self.error("trimmed", cause))?;
@@ -389,7 +391,7 @@ impl Log {
         Ok(())
     }
 
-    /// Stores the identity of the other end.
+    /// Stores the identity of the peer endpoint.
     pub(super) fn set_peer(&mut self, peer: Pair) -> Result<(), JournalError> {
         if self.cursor.peer == Some(peer) {
             return Ok(());
@@ -402,12 +404,12 @@ impl Log {
         written
     }
 
-    /// Records the end of the stream, once; it is durable when this record is.
+    /// Records the end of the stream, at most once. The end is durable once this record is synced.
     pub(super) fn append_end(&mut self, end: StreamClose) -> Result<(), JournalError> {
         if self.cursor.end == Some(end) {
             return Ok(());
         }
-        self.append(RecordKind::End, end.position, &end_payload(end))?;
+        self.append(RecordKind::End, end.position, &encode_end(end))?;
         self.cursor.end = Some(end);
         Ok(())
     }

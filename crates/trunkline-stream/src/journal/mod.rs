@@ -1,5 +1,5 @@
-//! The journal of an endpoint. With a journal, a stream survives a crash of either program, and
-//! outages that exceed its buffer.
+//! Stores the data of an endpoint in a journal on the disk. With journals, a stream survives a crash
+//! of either program, and outages that exceed the buffers.
 //!
 //! ```text
 //!   program   WriterJournal                                  ReaderJournal   program
@@ -8,11 +8,12 @@
 //! ```
 //!
 //! A writer's journal keeps written data until it is durable at the reader. A reader's journal
-//! keeps received data until its program has processed it. The format of the files and their
-//! guarantees are described in docs/reference/stream-journal.md, the reasons in decision 0031.
+//! keeps received data until the program has processed it. docs/reference/stream-journal.md describes
+//! the format of the files and the guarantees. Decision 0031 gives the reasons.
 //!
 //! # Layout
-//! - [`disk`]: the interface to the disk, and the real one; `sim_disk`: one for tests.
+//! - [`disk`]: the interface to a disk, and the implementation for real disks; `sim_disk`: the
+//!   implementation for tests.
 //! - `record`: the format; `log`, `read_back`, `sync_job`: the files; `bounds`: their size limits;
 //!   `recover`: recovery after a crash.
 //! - [`WriterJournal`], [`ReaderJournal`]: the journals of the two ends.
@@ -46,33 +47,33 @@ pub use trunkline_proto::stream::{Pair, Secret};
 /// Default size limit of a journal: 1 GiB.
 pub const JOURNAL_BYTES_MAX_DEFAULT: u64 = 1 << 30;
 
-/// The failures that a completed call survives.
+/// The failures that the data of a completed call survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// The end of the program, for any reason: the operating system has the bytes.
+    /// The data survives the end of the program, for any reason. The operating system has the data.
     #[default]
     Process,
-    /// A loss of power as well: `fdatasync` has returned.
+    /// The data also survives a loss of power, because `fdatasync` has returned.
     Disk,
 }
 
 /// The point from which elements count as read, and are not delivered again after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Commit {
-    /// When the program reads again, commits, or closes the reader; until then it may still be
-    /// processing them.
+    /// Elements count as read when the program reads again, commits, or closes the reader. Until
+    /// then, the program may still be processing them.
     #[default]
     ByNextRead,
-    /// Only when the program commits.
+    /// Elements count as read only when the program commits.
     ByProgram,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JournalOptions {
-    /// Folder of the journal, used by no other journal. Created if it does not exist.
+    /// Folder of the journal, which no other journal may use. It is created if it does not exist.
     pub folder: PathBuf,
-    /// Size limit of the files, in bytes. When a writer's journal is full, writing waits as for a
-    /// full buffer.
+    /// Size limit of the files, in bytes. When a writer's journal is full, writing waits, as it does
+    /// when a buffer is full.
     pub bytes_max: u64,
     /// The failures that a write or a commit survives.
     pub durability: Durability,
@@ -99,22 +100,22 @@ impl JournalOptions {
                 bytes: buffer_bytes,
             });
         }
-        let least = buffer_bytes.saturating_mul(4).max(1 << 20);
-        if self.bytes_max < least {
+        let bytes_min = buffer_bytes.saturating_mul(4).max(1 << 20);
+        if self.bytes_max < bytes_min {
             return Err(JournalError::TooSmall {
                 bytes_max: self.bytes_max,
-                least,
+                bytes_min,
             });
         }
         Ok(Bounds::of(self.bytes_max))
     }
 }
 
-/// The methods that both journals forward to their log.
+/// Implements the methods that both journals forward to their log.
 macro_rules! forward_to_log {
     ($journal:ident) => {
         impl $journal {
-            /// The number of the last appended record.
+            /// Returns the number of the last appended record.
             pub fn mark(&self) -> u64 {
                 self.log.appended()
             }
@@ -127,13 +128,13 @@ macro_rules! forward_to_log {
                 }
             }
 
-            /// Stores the identity of the other end.
+            /// Stores the identity of the peer endpoint.
             pub fn set_peer(&mut self, peer: Pair) -> Result<(), JournalError> {
                 self.log.set_peer(peer)
             }
 
-            /// Empties the journal, once the other end has everything, including the end of the
-            /// stream. Another stream, with this lineage, may begin in it.
+            /// Empties the journal once the peer has everything, including the end of the stream.
+            /// Another stream with this lineage can then begin in the journal.
             pub fn finish(&mut self, lineage: Lineage) -> Result<(), JournalError> {
                 self.log.finish(lineage)
             }
@@ -142,8 +143,8 @@ macro_rules! forward_to_log {
                 self.log.error(action, cause)
             }
 
-            /// Records the result of a sync. If it failed, the state of the disk is unknown, and
-            /// nothing more is written to it.
+            /// Records the result of a sync. After a failed sync, the state of the disk is unknown,
+            /// and the journal writes nothing more.
             pub fn finish_sync(&mut self, done: Synced) -> Result<(), JournalError> {
                 self.log.finish_sync(done)
             }
@@ -173,14 +174,15 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_smaller_than_four_buffers_is_refused_with_the_least_size() {
+    fn journal_smaller_than_four_buffers_is_refused_with_the_minimum_size() {
         assert!(bounds(4 << 20, 1 << 20).is_ok());
         let error = bounds((4 << 20) - 1, 1 << 20).unwrap_err();
-        assert!(error.to_string().contains("allow it 4194304"), "{error}");
+        let remedy = "allow at least 4194304 bytes";
+        assert!(error.to_string().contains(remedy), "{error}");
     }
 
     #[test]
-    fn a_buffer_of_4_gib_is_refused_whatever_the_journal_allows() {
+    fn buffer_of_4_gib_is_refused_for_any_size_of_the_journal() {
         let error = bounds(u64::MAX, 4 << 30).unwrap_err();
         let expected = JournalError::BufferTooLarge { bytes: 4 << 30 };
         assert_eq!(error, expected);

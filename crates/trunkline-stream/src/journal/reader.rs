@@ -1,4 +1,4 @@
-//! The journal of a reader: received data that its program has not processed yet.
+//! Implements the journal of a reader, which keeps received data until the program has processed it.
 
 use std::io;
 use std::sync::Arc;
@@ -34,17 +34,17 @@ pub struct ReaderStart {
     pub is_new: bool,
     /// Position up to which the program has processed the stream.
     pub read: u64,
-    /// Elements before `read`.
+    /// Number of elements before `read`.
     pub read_elements: u64,
-    /// Position up to which whole elements have arrived and are durable.
+    /// Position up to which complete elements have arrived and are durable.
     pub arrived: u64,
-    /// Elements before `arrived`.
+    /// Number of elements before `arrived`.
     pub arrived_elements: u64,
     /// Data between `read` and `arrived`.
     pub bytes: Vec<u8>,
     /// The secret from which the endpoint's shared secrets are derived.
     pub secret: Secret,
-    /// The other end, if it was ever known.
+    /// The peer endpoint, once the journal has recorded one.
     pub peer: Option<Pair>,
     /// The end of the stream, if known.
     pub end: Option<StreamClose>,
@@ -102,13 +102,13 @@ impl ReaderJournal {
         Ok((Self { log, durability }, start))
     }
 
-    /// Position up to which the journal has the stream.
+    /// Returns the position up to which the stream has been appended to the journal.
     pub fn arrived(&self) -> u64 {
         self.log.end
     }
 
-    /// Position up to which the program has processed the stream, and the number of elements before
-    /// it.
+    /// Returns the position up to which the program has processed the stream, and the number of
+    /// elements before that position.
     pub fn read(&self) -> (u64, u64) {
         (self.log.cursor.position, self.log.cursor.elements)
     }
@@ -118,7 +118,7 @@ impl ReaderJournal {
         self.log.synced_end()
     }
 
-    /// Appends received data, which must be whole elements.
+    /// Appends received data, which must consist of complete elements.
     ///
     /// # Errors
     /// The disk failed; nothing was appended.
@@ -130,15 +130,15 @@ impl ReaderJournal {
         self.log.append_end(end)
     }
 
-    /// The end of the stream, if known and durable.
-    pub fn safe_end(&self) -> Option<StreamClose> {
+    /// Returns the end of the stream, if it is known and durable.
+    pub fn durable_end(&self) -> Option<StreamClose> {
         let is_safe = self.log.synced() == self.log.appended();
         self.log.cursor.end.filter(|_| is_safe)
     }
 
-    /// Records that the program has processed everything before `position`, where `elements`
-    /// elements end. The commit is as durable as configured once [`is_safe`](Self::is_safe) returns
-    /// true for [`mark`](Self::mark).
+    /// Records that the program has processed everything before `position`; `elements` is the number
+    /// of elements before `position`. The commit is as durable as configured once
+    /// [`is_safe`](Self::is_safe) returns true for [`mark`](Self::mark).
     ///
     /// # Errors
     /// The disk failed; nothing was committed.
@@ -148,12 +148,12 @@ impl ReaderJournal {
         }
         let payload = elements.to_le_bytes();
         self.log.append(RecordKind::Read, position, &payload)?;
-        // If this fails, the files are only kept longer.
+        // If trimming fails, the files are only kept longer.
         let _ = self.log.trim(position, elements);
         Ok(())
     }
 
-    /// The data to sync; `None` if everything is durable.
+    /// Returns a job that syncs the data; `None` if everything is durable.
     pub fn sync_job(&self) -> Option<SyncJob> {
         self.log.sync_job()
     }

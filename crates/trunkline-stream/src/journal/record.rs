@@ -1,17 +1,18 @@
-//! The format of a journal on the disk: docs/reference/stream-journal.md. Little-endian throughout.
+//! Encodes and decodes the files of a journal. docs/reference/stream-journal.md specifies the format;
+//! all numbers are little-endian.
 
 use trunkline_proto::stream::{Pair, Secret, StreamClose};
 
-/// The part of an incarnation that stays the same; the other part changes each time the endpoint is
-/// created.
+/// The part of an incarnation that stays the same when the endpoint is created again. The other part
+/// is new each time.
 pub type Lineage = [u8; 8];
 
-/// Bytes before the records of a segment.
-pub(super) const SEGMENT_HEAD: usize = 40;
-/// Length of a record's head, in bytes.
-pub(super) const RECORD_HEAD: usize = 24;
+/// Length of a segment's header, in bytes.
+pub(super) const SEGMENT_HEADER_BYTES: usize = 40;
+/// Length of a record's header, in bytes.
+pub(super) const RECORD_HEADER_BYTES: usize = 24;
 
-const END_PAYLOAD: usize = 9;
+const END_PAYLOAD_BYTES: usize = 9;
 
 const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"TLJSEG\0\x01");
 const CURSOR_MAGIC: u64 = u64::from_le_bytes(*b"TLJCUR\0\x01");
@@ -20,13 +21,13 @@ const CURSOR_MAGIC: u64 = u64::from_le_bytes(*b"TLJCUR\0\x01");
 const URL_MAX: usize = 4096;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SegmentHead {
+pub struct SegmentHeader {
     /// Number of the segment, counted from 1.
     pub seq: u64,
-    /// Stream position of its first data.
+    /// Stream position of the first data in the segment, in bytes.
     pub position: u64,
     pub lineage: Lineage,
-    /// The boot of the machine in which the segment began; 0: unknown.
+    /// Boot number of the machine when the segment was created; 0 if unknown.
     pub boot: u32,
 }
 
@@ -39,13 +40,13 @@ pub enum RecordKind {
     /// The stream ends at `position`; the payload is the number of bytes written, and a flag for an
     /// abort.
     End,
-    /// The end of this segment; the bytes after it are old content of a reused file.
+    /// The end of the segment; the bytes after this record are old content of a reused file.
     Seal,
 }
 
-/// The head of a record, without its checksum.
+/// The header of a record, without the checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RecordHead {
+pub struct RecordHeader {
     pub kind: RecordKind,
     pub position: u64,
     /// Length of the payload, in bytes.
@@ -64,25 +65,25 @@ pub struct Cursor {
     pub element_bytes: u32,
     /// URL of the endpoint.
     pub url: String,
-    /// The segment in use when the cursor was written; 0 before there is one.
+    /// Number of the last segment when the cursor was written; 0 if no segment existed.
     pub seq: u64,
-    /// For a writer: everything before this position is durable at the reader. For a reader:
-    /// everything before it was read.
+    /// For a writer: everything before this position is durable at the reader. For a reader: the
+    /// program has read everything before this position.
     pub position: u64,
-    /// Elements before `position`.
+    /// Number of elements before `position`.
     pub elements: u64,
     /// The secret from which the endpoint's shared secrets are derived.
     pub secret: Secret,
-    /// The other end, and the secrets by which the two recognise each other.
+    /// The peer endpoint, and the secrets by which the two endpoints recognise each other.
     pub peer: Option<Pair>,
     /// The end of the stream, once known.
     pub end: Option<StreamClose>,
 }
 
-impl SegmentHead {
-    /// Returns the bytes, and the seed for the checksums of the segment's records.
-    pub(super) fn encode(&self) -> ([u8; SEGMENT_HEAD], u32) {
-        let mut bytes = [0; SEGMENT_HEAD];
+impl SegmentHeader {
+    /// Returns the encoded header, and the seed for the checksums of the segment's records.
+    pub(super) fn encode(&self) -> ([u8; SEGMENT_HEADER_BYTES], u32) {
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
         bytes[..8].copy_from_slice(&SEGMENT_MAGIC.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.seq.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.position.to_le_bytes());
@@ -93,22 +94,22 @@ impl SegmentHead {
         (bytes, seed)
     }
 
-    pub(super) fn decode(bytes: &[u8; SEGMENT_HEAD]) -> Option<(Self, u32)> {
-        let head = Self {
+    pub(super) fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> Option<(Self, u32)> {
+        let header = Self {
             seq: u64_at(bytes, 8),
             position: u64_at(bytes, 16),
             lineage: array_at(bytes, 24),
             boot: u32::from_le_bytes(array_at(bytes, 32)),
         };
-        let (again, seed) = head.encode();
-        (again == *bytes).then_some((head, seed))
+        let (encoded, seed) = header.encode();
+        (encoded == *bytes).then_some((header, seed))
     }
 }
 
-impl RecordHead {
-    /// Returns the bytes, with a checksum over them and `payload`.
-    pub(super) fn encode(&self, seed: u32, payload: &[u8]) -> [u8; RECORD_HEAD] {
-        let mut bytes = [0; RECORD_HEAD];
+impl RecordHeader {
+    /// Returns the encoded header, which includes a checksum over the header and `payload`.
+    pub(super) fn encode(&self, seed: u32, payload: &[u8]) -> [u8; RECORD_HEADER_BYTES] {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
         bytes[4..8].copy_from_slice(&self.len.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.position.to_le_bytes());
         bytes[16] = match self.kind {
@@ -123,9 +124,9 @@ impl RecordHead {
         bytes
     }
 
-    /// Returns `None` if a record cannot begin with these bytes. [`is_whole`](Self::is_whole)
+    /// Returns `None` if a record cannot begin with these bytes. [`is_intact`](Self::is_intact)
     /// checks that the record is intact.
-    pub(super) fn decode(bytes: &[u8; RECORD_HEAD]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8; RECORD_HEADER_BYTES]) -> Option<Self> {
         let kind = match bytes[16] {
             1 => RecordKind::Data,
             2 => RecordKind::Read,
@@ -143,22 +144,27 @@ impl RecordHead {
         })
     }
 
-    /// Returns true if these are the bytes of the record as it was written.
-    pub(super) fn is_whole(&self, seed: u32, head: &[u8; RECORD_HEAD], payload: &[u8]) -> bool {
-        self.len as usize == payload.len() && self.encode(seed, payload) == *head
+    /// Returns true if `header` and `payload` are unchanged since the record was written.
+    pub(super) fn is_intact(
+        &self,
+        seed: u32,
+        header: &[u8; RECORD_HEADER_BYTES],
+        payload: &[u8],
+    ) -> bool {
+        self.len as usize == payload.len() && self.encode(seed, payload) == *header
     }
 }
 
-pub(super) fn end_payload(end: StreamClose) -> [u8; END_PAYLOAD] {
-    let mut payload = [0; END_PAYLOAD];
+pub(super) fn encode_end(end: StreamClose) -> [u8; END_PAYLOAD_BYTES] {
+    let mut payload = [0; END_PAYLOAD_BYTES];
     payload[..8].copy_from_slice(&end.written.to_le_bytes());
     payload[8] = u8::from(end.is_aborted);
     payload
 }
 
 /// Decodes the payload of an `End` record at `position`; `None` if it is invalid.
-pub(super) fn end_of(position: u64, payload: &[u8]) -> Option<StreamClose> {
-    let payload: &[u8; END_PAYLOAD] = payload.try_into().ok()?;
+pub(super) fn decode_end(position: u64, payload: &[u8]) -> Option<StreamClose> {
+    let payload: &[u8; END_PAYLOAD_BYTES] = payload.try_into().ok()?;
     Some(StreamClose {
         position,
         written: u64_at(payload, 0),
@@ -326,15 +332,15 @@ mod tests {
         }
 
         #[test]
-        fn segment_head_round_trips_or_is_rejected(
+        fn segment_header_round_trips_or_is_rejected(
             seq: u64, position: u64, lineage: Lineage, boot: u32,
-            at in 0..SEGMENT_HEAD, bit in 0..8_u32,
+            at in 0..SEGMENT_HEADER_BYTES, bit in 0..8_u32,
         ) {
-            let head = SegmentHead { seq, position, lineage, boot };
-            let (mut bytes, seed) = head.encode();
-            prop_assert_eq!(SegmentHead::decode(&bytes), Some((head, seed)));
+            let header = SegmentHeader { seq, position, lineage, boot };
+            let (mut bytes, seed) = header.encode();
+            prop_assert_eq!(SegmentHeader::decode(&bytes), Some((header, seed)));
             bytes[at] ^= 1 << bit;
-            prop_assert_eq!(SegmentHead::decode(&bytes), None);
+            prop_assert_eq!(SegmentHeader::decode(&bytes), None);
         }
 
         #[test]
@@ -349,18 +355,18 @@ mod tests {
             at: prop::sample::Index,
             bit in 0..8_u32,
         ) {
-            let head = RecordHead { kind, position, len: payload.len() as u32, safe };
-            let mut bytes = head.encode(seed, &payload).to_vec();
+            let header = RecordHeader { kind, position, len: payload.len() as u32, safe };
+            let mut bytes = header.encode(seed, &payload).to_vec();
             bytes.extend_from_slice(&payload);
             let check = |bytes: &[u8]| {
-                let first: [u8; RECORD_HEAD] = bytes[..RECORD_HEAD].try_into().unwrap();
-                RecordHead::decode(&first)
-                    .filter(|head| head.is_whole(seed, &first, &bytes[RECORD_HEAD..]))
+                let first: [u8; RECORD_HEADER_BYTES] = bytes[..RECORD_HEADER_BYTES].try_into().unwrap();
+                RecordHeader::decode(&first)
+                    .filter(|header| header.is_intact(seed, &first, &bytes[RECORD_HEADER_BYTES..]))
             };
-            prop_assert_eq!(check(&bytes), Some(head));
-            prop_assert!(!head.is_whole(
-                seed ^ 1, bytes[..RECORD_HEAD].try_into().unwrap(), &payload,
-            ), "a record of another segment is none of this one");
+            prop_assert_eq!(check(&bytes), Some(header));
+            prop_assert!(!header.is_intact(
+                seed ^ 1, bytes[..RECORD_HEADER_BYTES].try_into().unwrap(), &payload,
+            ), "a record of another segment must not be valid in this one");
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;
             prop_assert_eq!(check(&bytes), None);

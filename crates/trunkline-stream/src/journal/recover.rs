@@ -1,8 +1,8 @@
-//! Recovery of a journal after a crash.
+//! Recovers a journal after a crash.
 //!
-//! Only the last segment can be torn, because each segment is synced before the next one begins; an
-//! incomplete record there is cut off. An incomplete record anywhere else means later damage, and
-//! is reported.
+//! Each segment is synced before the next one begins, so only the last segment can be torn. Recovery
+//! cuts off an incomplete record at its end. An incomplete record anywhere else is damage, and
+//! recovery reports it as an error.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,11 +14,13 @@ use super::disk::Disk;
 use super::error::JournalError;
 use super::log::{CURSOR, CURSOR_NEW, Log, Segment, is_spare, segment_name, segment_seq};
 use super::record::{
-    Cursor, Lineage, RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD, SegmentHead, end_of,
+    Cursor, Lineage, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES,
+    SegmentHeader, decode_end,
 };
 
 const READ_BYTES: usize = 1 << 20;
 
+/// The endpoint to which a journal belongs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Owner {
     pub is_writer: bool,
@@ -94,14 +96,14 @@ fn read_cursor(disk: &dyn Disk, owner: &Owner) -> Result<Cursor, JournalError> {
     if is_ours {
         return Ok(cursor);
     }
-    let what = if cursor.is_writer { "writer" } else { "reader" };
+    let role = if cursor.is_writer { "writer" } else { "reader" };
     let elements = match cursor.element_bytes {
         0 => "elements of varying length".to_owned(),
         bytes => format!("elements of {bytes} bytes"),
     };
     Err(JournalError::NotOurs {
         folder: disk.folder().to_owned(),
-        of: format!("the {what} {}, of {elements}", cursor.url),
+        owner: format!("the {role} {}, of {elements}", cursor.url),
     })
 }
 
@@ -110,28 +112,28 @@ struct Recovery {
     cursor: Cursor,
 }
 
-/// A segment with an intact head.
-struct Found {
+/// A segment with an intact header.
+struct FoundSegment {
     segment: Segment,
-    /// Length of the file; its records up to `segment.len` are known to be intact.
+    /// Length of the file, in bytes. The records up to `segment.len` are known to be intact.
     len: u64,
-    /// Its last record is a seal: bytes after it are old content.
+    /// The last record is a seal; the bytes after the seal are old content of a reused file.
     is_sealed: bool,
-    /// The boot of the machine in which the segment began.
+    /// Boot number of the machine when the segment was created; 0 if unknown.
     boot: u32,
 }
 
 /// The state of a segment file.
 enum Inspected {
-    Whole(Found),
-    /// Its head is incomplete, and nothing follows.
+    Intact(FoundSegment),
+    /// The header is incomplete, and the file contains nothing else.
     Torn,
-    /// It belongs to another lineage.
-    Other,
+    /// The segment belongs to another lineage.
+    Foreign,
 }
 
 impl Recovery {
-    fn damaged_record(&self, found: &Found, offset: u64) -> JournalError {
+    fn damaged_record(&self, found: &FoundSegment, offset: u64) -> JournalError {
         let name = segment_name(found.segment.seq);
         self.damaged(format!("the record at byte {offset} of {name}"))
     }
@@ -153,23 +155,23 @@ impl Recovery {
         let mut found = VecDeque::new();
         for (i, seq) in seqs.iter().enumerate() {
             match self.inspect(*seq)? {
-                Inspected::Whole(segment) => found.push_back(segment),
-                // Left over from a stream that has ended.
-                Inspected::Other => self.remove(*seq)?,
+                Inspected::Intact(segment) => found.push_back(segment),
+                // The file is left over from a stream that has ended.
+                Inspected::Foreign => self.remove(*seq)?,
                 // The crash happened while the segment was being created.
                 Inspected::Torn if i + 1 == seqs.len() => self.remove(*seq)?,
                 Inspected::Torn => {
-                    return Err(self.damaged(format!("{} has no head", segment_name(*seq))));
+                    return Err(self.damaged(format!("{} has no header", segment_name(*seq))));
                 }
             }
         }
         // Segments that were removed may reappear after a loss of power.
-        let begins = |found: &Found| {
+        let begins_by_cursor = |found: &FoundSegment| {
             found.segment.seq <= self.cursor.seq && found.segment.position <= self.cursor.position
         };
-        let first = found.iter().rposition(begins).unwrap_or(0);
-        for spent in found.drain(..first) {
-            self.remove(spent.segment.seq)?;
+        let first = found.iter().rposition(begins_by_cursor).unwrap_or(0);
+        for obsolete in found.drain(..first) {
+            self.remove(obsolete.segment.seq)?;
         }
         let mut end = self.cursor.position;
         match found.front() {
@@ -196,21 +198,20 @@ impl Recovery {
                 if i + 1 < count {
                     return Err(self.damaged(format!("byte {at} of {name}")));
                 }
-                if let Some(behind) = self.record_behind(&found)? {
+                if let Some(intact_at) = self.intact_record_after(&found)? {
                     return Err(self.damaged(format!(
-                        "byte {at} of {name}, which has sound records from byte {behind} on"
+                        "byte {at} of {name}, although an intact record follows at byte {intact_at}"
                     )));
                 }
             }
             if i + 1 == count {
-                // The data may be visible to this program without being on the disk.
-                let settle = || {
+                // This program may see data that is not on the disk yet.
+                let sync_end = || {
                     found.segment.file.truncate(found.segment.len)?;
                     found.segment.file.sync()
                 };
-                let settled = settle();
-                settled
-                    .map_err(|cause| JournalError::disk(self.disk.folder(), "written", cause))?;
+                let synced = sync_end();
+                synced.map_err(|cause| JournalError::disk(self.disk.folder(), "written", cause))?;
             } else {
                 found.segment.old_len = found.len;
             }
@@ -231,131 +232,132 @@ impl Recovery {
         ))
     }
 
-    /// Searches the last segment for an intact record after a damaged one, and returns its offset.
-    /// Such a record was written after the damaged one was complete, so the disk is at fault.
-    /// `None`: the segment may be torn.
+    /// Searches the last segment for an intact record after the damage, and returns the offset of
+    /// that record. It was written after the damaged record was complete, so the disk is at fault.
+    /// `None` means that the segment may have been torn by a crash.
     ///
     /// While the machine runs, no written data is lost. After a loss of power, any part of the
     /// unsynced data may be missing, so a record only counts if it shows that the damaged part was
     /// durable.
-    fn record_behind(&self, found: &Found) -> Result<Option<u64>, JournalError> {
+    fn intact_record_after(&self, found: &FoundSegment) -> Result<Option<u64>, JournalError> {
         let Segment {
-            len: hole,
+            len: damaged_at,
             position,
             ..
         } = found.segment;
         let is_same_boot = found.boot != 0 && found.boot == self.disk.boot();
-        let rest = usize::try_from(found.len - hole).unwrap_or(usize::MAX);
+        let rest = usize::try_from(found.len - damaged_at).unwrap_or(usize::MAX);
         let mut bytes = vec![0; rest];
-        let read = found.segment.file.read_at(hole, &mut bytes);
+        let read = found.segment.file.read_at(damaged_at, &mut bytes);
         let count = read.map_err(|cause| self.read_error(cause))?;
         bytes.truncate(count);
-        // The search starts one byte after the start of the hole: no valid record begins at the
-        // hole, and its length is unknown.
-        let is_behind = |at: &usize| {
-            let Some(head_bytes) = bytes.get(*at..).and_then(<[u8]>::first_chunk) else {
+        // The search starts one byte after the start of the damage: no valid record begins at the
+        // start, and the length of the damage is unknown.
+        let is_intact_record = |at: &usize| {
+            let Some(header_bytes) = bytes.get(*at..).and_then(<[u8]>::first_chunk) else {
                 return false;
             };
-            let Some(head) = RecordHead::decode(head_bytes) else {
+            let Some(header) = RecordHeader::decode(header_bytes) else {
                 return false;
             };
-            let offset = hole + *at as u64;
-            let is_possible = head.safe <= offset
-                && (head.kind == RecordKind::Read
-                    || (position..=position.saturating_add(offset)).contains(&head.position));
-            let is_known = is_same_boot || head.safe > hole;
+            let offset = damaged_at + *at as u64;
+            let is_possible = header.safe <= offset
+                && (header.kind == RecordKind::Read
+                    || (position..=position.saturating_add(offset)).contains(&header.position));
+            let was_durable = is_same_boot || header.safe > damaged_at;
             let payload = bytes
-                .get(at + RECORD_HEAD..)
-                .and_then(|behind| behind.get(..head.len as usize));
+                .get(at + RECORD_HEADER_BYTES..)
+                .and_then(|rest| rest.get(..header.len as usize));
             is_possible
-                && is_known
-                && payload
-                    .is_some_and(|payload| head.is_whole(found.segment.seed, head_bytes, payload))
+                && was_durable
+                && payload.is_some_and(|payload| {
+                    header.is_intact(found.segment.seed, header_bytes, payload)
+                })
         };
-        Ok((1..bytes.len()).find(is_behind).map(|at| hole + at as u64))
+        let found = (1..bytes.len()).find(is_intact_record);
+        Ok(found.map(|at| damaged_at + at as u64))
     }
 
     fn inspect(&self, seq: u64) -> Result<Inspected, JournalError> {
         let read = || {
-            let mut bytes = [0; SEGMENT_HEAD];
+            let mut bytes = [0; SEGMENT_HEADER_BYTES];
             let file = self.disk.open(&segment_name(seq))?;
             let len = file.size()?;
             let count = file.read_at(0, &mut bytes)?;
             Ok((file, len, count, bytes))
         };
         let (file, len, count, bytes) = read().map_err(|cause| self.read_error(cause))?;
-        match SegmentHead::decode(&bytes).filter(|_| count == SEGMENT_HEAD) {
-            Some((head, _)) if head.lineage != self.cursor.lineage => Ok(Inspected::Other),
-            Some((head, seed)) if head.seq == seq => {
+        match SegmentHeader::decode(&bytes).filter(|_| count == SEGMENT_HEADER_BYTES) {
+            Some((header, _)) if header.lineage != self.cursor.lineage => Ok(Inspected::Foreign),
+            Some((header, seed)) if header.seq == seq => {
                 let segment = Segment {
                     seq,
-                    position: head.position,
+                    position: header.position,
                     file,
-                    len: SEGMENT_HEAD as u64,
+                    len: SEGMENT_HEADER_BYTES as u64,
                     old_len: 0,
                     seed,
-                    safe: SEGMENT_HEAD as u64,
+                    safe: SEGMENT_HEADER_BYTES as u64,
                 };
-                Ok(Inspected::Whole(Found {
+                Ok(Inspected::Intact(FoundSegment {
                     segment,
                     len,
                     is_sealed: false,
-                    boot: head.boot,
+                    boot: header.boot,
                 }))
             }
-            _ if len <= SEGMENT_HEAD as u64 => Ok(Inspected::Torn),
-            _ => Err(self.damaged(format!("the head of {}", segment_name(seq)))),
+            _ if len <= SEGMENT_HEADER_BYTES as u64 => Ok(Inspected::Torn),
+            _ => Err(self.damaged(format!("the header of {}", segment_name(seq)))),
         }
     }
 
-    /// Replays the records of a segment up to the first incomplete one. Returns the position at
-    /// which the stream continues.
-    fn replay(&mut self, found: &mut Found, mut end: u64) -> Result<u64, JournalError> {
+    /// Replays the records of a segment up to the first incomplete one. The segment's data begins at
+    /// stream position `end`. Returns the position at which the data of the replayed records ends.
+    fn replay(&mut self, found: &mut FoundSegment, mut end: u64) -> Result<u64, JournalError> {
         let is_new = found.segment.seq >= self.cursor.seq;
         let mut buffer = Vec::new();
-        // Offset of the buffer in the file.
-        let mut at = found.segment.len;
+        let mut buffer_offset = found.segment.len;
         loop {
             let offset = found.segment.len;
-            let from = usize::try_from(offset - at).unwrap_or(usize::MAX);
+            let from = usize::try_from(offset - buffer_offset).unwrap_or(usize::MAX);
             let rest = buffer.get(from..).unwrap_or_default();
-            let head = rest.first_chunk::<RECORD_HEAD>().copied();
-            let decoded = head.as_ref().and_then(RecordHead::decode);
-            let needed = RECORD_HEAD + decoded.map_or(0, |head| head.len as usize);
-            let left = found.len - offset;
-            if rest.len() < needed && (rest.len() as u64) < left {
-                if (needed as u64) > left || (head.is_some() && decoded.is_none()) {
+            let header = rest.first_chunk::<RECORD_HEADER_BYTES>().copied();
+            let decoded = header.as_ref().and_then(RecordHeader::decode);
+            let needed = RECORD_HEADER_BYTES + decoded.map_or(0, |header| header.len as usize);
+            let remaining = found.len - offset;
+            if rest.len() < needed && (rest.len() as u64) < remaining {
+                if (needed as u64) > remaining || (header.is_some() && decoded.is_none()) {
                     return Ok(end);
                 }
-                let wanted = (needed.max(READ_BYTES) as u64).min(left);
-                buffer.resize(usize::try_from(wanted).unwrap_or(usize::MAX), 0);
+                let read_len = (needed.max(READ_BYTES) as u64).min(remaining);
+                buffer.resize(usize::try_from(read_len).unwrap_or(usize::MAX), 0);
                 let read = found.segment.file.read_at(offset, &mut buffer);
                 let count = read.map_err(|cause| self.read_error(cause))?;
-                at = offset;
-                if (count as u64) < wanted {
+                buffer_offset = offset;
+                if (count as u64) < read_len {
                     let name = segment_name(found.segment.seq);
                     return Err(self.damaged(format!("{name} became shorter")));
                 }
                 continue;
             }
-            let (Some(bytes), Some(head)) = (head, decoded) else {
+            let (Some(bytes), Some(header)) = (header, decoded) else {
                 return Ok(end);
             };
-            let Some(payload) = rest.get(RECORD_HEAD..needed) else {
+            let Some(payload) = rest.get(RECORD_HEADER_BYTES..needed) else {
                 return Ok(end);
             };
-            if !head.is_whole(found.segment.seed, &bytes, payload) {
+            if !header.is_intact(found.segment.seed, &bytes, payload) {
                 return Ok(end);
             }
-            match (head.kind, <[u8; 8]>::try_from(payload)) {
-                (RecordKind::Data, _) if head.position == end => end += payload.len() as u64,
-                (RecordKind::Read, Ok(elements)) if head.position <= end => {
-                    if is_new && head.position > self.cursor.position {
-                        self.cursor.position = head.position;
+            match (header.kind, <[u8; 8]>::try_from(payload)) {
+                (RecordKind::Data, _) if header.position == end => end += payload.len() as u64,
+                (RecordKind::Read, Ok(elements)) if header.position <= end => {
+                    if is_new && header.position > self.cursor.position {
+                        self.cursor.position = header.position;
                         self.cursor.elements = u64::from_le_bytes(elements);
                     }
                 }
-                (RecordKind::End, _) => match end_of(head.position, payload) {
+                (RecordKind::End, _) => match decode_end(header.position, payload) {
                     Some(end) => self.cursor.end = Some(end),
                     None => return Err(self.damaged_record(found, offset)),
                 },

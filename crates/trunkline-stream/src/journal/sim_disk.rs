@@ -1,4 +1,4 @@
-//! A journal's interface to the simulated disk of the tests and the simulator.
+//! Implements the disk operations of a journal for the simulated disk of the tests and the simulator.
 
 use std::io;
 use std::path::Path;

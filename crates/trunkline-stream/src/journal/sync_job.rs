@@ -1,4 +1,5 @@
-//! Makes records durable against power loss. Separate from the files, because a sync takes a while.
+//! Makes records durable against power loss. A job is separate from the log, so that the log can be
+//! used while the job runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,14 +14,17 @@ pub struct SyncJob {
     /// held as long as the job exists.
     pub(super) folder: PathBuf,
     pub(super) file: Arc<dyn DiskFile>,
-    /// Number of the last record, and the end of the stream, when the job was created.
+    /// Number of the last record when the job was created.
     pub(super) records: u64,
+    /// Stream position after the last byte in the journal when the job was created.
     pub(super) end: u64,
-    /// The segment, and its length when the job was created.
+    /// Number of the segment.
     pub(super) seq: u64,
+    /// Length of the segment when the job was created, in bytes.
     pub(super) len: u64,
 }
 
+/// The result of a [`SyncJob`]; the fields have the same meaning as those of the job.
 #[derive(Debug)]
 pub struct Synced {
     pub(super) records: u64,

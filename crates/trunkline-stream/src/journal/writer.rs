@@ -1,4 +1,4 @@
-//! The journal of a writer: written data that is not durable at the reader yet.
+//! Implements the journal of a writer, which keeps written data until it is durable at the reader.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::disk::Disk;
 use super::error::JournalError;
 use super::log::Log;
 use super::read_back::Place;
-use super::record::{Lineage, RECORD_HEAD, RecordKind};
+use super::record::{Lineage, RECORD_HEADER_BYTES, RecordKind};
 use super::recover::{self, Owner};
 use super::sync_job::{SyncJob, Synced};
 use super::{Durability, form_of, forward_to_log};
@@ -30,12 +30,13 @@ pub struct WriterJournal {
     durability: Durability,
     form: ElementForm,
     written_elements: u64,
-    /// Data read back from the files, in whole elements.
+    /// Data read back from the files, in complete elements.
     pending: Vec<u8>,
     /// Number of bytes of `pending` that are already pushed.
-    taken: usize,
-    /// The place of the records after `pending`; only used while there are such records.
+    pending_pushed: usize,
+    /// Location of the record after `pending`; only used while such a record exists.
     place: Option<Place>,
+    /// Stream position before which all data has been pushed.
     pushed: u64,
 }
 
@@ -52,9 +53,9 @@ pub struct WriterStart {
     pub written: u64,
     /// The secret from which the endpoint's shared secrets are derived.
     pub secret: Secret,
-    /// The other end, if it was ever known.
+    /// The peer endpoint, once the journal has recorded one.
     pub peer: Option<Pair>,
-    /// The program has closed the stream: nothing more is written.
+    /// The program has closed the stream, so nothing more is written.
     pub is_ended: bool,
 }
 
@@ -83,7 +84,7 @@ impl WriterJournal {
             form: form_of(owner.element_bytes),
             written_elements: start.kept_elements,
             pending: Vec::new(),
-            taken: 0,
+            pending_pushed: 0,
             place: None,
             pushed: start.kept,
             log,
@@ -98,7 +99,7 @@ impl WriterJournal {
     /// Makes `position` the next byte to push.
     fn rewind(&mut self, position: u64) -> Result<(), JournalError> {
         self.pending.clear();
-        self.taken = 0;
+        self.pending_pushed = 0;
         self.pushed = position;
         let Some((place, mut at)) = self.log.place_before(position) else {
             self.place = None;
@@ -113,15 +114,15 @@ impl WriterJournal {
             }
             at += self.pending.len() as u64;
         }
-        // The bytes after `position` are at the end of the last data read.
+        // The bytes from `position` on are at the end of the last data read.
         let after = usize::try_from(at.saturating_sub(position)).unwrap_or(0);
-        self.taken = self.pending.len().saturating_sub(after);
+        self.pending_pushed = self.pending.len().saturating_sub(after);
         self.place = Some(place);
         Ok(())
     }
 
-    /// Number of elements up to the end of the journal, `kept_elements` of which precede the next
-    /// byte to push. If elements vary in size, the data is read to its end, and then counts as
+    /// Returns the number of elements before the end of the journal, if `kept_elements` elements
+    /// precede the next byte to push. If elements vary in size, this reads all data and marks it as
     /// pushed.
     fn count(&mut self, kept_elements: u64) -> Result<u64, JournalError> {
         if let ElementForm::Fixed(size) = self.form {
@@ -156,18 +157,19 @@ impl WriterJournal {
         self.log.has_room(bytes as u64)
     }
 
-    /// Appends `bytes`, which are `elements` whole elements. They are as durable as configured once
-    /// [`is_safe`](Self::is_safe) returns true for the current [`mark`](Self::mark).
+    /// Appends `bytes`, which contain `elements` complete elements. The elements are as durable as
+    /// configured once [`is_safe`](Self::is_safe) returns true for the current
+    /// [`mark`](Self::mark).
     pub fn append(&mut self, bytes: &[u8], elements: u64) -> Result<(), JournalError> {
         let is_next = self.pushed == self.log.end;
         self.log.append(RecordKind::Data, self.log.end, bytes)?;
         self.written_elements += elements;
         if is_next {
-            // Everything before is pushed, so these bytes are the next ones to read back.
+            // Everything before these bytes is pushed, so they are the next ones to read back.
             self.pending.clear();
-            self.taken = 0;
+            self.pending_pushed = 0;
             self.place = self.log.last_place().map(|last| Place {
-                offset: last.offset - (RECORD_HEAD + bytes.len()) as u64,
+                offset: last.offset - (RECORD_HEADER_BYTES + bytes.len()) as u64,
                 ..last
             });
         }
@@ -182,17 +184,17 @@ impl WriterJournal {
         }
     }
 
-    /// The next data to push, in whole elements; empty if there is no more.
+    /// Returns the next data to push, in complete elements; empty if there is none.
     pub fn next_bytes(&mut self) -> Result<&[u8], JournalError> {
-        if self.taken == self.pending.len() {
+        if self.pending_pushed == self.pending.len() {
             self.pending.clear();
-            self.taken = 0;
+            self.pending_pushed = 0;
             let limit = self.visible();
             if let Some(place) = self.place.as_mut().filter(|_| self.pushed < limit) {
                 self.log.read(place, limit, &mut self.pending)?;
             }
         }
-        Ok(&self.pending[self.taken..])
+        Ok(&self.pending[self.pending_pushed..])
     }
 
     /// Stream position of the data returned by [`next_bytes`](Self::next_bytes).
@@ -202,11 +204,12 @@ impl WriterJournal {
 
     /// Marks this many bytes of [`next_bytes`](Self::next_bytes) as pushed.
     pub fn note_pushed(&mut self, bytes: usize) {
-        self.taken += bytes;
+        self.pending_pushed += bytes;
         self.pushed += bytes as u64;
     }
 
-    /// Returns true if the last appended run of this length is the next to push, and may be pushed.
+    /// Returns true if the last appended run, of this length, is the next one to push and may be
+    /// pushed now.
     pub fn is_next(&self, bytes: usize) -> bool {
         // Data that waits for the disk is not pushed before it is durable.
         self.durability == Durability::Process && self.pushed + bytes as u64 == self.log.end
@@ -219,8 +222,8 @@ impl WriterJournal {
         self.place = self.log.last_place();
     }
 
-    /// Releases everything before `position`, where `elements` elements end, because it is durable
-    /// at the reader. Does nothing if some of it is not pushed yet.
+    /// Releases everything before `position`, which is durable at the reader; `elements` is the
+    /// number of elements before `position`. Does nothing if some of this data is not pushed yet.
     ///
     /// # Errors
     /// The disk failed. The next call tries again.
@@ -245,20 +248,20 @@ impl WriterJournal {
         }
     }
 
-    /// The data to sync; `None` if there is none, or it is not due. With `Durability::Process` data
-    /// is synced from time to time, so that the program does not wait for all of it when a segment
-    /// is full.
+    /// Returns a job that syncs the data, or `None` if there is too little data to sync. With
+    /// `Durability::Process`, data is synced from time to time, so that the program does not have to
+    /// wait for a whole segment when the segment is full.
     pub fn sync_job(&self) -> Option<SyncJob> {
-        let due = match self.durability {
+        let bytes_min = match self.durability {
             Durability::Process => self.log.bounds.segment_bytes >> 3,
             Durability::Disk => 0,
         };
         self.log
             .sync_job()
-            .filter(|_| self.log.unsafe_bytes() >= due)
+            .filter(|_| self.log.unsynced_bytes() >= bytes_min)
     }
 
-    /// Like `sync_job`, without regard to what is due.
+    /// Like [`sync_job`](Self::sync_job), but also for a small amount of data.
     pub fn sync_job_now(&self) -> Option<SyncJob> {
         self.log.sync_job()
     }

@@ -1,4 +1,4 @@
-//! The properties of an endpoint (NS-50 to NS-54).
+//! Reads the properties of an endpoint (NS-50 to NS-54).
 
 mod report;
 
@@ -21,12 +21,12 @@ pub(crate) use self::report::Reporter;
 pub(crate) trait HasProperties: Syncs + Sized + 'static {
     const IS_WRITER: bool;
 
-    /// Number of elements in this endpoint's buffer, and number of elements that it has written or
-    /// read.
+    /// Returns the number of elements in this endpoint's buffer, and the number of elements that the
+    /// endpoint has written or read.
     fn counts(end: &mut StreamEndpoint<Self>) -> (u64, u64);
 
-    /// The same for a ring shared by both ends, from the total numbers of elements written and
-    /// read.
+    /// Like [`counts`](Self::counts), for a ring shared by both ends. `written` and `read` are the
+    /// total numbers of elements written and read.
     fn shared_counts(fills: SharedFills, written: u64, read: u64) -> (u64, u64);
 
     fn journal_error(end: &StreamEndpoint<Self>) -> Option<JournalError>;
@@ -79,24 +79,24 @@ pub struct Properties {
     pub data_type: DataType,
     /// Capacity of the buffer, in elements.
     pub capacity: u64,
-    /// Elements in the buffer. For a writer: those that the reader is not known to have. For a
-    /// reader: those that can be read.
+    /// Number of elements in the buffer. For a writer: elements that the reader has not confirmed.
+    /// For a reader: elements that can be read.
     pub in_buffer: u64,
-    /// Elements written, or read, since creation.
+    /// Number of elements written or read since the endpoint was created.
     pub total: u64,
     /// True while the two ends are connected.
     pub is_connected: bool,
     /// Number of times that the connection was lost, or ended with its stream (NS-53).
     pub disconnections: u64,
-    /// True if the stream is at its end and needs no connection any more. Always false with several
-    /// peers.
+    /// True if the stream has ended normally and needs no connection any more. Always false with
+    /// several peers.
     pub is_ended: bool,
     /// Time since the connection was lost; `None` while connected and before the first connection.
     pub away_for: Option<Duration>,
     /// The reason why the last connection ended or failed.
     pub last_disconnect: Option<Disconnect>,
-    /// The peer's URL as it calls itself; `None` before the first connection. With several peers,
-    /// their number and kind, such as "3 readers".
+    /// URL that the peer has reported; `None` before the first connection. With several peers, their
+    /// number and kind, such as "3 readers".
     pub peer: Option<String>,
     /// The peer's program and release.
     pub peer_program: Option<String>,
@@ -109,9 +109,9 @@ pub struct Properties {
     pub journal: Option<JournalError>,
 }
 
-/// Reads an endpoint's properties from any thread, even while the endpoint's own thread is waiting;
-/// for example, for a watchdog or a display. After the endpoint is gone, it returns the last
-/// properties.
+/// Reads an endpoint's properties from any thread, even while the endpoint's own thread is waiting,
+/// for example for a watchdog or a display. After the endpoint is gone, the monitor returns the last
+/// properties of the endpoint.
 #[derive(Clone)]
 pub struct Monitor(Arc<dyn Fn() -> Properties + Send + Sync>);
 
@@ -137,7 +137,7 @@ impl std::fmt::Debug for Monitor {
 }
 
 impl Properties {
-    /// Free room in a writer's buffer, in elements (NS-51); 0 for a reader.
+    /// Returns the free room in a writer's buffer, in elements (NS-51); 0 for a reader.
     pub fn available_for_writing(&self) -> u64 {
         match self.is_writer {
             true => self.capacity.saturating_sub(self.in_buffer),
@@ -145,7 +145,7 @@ impl Properties {
         }
     }
 
-    /// Elements available to a reader's program (NS-50); 0 for a writer.
+    /// Returns the number of elements that a reader's program can read (NS-50); 0 for a writer.
     pub fn available_for_reading(&self) -> u64 {
         match self.is_writer {
             true => 0,
@@ -153,20 +153,21 @@ impl Properties {
         }
     }
 
-    /// Number of times that the connection was lost: [`disconnections`](Self::disconnections) without
-    /// the connection that ended with the stream.
+    /// Returns the number of times that the connection was lost. Unlike
+    /// [`disconnections`](Self::disconnections), this does not count the connection that ended with
+    /// the stream.
     pub fn outages(&self) -> u64 {
         let is_last = self.is_ended && !self.is_connected;
         self.disconnections.saturating_sub(u64::from(is_last))
     }
 
-    /// Returns true if the other end was destroyed (NS-54).
+    /// Returns true if the peer was destroyed (NS-54).
     pub fn is_peer_destroyed(&self) -> bool {
         matches!(self.fault, Some(StreamFault::PeerDestroyed { .. }))
     }
 
     pub(crate) fn of<S: HasProperties>(link: &EndpointHandle<S>) -> Self {
-        let transport = link.transport().map(|used| used.name);
+        let transport = link.transport().map(|transport| transport.name);
         link.with(|end, now, _| {
             let shared = end
                 .inner
@@ -208,7 +209,7 @@ impl Properties {
         }
     }
 
-    /// The properties of a reader without a peer.
+    /// Returns the properties of a reader that has no peer yet.
     pub(crate) fn new(options: &LinkOptions) -> Self {
         Self {
             url: options.url.clone(),

@@ -1,17 +1,19 @@
-//! The status that an endpoint reports to its directory.
+//! Builds the status that an endpoint reports to its directory.
 
 use trunkline_proto::message::stream::listing::EndpointStatus;
 use trunkline_types::{DataType, Tick};
 
 use super::Properties;
 
-/// Builds a [status](EndpointStatus) from properties, and adds the values that need two readings.
+/// Builds a [status](EndpointStatus) from properties, and adds values that are computed from
+/// successive properties.
 #[derive(Debug)]
 pub(crate) struct Reporter {
-    /// Time and total of the last computation of the rate.
-    since: (Tick, u64),
+    /// Time and total number of elements at the last computation of the rate.
+    last_total: (Tick, u64),
+    /// Elements per second.
     rate: u64,
-    /// Since when a writer's buffer has been full, or a reader's empty.
+    /// Time since which a writer's buffer has been full, or a reader's buffer empty.
     stalled_since: Option<Tick>,
 }
 
@@ -21,19 +23,19 @@ const RATE_MILLIS_MIN: u128 = 200;
 impl Reporter {
     pub(crate) fn new(now: Tick) -> Self {
         Self {
-            since: (now, 0),
+            last_total: (now, 0),
             rate: 0,
             stalled_since: None,
         }
     }
 
     pub(crate) fn report(&mut self, now: Tick, found: &Properties) -> EndpointStatus {
-        let (since, total) = self.since;
+        let (since, total) = self.last_total;
         let elapsed = now.since(since).as_millis();
         if elapsed >= RATE_MILLIS_MIN {
             let moved = u128::from(found.total.saturating_sub(total));
             self.rate = u64::try_from(moved * 1000 / elapsed).unwrap_or(u64::MAX);
-            self.since = (now, found.total);
+            self.last_total = (now, found.total);
         }
         let is_stalled = match found.is_writer {
             true => found.in_buffer >= found.capacity,
@@ -103,7 +105,7 @@ mod tests {
         let status = sut.report(at(3000), &writer(10, 600));
         let stalled = Some(Duration::from_secs(2));
         assert_eq!((status.rate, status.stalled_for), (50, stalled));
-        // Too soon for another rate.
+        // The interval is too short for another rate.
         let status = sut.report(at(3100), &writer(9, 700));
         assert_eq!((status.rate, status.stalled_for), (50, None));
         // A reader is stalled while it is empty.

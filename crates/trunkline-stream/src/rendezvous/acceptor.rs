@@ -12,13 +12,13 @@ use crate::properties::{HasProperties, Properties};
 
 pub(super) struct Acceptor<S: EndpointRole + 'static> {
     pub(super) link: Weak<Link<StreamEndpoint<S>>>,
-    /// Turns checksums on or off; `None`: on only between machines.
+    /// Turns checksums on or off; `None` turns them on only between machines.
     pub(super) is_checked: Option<bool>,
 }
 
 impl<S: HasProperties> Arrivals for Acceptor<S> {
     fn arrive(&self, socket: OwnedFd, bytes: &[u8]) {
-        // A socket that cannot be used is closed; the peer dials again.
+        // An unusable socket is closed, and the peer dials again.
         let (Some(link), Ok(transport)) = (self.link.upgrade(), directory::transport_of(socket))
         else {
             return;

@@ -1,4 +1,4 @@
-//! Endpoints with several peers; the peers dial them.
+//! Creates endpoints with several peers, which the peers dial.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use trunkline_types::DataType;
 
 use super::{Here, Plan};
 use crate::directory::{Registration, register};
-use crate::end::{Bell, Bells};
+use crate::end::{Bell, BellLink};
 use crate::error::StreamError;
 use crate::fan_bytes::{
-    Departed, FanInCore, FanInOptions, FanOutCore, FanOutOptions, Hub, Lanes, Policy, Readers,
-    Terms, Writers,
+    Departed, FanInCore, FanInOptions, FanOutCore, FanOutOptions, Hub, LaneSettings, Lanes, Policy,
+    Readers, Writers,
 };
 use crate::options::Options;
 use crate::wait::Waiter;
@@ -23,7 +23,7 @@ pub(crate) async fn fan_out(
     options: FanOutOptions,
 ) -> Result<FanOutCore, StreamError> {
     let mut plan = plan(url, data_type, options.options)?;
-    let (bells, bell) = Bell::start()?;
+    let (bell_link, bell) = Bell::start()?;
     let quota = match options.policy {
         Policy::Slowest => None,
         Policy::Quota(elements) => Some(elements),
@@ -37,12 +37,14 @@ pub(crate) async fn fan_out(
         bell: bell.clone(),
         departed: Departed::default(),
     };
-    let hub = Hub::new(readers, plan.terms(options.readers_max), bell);
-    let wanted = options.readers_min.min(options.readers_max);
-    let registration = plan.gather(waiter, &hub, &bells, wanted).await?;
+    let hub = Hub::new(readers, plan.lane_settings(options.readers_max), bell);
+    let peers_min = options.readers_min.min(options.readers_max);
+    let registration = plan
+        .wait_for_peers(waiter, &hub, &bell_link, peers_min)
+        .await?;
     Ok(FanOutCore {
         hub,
-        bells,
+        bell_link,
         ring: memory.element_memory().producer(),
         form: plan.link.form,
         policy: options.policy,
@@ -59,12 +61,14 @@ pub(crate) async fn fan_in(
     options: FanInOptions,
 ) -> Result<FanInCore, StreamError> {
     let plan = plan(url, data_type, options.options)?;
-    let (bells, bell) = Bell::start()?;
-    let writers = Writers::new(plan.shape, plan.is_touched(), bell.clone());
-    let hub = Hub::new(writers, plan.terms(options.writers_max), bell);
-    let wanted = options.writers_min.min(options.writers_max);
-    let registration = plan.gather(waiter, &hub, &bells, wanted).await?;
-    Ok(FanInCore::new(hub, bells, registration))
+    let (bell_link, bell) = Bell::start()?;
+    let writers = Writers::new(plan.shape, plan.is_preallocated(), bell.clone());
+    let hub = Hub::new(writers, plan.lane_settings(options.writers_max), bell);
+    let peers_min = options.writers_min.min(options.writers_max);
+    let registration = plan
+        .wait_for_peers(waiter, &hub, &bell_link, peers_min)
+        .await?;
+    Ok(FanInCore::new(hub, bell_link, registration))
 }
 
 fn plan(
@@ -79,8 +83,8 @@ fn plan(
 }
 
 impl Plan<'_, Here> {
-    fn terms(&self, lanes_max: usize) -> Terms {
-        Terms {
+    fn lane_settings(&self, lanes_max: usize) -> LaneSettings {
+        LaneSettings {
             link: self.link.clone(),
             net: NetOptions {
                 spin: self.options.spin,
@@ -91,26 +95,26 @@ impl Plan<'_, Here> {
         }
     }
 
-    /// Registers the name, and waits until `wanted` peers have connected.
-    async fn gather<O: Lanes>(
+    /// Registers the name, and waits until `peers_min` peers have connected.
+    async fn wait_for_peers<O: Lanes>(
         &self,
         waiter: &impl Waiter,
         hub: &Arc<Hub<O>>,
-        bells: &Bells,
-        wanted: usize,
+        bell_link: &BellLink,
+        peers_min: usize,
     ) -> Result<Option<Registration>, StreamError> {
         let mut watch = hub.bell.watch();
         let Self {
             url,
             link,
             options,
-            until,
+            deadline,
             ..
         } = self;
-        let registered = register(waiter, url, link, options, *until, hub.clone());
+        let registered = register(waiter, url, link, options, *deadline, hub.clone());
         let registration = registered.await?;
-        while hub.len() < wanted {
-            if !watch.rung(waiter, bells, *until).await {
+        while hub.len() < peers_min {
+            if !watch.wait_for_ring(waiter, bell_link, *deadline).await {
                 return Err(StreamError::NoPeer {
                     peer: None,
                     timeout: self.options.timeout.unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Endpoints of this machine.
+//! Creates endpoints on this machine.
 
 use std::io;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use crate::options::{DIRECTORY_PORT, Options};
 use crate::properties::HasProperties;
 use crate::wait::Waiter;
 
+/// The real environment, as opposed to a simulation.
 pub(crate) struct Here;
 
 impl World for Here {
@@ -58,7 +59,7 @@ impl World for Here {
             link: Arc::downgrade(&link),
             is_checked: options.is_checked,
         });
-        let registered = register(waiter, url, &plan.link, options, plan.until, arrivals);
+        let registered = register(waiter, url, &plan.link, options, plan.deadline, arrivals);
         Ok((EndpointHandle::Net(link), registered.await?))
     }
 }

@@ -1,4 +1,4 @@
-//! Endpoints that continue from their journals.
+//! Creates endpoints that continue a stream from their journals.
 
 use std::io;
 use std::path::Path;
@@ -63,11 +63,11 @@ pub(super) async fn writer(
     let started = connected.link.start_syncing(wakes);
     started.map_err(|cause| no_thread(&options.folder, cause))?;
     // The journal's store owns the program's end of the ring. The core uses only the shape of its
-    // ring, so it gets another one: no memory is touched for it, and it is full from the start, so
+    // ring, so it gets a dummy ring that occupies no physical memory. The dummy ring is full, so
     // nothing can be written into it and lost.
-    let outer = StreamMemory::create(plan.shape, RingStart::default(), false);
-    let outer = outer.map_err(|cause| plan.no_memory(cause))?;
-    let mut ring = outer.element_memory().producer();
+    let dummy = StreamMemory::create(plan.shape, RingStart::default(), false);
+    let dummy = dummy.map_err(|cause| plan.no_memory(cause))?;
+    let mut ring = dummy.element_memory().producer();
     ring.commit(plan.shape.bytes_max() as u64, plan.shape.capacity());
     let core = WriterCore::new(connected, ring);
     Ok(core.with_journal(options.durability))
@@ -83,7 +83,7 @@ pub(super) async fn reader(
     let (disk, owner) = (plan.world.disk(options)?, plan.owner(false)?);
     let (journal, start) = ReaderJournal::open(disk, &owner, bounds, options.durability)?;
     plan.continue_stream(start.lineage, start.secret, start.peer, start.is_new)?;
-    // If the journal has the end of the stream, creation does not wait for the peer.
+    // If the journal contains the end of the stream, creation does not wait for the peer.
     plan.needs_no_peer |= start.end.is_some();
     let begin = RingStart {
         position: start.read,
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_journal_without_a_thread_is_not_one_without_memory() {
+    fn failed_journal_thread_is_not_reported_as_missing_memory() {
         let error = no_thread(Path::new("/j"), io::ErrorKind::WouldBlock.into());
         let text = error.to_string();
         assert!(text.contains("the journal in /j"), "{text}");

@@ -1,7 +1,7 @@
-//! The rendezvous of two endpoints (NS-09 to NS-19).
+//! Connects two endpoints by their names (NS-09 to NS-19).
 //!
-//! Each endpoint registers its name, with the engine of this machine or behind a port of its own.
-//! The connection of a peer that looks the name up is handed over to the endpoint.
+//! Each endpoint registers its name, either with the engine of this machine or on a port of its own.
+//! When a peer looks up the name, the peer's connection is handed over to the endpoint.
 //!
 //! An endpoint that names its peer is the active one: it looks the peer up in the directory of the
 //! peer's host, or at the peer's own port, waits until the peer exists, and dials it.
@@ -42,7 +42,7 @@ pub(crate) trait World: Sized {
 
     fn disk(&self, options: &JournalOptions) -> Result<Arc<dyn Disk>, JournalError>;
 
-    /// The bounds of the journal of an endpoint with a buffer of `bytes_max` bytes.
+    /// Returns the bounds of the journal for an endpoint with a buffer of `bytes_max` bytes.
     fn bounds(&self, options: &JournalOptions, bytes_max: u64) -> Result<Bounds, JournalError>;
 
     /// Starts the endpoint's link, and registers its name.
@@ -55,16 +55,17 @@ pub(crate) trait World: Sized {
     ) -> Result<(EndpointHandle<S>, Option<Registration>), StreamError>;
 }
 
-/// The parameters of an endpoint, checked before anything is opened.
+/// The parameters of an endpoint, checked before any file or connection is opened.
 pub(crate) struct Plan<'w, W> {
     world: &'w W,
     pub(crate) url: StreamUrl,
     peer: Option<StreamUrl>,
     pub(crate) link: LinkOptions,
     shape: RingShape,
-    until: Option<Tick>,
+    /// Time until which creation waits for the peer; `None` means no limit.
+    deadline: Option<Tick>,
     pub(crate) options: Options,
-    /// The journal knows the peer, so creation does not wait for it.
+    /// The journal already identifies the peer, so creation does not wait for the peer.
     needs_no_peer: bool,
 }
 
@@ -144,7 +145,7 @@ impl<'w, W: World> Plan<'w, W> {
         })?;
         // An endpoint that is dialled learns from the connection whether its peer is on another
         // machine.
-        let is_far = peer
+        let is_remote = peer
             .as_ref()
             .is_some_and(|peer| own_address(peer.host()).is_none());
         let role = match peer {
@@ -160,7 +161,7 @@ impl<'w, W: World> Plan<'w, W> {
             capacity: shape.capacity(),
             bytes_max: shape.bytes_max() as u64,
             takes_successor: options.takes_successor,
-            is_checked: options.is_checked.unwrap_or(is_far),
+            is_checked: options.is_checked.unwrap_or(is_remote),
             freed_at: Until::Durable,
             gone_after: options.gone_after,
             program: options.program.clone(),
@@ -172,7 +173,7 @@ impl<'w, W: World> Plan<'w, W> {
             peer,
             link,
             shape,
-            until: environment.deadline(options.timeout),
+            deadline: environment.deadline(options.timeout),
             world,
             options,
             needs_no_peer: false,
@@ -184,7 +185,7 @@ impl<'w, W: World> Plan<'w, W> {
     }
 
     fn memory_from(&self, start: RingStart) -> Result<Arc<StreamMemory>, StreamError> {
-        StreamMemory::create(self.shape, start, self.is_touched())
+        StreamMemory::create(self.shape, start, self.is_preallocated())
             .map_err(|cause| self.no_memory(cause))
     }
 
@@ -195,14 +196,14 @@ impl<'w, W: World> Plan<'w, W> {
         }
     }
 
-    /// Returns true if the ring's memory is allocated at once, and kept while the stream is idle.
-    fn is_touched(&self) -> bool {
+    /// Returns true if the ring's memory is allocated at creation, and kept while the stream is idle.
+    fn is_preallocated(&self) -> bool {
         self.options.preallocate || self.shape.element_bytes().is_some()
     }
 
-    /// The idle check that releases the ring's memory; `None` if the memory must be kept.
+    /// Returns the idle check that releases the ring's memory; `None` if the memory must be kept.
     fn idle(&self, memory: &Arc<StreamMemory>) -> Option<Idle> {
-        (!self.is_touched()).then(|| Idle::new(memory.clone()))
+        (!self.is_preallocated()).then(|| Idle::new(memory.clone()))
     }
 
     /// Starts the link, registers the name, and waits for the peer.
@@ -218,7 +219,7 @@ impl<'w, W: World> Plan<'w, W> {
             incarnation: self.link.incarnation,
             program: self.link.program.clone(),
         });
-        // The name is registered before the endpoint dials: the directory must not see it under a
+        // The name is registered before the endpoint dials, so that the endpoint never dials with a
         // name that belongs to another endpoint.
         let descriptors = Descriptors::default();
         let end = StreamEndpoint::new(
@@ -237,7 +238,7 @@ impl<'w, W: World> Plan<'w, W> {
         let started = self.world.start(waiter, self, end, &descriptors);
         let (link, registration) = started.await?;
         link.with(|end, _, _| end.start_dialling());
-        let connected = link.wait(waiter, self.until, |end, _| {
+        let connected = link.wait(waiter, self.deadline, |end, _| {
             if end.is_ready() || self.needs_no_peer {
                 return Some(Ok(()));
             }
@@ -265,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_without_random_numbers_is_not_one_without_memory() {
+    fn missing_random_numbers_are_not_reported_as_missing_memory() {
         let error = no_random(io::ErrorKind::Unsupported.into());
         let text = error.to_string();
         assert!(text.contains("no random numbers"), "{text}");

@@ -1,4 +1,4 @@
-//! An endpoint in a simulated process; it takes the place of a link.
+//! Implements an endpoint in a simulated process, which replaces the network link.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ use crate::journal::{SyncJob, Synced};
 use crate::properties::{HasProperties, Properties};
 use crate::rendezvous::World;
 
-/// Wake-ups for the thread that syncs the journal outside the simulation.
+/// Requests to sync the journal. Outside a simulation, a thread receives them and syncs the journal.
 type Wakes = Receiver<()>;
 
 pub(crate) struct SimEnd<S: EndpointRole + 'static> {
@@ -26,16 +26,19 @@ pub(crate) struct SimEnd<S: EndpointRole + 'static> {
     is_checked: bool,
     endpoint: Mutex<StreamEndpoint<S>>,
     state: Mutex<State>,
+    /// Connections that wait to be admitted: the number of the transport, and the bytes read from it.
     arrived: Mutex<VecDeque<(u64, Vec<u8>)>>,
-    /// A reference to itself, for reading its properties.
-    own: Mutex<Weak<SimEnd<S>>>,
+    /// A reference to this endpoint, for reading the properties.
+    weak_self: Mutex<Weak<SimEnd<S>>>,
 }
 
 #[derive(Default)]
 struct State {
     /// Set while a program is waiting, with the deadline of the wait.
     waits: Option<Option<Tick>>,
-    is_touched: bool,
+    /// A program has used the endpoint since the last query.
+    was_used: bool,
+    /// Time at which the endpoint closes at the latest; set once the program has dropped it.
     closes_by: Option<Tick>,
     wakes: Option<Wakes>,
 }
@@ -48,7 +51,7 @@ impl<S: EndpointRole + 'static> SimEnd<S> {
             endpoint: Mutex::new(end),
             state: Mutex::default(),
             arrived: Mutex::default(),
-            own: Mutex::default(),
+            weak_self: Mutex::default(),
         }
     }
 }
@@ -56,7 +59,7 @@ impl<S: EndpointRole + 'static> SimEnd<S> {
 impl<S: HasProperties> SimEnd<S> {
     /// Returns the acceptor of connections that arrive for this endpoint.
     pub(super) fn acceptor(self: &Arc<Self>) -> Arc<dyn Arrivals> {
-        *lock(&self.own) = Arc::downgrade(self);
+        *lock(&self.weak_self) = Arc::downgrade(self);
         Arc::new(Acceptor(Arc::downgrade(self)))
     }
 }
@@ -89,7 +92,7 @@ impl<S: EndpointRole + 'static> SimulatedLink<S> for SimHandle<S> {
     }
 
     fn end(&self) -> MutexGuard<'_, StreamEndpoint<S>> {
-        lock(&self.end.state).is_touched = true;
+        lock(&self.end.state).was_used = true;
         lock(&self.end.endpoint)
     }
 
@@ -166,7 +169,7 @@ impl<S: HasProperties> SimEndpoint for SimEnd<S> {
     }
 
     fn take_touched(&self) -> bool {
-        std::mem::take(&mut lock(&self.state).is_touched)
+        std::mem::take(&mut lock(&self.state).was_used)
     }
 
     fn closes_by(&self) -> Option<Tick> {
@@ -178,13 +181,13 @@ impl<S: HasProperties> SimEndpoint for SimEnd<S> {
     }
 
     fn properties(&self) -> Properties {
-        let touched = lock(&self.state).is_touched;
-        let properties = match lock(&self.own).upgrade() {
+        let touched = lock(&self.state).was_used;
+        let properties = match lock(&self.weak_self).upgrade() {
             Some(end) => Properties::of(&EndpointHandle::Simulated(SimHandle::of_monitor(end))),
-            None => unreachable!("it has an acceptor"),
+            None => unreachable!("`acceptor` has set the reference"),
         };
         // Reading properties does not count as use by the program.
-        lock(&self.state).is_touched = touched;
+        lock(&self.state).was_used = touched;
         properties
     }
 
@@ -233,6 +236,6 @@ impl<S: HasProperties> SimEndpoint for SimEnd<S> {
         let end = &mut *lock(&self.endpoint);
         end.inner.finish_sync(done);
         end.poll_ring();
-        lock(&self.state).is_touched = true;
+        lock(&self.state).was_used = true;
     }
 }

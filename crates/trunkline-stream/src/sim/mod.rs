@@ -1,10 +1,10 @@
-//! Endpoints in a simulated world: the production cores, ends and journals in one thread, with the
-//! simulator's time, randomness, network and disk.
+//! Runs endpoints in a simulation: the production code of cores, endpoints and journals runs in one
+//! thread, with the simulator's clock, random numbers, network and disk.
 //!
 //! ```text
 //!   SimWriter | SimReader     the cores, as programs use them; they wait as futures
 //!        |
-//!      SimEnd                 takes the place of the link: StreamEndpoint<S> behind a lock
+//!      SimEnd                 replaces the link: StreamEndpoint<S> behind a lock
 //!        |
 //!    SimEndpoint              the simulator's interface: drives the end as a link does
 //! ```
@@ -14,7 +14,7 @@
 #![allow(
     missing_docs,
     missing_debug_implementations,
-    reason = "of the simulator only"
+    reason = "only the simulator uses these items"
 )]
 
 mod end;
@@ -47,7 +47,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The time of a simulated world.
+/// The clock of a simulation.
 #[derive(Default)]
 pub struct SimClock(Mutex<Tick>);
 
@@ -61,7 +61,7 @@ impl SimClock {
     }
 }
 
-/// A program's process and its machine.
+/// A simulated process, and the machine on which the process runs.
 pub struct Process {
     clock: Arc<SimClock>,
     random: Mutex<u64>,
@@ -87,17 +87,17 @@ impl Process {
         lock(&self.ends).0 = None;
     }
 
-    /// Sets the directory in which its endpoints register.
+    /// Sets the directory in which the endpoints of this process register.
     pub fn set_host(&self, host: Arc<DirectoryHost>) {
         *lock(&self.host) = Some(host);
     }
 
-    /// Sets the disk for the journal of its next endpoint.
+    /// Sets the disk for the journal of the next endpoint.
     pub fn set_disk(&self, disk: Arc<dyn Disk>, bounds: Bounds) {
         *lock(&self.disk) = Some((disk, bounds));
     }
 
-    /// The endpoint created last, and the number of endpoints created.
+    /// Returns the endpoint created last, and the number of endpoints created.
     pub fn ends(&self) -> (Option<Arc<dyn SimEndpoint>>, u64) {
         lock(&self.ends).clone()
     }
@@ -145,7 +145,7 @@ impl World for Arc<Process> {
         end: StreamEndpoint<S>,
         _: &Descriptors,
     ) -> Result<(EndpointHandle<S>, Option<Registration>), StreamError> {
-        // The two ends are always on different machines here.
+        // In a simulation, the two endpoints are always on different machines.
         let is_checked = plan.options.is_checked.unwrap_or(true);
         let end = Arc::new(SimEnd::new(self.clone(), end, is_checked));
         {
@@ -165,49 +165,51 @@ impl World for Arc<Process> {
 pub trait SimEndpoint: Send + Sync {
     /// Runs `f` on the endpoint, as a link does under its lock.
     fn drive(&self, f: &mut dyn FnMut(&mut dyn Endpoint));
-    /// The next arrival in order: the transport's number, and the bytes read from it.
+    /// Removes the oldest waiting connection, and returns the number of its transport and the bytes
+    /// read from it.
     fn next_arrival(&self) -> Option<(u64, Vec<u8>)>;
     /// Admits a peer that arrived with these bytes.
     fn admit(&self, bytes: &[u8]) -> Result<(), Vec<u8>>;
-    /// The deadline of the program's wait; `None` if no program is waiting.
+    /// Returns the deadline of the program's wait; `None` if no program is waiting, `Some(None)` if
+    /// the wait has no deadline.
     fn waits(&self) -> Option<Option<Tick>>;
     /// Returns true if a program has used the endpoint since the last call.
     fn take_touched(&self) -> bool;
-    /// The time at which the endpoint closes at the latest; it closes earlier once everything is
-    /// sent.
+    /// Returns the time at which the endpoint closes at the latest. It closes earlier if everything
+    /// has been sent.
     fn closes_by(&self) -> Option<Tick>;
     /// Ends the process: later calls have no effect.
     fn kill(&self);
-    /// The properties as a monitor reads them.
+    /// Returns the properties as a monitor reads them.
     fn properties(&self) -> Properties;
     fn peer(&self) -> Option<[u8; 16]>;
-    /// The peer's own description, and this endpoint's incarnation; `None` until the peer has been
-    /// heard from.
+    /// Returns the peer's description of itself, and this endpoint's incarnation; `None` until a
+    /// message from the peer has arrived.
     fn peer_heard(&self) -> Option<(StreamEnd, Incarnation)>;
     fn incarnation(&self) -> [u8; 16];
-    /// Number of connections lost after they were established.
+    /// Returns the number of connections that were lost after they had been established.
     fn disconnections(&self) -> u64;
     fn is_connected(&self) -> bool;
     fn is_over(&self) -> bool;
-    /// The reason why the stream is over, as its program sees it.
+    /// Returns the reason why the stream is over, as the program sees it.
     fn fault(&self) -> Option<StreamFault>;
-    /// The data for the disk to sync, if a sync was requested.
+    /// Returns a job that syncs the journal, if a sync was requested.
     fn sync_job(&self) -> Option<SyncJob>;
     fn finish_sync(&self, done: Synced);
 }
 
-/// A directory that uses the clock of this world.
+/// Creates a directory that uses the clock of the simulation.
 pub fn directory(process: &Arc<Process>) -> Arc<DirectoryHost> {
     Arc::new(DirectoryHost::simulated(process.environment()))
 }
 
-/// A connection to a directory; it cannot register names.
+/// Creates a connection to a directory, over which no name can be registered.
 pub fn session(host: &Arc<DirectoryHost>, bell: &Bell, now: Tick) -> DirectorySession {
-    let bell = directory::Bell::Simulated(bell.clone());
-    DirectorySession::with_bell(host.clone(), bell, now).without_names()
+    let notifier = directory::SessionNotifier::Simulated(bell.clone());
+    DirectorySession::with_notifier(host.clone(), notifier, now).without_names()
 }
 
-/// Hands a transport over to its endpoint; `number` is the one that the transport's session
+/// Hands a transport over to its endpoint. `number` is the value that the transport's session
 /// returned.
 pub fn hand_over(host: &DirectoryHost, number: u64, transport: u64) {
     host.hand_over_simulated(number, transport);

@@ -1,5 +1,5 @@
-//! The two ends as a simulated program uses them: the operations of the typed writers and readers,
-//! in bytes.
+//! Defines the writer and the reader of a simulated program. They have the operations of the typed
+//! writers and readers, but transfer bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use trunkline_proto::message::stream::Until;
 use trunkline_types::DataType;
 
 use super::Process;
-use crate::bytes::{Closed, ReaderCore, Wanted, WriterCore};
+use crate::bytes::{Closed, ReadAmount, ReaderCore, WriterCore};
 use crate::element;
 use crate::error::StreamError;
 use crate::options::Options;
@@ -88,8 +88,8 @@ impl SimReader {
         timeout: Option<Duration>,
         take: impl FnOnce(&[u8], usize),
     ) -> Result<usize, StreamError> {
-        let wanted = count.map_or(Wanted::Available, Wanted::Exactly);
-        let count = self.0.wait_for(&Task, wanted, timeout).await?;
+        let amount = count.map_or(ReadAmount::Available, ReadAmount::Exactly);
+        let count = self.0.wait_for(&Task, amount, timeout).await?;
         let bytes = self.0.region(count)?;
         let len = bytes.len();
         take(bytes, count);

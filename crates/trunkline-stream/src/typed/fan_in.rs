@@ -1,4 +1,4 @@
-//! The reader with several writers.
+//! Defines the reader with several writers for element types that are known at compile time.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -12,17 +12,18 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waiter, block};
 
-/// The reader of streams of elements of type `T` from any number of writers.
+/// A reader of elements of type `T` from any number of writers.
 ///
-/// The writers are ordinary writers that name this endpoint as their peer. Each has its own buffer
-/// here, so none can block another. A read returns a run of elements of one writer, in the order in
-/// which they were written, and writers take turns. Elements of different writers are not ordered.
+/// The writers are ordinary writers that name this endpoint as their peer. Each writer has its own
+/// buffer in the reader, so no writer can block another. A read returns a run of elements of one
+/// writer, in the order in which they were written, and writers take turns. Elements of different
+/// writers are not ordered.
 ///
 /// A disconnected writer reconnects; [`gone_after`](crate::Options::gone_after) limits the wait for
-/// it. The end of a writer's stream is reported once, after its last element. Another writer may
-/// always connect, so this reader never ends by itself.
+/// the writer. The end of a writer's stream is reported once, after the last element of that writer.
+/// Another writer may always connect, so this reader never ends by itself.
 ///
-/// Dropping the reader destroys it; each writer learns how far its stream was read.
+/// Dropping the reader destroys it. Each writer learns how far its stream was read.
 ///
 /// # Example
 /// ```no_run
@@ -39,7 +40,7 @@ use crate::wait::{Blocking, Task, Waiter, block};
 /// ```
 pub struct FanInReader<T: Element> {
     pub(super) core: FanInCore,
-    of: PhantomData<fn() -> T>,
+    element_type: PhantomData<fn() -> T>,
 }
 
 impl<T: Element> FanInReader<T> {
@@ -50,7 +51,7 @@ impl<T: Element> FanInReader<T> {
     ) -> Result<Self, StreamError> {
         Ok(Self {
             core: rendezvous::fan_in(waiter, url, T::data_type(), options).await?,
-            of: PhantomData,
+            element_type: PhantomData,
         })
     }
 
@@ -88,7 +89,7 @@ forward! {
     ///
     /// # Errors
     /// [`StreamError`] names the cause: the URL, the name, memory, or too few writers in time. A
-    /// writer of another type is refused with the reason, and the wait for others continues.
+    /// writer of another type is refused with the reason, and creation continues to wait.
     create(url: &str, options: FanInOptions), [T: Element] FanInReader<T>
 }
 
@@ -98,7 +99,7 @@ forward! {
     ///
     /// # Errors
     /// [`StreamError::Timeout`]: nothing arrived. [`StreamError::Element`]: a writer has sent an
-    /// invalid element; it stays connected, and nothing was read.
+    /// invalid element; that writer stays connected, and nothing was read.
     read_run, read_run_async(max: usize, timeout: Option<Duration>) -> Run<T>
         = read_impl(max, timeout), cancelled "A future that is dropped has read nothing.",
     [T: Element] FanInReader<T>

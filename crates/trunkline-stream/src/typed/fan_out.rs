@@ -1,4 +1,4 @@
-//! The writer with several readers.
+//! Defines the writer with several readers for element types that are known at compile time.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -14,21 +14,20 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waiter, block};
 
-/// The writer of a stream of elements of type `T` with any number of readers, each of which
-/// gets everything.
+/// A writer of elements of type `T` with any number of readers, each of which gets all elements.
 ///
-/// The readers are ordinary readers that name this endpoint as their peer. All share one buffer, in
-/// which each has its own cursor; room becomes free once the slowest reader has the elements. The
-/// [`Policy`](crate::Policy) decides what happens to a reader that is too slow.
+/// The readers are ordinary readers that name this endpoint as their peer. All readers share one
+/// buffer, in which each reader has a cursor. Room becomes free once the slowest reader has the
+/// elements. The [`Policy`](crate::Policy) decides what happens to a reader that is too slow.
 ///
-/// - A reader that joins while there are others begins with the next element written. A reader that
-///   joins when there are no others begins with the elements still in the buffer.
+/// - A reader that joins while there are other readers begins with the next element written. A reader
+///   that joins when there is no other reader begins with the elements still in the buffer.
 /// - A disconnected reader keeps its place for the time given by
 ///   [`gone_after`](crate::Options::gone_after). After that, or when it closes, it has left, and
 ///   the writer no longer waits for it.
-/// - Without readers, the buffer fills. When it is full,
-///   [`Policy::Slowest`](crate::Policy::Slowest) waits as for a slow reader; with a quota, the
-///   newest elements are kept, and the loss of the older ones is not reported to the next reader.
+/// - Without readers, the buffer fills. When it is full, the writer waits with
+///   [`Policy::Slowest`](crate::Policy::Slowest), as it does for a slow reader. With a quota, the
+///   buffer keeps the newest elements, and the next reader gets no report about the older ones.
 ///
 /// Dropping the writer closes it, which can take up to ten seconds.
 ///
@@ -51,7 +50,7 @@ use crate::wait::{Blocking, Task, Waiter, block};
 pub struct FanOutWriter<T: Element> {
     pub(super) core: FanOutCore,
     scratch: Vec<u8>,
-    of: PhantomData<fn(T)>,
+    element_type: PhantomData<fn(T)>,
 }
 
 impl<T: Element> FanOutWriter<T> {
@@ -63,7 +62,7 @@ impl<T: Element> FanOutWriter<T> {
         Ok(Self {
             core: rendezvous::fan_out(waiter, url, T::data_type(), options).await?,
             scratch: Vec::new(),
-            of: PhantomData,
+            element_type: PhantomData,
         })
     }
 
@@ -83,7 +82,7 @@ forward! {
     ///
     /// # Errors
     /// [`StreamError`] names the cause: the URL, the name, memory, or too few readers in time. A
-    /// reader of another type is refused with the reason, and the wait for others continues.
+    /// reader of another type is refused with the reason, and creation continues to wait.
     create(url: &str, options: FanOutOptions), [T: Element] FanOutWriter<T>
 }
 
@@ -116,8 +115,8 @@ impl<T: Plain> FanOutWriter<T> {
             return Err(StreamError::TooMany { asked, capacity });
         };
         block(core.wait_for_room(&Blocking, bytes, count, timeout))?;
-        let answer = fill(bytemuck::cast_slice_mut(core.free_space(bytes)));
+        let result = fill(bytemuck::cast_slice_mut(core.free_space(bytes)));
         core.commit(bytes, count);
-        Ok(answer)
+        Ok(result)
     }
 }

@@ -1,4 +1,4 @@
-//! Endpoints with several peers, for an element type that is known only at run time.
+//! Defines endpoints with several peers for element types that are known only at run time.
 
 use std::time::Duration;
 
@@ -18,19 +18,21 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waiter, block};
 
-/// A writer with several readers for elements of any Trunkline type, which is given at creation.
+/// A writer with several readers for elements of any Trunkline type. The type is specified when the
+/// writer is created.
 ///
-/// In all other respects, it works like a [`FanOutWriter`](crate::FanOutWriter); its readers can be
-/// of either kind.
+/// In all other respects, it works like a [`FanOutWriter`](crate::FanOutWriter). The readers can be
+/// `Reader`s or `ValueReader`s.
 pub struct FanOutValueWriter {
     pub(super) core: FanOutCore,
     encoder: ValueEncoder,
 }
 
-/// A reader with several writers for elements of any Trunkline type, which is given at creation.
+/// A reader with several writers for elements of any Trunkline type. The type is specified when the
+/// reader is created.
 ///
-/// In all other respects, it works like a [`FanInReader`](crate::FanInReader); its writers can be
-/// of either kind.
+/// In all other respects, it works like a [`FanInReader`](crate::FanInReader). The writers can be
+/// `Writer`s or `ValueWriter`s.
 pub struct FanInValueReader {
     pub(super) core: FanInCore,
     data_type: DataType,
@@ -50,9 +52,9 @@ impl FanOutValueWriter {
     }
 
     /// Writes elements of fixed size in place. Waits for room for one element, then passes `fill`
-    /// the memory for as many elements as there is room for, at most `most`. `fill` writes elements
+    /// the memory for as many elements as there is room for, at most `max`. `fill` writes elements
     /// in their memory layout, little-endian, and returns the number of bytes written; a partial
-    /// element at the end is ignored. Returns the number of elements written. If `most` is 0, the
+    /// element at the end is ignored. Returns the number of elements written. If `max` is 0, the
     /// call does not wait, and `fill` gets an empty slice.
     ///
     /// # Errors
@@ -61,12 +63,12 @@ impl FanOutValueWriter {
     /// [`write_many`](Self::write_many).
     pub fn write_bytes_with<E: From<StreamError>>(
         &mut self,
-        most: usize,
+        max: usize,
         timeout: Option<Duration>,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
         let size = element::size(self.core.form, &self.encoder.data_type)?;
-        let room = self.wait_for_one(size, most, timeout)?;
+        let room = self.wait_for_one(size, max, timeout)?;
         self.write_in_place(size, room, fill)
     }
 }
@@ -115,7 +117,7 @@ impl FanInValueReader {
     ) -> Result<Run<Value>, StreamError> {
         let decode = |form, bytes: &[u8], _| {
             let values = element::split_elements(form, bytes);
-            let values = values.map(|one| decode_exact(&self.data_type, one));
+            let values = values.map(|element| decode_exact(&self.data_type, element));
             Ok(values.collect::<Result<_, _>>()?)
         };
         self.core.read_run(waiter, max, timeout, decode).await
@@ -123,9 +125,9 @@ impl FanInValueReader {
 }
 
 impl FanInValueReader {
-    /// Like [`read_run`](Self::read_run) for elements of fixed size, but returns them in place, as
-    /// little-endian bytes, without a copy. Dropping the region releases them. Until then the other
-    /// writers continue, each in its own buffer.
+    /// Like [`read_run`](Self::read_run) for elements of fixed size, but returns the elements in
+    /// place, as little-endian bytes, without a copy. Dropping the region releases the elements.
+    /// Until then the other writers continue, each in its own buffer.
     ///
     /// # Errors
     /// [`StreamError::Varying`] if elements vary in size; otherwise those of `read_run`.
@@ -134,7 +136,7 @@ impl FanInValueReader {
         max: usize,
         timeout: Option<Duration>,
     ) -> Result<Acquired<ByteRegion<'_>>, StreamError> {
-        let size = element::size(self.core.hub.terms.link.form, &self.data_type)?;
+        let size = element::size(self.core.hub.settings.link.form, &self.data_type)?;
         let acquired = block(self.core.acquire(&Blocking, max, timeout))?;
         Ok(acquired.map(|(core, count)| ByteRegion::new(core, size, count)))
     }

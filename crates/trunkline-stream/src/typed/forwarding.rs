@@ -1,13 +1,15 @@
-//! The methods that endpoints forward to their cores, written once for typed endpoints and for
-//! those of run-time values: `forward!(writer [T: Element] Writer<T>)`.
+//! Defines the macro `forward!`, which generates the methods that an endpoint forwards to its core.
+//!
+//! Typed endpoints and endpoints of run-time values use the same macro, for example
+//! `forward!(writer [T: Element] Writer<T>)`.
 
-/// Implements the methods of an endpoint on top of its `core`.
+/// Implements methods of an endpoint by calling its field `core`.
 macro_rules! forward {
     (
         $(#[$doc:meta])*
-        create($($arg:ident: $ty:ty),*), [$($of:tt)*] $end:ident $(<$t:ident>)?
+        create($($arg:ident: $ty:ty),*), [$($generics:tt)*] $end:ident $(<$t:ident>)?
     ) => {
-        impl<$($of)*> $end $(<$t>)? {
+        impl<$($generics)*> $end $(<$t>)? {
             $(#[$doc])*
             pub fn create($($arg: $ty),*) -> Result<Self, StreamError> {
                 block(Self::create_impl(&Blocking, $($arg),*))
@@ -20,31 +22,31 @@ macro_rules! forward {
         }
     };
 
-    // `cancelled`: the effect of dropping the future.
+    // `$cancelled` documents the effect of dropping the future.
     (
         $(#[$doc:meta])*
-        $name:ident, $name_async:ident($($arg:ident: $ty:ty),*) -> $answer:ty
-            = $over:ident($($given:expr),*), cancelled $cancelled:literal,
-        [$($of:tt)*] $end:ident $(<$t:ident>)?
+        $name:ident, $name_async:ident($($arg:ident: $ty:ty),*) -> $output:ty
+            = $method:ident($($value:expr),*), cancelled $cancelled:literal,
+        [$($generics:tt)*] $end:ident $(<$t:ident>)?
     ) => {
-        impl<$($of)*> $end $(<$t>)? {
+        impl<$($generics)*> $end $(<$t>)? {
             $(#[$doc])*
-            pub fn $name(&mut self, $($arg: $ty),*) -> Result<$answer, StreamError> {
-                block(self.$over(&Blocking, $($given),*))
+            pub fn $name(&mut self, $($arg: $ty),*) -> Result<$output, StreamError> {
+                block(self.$method(&Blocking, $($value),*))
             }
 
             #[doc = concat!("Async version of [`", stringify!($name), "`](Self::", stringify!($name), ").")]
             ///
             /// # Cancel safety
             #[doc = $cancelled]
-            pub async fn $name_async(&mut self, $($arg: $ty),*) -> Result<$answer, StreamError> {
-                self.$over(&Task, $($given),*).await
+            pub async fn $name_async(&mut self, $($arg: $ty),*) -> Result<$output, StreamError> {
+                self.$method(&Task, $($value),*).await
             }
         }
     };
 
-    (writes elements [$($of:tt)*] $end:ident <$t:ident>) => {
-        impl<$($of)*> $end<$t> {
+    (writes elements [$($generics:tt)*] $end:ident <$t:ident>) => {
+        impl<$($generics)*> $end<$t> {
             #[inline]
             async fn write_impl(
                 &mut self,
@@ -81,25 +83,26 @@ macro_rules! forward {
                 core.write(waiter, bytes, values.len(), timeout).await
             }
 
-            /// Waits for room for one element of `size` bytes. Returns the number of elements that
-            /// there is room for, at most `most`; does not wait if `most` is 0.
+            /// Waits for room for one element of `size` bytes. Returns the number of elements for
+            /// which there is room, at most `max`. Does not wait if `max` is 0.
             fn wait_for_one(
                 &mut self,
                 size: usize,
-                most: usize,
+                max: usize,
                 timeout: Option<Duration>,
             ) -> Result<usize, StreamError> {
                 let core = &mut self.core;
-                match core.room().min(most) {
-                    0 if most > 0 => {
+                match core.room().min(max) {
+                    0 if max > 0 => {
                         block(core.wait_for_room(&Blocking, size, 1, timeout))?;
-                        Ok(core.room().min(most))
+                        Ok(core.room().min(max))
                     }
                     room => Ok(room),
                 }
             }
 
-            /// Lets `fill` write into the memory for `room` elements, and commits the whole ones.
+            /// Lets `fill` write into the memory for `room` elements, and commits the complete
+            /// elements.
             fn write_in_place<E: From<StreamError>>(
                 &mut self,
                 size: usize,
@@ -118,10 +121,10 @@ macro_rules! forward {
         }
     };
 
-    (writer [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
-        impl<$($of)*> $end $(<$t>)? {
-            /// Sends everything now, and waits until it has reached the stage `until` (NS-42 to
-            /// NS-44). With a timeout of zero it returns without waiting (NS-49).
+    (writer [$($generics:tt)*] $end:ident $(<$t:ident>)?) => {
+        impl<$($generics)*> $end $(<$t>)? {
+            /// Sends all written elements now, and waits until they have reached the stage `until`
+            /// (NS-42 to NS-44). With a timeout of zero it returns without waiting (NS-49).
             ///
             /// # Errors
             /// [`StreamError::Timeout`]; the flush continues. Any other error means that the stream
@@ -134,8 +137,8 @@ macro_rules! forward {
                 block(self.core.flush(&Blocking, until, timeout))
             }
 
-            /// Closes the writer once the reader has everything, or after `timeout`. Returns how
-            /// many elements were not delivered.
+            /// Closes the writer once the reader has received all elements, or after `timeout`.
+            /// Returns how many elements were not delivered.
             pub fn close(mut self, timeout: Option<Duration>) -> Closed {
                 block(self.core.close(&Blocking, timeout))
             }
@@ -153,19 +156,19 @@ macro_rules! forward {
             }
         }
 
-        forward!(flush_async, close_async -> Closed, [$($of)*] $end $(<$t>)?);
-        forward!(properties "Returns the properties; works at any time, from any thread.", [$($of)*] $end $(<$t>)?);
+        forward!(flush_async, close_async -> Closed, [$($generics)*] $end $(<$t>)?);
+        forward!(properties "Returns the properties; works at any time, from any thread.", [$($generics)*] $end $(<$t>)?);
     };
 
-    (writer to several [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
-        impl<$($of)*> $end $(<$t>)? {
-            /// Sends everything now, and waits until it has reached the stage `until` at every
-            /// current reader, or was lost there. With a timeout of zero it returns without
-            /// waiting.
+    (writer to several [$($generics:tt)*] $end:ident $(<$t:ident>)?) => {
+        impl<$($generics)*> $end $(<$t>)? {
+            /// Sends all written elements now, and waits until they have reached the stage `until`
+            /// at every current reader, or were dropped for that reader. With a timeout of zero it
+            /// returns without waiting.
             ///
             /// # Errors
             /// [`StreamError::Timeout`]; the flush continues. [`StreamError::NoJournal`] for
-            /// [`Until::Durable`] if a reader has none.
+            /// [`Until::Durable`] if a reader has no journal.
             pub fn flush(
                 &mut self,
                 until: Until,
@@ -174,8 +177,8 @@ macro_rules! forward {
                 block(self.core.flush(&Blocking, until, timeout))
             }
 
-            /// Closes the writer once every reader has everything, or after `timeout`. Returns how
-            /// many elements each remaining reader has not received.
+            /// Closes the writer once every reader has received all elements, or after `timeout`.
+            /// Returns how many elements each remaining reader has not received.
             pub fn close(mut self, timeout: Option<Duration>) -> Vec<Undelivered> {
                 block(self.core.close(&Blocking, timeout))
             }
@@ -192,24 +195,24 @@ macro_rules! forward {
                 block(self.core.abort(&Blocking, reason))
             }
 
-            /// Returns the readers that are connected or expected back.
+            /// Returns the readers that are connected or may reconnect.
             pub fn readers(&self) -> Vec<PeerStatus> {
-                self.core.present()
+                self.core.peers()
             }
 
-            /// Returns the readers that have left since the last call, with the number of elements
-            /// that each had not received; at most the last 64.
+            /// Returns the readers that have left since the last call (at most the last 64), with
+            /// the number of elements that each had not received.
             pub fn departed(&mut self) -> Vec<Undelivered> {
                 self.core.departed()
             }
         }
 
-        forward!(flush_async, close_async -> Vec<Undelivered>, [$($of)*] $end $(<$t>)?);
-        forward!(properties "Returns the combined properties of all readers; works at any time, from any thread.", [$($of)*] $end $(<$t>)?);
+        forward!(flush_async, close_async -> Vec<Undelivered>, [$($generics)*] $end $(<$t>)?);
+        forward!(properties "Returns the combined properties of all readers; works at any time, from any thread.", [$($generics)*] $end $(<$t>)?);
     };
 
-    (reader [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
-        impl<$($of)*> $end $(<$t>)? {
+    (reader [$($generics:tt)*] $end:ident $(<$t:ident>)?) => {
+        impl<$($generics)*> $end $(<$t>)? {
             /// Returns the number of elements that a writer with several readers is known to have
             /// dropped for this reader, including those that no read has reported yet; 0 for any
             /// other writer.
@@ -222,8 +225,9 @@ macro_rules! forward {
                 self.core.available()
             }
 
-            /// Declares that everything read so far has been processed: with a journal, none of it
-            /// is delivered again after a crash. Does nothing without a journal.
+            /// Declares that the program has processed all elements read so far. With a journal,
+            /// these elements are not delivered again after a crash. Without a journal, this does
+            /// nothing.
             ///
             /// # Errors
             /// [`StreamError::Journal`]; elements already read may be delivered again after a
@@ -248,15 +252,15 @@ macro_rules! forward {
             }
         }
 
-        forward!(properties "Returns the properties; works at any time, from any thread.", [$($of)*] $end $(<$t>)?);
+        forward!(properties "Returns the properties; works at any time, from any thread.", [$($generics)*] $end $(<$t>)?);
     };
 
-    (reader of several [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
-        impl<$($of)*> $end $(<$t>)? {
-            /// Returns the writers that are connected or expected back, and those with elements
-            /// left to read.
+    (reader of several [$($generics:tt)*] $end:ident $(<$t:ident>)?) => {
+        impl<$($generics)*> $end $(<$t>)? {
+            /// Returns the writers that are connected or may reconnect, and those with elements left
+            /// to read.
             pub fn writers(&mut self) -> Vec<PeerStatus> {
-                self.core.present()
+                self.core.peers()
             }
 
             /// Destroys the reader. Each writer learns how far its stream was read.
@@ -265,11 +269,11 @@ macro_rules! forward {
             }
         }
 
-        forward!(properties "Returns the combined properties of all writers; works at any time, from any thread.", [$($of)*] $end $(<$t>)?);
+        forward!(properties "Returns the combined properties of all writers; works at any time, from any thread.", [$($generics)*] $end $(<$t>)?);
     };
 
-    (flush_async, close_async -> $left:ty, [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
-        impl<$($of)*> $end $(<$t>)? {
+    (flush_async, close_async -> $closed:ty, [$($generics:tt)*] $end:ident $(<$t:ident>)?) => {
+        impl<$($generics)*> $end $(<$t>)? {
             /// Async version of [`flush`](Self::flush).
             pub async fn flush_async(
                 &mut self,
@@ -280,14 +284,14 @@ macro_rules! forward {
             }
 
             /// Async version of [`close`](Self::close).
-            pub async fn close_async(mut self, timeout: Option<Duration>) -> $left {
+            pub async fn close_async(mut self, timeout: Option<Duration>) -> $closed {
                 self.core.close(&Task, timeout).await
             }
         }
     };
 
-    (properties $doc:literal, [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
-        impl<$($of)*> $end $(<$t>)? {
+    (properties $doc:literal, [$($generics:tt)*] $end:ident $(<$t:ident>)?) => {
+        impl<$($generics)*> $end $(<$t>)? {
             /// Returns a monitor that reads the properties from any thread, even while this
             /// endpoint waits.
             pub fn monitor(&self) -> Monitor {
@@ -300,7 +304,7 @@ macro_rules! forward {
             }
         }
 
-        impl<$($of)*> std::fmt::Debug for $end $(<$t>)? {
+        impl<$($generics)*> std::fmt::Debug for $end $(<$t>)? {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($end))
                     .field("properties", &self.properties())

@@ -1,4 +1,4 @@
-//! Writing while the idle check holds the memory of the ring.
+//! Tests that a program does not write while the idle check releases the memory of the ring.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,9 +9,9 @@ use crate::{Options, Reader};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// Number of times that the checking thread yields: long enough for a program to write if it did
-/// not wait for the lock.
-const TURNS: u32 = 10_000;
+/// Number of times that the checking thread yields. A program that did not wait for the lock would
+/// have written by then.
+const YIELDS: u32 = 10_000;
 
 /// The memory of a ring is released under a lock, and a program writes nothing into the ring while
 /// that lock is held.
@@ -40,25 +40,26 @@ fn writes_and_releases_of_memory_exclude_each_other() {
         let writer = Writer::<String>::create(&of_writer, named).unwrap();
         (writer, reader.join().unwrap())
     });
-    let writing = writer.core.link.with(|end, _, _| end.inner.writing());
-    let writing = writing.unwrap();
+    let write_lock = writer.core.link.with(|end, _, _| end.inner.write_lock());
+    let write_lock = write_lock.unwrap();
     for text in ["one", "another"] {
         let is_over = AtomicBool::new(false);
-        let held = writing.lock().unwrap();
+        let guard = write_lock.lock().unwrap();
         thread::scope(|scope| {
             let program = scope.spawn(|| {
                 writer.write(&text.to_owned(), LONG).unwrap();
                 is_over.load(Ordering::SeqCst)
             });
-            for _ in 0..TURNS {
+            for _ in 0..YIELDS {
                 if program.is_finished() {
                     break;
                 }
                 thread::yield_now();
             }
             is_over.store(true, Ordering::SeqCst);
-            drop(held);
-            assert!(program.join().unwrap(), "it has written meanwhile");
+            drop(guard);
+            let has_waited = program.join().unwrap();
+            assert!(has_waited, "the program wrote while the lock was held");
         });
         assert_eq!(reader.read(LONG).unwrap(), text);
     }

@@ -1,4 +1,4 @@
-//! Elements are written and read in place, as their addresses show.
+//! Tests that elements are written and read in place, by comparing their addresses.
 
 use std::net::TcpListener;
 use std::thread;
@@ -41,7 +41,7 @@ impl Place {
     }
 }
 
-fn fresh(name: &str) -> String {
+fn unused_url(name: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("tl://{}/{name}", listener.local_addr().unwrap())
 }
@@ -59,16 +59,16 @@ fn numbers(first: usize, count: usize) -> Vec<u64> {
     (first as u64..(first + count) as u64).collect()
 }
 
-/// Writes elements in place, starting with this number, and returns the place that was filled.
+/// Writes elements in place, starting with this number, and returns the addresses that were written.
 type Fill<W> = fn(&mut W, usize) -> Place;
 
 fn spread<W>(
     create: impl FnOnce(&str, FanOutOptions) -> Result<W, StreamError>,
 ) -> (W, Vec<Reader<u64>>) {
-    let url = fresh("out");
+    let url = unused_url("out");
     let readers = [(); 2].map(|()| {
         let options = options(FEW, Some(&url));
-        thread::spawn(move || Reader::create(&fresh("reader"), options).unwrap())
+        thread::spawn(move || Reader::create(&unused_url("reader"), options).unwrap())
     });
     let of_writer = FanOutOptions {
         options: options(CAPACITY, None),
@@ -79,8 +79,8 @@ fn spread<W>(
     (writer, readers.map(|reader| reader.join().unwrap()).into())
 }
 
-/// Checks that each lane sends from where `fill` has put the elements. Readers take only a few
-/// elements before the addresses have been compared.
+/// Checks that each lane sends the elements from the addresses where `fill` has written them. The
+/// readers receive only a few elements before the addresses are compared.
 fn is_sent_from_there<W>(
     (mut writer, mut readers): (W, Vec<Reader<u64>>),
     fill: Fill<W>,
@@ -91,7 +91,7 @@ fn is_sent_from_there<W>(
         let first = round * CALL;
         let filled = fill(&mut writer, first);
         assert_eq!(filled.end - filled.begin, CALL * SIZE);
-        let lanes = core(&writer).hub.present();
+        let lanes = core(&writer).hub.current_lanes();
         assert_eq!(lanes.len(), 2);
         for lane in lanes {
             lane.link.with(|end, _, _| {
@@ -115,7 +115,7 @@ fn is_sent_from_there<W>(
 
 /// Behaviour: B-62.
 #[test]
-fn elements_are_filled_in_where_each_lane_sends_them_from() {
+fn each_lane_sends_elements_from_where_they_were_written() {
     let fill = |writer: &mut FanOutWriter<u64>, first| {
         let fill = |space: &mut [u64]| {
             space.copy_from_slice(&numbers(first, CALL));
@@ -128,7 +128,7 @@ fn elements_are_filled_in_where_each_lane_sends_them_from() {
 
 /// Behaviour: B-62.
 #[test]
-fn bytes_are_filled_in_where_each_lane_sends_them_from() {
+fn each_lane_sends_bytes_from_where_they_were_written() {
     let create = |url: &str, options| FanOutValueWriter::create(url, &DataType::U64, options);
     let fill = |writer: &mut FanOutValueWriter, first| {
         let mut place = None;
@@ -146,7 +146,7 @@ fn bytes_are_filled_in_where_each_lane_sends_them_from() {
 fn gather<R: Send>(
     create: impl FnOnce(&str, FanInOptions) -> Result<R, StreamError> + Send,
 ) -> (R, Vec<Writer<u64>>) {
-    let url = fresh("in");
+    let url = unused_url("in");
     let of_reader = FanInOptions {
         options: options(CAPACITY, None),
         writers_min: 2,
@@ -156,7 +156,7 @@ fn gather<R: Send>(
         let reader = scope.spawn(|| create(&url, of_reader).unwrap());
         let writers = [(); 2].map(|()| {
             let options = options(CAPACITY, Some(&url));
-            Writer::create(&fresh("writer"), options).unwrap()
+            Writer::create(&unused_url("writer"), options).unwrap()
         });
         (reader.join().unwrap(), writers.into())
     })
@@ -164,7 +164,7 @@ fn gather<R: Send>(
 
 /// The addresses at which the next elements of each writer will arrive, ordered by writer number.
 fn arrives_at(core: &FanInCore) -> Vec<Place> {
-    let lanes = core.hub.present();
+    let lanes = core.hub.current_lanes();
     let of_lane = lanes.iter().map(|lane| {
         lane.link.with(|end, _, _| {
             let (ring, bytes) = (&mut end.inner.ring, CALL * SIZE);
@@ -177,11 +177,12 @@ fn arrives_at(core: &FanInCore) -> Vec<Place> {
     of_lane.collect()
 }
 
-/// Reads one run in place: returns the writer's number, the address and the elements. Meanwhile,
-/// checks how many elements are waiting.
+/// Reads one run in place. Returns the number of the writer, the addresses and the elements. Checks
+/// the number of waiting elements before the run is dropped.
 type Look<R> = fn(&mut R, &Monitor, u64) -> (u64, Place, Vec<u64>);
 
-/// Checks that each run is read where the link has put it, and counts as read when it is dropped.
+/// Checks that each run is read from the addresses where the link has stored it, and counts as read
+/// when it is dropped.
 fn is_read_from_there<R>(
     (mut reader, mut writers): (R, Vec<Writer<u64>>),
     look: Look<R>,
@@ -209,7 +210,7 @@ fn is_read_from_there<R>(
 
 /// Behaviour: B-62.
 #[test]
-fn a_run_is_read_where_it_has_arrived() {
+fn run_is_read_from_where_it_arrived() {
     let look = |reader: &mut FanInReader<u64>, monitor: &Monitor, waiting| match reader
         .acquire_run(CAPACITY, LONG)
         .unwrap()
@@ -227,7 +228,7 @@ fn a_run_is_read_where_it_has_arrived() {
 
 /// Behaviour: B-62.
 #[test]
-fn bytes_of_a_run_are_read_where_they_have_arrived() {
+fn bytes_of_a_run_are_read_from_where_they_arrived() {
     let create = |url: &str, options| FanInValueReader::create(url, &DataType::U64, options);
     let look = |reader: &mut FanInValueReader, monitor: &Monitor, waiting| match reader
         .acquire_bytes_run(CAPACITY, LONG)
@@ -269,7 +270,7 @@ fn run_in_place_is_bounded_and_reports_the_end_of_its_writer() {
     assert_eq!(read, numbers(0, 7));
     drop(of_second);
     let texts = FanInValueReader::create(
-        &fresh("texts"),
+        &unused_url("texts"),
         &DataType::String,
         FanInOptions {
             writers_min: 0,

@@ -1,4 +1,4 @@
-//! The endpoints as programs use them: for elements of a Rust type, and for values of a type that
+//! Defines the endpoints that programs use, for elements of a Rust type and for values of a type that
 //! is known only at run time.
 
 mod fan_in;

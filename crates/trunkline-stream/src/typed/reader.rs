@@ -1,11 +1,11 @@
-//! The reader of a stream.
+//! Defines the reader of a stream whose element type is known at compile time.
 
 use std::time::Duration;
 
 use trunkline_proto::stream::ElementForm;
 
 use super::forwarding::forward;
-use crate::bytes::{ReaderCore, Region, Wanted};
+use crate::bytes::{ReadAmount, ReaderCore, Region};
 use crate::element::{Element, Plain};
 use crate::error::StreamError;
 use crate::options::Options;
@@ -19,8 +19,9 @@ use crate::wait::{Blocking, Task, Waiter, block};
 /// writer to send more (NS-62). After the writer is gone, reading continues until nothing is left
 /// (NS-47).
 ///
-/// Dropping the reader destroys it, and the writer learns how far it has read. With a journal,
-/// dropping it leaves the stream to the next endpoint of this name with the same journal.
+/// Dropping the reader destroys it, and the writer learns how far the stream was read. With a
+/// journal, dropping the reader leaves the stream to the next endpoint that has this name and the
+/// same journal.
 ///
 /// # Example
 /// ```no_run
@@ -33,8 +34,8 @@ use crate::wait::{Blocking, Task, Waiter, block};
 /// ```
 pub struct Reader<T: Element> {
     core: ReaderCore,
-    /// Empty; provides the memory for one element.
-    one: Vec<T>,
+    /// Memory for decoding one element; empty between calls.
+    element_buffer: Vec<T>,
 }
 
 impl<T: Element> Reader<T> {
@@ -46,7 +47,7 @@ impl<T: Element> Reader<T> {
         let core = rendezvous::reader(waiter, &Here, url, T::data_type(), options).await?;
         Ok(Self {
             core,
-            one: Vec::new(),
+            element_buffer: Vec::new(),
         })
     }
 
@@ -66,12 +67,15 @@ impl<T: Element> Reader<T> {
 
     #[inline(never)]
     fn read_slowly(&mut self, timeout: Option<Duration>) -> Result<T, StreamError> {
-        let count = block(self.core.wait_for(&Blocking, Wanted::Exactly(1), timeout))?;
+        let count = block(
+            self.core
+                .wait_for(&Blocking, ReadAmount::Exactly(1), timeout),
+        )?;
         let bytes = self.core.region(count)?;
         let len = bytes.len();
-        T::append(bytes, &mut self.one)?;
+        T::append(bytes, &mut self.element_buffer)?;
         self.core.release(len, count);
-        self.one.pop().ok_or(StreamError::Ended)
+        self.element_buffer.pop().ok_or(StreamError::Ended)
     }
 
     /// Reads all available elements, possibly none, without waiting (NS-36).
@@ -79,16 +83,16 @@ impl<T: Element> Reader<T> {
     /// # Errors
     /// [`StreamError::Ended`], or the reason why the stream is over.
     pub fn read_available(&mut self) -> Result<Vec<T>, StreamError> {
-        block(self.read_impl(&Blocking, Wanted::Available, None))
+        block(self.read_impl(&Blocking, ReadAmount::Available, None))
     }
 
     async fn read_impl(
         &mut self,
         waiter: &impl Waiter,
-        wanted: Wanted,
+        amount: ReadAmount,
         timeout: Option<Duration>,
     ) -> Result<Vec<T>, StreamError> {
-        let count = self.core.wait_for(waiter, wanted, timeout).await?;
+        let count = self.core.wait_for(waiter, amount, timeout).await?;
         let mut elements = Vec::with_capacity(count);
         let bytes = self.core.region(count)?;
         let len = bytes.len();
@@ -111,22 +115,24 @@ forward! {
 }
 
 forward! {
-    /// Reads `count` elements, or none (NS-30). Returns fewer only at the end of the stream
+    /// Reads `count` elements, or none (NS-30). Returns fewer elements only at the end of the stream
     /// (NS-48), or before elements that the writer has dropped.
     ///
     /// # Errors
     /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
     /// the buffer's capacity.
     read_many, read_many_async(count: usize, timeout: Option<Duration>) -> Vec<T>
-        = read_impl(Wanted::Exactly(count), timeout), cancelled "A future that is dropped has read nothing.",
+        = read_impl(ReadAmount::Exactly(count), timeout),
+        cancelled "A future that is dropped has read nothing.",
     [T: Element] Reader<T>
 }
 
 forward!(reader [T: Element] Reader<T>);
 
 impl<T: Plain> Reader<T> {
-    /// Reads as many elements as `into` holds, or none, and returns their number. The number is
-    /// smaller only at the end of the stream, or before elements that the writer has dropped.
+    /// Reads as many elements as `into` holds, or none, and returns the number of elements read.
+    /// This number is smaller than the length of `into` only at the end of the stream, or before
+    /// elements that the writer has dropped.
     #[inline]
     pub fn read_into(
         &mut self,
@@ -137,8 +143,8 @@ impl<T: Plain> Reader<T> {
         if self.core.try_read(bytemuck::cast_slice_mut(into), len) {
             return Ok(len);
         }
-        let wanted = Wanted::Exactly(len);
-        let count = block(self.core.wait_for(&Blocking, wanted, timeout))?;
+        let amount = ReadAmount::Exactly(len);
+        let count = block(self.core.wait_for(&Blocking, amount, timeout))?;
         let bytes = self.core.region(count)?;
         let len = bytes.len();
         bytemuck::cast_slice_mut(&mut into[..count]).copy_from_slice(bytes);
@@ -158,8 +164,8 @@ impl<T: Plain> Reader<T> {
         if self.core.can_read_now(count) {
             return Ok(Region::new(&mut self.core, count));
         }
-        let wanted = Wanted::Exactly(count);
-        let count = block(self.core.wait_for(&Blocking, wanted, timeout))?;
+        let amount = ReadAmount::Exactly(count);
+        let count = block(self.core.wait_for(&Blocking, amount, timeout))?;
         Ok(Region::new(&mut self.core, count))
     }
 }

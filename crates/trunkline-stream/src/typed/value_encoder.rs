@@ -1,4 +1,4 @@
-//! Values of a type that is known only at run time, as elements.
+//! Encodes values of a type that is known only at run time as elements.
 
 use trunkline_proto::stream::ElementForm;
 use trunkline_types::wire::decode_exact;
@@ -23,7 +23,8 @@ impl ValueEncoder {
         }
     }
 
-    /// Encodes values; `check` is called with the length of each.
+    /// Encodes values. Calls `check` with the length of each encoded value, including the length
+    /// prefix.
     pub(super) fn encode(
         &mut self,
         form: ElementForm,
@@ -35,9 +36,9 @@ impl ValueEncoder {
             if !value.has_type(&self.data_type) {
                 return Err(self.wrong_type());
             }
-            let before = self.scratch.len();
+            let start = self.scratch.len();
             element::put_value(form, value, &mut self.scratch);
-            check(self.scratch.len() - before)?;
+            check(self.scratch.len() - start)?;
         }
         Ok(&self.scratch)
     }
@@ -45,7 +46,7 @@ impl ValueEncoder {
     /// # Errors
     /// The bytes are not elements of the type.
     pub(super) fn check(&self, form: ElementForm, bytes: &[u8]) -> Result<(), StreamError> {
-        let is_element = |one| decode_exact(&self.data_type, one).is_ok();
+        let is_element = |bytes| decode_exact(&self.data_type, bytes).is_ok();
         match self.takes_any_bytes || element::split_elements(form, bytes).all(is_element) {
             true => Ok(()),
             false => Err(self.wrong_type()),

@@ -1,4 +1,4 @@
-//! A reader whose element type is known only at run time.
+//! Defines the reader of a stream whose element type is known only at run time.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use trunkline_types::wire::decode_exact;
 use trunkline_types::{DataType, Value};
 
 use super::forwarding::forward;
-use crate::bytes::{ByteRegion, ReaderCore, Wanted};
+use crate::bytes::{ByteRegion, ReadAmount, ReaderCore};
 use crate::element;
 use crate::error::StreamError;
 use crate::options::Options;
@@ -14,10 +14,10 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous::{self, Here};
 use crate::wait::{Blocking, Task, Waiter, block};
 
-/// A reader for elements of any Trunkline type, which is given at creation.
+/// A reader for elements of any Trunkline type. The type is specified when the reader is created.
 ///
-/// In all other respects, it works like a [`Reader`](crate::Reader); its writer can be of either
-/// kind.
+/// In all other respects, it works like a [`Reader`](crate::Reader). The writer can be a `Writer` or
+/// a `ValueWriter`.
 pub struct ValueReader {
     core: ReaderCore,
     data_type: DataType,
@@ -47,8 +47,8 @@ impl ValueReader {
     /// elements. `StreamError::Lost`: elements are missing here; the next call continues after
     /// them.
     pub fn read(&mut self, timeout: Option<Duration>) -> Result<Value, StreamError> {
-        let mut one = self.read_many(1, timeout)?;
-        one.pop().ok_or(StreamError::Ended)
+        let mut elements = self.read_many(1, timeout)?;
+        elements.pop().ok_or(StreamError::Ended)
     }
 
     /// Reads all available elements, possibly none, without waiting (NS-36).
@@ -56,38 +56,41 @@ impl ValueReader {
     /// # Errors
     /// [`StreamError::Ended`], or the reason why the stream is over.
     pub fn read_available(&mut self) -> Result<Vec<Value>, StreamError> {
-        block(self.read_impl(&Blocking, Wanted::Available, None))
+        block(self.read_impl(&Blocking, ReadAmount::Available, None))
     }
 
     async fn read_impl(
         &mut self,
         waiter: &impl Waiter,
-        wanted: Wanted,
+        amount: ReadAmount,
         timeout: Option<Duration>,
     ) -> Result<Vec<Value>, StreamError> {
-        let count = self.core.wait_for(waiter, wanted, timeout).await?;
+        let count = self.core.wait_for(waiter, amount, timeout).await?;
         self.take(count, element::check_equal_values)
     }
 
-    /// Waits for one element, then reads all that are available, at most `most`. Arrays may have
+    /// Waits for one element, then reads all available elements, at most `max`. Arrays may have
     /// different lengths.
     pub fn read_up_to(
         &mut self,
-        most: usize,
+        max: usize,
         timeout: Option<Duration>,
     ) -> Result<Vec<Value>, StreamError> {
-        let count = self.wait_for_some(most, timeout)?;
+        let count = self.wait_for_some(max, timeout)?;
         self.take(count, |_| Ok(()))
     }
 
-    /// Waits for one element, then returns the number available, at most `most`.
+    /// Waits for one element, then returns the number of available elements, at most `max`.
     fn wait_for_some(
         &mut self,
-        most: usize,
+        max: usize,
         timeout: Option<Duration>,
     ) -> Result<usize, StreamError> {
-        block(self.core.wait_for(&Blocking, Wanted::Exactly(1), timeout))?;
-        Ok(self.core.available().min(most))
+        block(
+            self.core
+                .wait_for(&Blocking, ReadAmount::Exactly(1), timeout),
+        )?;
+        Ok(self.core.available().min(max))
     }
 
     fn take(
@@ -98,8 +101,8 @@ impl ValueReader {
         let form = self.core.form;
         let bytes = self.core.region(count)?;
         let len = bytes.len();
-        let values =
-            element::split_elements(form, bytes).map(|one| decode_exact(&self.data_type, one));
+        let values = element::split_elements(form, bytes)
+            .map(|element| decode_exact(&self.data_type, element));
         let values: Vec<Value> = values.collect::<Result<_, _>>()?;
         check(&values)?;
         self.core.release(len, count);
@@ -107,18 +110,18 @@ impl ValueReader {
     }
 
     /// Returns the next elements of fixed size in place, as little-endian bytes, without a copy.
-    /// Waits for one element, then takes all that are available, at most `most`. They are released
-    /// when the region is dropped.
+    /// Waits for one element, then returns all available elements, at most `max`. Dropping the
+    /// region releases them.
     ///
     /// # Errors
     /// [`StreamError::Varying`] if elements vary in size; otherwise those of [`read`](Self::read).
     pub fn acquire_bytes(
         &mut self,
-        most: usize,
+        max: usize,
         timeout: Option<Duration>,
     ) -> Result<ByteRegion<'_>, StreamError> {
         let size = element::size(self.core.form, &self.data_type)?;
-        let count = self.wait_for_some(most, timeout)?;
+        let count = self.wait_for_some(max, timeout)?;
         Ok(ByteRegion::new(&mut self.core, size, count))
     }
 }
@@ -129,14 +132,15 @@ forward! {
 }
 
 forward! {
-    /// Reads `count` elements, or none (NS-30). Returns fewer only at the end of the stream
+    /// Reads `count` elements, or none (NS-30). Returns fewer elements only at the end of the stream
     /// (NS-48), or before elements that the writer has dropped.
     ///
     /// # Errors
     /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
     /// the buffer's capacity. [`StreamError::Lengths`] if the arrays differ in shape (NS-35).
     read_many, read_many_async(count: usize, timeout: Option<Duration>) -> Vec<Value>
-        = read_impl(Wanted::Exactly(count), timeout), cancelled "A future that is dropped has read nothing.",
+        = read_impl(ReadAmount::Exactly(count), timeout),
+        cancelled "A future that is dropped has read nothing.",
     [] ValueReader
 }
 

@@ -1,4 +1,4 @@
-//! A writer whose element type is known only at run time.
+//! Defines the writer of a stream whose element type is known only at run time.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous::{self, Here};
 use crate::wait::{Blocking, Task, Waiter, block};
 
-/// A writer for elements of any Trunkline type, which is given at creation.
+/// A writer for elements of any Trunkline type. The type is specified when the writer is created.
 ///
-/// In all other respects, it works like a [`Writer`](crate::Writer); its reader can be of either
-/// kind.
+/// In all other respects, it works like a [`Writer`](crate::Writer). The reader can be a `Reader` or
+/// a `ValueReader`.
 ///
 /// # Example
 /// ```no_run
@@ -33,7 +33,7 @@ use crate::wait::{Blocking, Task, Waiter, block};
 pub struct ValueWriter {
     core: WriterCore,
     encoder: ValueEncoder,
-    /// Elements that `fill` produced but the journal had no room for yet.
+    /// Elements that `fill` has produced, but for which the journal had no room yet.
     unwritten: Vec<u8>,
 }
 
@@ -61,13 +61,14 @@ impl ValueWriter {
     }
 
     /// Writes elements of fixed size in place. Waits for room for one element, then passes `fill`
-    /// the memory for as many elements as there is room for, at most `most`. `fill` writes elements
+    /// the memory for as many elements as there is room for, at most `max`. `fill` writes elements
     /// in their memory layout, little-endian, and returns the number of bytes written; a partial
-    /// element at the end is ignored. Returns the number of elements written. If `most` is 0, the
+    /// element at the end is ignored. Returns the number of elements written. If `max` is 0, the
     /// call does not wait, and `fill` gets an empty slice.
     ///
-    /// With a journal, elements that `fill` has produced but that could not be written are kept:
-    /// the next call writes them, whatever its `most`, and does not call `fill`.
+    /// With a journal, the writer keeps elements that `fill` has produced but that could not be
+    /// written. The next call writes these elements, even if they are more than its `max`, and does
+    /// not call `fill`.
     ///
     /// # Errors
     /// The error of `fill`, in which case nothing was written. [`StreamError::Varying`] if elements
@@ -75,16 +76,16 @@ impl ValueWriter {
     /// [`write`](Self::write).
     pub fn write_bytes_with<E: From<StreamError>>(
         &mut self,
-        most: usize,
+        max: usize,
         timeout: Option<Duration>,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
         let size = element::size(self.core.form, &self.encoder.data_type)?;
         self.core.check_open()?;
         if self.core.journal.is_some() {
-            return self.write_bytes_journaled(size, most, timeout, fill);
+            return self.write_bytes_journaled(size, max, timeout, fill);
         }
-        let room = self.wait_for_one(size, most, timeout)?;
+        let room = self.wait_for_one(size, max, timeout)?;
         // Refreshes the ring's view of the free space, which `free_at` relies on.
         let is_free = self.core.ring.has_room((room * size) as u64, room as u64);
         debug_assert_eq!(is_free.ok(), Some(true));
@@ -96,12 +97,12 @@ impl ValueWriter {
     fn write_bytes_journaled<E: From<StreamError>>(
         &mut self,
         size: usize,
-        most: usize,
+        max: usize,
         timeout: Option<Duration>,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
         if self.unwritten.is_empty() {
-            let mut space = vec![0; most.min(self.core.capacity()) * size];
+            let mut space = vec![0; max.min(self.core.capacity()) * size];
             let count = fill(&mut space)?.min(space.len()) / size;
             space.truncate(count * size);
             self.encoder.check(self.core.form, &space)?;

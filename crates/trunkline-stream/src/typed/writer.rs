@@ -1,4 +1,4 @@
-//! The writer of a stream.
+//! Defines the writer of a stream whose element type is known at compile time.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -17,17 +17,17 @@ use crate::wait::{Blocking, Task, Waiter, block};
 
 /// The writer of a stream of elements of type `T`.
 ///
-/// Elements go into the endpoint's own buffer, and from there into the reader's buffer as room
-/// permits. They are kept until the reader has them, across lost connections. While disconnected,
-/// writing continues until the buffer is full (NS-60, NS-67).
+/// Elements go into the endpoint's own buffer, and from there into the reader's buffer as soon as
+/// that has room. The writer keeps elements until the reader has them, even if the connection is
+/// lost. While disconnected, writing continues until the buffer is full (NS-60, NS-67).
 ///
 /// Dropping the writer closes it: remaining elements are sent, for up to ten seconds. If the thread
 /// is panicking, dropping aborts the stream instead. A program that cannot write everything must
 /// call [`abort_because`](Self::abort_because); otherwise the reader treats the elements that it
 /// received as the complete stream.
 ///
-/// With a journal, dropping the writer leaves the stream to the next endpoint of this name with the
-/// same journal.
+/// With a journal, dropping the writer leaves the stream to the next endpoint that has this name and
+/// the same journal.
 ///
 /// # Example
 /// ```no_run
@@ -42,7 +42,7 @@ use crate::wait::{Blocking, Task, Waiter, block};
 pub struct Writer<T: Element> {
     pub(super) core: WriterCore,
     scratch: Vec<u8>,
-    of: PhantomData<fn(T)>,
+    element_type: PhantomData<fn(T)>,
 }
 
 impl<T: Element> Writer<T> {
@@ -55,7 +55,7 @@ impl<T: Element> Writer<T> {
         Ok(Self {
             core,
             scratch: Vec::new(),
-            of: PhantomData,
+            element_type: PhantomData,
         })
     }
 
@@ -147,16 +147,16 @@ impl<T: Plain> Writer<T> {
             // The journal needs the elements before the ring does.
             core.check_size(bytes, count)?;
             let mut elements = vec![T::zeroed(); count];
-            let answer = fill(&mut elements);
+            let result = fill(&mut elements);
             block(core.write(&Blocking, bytemuck::cast_slice(&elements), count, timeout))?;
-            return Ok(answer);
+            return Ok(result);
         }
         let has_room = core.ring.has_room(bytes as u64, count as u64);
         if !core.can_ever_fit(bytes, count as u64) || !has_room.unwrap_or(false) {
             block(core.wait_for_room(&Blocking, bytes, count, timeout))?;
         }
-        let answer = fill(bytemuck::cast_slice_mut(core.free_space(bytes)));
+        let result = fill(bytemuck::cast_slice_mut(core.free_space(bytes)));
         core.commit(bytes, count);
-        Ok(answer)
+        Ok(result)
     }
 }

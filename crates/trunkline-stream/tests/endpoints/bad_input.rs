@@ -1,5 +1,5 @@
-//! Peers and other programs that violate the protocol: their connection ends, but the stream does
-//! not.
+//! Tests peers and other programs that violate the protocol. Their connection ends, but the stream
+//! continues.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
@@ -14,7 +14,7 @@ use trunkline_proto::message::stream::{
 use trunkline_proto::{FaultCode, FrameKind, VersionRange};
 use trunkline_stream::{Options, Reader, StreamError, Writer};
 
-use crate::proxy::{Fate, Proxy};
+use crate::proxy::{FrameAction, Proxy};
 use crate::raw::{Raw, RawEndpoint};
 use crate::rig::*;
 
@@ -99,7 +99,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// First bytes that no Trunkline program sends.
+/// Returns invalid first bytes of a connection, which no Trunkline program sends.
 fn strange_beginnings() -> Vec<Vec<u8>> {
     let mut huge = frame(106, &[]);
     huge[..4].copy_from_slice(&u32::MAX.to_le_bytes());
@@ -111,7 +111,7 @@ fn strange_beginnings() -> Vec<Vec<u8>> {
         vec![0xff; 10_000],
         noise,
         huge,
-        // Frames that do not belong here, or whose content is cut short.
+        // Frames that are not allowed here, or whose content is truncated.
         frame(108, &[0; 40]),
         frame(109, &[0; 40]),
         frame(106, b"TRNK"),
@@ -139,13 +139,13 @@ fn foreign_connections_to_an_endpoint_port_are_closed() {
         while let Some(received) = raw.next() {
             assert_ne!(received.kind(), Some(FrameKind::StreamTicket));
         }
-        // A peer that disconnects in the middle of a frame.
+        // The peer disconnects in the middle of a frame.
         Raw::dial(address).send(&beginning[..beginning.len().min(9)]);
     }
     writer.write(&0.5, LONG).unwrap();
     assert_eq!(reader.read(LONG).unwrap(), 0.5);
     assert_eq!(reader.properties().disconnections, 0);
-    let mut writer = Writer::<f64>::create(&fresh("w"), naming(&waiting, options(4))).unwrap();
+    let mut writer = Writer::<f64>::create(&unique_url("w"), naming(&waiting, options(4))).unwrap();
     writer.write(&1.5, LONG).unwrap();
     assert_eq!(thread.join().unwrap().read(LONG).unwrap(), 1.5);
 }
@@ -174,13 +174,13 @@ fn names_at_an_endpoints_port_belong_to_its_process() {
         let wanted = wanted.clone();
         move || Reader::<f64>::create(&wanted, options(4)).unwrap()
     });
-    let _writer = Writer::<f64>::create(&fresh("w"), naming(&wanted, options(4))).unwrap();
+    let _writer = Writer::<f64>::create(&unique_url("w"), naming(&wanted, options(4))).unwrap();
     thread.join().unwrap();
 }
 
 /// Behaviour: NS-13, NS-71.
 #[test]
-fn a_ticket_is_good_once_for_whom_it_was_given_to() {
+fn ticket_is_valid_once_and_only_for_its_requester() {
     let (address, thread) = waiting_reader();
     let mut endpoint = RawEndpoint::writer();
     endpoint.attempt = 1;
@@ -195,7 +195,7 @@ fn a_ticket_is_good_once_for_whom_it_was_given_to() {
     let mut raw = Raw::dial(address);
     let ticket = raw.ask(&url, RawEndpoint::writer().incarnation);
     bad(raw, &endpoint, Some(ticket));
-    // That attempt has used it up.
+    // That attempt has used up the ticket.
     bad(Raw::dial(address), &endpoint, Some(ticket));
     // The endpoint's own ticket on another connection, then replayed by an observer.
     let ticket = Raw::dial(address).ask(&url, endpoint.incarnation);
@@ -241,7 +241,7 @@ fn incarnation_alone_does_not_take_over_a_connected_stream() {
     assert_eq!(reader.properties().disconnections, 0);
 }
 
-/// A hello that was delayed in transit arrives after that of the connection that replaced it.
+/// A delayed S_HELLO arrives after the S_HELLO of the connection that replaced it.
 ///
 /// Behaviour: NS-68, NS-71.
 #[test]
@@ -258,8 +258,8 @@ fn outdated_hello_does_not_replace_the_connection() {
     check_run(&reader.read_many(3, LONG).unwrap(), 0);
 }
 
-/// Sends invalid bytes to a reader that has received three elements and read one. Checks that the
-/// connection ends, nothing else does, and the stream continues where it was.
+/// Sends invalid bytes to a reader that has received three elements and read one. Checks that only the
+/// connection ends, and that the stream continues from the same position.
 pub fn wrong_for_a_reader(wrong: &[u8]) {
     let (address, thread) = waiting_reader();
     let mut endpoint = RawEndpoint::writer();
@@ -311,7 +311,7 @@ fn writer_that_violates_the_protocol_is_disconnected() {
     let mut unsealed = data(3..4);
     unsealed[8] ^= 1;
     for wrong in [
-        // Beyond the credit, by one element and by one byte; before and after the next position.
+        // Data beyond the credit by one element or one byte, and before or after the next position.
         data(3..12),
         data_at(24, 3..12),
         data_at(0, 0..3),
@@ -321,7 +321,7 @@ fn writer_that_violates_the_protocol_is_disconnected() {
         data_at(u64::MAX, 0..1),
         long_head,
         unsealed,
-        // An end before received data, and more data than was written.
+        // An end of the stream before received data, and more data than was written.
         end(16),
         abort(16, 24),
         abort(8, 8),
@@ -439,7 +439,7 @@ fn reader_that_violates_the_protocol_is_disconnected() {
     }
 }
 
-/// The next hello of a known peer contains impossible positions.
+/// The next S_HELLO of a known peer contains impossible positions.
 ///
 /// Behaviour: NS-68, NS-71.
 #[test]
@@ -509,11 +509,11 @@ fn dial_as(
     trunkline_proto::Fault::new(refused.code, refused.sentence)
 }
 
-/// The writer has released elements that the reader never received: this is reported, not skipped.
+/// The writer has released elements that the reader never received. The loss is reported.
 ///
 /// Behaviour: NS-71.
 #[test]
-fn data_held_by_neither_end_is_reported_as_lost() {
+fn data_missing_at_both_ends_is_reported_as_lost() {
     let (address, thread) = waiting_reader();
     let mut endpoint = RawEndpoint::writer();
     let (mut raw, _) = endpoint.connect(address, "passive");
@@ -545,8 +545,8 @@ fn data_held_by_neither_end_is_reported_as_lost() {
     );
 }
 
-/// On each of many connections, one byte is altered in transit, which ends that connection; nothing
-/// is lost, and nothing is read that was not written.
+/// On each of many connections, one byte is altered in transit, which ends that connection. No element
+/// is lost, and no element is read that was not written.
 ///
 /// Behaviour: NS-60, NS-66, NS-68.
 #[test]
@@ -569,7 +569,7 @@ fn altered_bytes_end_the_connection_and_are_sent_again() {
                         frame[index] ^= 1 << (index % 8);
                         sender.send(()).unwrap();
                     }
-                    Fate::Forward
+                    FrameAction::Forward
                 });
                 let before = reader.properties().disconnections;
                 writer.write_many(&elements(next..next + 2), LONG).unwrap();
@@ -578,7 +578,7 @@ fn altered_bytes_end_the_connection_and_are_sent_again() {
                     writer
                 });
                 next = check_run(&reader.read_many(2, LONG).unwrap(), next);
-                altered.recv_timeout(CUT_OFF).unwrap();
+                altered.recv_timeout(TEST_TIMEOUT).unwrap();
                 writer = flushed.join().unwrap();
                 // Two bytes of the header are unused.
                 if !(6..8).contains(&index) {
@@ -592,7 +592,7 @@ fn altered_bytes_end_the_connection_and_are_sent_again() {
     }
 }
 
-/// The same for all frames that two ends send before they are connected.
+/// Each frame that two ends send before they are connected is altered in transit.
 ///
 /// Behaviour: NS-12, NS-66.
 #[test]
@@ -615,10 +615,10 @@ fn altered_hellos_are_repeated() {
                     frame[address] ^= 1 << (place % 7);
                     sender.send(()).unwrap();
                 }
-                Fate::Forward
+                FrameAction::Forward
             });
             proxy.cut();
-            altered.recv_timeout(CUT_OFF).unwrap();
+            altered.recv_timeout(TEST_TIMEOUT).unwrap();
             writer.write(&element(cut), LONG).unwrap();
             assert_eq!(reader.read(LONG).unwrap(), element(cut));
             assert_eq!(writer.properties().fault, None);
@@ -654,7 +654,7 @@ fn invalid_urls_are_refused_before_any_action() {
         let error = Writer::<f64>::create(url, options(4)).unwrap_err();
         assert!(matches!(error, StreamError::Url(_)), "{url}: {error}");
         let named = naming(url, options(4));
-        let error = Reader::<f64>::create(&fresh("r"), named).unwrap_err();
+        let error = Reader::<f64>::create(&unique_url("r"), named).unwrap_err();
         assert!(matches!(error, StreamError::Url(_)), "{url}: {error}");
     }
 }

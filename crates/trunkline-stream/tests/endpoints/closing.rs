@@ -1,4 +1,4 @@
-//! The end of a stream: reports to both programs, and undelivered elements.
+//! Tests the end of a stream: how both programs learn about it, and which elements are undelivered.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -9,7 +9,7 @@ use trunkline_stream::{
 };
 use trunkline_types::DataType;
 
-use crate::proxy::Fate;
+use crate::proxy::FrameAction;
 use crate::rig::*;
 
 #[track_caller]
@@ -38,7 +38,7 @@ fn closes<T: Element>(writer: Writer<T>) -> Receiver<Closed> {
 /// Waits for the close, and checks that everything was delivered.
 #[track_caller]
 fn closed(closes: &Receiver<Closed>) {
-    let left = closes.recv_timeout(CUT_OFF).unwrap();
+    let left = closes.recv_timeout(TEST_TIMEOUT).unwrap();
     assert_eq!((left.elements, left.in_doubt), (0, 0));
 }
 
@@ -46,7 +46,7 @@ fn closed(closes: &Receiver<Closed>) {
 #[test]
 fn when_the_reader_is_destroyed_later_writes_are_errors() {
     for dials in EITHER {
-        // There is room, so the writes have no other reason to fail.
+        // There is room, so the writes can fail for no other reason.
         let (mut writer, reader) = pair::<f64>(dials, [100, 100]);
         writer.write_many(&elements(0..10), LONG).unwrap();
         writer.flush(Until::Available, LONG).unwrap();
@@ -65,8 +65,8 @@ fn when_the_reader_is_destroyed_later_writes_are_errors() {
 
 /// Behaviour: NS-46.
 #[test]
-fn bytes_are_not_filled_in_for_a_reader_that_is_destroyed() {
-    let [reader_url, url] = [fresh("reader"), fresh("writer")];
+fn write_in_place_fails_after_the_reader_is_destroyed() {
+    let [reader_url, url] = [unique_url("reader"), unique_url("writer")];
     let (mut writer, reader) = thread::scope(|scope| {
         let reader = scope.spawn(|| Reader::<u64>::create(&reader_url, options(100)).unwrap());
         let options = naming(&reader_url, options(100));
@@ -109,7 +109,7 @@ fn remaining_elements_are_readable_after_the_writer_is_destroyed() {
         until_connected(&reader, false);
         let next = check_run(&[reader.read(LONG).unwrap()], 0);
         let next = check_run(&reader.read_many(4, LONG).unwrap(), next);
-        // The only short read.
+        // Only this read may return fewer elements than requested.
         let read = reader.read_many(10, LONG).unwrap();
         assert_eq!(read.len(), 5);
         assert_eq!(check_run(&read, next), 10);
@@ -122,11 +122,11 @@ fn remaining_elements_are_readable_after_the_writer_is_destroyed() {
     }
 }
 
-/// The same for each form of reading, whatever it waits for when the writer leaves.
+/// This holds for each form of reading, and for any number of elements that the read waits for.
 ///
 /// Behaviour: NS-48.
 #[test]
-fn waiting_read_returns_the_rest_when_the_writer_leaves() {
+fn waiting_read_returns_the_remaining_elements_when_the_writer_ends() {
     type Form = fn(&mut Reader<f64>) -> Result<Vec<f64>, StreamError>;
     let forms: [Form; 4] = [
         |reader| reader.read_many(10, None),
@@ -155,7 +155,7 @@ fn waiting_read_returns_the_rest_when_the_writer_leaves() {
 
 /// Behaviour: NS-47, NS-48.
 #[test]
-fn text_that_is_left_is_read_too() {
+fn remaining_text_is_read_after_the_writer_is_closed() {
     let (mut writer, mut reader) = pair::<String>(Dials::Writer, [10, 10]);
     let texts = ["one", "", "three"].map(str::to_owned);
     writer.write_many(&texts, LONG).unwrap();
@@ -166,7 +166,7 @@ fn text_that_is_left_is_read_too() {
 
 /// Behaviour: NS-43.
 #[test]
-fn closing_sends_what_is_left_although_the_reader_is_slow() {
+fn closing_sends_the_remaining_elements_to_a_slow_reader() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [100, 3]);
         writer.write_many(&elements(0..100), LONG).unwrap();
@@ -184,7 +184,7 @@ fn closing_sends_what_is_left_although_the_reader_is_slow() {
 ///
 /// Behaviour: NS-40.
 #[test]
-fn a_writer_that_is_dropped_sends_what_it_has() {
+fn dropped_writer_sends_its_remaining_elements() {
     let (mut writer, mut reader) = pair::<f64>(Dials::Reader, [100, 100]);
     writer.write_many(&elements(0..100), LONG).unwrap();
     drop(writer);
@@ -194,7 +194,7 @@ fn a_writer_that_is_dropped_sends_what_it_has() {
 
 /// Behaviour: NS-40, NS-46.
 #[test]
-fn a_reader_that_is_dropped_is_destroyed() {
+fn dropped_reader_is_destroyed() {
     let (mut writer, reader) = pair::<f64>(Dials::Reader, [100, 100]);
     drop(reader);
     until_connected(&writer, false);
@@ -229,7 +229,7 @@ fn abort_sends_nothing_more_and_both_ends_know_the_amount() {
     }
 }
 
-/// A program that cannot write everything must not look like one that has.
+/// A stream that a program aborts must not look complete, even if all written elements arrived.
 ///
 /// Behaviour: NS-45, NS-47.
 #[test]
@@ -265,9 +265,9 @@ fn a_writer_whose_thread_panics_is_aborted() {
     assert!(matches!(end, StreamError::Aborted { .. }), "{end}");
 }
 
-/// The way in which one end leaves.
+/// The way in which one of the two endpoints ends.
 #[derive(Clone, Copy, Debug)]
-enum Goes {
+enum EndMode {
     WriterCloses(Option<Duration>),
     WriterAborts,
     ReaderCloses,
@@ -283,12 +283,12 @@ fn check_left<T: Element>(
     let capacities = [random.usize(1..40), random.usize(1..40)];
     let dials = EITHER[random.usize(..2)];
     let (writer, reader) = pair::<T>(dials, capacities);
-    let goes = match random.usize(..6) {
-        0 => Goes::WriterAborts,
-        1 => Goes::ReaderCloses,
-        2 => Goes::WriterCloses(NONE),
-        3 => Goes::WriterCloses(SHORT),
-        _ => Goes::WriterCloses(LONG),
+    let end_mode = match random.usize(..6) {
+        0 => EndMode::WriterAborts,
+        1 => EndMode::ReaderCloses,
+        2 => EndMode::WriterCloses(NONE),
+        3 => EndMode::WriterCloses(SHORT),
+        _ => EndMode::WriterCloses(LONG),
     };
     let (count, read_before) = (random.u64(..100), random.u64(..60));
     let seed = random.u64(..);
@@ -332,28 +332,28 @@ fn check_left<T: Element>(
             }
         }
     };
-    match goes {
-        Goes::ReaderCloses => {
+    match end_mode {
+        EndMode::ReaderCloses => {
             let had = reader.properties().in_buffer + read;
             reader.close().unwrap();
             let (writer, written) = writes.join().unwrap();
             until_connected(&writer, false);
             let left = Writer::close(writer, LONG);
-            assert_eq!(left.in_doubt, 0, "{goes:?}");
-            // The reader may have received more than is known here, but not less.
+            assert_eq!(left.in_doubt, 0, "{end_mode:?}");
+            // The reader may have received more elements than the test has observed, but not fewer.
             assert!(left.elements <= written - had, "{left:?} {written} {had}");
         }
-        Goes::WriterAborts => {
+        EndMode::WriterAborts => {
             let (writer, written) = writes.join().unwrap();
             let left = writer.abort();
             let (read, _) = drain(reader, read);
             assert_eq!(
                 (left.elements, left.in_doubt),
                 (written - read, 0),
-                "{goes:?}"
+                "{end_mode:?}"
             );
         }
-        Goes::WriterCloses(timeout) => {
+        EndMode::WriterCloses(timeout) => {
             let (writer, written) = writes.join().unwrap();
             // The reader reads during the close only if the close waits for long.
             let reads = match timeout == LONG {
@@ -368,9 +368,9 @@ fn check_left<T: Element>(
             assert_eq!(
                 (left.elements, left.in_doubt),
                 (written - read, 0),
-                "{goes:?}"
+                "{end_mode:?}"
             );
-            assert_eq!(is_whole, left.elements == 0, "{goes:?} {left:?}");
+            assert_eq!(is_whole, left.elements == 0, "{end_mode:?} {left:?}");
         }
     }
 }
@@ -391,7 +391,7 @@ fn undelivered_count_matches_what_the_reader_lacks() {
     }
 }
 
-/// Without a connection, the outcome of elements in transit is unknown: no other element is in
+/// Without a connection, it is unknown whether elements in transit have arrived. No other element is in
 /// doubt.
 ///
 /// Behaviour: NS-45.
@@ -453,7 +453,7 @@ fn closing_continues_across_an_outage() {
     }
 }
 
-/// The end of a stream is resent if it, or its acknowledgement, was lost.
+/// The end of a stream is sent again if S_END or its acknowledgement was lost.
 ///
 /// Behaviour: NS-47, NS-66.
 #[test]
@@ -467,13 +467,13 @@ fn end_lost_in_transit_is_resent() {
             let (sender, lost) = channel();
             proxy.hook(move |_, frame| {
                 if frame[4] != kind || frame[5] & flags != flags {
-                    return Fate::Forward;
+                    return FrameAction::Forward;
                 }
                 sender.send(()).unwrap();
-                Fate::Outage
+                FrameAction::Outage
             });
             let closes = closes(writer);
-            lost.recv_timeout(CUT_OFF).unwrap();
+            lost.recv_timeout(TEST_TIMEOUT).unwrap();
             until_connected(&reader, false);
             check_run(&reader.read_many(3, LONG).unwrap(), 0);
             if kind == 111 {
@@ -489,8 +489,8 @@ fn end_lost_in_transit_is_resent() {
     }
 }
 
-/// A reader that has everything leaves once its writer knows that, even if the first
-/// acknowledgement was lost.
+/// A reader that has received everything closes once the writer has the acknowledgement, even if the
+/// first acknowledgement was lost.
 ///
 /// Behaviour: NS-45, NS-47, NS-66.
 #[test]
@@ -503,15 +503,15 @@ fn writer_learns_the_outcome_if_its_reader_leaves_at_the_end() {
         proxy.hook(move |_, frame| {
             // S_ACK, with the flag that answers S_END.
             if frame[4] != 109 || frame[5] & 4 == 0 {
-                return Fate::Forward;
+                return FrameAction::Forward;
             }
             sender.send(()).unwrap();
-            Fate::Outage
+            FrameAction::Outage
         });
         let closes = closes(writer);
         check_run(&reader.read_many(3, LONG).unwrap(), 0);
         ended(reader.read(LONG));
-        lost.recv_timeout(CUT_OFF).unwrap();
+        lost.recv_timeout(TEST_TIMEOUT).unwrap();
         until_connected(&reader, false);
         proxy.unhook();
         proxy.up();
@@ -520,8 +520,8 @@ fn writer_learns_the_outcome_if_its_reader_leaves_at_the_end() {
     }
 }
 
-/// A reader is destroyed while its writer cannot be notified: the writer reports that its peer is
-/// gone, and its program can still close.
+/// A reader is destroyed while the writer cannot be notified. The writer reports that the peer is gone,
+/// and the writing program can still close the writer.
 ///
 /// Behaviour: NS-40.
 #[test]

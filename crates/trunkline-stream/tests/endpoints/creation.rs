@@ -1,4 +1,4 @@
-//! The connection of two endpoints, and the errors that each end gets if it fails.
+//! Tests how two endpoints connect, and the error that each endpoint gets if they cannot connect.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -15,7 +15,7 @@ use trunkline_stream::{Element, Options, Reader, StreamError, StreamFault, Until
 use crate::proxy::Proxy;
 use crate::rig::*;
 
-/// Time limit of an end that is expected to time out.
+/// Timeout of an endpoint whose creation is expected to time out.
 const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
 fn with_short_timeout(options: Options) -> Options {
@@ -74,7 +74,7 @@ fn check_pair(mut writer: Writer<f64>, mut reader: Reader<f64>) {
 fn ends_connect_in_any_order_if_one_names_the_other() {
     for dials in EITHER {
         for active_is_first in [false, true] {
-            let (passive, active) = (fresh("a/b"), fresh("c"));
+            let (passive, active) = (unique_url("a/b"), unique_url("c"));
             let named = naming(&passive, options(8));
             let is_there = channel();
             let of_writer = match dials {
@@ -117,7 +117,7 @@ fn ends_connect_in_any_order_if_one_names_the_other() {
 /// Behaviour: NS-12.
 #[test]
 fn creation_returns_only_when_the_peer_is_connected() {
-    let (passive, active) = (fresh("late"), fresh("early"));
+    let (passive, active) = (unique_url("late"), unique_url("early"));
     let (sender, receiver) = channel();
     let named = naming(&passive, options(8));
     let thread = thread::spawn(move || {
@@ -128,15 +128,15 @@ fn creation_returns_only_when_the_peer_is_connected() {
     // The creation had time to return, but did not.
     assert!(receiver.recv_timeout(SHORT_TIMEOUT).is_err());
     let reader = reads(&passive, options(8)).unwrap();
-    receiver.recv_timeout(CUT_OFF).unwrap();
+    receiver.recv_timeout(TEST_TIMEOUT).unwrap();
     check_pair(thread.join().unwrap(), reader);
 }
 
 /// Behaviour: NS-12.
 #[test]
-fn two_tasks_on_one_thread_meet() {
+fn two_tasks_on_one_thread_connect() {
     for dials in EITHER {
-        let (passive, active) = (fresh("tasks"), fresh("of one thread"));
+        let (passive, active) = (unique_url("tasks"), unique_url("of one thread"));
         let named = naming(&passive, options(8));
         let (of_writer, of_reader) = match dials {
             Dials::Writer => ((active, named), (passive, options(8))),
@@ -153,7 +153,7 @@ fn two_tasks_on_one_thread_meet() {
 /// Behaviour: NS-12.
 #[test]
 fn dropped_creation_releases_its_name() {
-    let passive = fresh("dropped");
+    let passive = unique_url("dropped");
     for _ in 0..10 {
         let mut creation = pin!(Reader::<f64>::create_async(&passive, options(8)));
         let mut context = Context::from_waker(Waker::noop());
@@ -163,7 +163,7 @@ fn dropped_creation_releases_its_name() {
         let passive = passive.clone();
         move || reads(&passive, options(8)).unwrap()
     });
-    let writer = writes(&fresh("w"), naming(&passive, options(8))).unwrap();
+    let writer = writes(&unique_url("w"), naming(&passive, options(8))).unwrap();
     check_pair(writer, reader.join().unwrap());
 }
 
@@ -176,13 +176,13 @@ fn name_is_exclusive_and_released_with_its_end() {
         let (writer, reader) = {
             let passive = name.clone();
             let reader = thread::spawn(move || reads(&passive, options(8)).unwrap());
-            let writer = writes(&fresh("w"), naming(&name, options(8))).unwrap();
+            let writer = writes(&unique_url("w"), naming(&name, options(8))).unwrap();
             (writer, reader.join().unwrap())
         };
         let ((result, waited), again) = (timed(|| reads(&name, options(8))), name.to_uppercase());
         let sentence = refused(result, FaultCode::EndpointTaken);
         assert!(sentence.contains("subsystem a/stream 1"), "{sentence}");
-        assert!(waited < CUT_OFF);
+        assert!(waited < TEST_TIMEOUT);
         // A different direction or spelling does not make a different name.
         let again = again.replacen("TL:", "tl:", 1);
         refused(writes(&again, options(8)), FaultCode::EndpointTaken);
@@ -204,7 +204,7 @@ fn name_is_exclusive_and_released_with_its_end() {
 
 /// Behaviour: NS-09.
 #[test]
-fn a_name_that_is_the_beginning_of_another_is_refused() {
+fn name_that_is_a_prefix_of_another_name_is_refused() {
     let host = address();
     let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), host, None);
     for name in ["passive/deeper", "PASSIVE/deeper/still"] {
@@ -222,7 +222,7 @@ fn a_name_that_is_the_beginning_of_another_is_refused() {
         let deep = deep.clone();
         move || reads(&deep, options(4))
     });
-    let writer = writes(&fresh("w"), naming(&deep, options(4))).unwrap();
+    let writer = writes(&unique_url("w"), naming(&deep, options(4))).unwrap();
     let reader = thread.join().unwrap().unwrap();
     for name in ["x", "x/y"] {
         refused(
@@ -233,8 +233,8 @@ fn a_name_that_is_the_beginning_of_another_is_refused() {
     check_pair(writer, reader);
 }
 
-/// An end whose name is taken must not connect under it: it does not dial the peer that it names,
-/// because that peer waits for the end that has the name.
+/// An endpoint whose name is taken must not connect with that name. It does not dial its peer, because
+/// the peer waits for the endpoint that owns the name.
 ///
 /// Behaviour: NS-09.
 #[test]
@@ -249,9 +249,9 @@ fn end_without_its_name_does_not_dial() {
     refused(duplicate, FaultCode::EndpointTaken);
     let error = listener.accept().expect_err("nobody has dialled");
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
-    // An end whose name is free does dial.
+    // An endpoint whose name is free dials.
     let free = writes(
-        &fresh("free"),
+        &unique_url("free"),
         naming(&waiting, with_short_timeout(options(4))),
     );
     assert!(matches!(free, Err(StreamError::NoPeer { .. })), "{free:?}");
@@ -261,7 +261,7 @@ fn end_without_its_name_does_not_dial() {
 
 /// Behaviour: NS-09.
 #[test]
-fn threads_that_want_the_same_name_get_it_one_at_a_time() {
+fn threads_that_request_the_same_name_get_it_one_at_a_time() {
     let address = address();
     let name = url(address, "wanted");
     let threads: Vec<_> = (0..4)
@@ -297,7 +297,7 @@ fn threads_that_want_the_same_name_get_it_one_at_a_time() {
 
 /// Behaviour: NS-10.
 #[test]
-fn an_endpoint_is_created_on_this_machine_alone() {
+fn endpoint_can_only_be_created_on_this_machine() {
     for host in ["elsewhere.example", "192.0.2.7"] {
         for url in [format!("tl://{host}/x"), format!("tl://{host}:5900/x")] {
             let error = reads(&url, options(4)).unwrap_err();
@@ -311,21 +311,23 @@ fn an_endpoint_is_created_on_this_machine_alone() {
 
 /// Behaviour: NS-14.
 #[test]
-fn without_a_peer_either_end_waits_to_its_time_out() {
-    // Either no program listens there, or one without such an endpoint.
+fn creation_without_a_peer_times_out_at_either_end() {
+    // Either no program listens at the address, or a program without such an endpoint.
     let address = address();
     let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), address, None);
-    for peer in [fresh("nobody"), url(address, "no such")] {
+    for peer in [unique_url("nobody"), url(address, "no such")] {
         let named = with_short_timeout(naming(&peer, options(4)));
-        no_peer(timed(|| writes(&fresh("w"), named.clone())));
-        no_peer(timed(|| reads(&fresh("r"), named.clone())));
-        let url = fresh("task");
+        no_peer(timed(|| writes(&unique_url("w"), named.clone())));
+        no_peer(timed(|| reads(&unique_url("r"), named.clone())));
+        let url = unique_url("task");
         no_peer(timed(|| run(Writer::<f64>::create_async(&url, named))));
     }
     no_peer(timed(|| {
-        writes(&fresh("w"), with_short_timeout(options(4)))
+        writes(&unique_url("w"), with_short_timeout(options(4)))
     }));
-    no_peer(timed(|| reads(&fresh("r"), with_short_timeout(options(4)))));
+    no_peer(timed(|| {
+        reads(&unique_url("r"), with_short_timeout(options(4)))
+    }));
     check_pair(writer, reader);
 }
 
@@ -333,8 +335,8 @@ fn without_a_peer_either_end_waits_to_its_time_out() {
 #[test]
 fn one_sided_match_fails_at_one_end_and_waits_at_the_other() {
     for dials in EITHER {
-        let (one, other) = (fresh("one"), fresh("other"));
-        let wrong = with_short_timeout(naming(&fresh("third"), options(4)));
+        let (one, other) = (unique_url("one"), unique_url("other"));
+        let wrong = with_short_timeout(naming(&unique_url("third"), options(4)));
         let right = naming(&other, options(4));
         let thread = thread::spawn(move || match dials {
             Dials::Writer => timed(|| reads(&other, wrong).map(|_| ())),
@@ -353,12 +355,12 @@ fn one_sided_match_fails_at_one_end_and_waits_at_the_other() {
     }
 }
 
-/// Only these mismatches are errors; in all other cases both ends wait.
+/// Only these mismatches are errors. In all other cases, both ends wait.
 ///
 /// Behaviour: NS-13, NS-16.
 #[test]
 fn mismatched_type_or_direction_is_an_error_at_both_ends() {
-    let (one, other) = (fresh("f64"), fresh("i64"));
+    let (one, other) = (unique_url("f64"), unique_url("i64"));
     let thread = thread::spawn({
         let other = other.clone();
         move || Reader::<i64>::create(&other, options(4)).map(|_| ())
@@ -375,7 +377,7 @@ fn mismatched_type_or_direction_is_an_error_at_both_ends() {
     assert_eq!(refused(outcome, FaultCode::StreamType), sentence);
 
     for dials in EITHER {
-        let (one, other) = (fresh("one"), fresh("same"));
+        let (one, other) = (unique_url("one"), unique_url("same"));
         let named = naming(&other, options(4));
         let create = move |url: &str, options| match dials {
             Dials::Writer => writes(url, options).map(|_| ()),
@@ -400,10 +402,13 @@ fn mismatched_visitor_does_not_affect_a_connected_end() {
     let address = address();
     let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), address, None);
     let named = naming(&url(address, "passive"), options(4));
-    let wrong = Writer::<i64>::create(&fresh("wrong"), named.clone()).map(|_| ());
+    let wrong = Writer::<i64>::create(&unique_url("wrong"), named.clone()).map(|_| ());
     refused(wrong, FaultCode::StreamType);
-    // A peer that would fit learns that the end is already connected (NS-71).
-    refused(writes(&fresh("third"), named), FaultCode::StreamConnected);
+    // A matching peer gets the error that the endpoint is already connected (NS-71).
+    refused(
+        writes(&unique_url("third"), named),
+        FaultCode::StreamConnected,
+    );
     assert_eq!(reader.properties().disconnections, 0);
     check_pair(writer, reader);
 }
@@ -424,12 +429,12 @@ fn endpoints_that_do_not_name_each_other_time_out() {
 #[test]
 fn a_buffer_holds_at_least_one_element() {
     for _ in EITHER {
-        let error = writes(&fresh("w"), options(0)).unwrap_err();
+        let error = writes(&unique_url("w"), options(0)).unwrap_err();
         assert!(
             matches!(error, StreamError::Capacity { capacity: 0, .. }),
             "{error}"
         );
-        let error = Reader::<String>::create(&fresh("r"), options(0)).unwrap_err();
+        let error = Reader::<String>::create(&unique_url("r"), options(0)).unwrap_err();
         assert!(
             matches!(error, StreamError::Capacity { capacity: 0, .. }),
             "{error}"
@@ -438,9 +443,9 @@ fn a_buffer_holds_at_least_one_element() {
             bytes_max: 0,
             ..options(4)
         };
-        let error = Reader::<String>::create(&fresh("r"), no_bytes).unwrap_err();
+        let error = Reader::<String>::create(&unique_url("r"), no_bytes).unwrap_err();
         assert!(matches!(error, StreamError::Capacity { .. }), "{error}");
-        let error = writes(&fresh("w"), options(usize::MAX)).unwrap_err();
+        let error = writes(&unique_url("w"), options(usize::MAX)).unwrap_err();
         assert!(matches!(error, StreamError::Capacity { .. }), "{error}");
     }
     let (mut writer, mut reader) = pair::<f64>(Dials::Writer, [1, 1]);
@@ -455,7 +460,7 @@ fn a_buffer_holds_at_least_one_element() {
 fn defaults_are_no_timeout_and_a_buffer_of_4096() {
     let options = Options::default();
     assert_eq!((options.timeout, options.capacity), (None, 4096));
-    let (passive, active) = (fresh("defaults"), fresh("active"));
+    let (passive, active) = (unique_url("defaults"), unique_url("active"));
     let thread = thread::spawn({
         let passive = passive.clone();
         move || reads(&passive, Options::default()).unwrap()
@@ -469,7 +474,7 @@ fn defaults_are_no_timeout_and_a_buffer_of_4096() {
 
 /// Behaviour: NS-05, NS-08, NS-19.
 #[test]
-fn case_does_not_count_in_urls() {
+fn urls_are_case_insensitive() {
     let address = address();
     let thread = thread::spawn(move || {
         let url = format!("TL://{address}:Bench/Subsystem A/Stream 1");
@@ -479,7 +484,7 @@ fn case_does_not_count_in_urls() {
         &format!("//{address}:bENCH/subsystem a/STREAM 1"),
         options(4),
     );
-    let writer = writes(&fresh("W"), named).unwrap();
+    let writer = writes(&unique_url("W"), named).unwrap();
     let reader = thread.join().unwrap();
     let canonical = format!("tl://{address}:bench/subsystem a/stream 1");
     assert_eq!(reader.properties().url, canonical);
@@ -503,7 +508,7 @@ fn contexts_distinguish_endpoints_of_a_port() {
     });
     let writers = ["", ":a", ":b"].map(|context| {
         let named = naming(&name(context), options(4));
-        writes(&fresh("w"), named).unwrap()
+        writes(&unique_url("w"), named).unwrap()
     });
     for ((address, thread), mut writer) in (0..).zip(threads).zip(writers) {
         let mut reader = thread.join().unwrap();
@@ -514,7 +519,7 @@ fn contexts_distinguish_endpoints_of_a_port() {
 
 /// Behaviour: NS-01, NS-09, NS-12.
 #[test]
-fn many_pairs_meet_at_one_port_at_a_time() {
+fn many_pairs_connect_at_one_port_at_the_same_time() {
     let address = address();
     let threads: Vec<_> = (0..24)
         .flat_map(|pair| {
@@ -553,7 +558,7 @@ fn an_empty_host_is_this_machine() {
             .port();
         let thread = thread::spawn(move || reads(&format!("tl://localhost:{port}/r"), options(4)));
         let named = naming(&format!("tl://:{port}/R"), options(4));
-        let own = fresh("w");
+        let own = unique_url("w");
         let options = Options {
             timeout: Some(Duration::from_secs(5)),
             ..named
@@ -571,7 +576,7 @@ fn an_empty_host_is_this_machine() {
 #[test]
 fn same_end_of_a_mutual_pair_always_dials() {
     for round in 0..20 {
-        let (lesser, greater) = (fresh("a"), fresh("b"));
+        let (lesser, greater) = (unique_url("a"), unique_url("b"));
         let (of_writer, of_reader) = match round % 2 {
             0 => (lesser.clone(), greater.clone()),
             _ => (greater.clone(), lesser.clone()),
@@ -584,8 +589,8 @@ fn same_end_of_a_mutual_pair_always_dials() {
         let thread = thread::spawn(move || timed(|| reads(&of_reader, to_writer).unwrap()));
         let (writer, of_one) = timed(|| writes(&of_writer, to_reader).unwrap());
         let (reader, of_other) = thread.join().unwrap();
-        // Neither had to wait for the other to give up.
-        assert!(of_one < CUT_OFF && of_other < CUT_OFF);
+        // Neither end had to wait until the other gave up.
+        assert!(of_one < TEST_TIMEOUT && of_other < TEST_TIMEOUT);
         assert_eq!(writer.properties().disconnections, 0);
         check_pair(writer, reader);
     }
@@ -612,8 +617,8 @@ fn lesser_end_of_a_mutual_pair_redials() {
         for cut in 0..3 {
             writer.write(&element(cut), LONG).unwrap();
             assert_eq!(reader.read(LONG).unwrap(), element(cut));
-            // The choice is final: from now on, the lesser end is not dialled, except by a dial
-            // that was under way.
+            // The choice is final: from now on, the lesser end is not dialled, except by a dial that
+            // had already begun.
             let before = to_lesser.with_state(|state| state.connections);
             to_greater.cut();
             to_greater.wait("the lesser one's dial", |state| state.connections > cut + 1);
@@ -626,12 +631,12 @@ fn lesser_end_of_a_mutual_pair_redials() {
     }
 }
 
-/// The dialled end has looked up the other end before that existed, and gets no answer before it is
-/// dialled.
+/// The dialled end has looked up the other end before the other end existed, and is dialled before it
+/// gets an answer.
 ///
 /// Behaviour: NS-65.
 #[test]
-fn end_of_a_mutual_pair_that_still_asks_is_connected() {
+fn end_of_a_mutual_pair_is_connected_during_its_lookup() {
     for lesser_writes in [true, false] {
         let address = address();
         // The port of the lesser end is open before its name is registered.
@@ -639,7 +644,7 @@ fn end_of_a_mutual_pair_that_still_asks_is_connected() {
         let proxy = Proxy::to(address);
         // S_TICKET.
         proxy.hold(&[101]);
-        let [lesser, greater] = [url(address, "a"), fresh("b")];
+        let [lesser, greater] = [url(address, "a"), unique_url("b")];
         let names_lesser = naming(&url(proxy.address(), "a"), options(4));
         let names_greater = naming(&greater, options(4));
         let asks = move || match lesser_writes {
@@ -662,7 +667,7 @@ fn end_of_a_mutual_pair_that_still_asks_is_connected() {
         for index in 0..3 {
             writer.write(&element(index), LONG).unwrap();
             assert_eq!(reader.read(LONG).unwrap(), element(index));
-            // An answer that arrives too late does no harm.
+            // An answer that arrives too late is ignored.
             proxy.hold(&[]);
         }
         assert_eq!(writer.properties().disconnections, 0);
@@ -673,7 +678,7 @@ fn end_of_a_mutual_pair_that_still_asks_is_connected() {
 /// Behaviour: NS-71.
 #[test]
 fn end_that_names_itself_is_refused() {
-    let own = fresh("own");
+    let own = unique_url("own");
     let error = writes(&own, naming(&own, options(4)));
     refused(error, FaultCode::StreamDirection);
 }

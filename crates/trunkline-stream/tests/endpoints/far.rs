@@ -1,5 +1,5 @@
-//! Endpoints connected over a non-loopback address, as between machines: their data carries
-//! checksums.
+//! Tests endpoints that are connected over a non-loopback address, as between machines. Their data
+//! carries checksums.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::mpsc::channel;
@@ -7,14 +7,14 @@ use std::thread;
 
 use trunkline_stream::{Options, Reader, Writer};
 
-use crate::proxy::{Fate, Proxy, Way};
+use crate::proxy::{Direction, FrameAction, Proxy};
 use crate::rig::*;
 
 /// The kind S_DATA, and its flag for a checksum.
 const DATA: u8 = 108;
 const CHECKED: u8 = 4;
 
-/// Returns a non-loopback address of this machine, if it has one. Sends no packet.
+/// Returns a non-loopback address of this machine, if it has one. This sends no packet.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -42,7 +42,7 @@ fn connect_over(
     let passive = url(address, "passive");
     let writer = thread::spawn(move || Writer::create(&passive, own).unwrap());
     let named = naming(&url(proxy.address(), "passive"), options(200));
-    let reader = Reader::create(&fresh("active"), named).unwrap();
+    let reader = Reader::create(&unique_url("active"), named).unwrap();
     (proxy, writer.join().unwrap(), reader)
 }
 
@@ -51,15 +51,15 @@ fn is_checked(proxy: &Proxy, writer: &mut Writer<f64>, reader: &mut Reader<f64>)
     let (sender, seen) = channel();
     proxy.hook(move |_, frame| {
         if frame[4] == DATA {
-            // The first frame is enough; later sends may fail.
+            // The first frame is enough, so later sends may fail.
             let _ = sender.send(frame[5] & CHECKED != 0);
         }
-        Fate::Forward
+        FrameAction::Forward
     });
     writer.write_many(&elements(0..3), LONG).unwrap();
     check_run(&reader.read_many(3, LONG).unwrap(), 0);
     proxy.unhook();
-    seen.recv_timeout(CUT_OFF).unwrap()
+    seen.recv_timeout(TEST_TIMEOUT).unwrap()
 }
 
 /// Behaviour: NS-02, NS-68.
@@ -76,19 +76,19 @@ fn altered_bytes_between_machines_are_detected_and_resent() {
     for byte in 0..24 {
         let (sender, altered) = channel();
         let mut is_done = false;
-        proxy.hook(move |way, frame| {
-            if way == Way::Back && frame[4] == DATA && !is_done {
+        proxy.hook(move |direction, frame| {
+            if direction == Direction::Back && frame[4] == DATA && !is_done {
                 is_done = true;
                 let elements = frame.len() - 24;
                 frame[elements + byte] ^= 1 << (byte % 8);
                 sender.send(()).unwrap();
             }
-            Fate::Forward
+            FrameAction::Forward
         });
         let before = reader.properties().disconnections;
         writer.write_many(&elements(next..next + 3), LONG).unwrap();
         next = check_run(&reader.read_many(3, LONG).unwrap(), next);
-        altered.recv_timeout(CUT_OFF).unwrap();
+        altered.recv_timeout(TEST_TIMEOUT).unwrap();
         assert!(reader.properties().disconnections > before);
     }
     proxy.unhook();

@@ -1,10 +1,10 @@
-//! Flushing: sending at once, and waiting until the elements have reached a given state.
+//! Tests flushing, which sends elements at once and waits until they have reached a given state.
 
 use std::thread;
 
 use trunkline_stream::{Element, StreamError, Until};
 
-use crate::proxy::Fate;
+use crate::proxy::FrameAction;
 use crate::rig::*;
 
 /// S_DATA.
@@ -61,7 +61,7 @@ fn a_flush_that_waits_ends_when_the_last_element_is_read() {
 
 /// Behaviour: NS-43, NS-44.
 #[test]
-fn a_task_flushes_too() {
+fn flush_works_in_a_task() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [10, 10]);
         writer.write_many(&elements(0..10), LONG).unwrap();
@@ -76,7 +76,7 @@ fn a_task_flushes_too() {
     }
 }
 
-/// Each element is sent in a separate frame: none waits for more.
+/// Each element is sent at once in a separate frame.
 ///
 /// Behaviour: NS-42, NS-49.
 #[test]
@@ -91,7 +91,8 @@ fn a_flush_with_a_time_out_of_zero_sends_at_once_and_does_not_wait() {
         check_run(&reader.read_many(100, LONG).unwrap(), 0);
         let frames = proxy.with_state(|state| state.frames[DATA as usize]) - before;
         assert_eq!(frames, 100);
-        // Even if the condition cannot hold: no program reads, or the ends are not connected.
+        // This holds even if the condition cannot be met, because no program reads or the ends are not
+        // connected.
         writer.write(&element(100), LONG).unwrap();
         writer.flush(Until::Read, NONE).unwrap();
         proxy.down();
@@ -152,8 +153,8 @@ fn lost_flush_request_is_repeated_and_answered() {
             writer.write_many(&elements(0..10), LONG).unwrap();
             writer.flush(Until::Available, LONG).unwrap();
             proxy.hook(move |_, frame| match frame[4] == lost {
-                true => Fate::Outage,
-                false => Fate::Forward,
+                true => FrameAction::Outage,
+                false => FrameAction::Forward,
             });
             let thread = thread::spawn(move || {
                 writer.flush(Until::Read, LONG).unwrap();
@@ -175,7 +176,7 @@ fn lost_flush_request_is_repeated_and_answered() {
 
 /// Behaviour: NS-42.
 #[test]
-fn a_flush_of_nothing_is_done() {
+fn flush_without_unsent_elements_returns_at_once() {
     let (mut writer, _reader) = pair::<f64>(Dials::Writer, [4, 4]);
     for condition in [Until::Sent, Until::Available, Until::Read] {
         writer.flush(condition, None).unwrap();

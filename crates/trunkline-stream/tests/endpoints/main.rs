@@ -1,7 +1,7 @@
-//! Endpoints of streams as programs use them, over TCP: the guarantees of the specification.
+//! Tests the guarantees of the specification for endpoints that are connected over TCP.
 //!
-//! A dial goes directly to its target, or through a [`Proxy`](proxy::Proxy) that cuts, stalls,
-//! drops and alters on command.
+//! Endpoints connect directly, or through a [`Proxy`](proxy::Proxy) that cuts and stalls connections,
+//! and drops and alters frames.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 

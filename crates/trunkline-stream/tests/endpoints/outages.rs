@@ -1,4 +1,4 @@
-//! Connections that are cut, stall, or end on one side: written elements are read once and in
+//! Tests connections that are cut, stall, or end on one side. Written elements are read once and in
 //! order.
 
 use std::thread;
@@ -8,7 +8,7 @@ use trunkline_proto::message::stream::seal::seal;
 use trunkline_proto::{Disconnect, FaultCode};
 use trunkline_stream::{Element, Options, Reader, StreamError, StreamFault, Until, Writer};
 
-use crate::proxy::{Fate, Proxy, Way};
+use crate::proxy::{Direction, FrameAction, Proxy};
 use crate::rig::*;
 
 #[track_caller]
@@ -21,7 +21,7 @@ fn fault<T: std::fmt::Debug>(result: Result<T, StreamError>) -> StreamFault {
 
 /// Behaviour: NS-52, NS-53, NS-60, NS-66, NS-67, NS-68.
 #[test]
-fn during_a_cut_writes_fill_and_reads_empty_the_buffers() {
+fn writes_fill_and_reads_empty_the_buffers_during_an_outage() {
     for dials in EITHER {
         let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 5]);
         let mut next = 0;
@@ -168,7 +168,7 @@ fn text_arrives_once_in_order_across_cuts_when_the_reader_dials() {
 
 /// Behaviour: NS-60, NS-66, NS-68.
 #[test]
-fn two_tasks_pass_everything_on_through_many_cuts() {
+fn two_tasks_transfer_everything_through_many_cuts() {
     for dials in EITHER {
         let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [50, 20]);
         let count = 3000;
@@ -255,7 +255,7 @@ fn outage_within_the_buffer_is_not_an_error() {
     assert_eq!(thread.join().unwrap().elements, 0);
 }
 
-/// The machine of the other end has vanished: no more frames arrive. Both ends detect it.
+/// The connection becomes silent, as if the peer's machine had failed. Both ends detect the silence.
 ///
 /// Behaviour: B-61, NS-52, NS-69.
 #[test]
@@ -274,8 +274,8 @@ fn silent_peer_is_detected_by_both_ends() {
             assert_eq!(properties.disconnections, 1);
             assert_eq!(properties.fault, None);
         }
-        // The first end detected the silence; the other may have learned that the first closed the
-        // connection. The dialling end has dialled again since.
+        // The first end detected the silence. The other end may have detected that the first end
+        // closed the connection. The dialling end has dialled again since.
         let passive = match dials {
             Dials::Writer => reader.properties(),
             Dials::Reader => writer.properties(),
@@ -292,7 +292,7 @@ fn silent_peer_is_detected_by_both_ends() {
     }
 }
 
-/// The active end is dead, and a successor takes its place.
+/// The active end has failed, and a successor replaces it.
 ///
 /// Behaviour: B-61.
 #[test]
@@ -323,7 +323,7 @@ fn successor_of_a_dead_active_end_is_accepted_on_request() {
         let named = naming(&url(address, "passive"), options(10));
         match dials {
             Dials::Writer => {
-                // The program of the dead end has ended without notice.
+                // The program of the failed end has ended without closing the stream.
                 let _left = writer.close(NONE);
                 let mut next = Writer::<f64>::create(&own, named).unwrap();
                 next.write_many(&elements(4..6), LONG).unwrap();
@@ -334,7 +334,7 @@ fn successor_of_a_dead_active_end_is_accepted_on_request() {
             Dials::Reader => {
                 reader.close().unwrap();
                 let mut next = Reader::<f64>::create(&own, named).unwrap();
-                // Elements that had reached the dead end are lost with it; new ones go to its
+                // Elements that had reached the failed end are lost. New elements go to the
                 // successor.
                 writer.write_many(&elements(4..6), LONG).unwrap();
                 check_run(&next.read_many(2, LONG).unwrap(), 4);
@@ -367,7 +367,7 @@ fn successor_with_a_smaller_buffer_is_refused() {
         Some(&proxy),
     );
     let long = "x".repeat(40_000);
-    // The writer knows that it fits, before and after the reader is gone.
+    // The writer has checked that the text fits, before and after the reader is gone.
     writer.write(&long, LONG).unwrap();
     writer.flush(Until::Available, LONG).unwrap();
     let own = reader.properties().url;
@@ -433,11 +433,11 @@ fn absent_peer_is_reported_on_request() {
 }
 
 /// Another incarnation of the active end connects while the passive end keeps elements for the old
-/// one.
+/// incarnation.
 ///
 /// Behaviour: NS-71.
 #[test]
-fn restart_is_reported_to_both_ends_with_the_restarted_one() {
+fn restart_of_the_active_end_is_reported_to_both_ends() {
     for dials in EITHER {
         let address = address();
         let proxy = Proxy::to(address);
@@ -472,8 +472,8 @@ fn restart_is_reported_to_both_ends_with_the_restarted_one() {
     }
 }
 
-/// The passive end is re-created while the active end keeps dialling. The new end waits for a peer
-/// that does not expect the old one.
+/// The passive end is re-created while the active end keeps dialling. The new passive end waits for a
+/// peer that does not continue the stream of the old passive end.
 ///
 /// Behaviour: NS-66, NS-71.
 #[test]
@@ -528,12 +528,12 @@ fn versions_without_overlap_are_reported_at_once() {
         let address = address();
         let proxy = Proxy::to(address);
         // S_HELLO offers versions 98 to 99.
-        proxy.hook(|way, frame| {
-            if way == Way::Out && frame[4] == 106 {
+        proxy.hook(|direction, frame| {
+            if direction == Direction::Out && frame[4] == 106 {
                 frame[20..22].copy_from_slice(&[98, 99]);
                 seal(frame, 0);
             }
-            Fate::Forward
+            FrameAction::Forward
         });
         let named = naming(&url(proxy.address(), "passive"), options(4));
         let impatient = Options {
@@ -546,8 +546,8 @@ fn versions_without_overlap_are_reported_at_once() {
             Dials::Reader => Writer::<f64>::create(&passive, impatient).map(|_| ()),
         });
         let outcome = match dials {
-            Dials::Writer => fault(Writer::<f64>::create(&fresh("w"), named).map(|_| ())),
-            Dials::Reader => fault(Reader::<f64>::create(&fresh("r"), named).map(|_| ())),
+            Dials::Writer => fault(Writer::<f64>::create(&unique_url("w"), named).map(|_| ())),
+            Dials::Reader => fault(Reader::<f64>::create(&unique_url("r"), named).map(|_| ())),
         };
         let (is_code, text) = match &outcome {
             StreamFault::Refused { code, sentence } => {

@@ -1,4 +1,4 @@
-//! The properties that endpoints report.
+//! Tests the properties that endpoints report.
 
 use trunkline_stream::{Options, Until};
 use trunkline_types::DataType;

@@ -1,36 +1,36 @@
-//! A TCP proxy between two endpoints that simulates network faults on command.
+//! Implements a TCP proxy between two endpoints, which simulates network faults.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
-use crate::rig::{CUT_OFF, address};
+use crate::rig::{TEST_TIMEOUT, address};
 
 /// Length of a frame's header, in bytes.
 const HEADER: usize = 16;
 
 /// The direction of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// From the end that dials.
+pub enum Direction {
+    /// From the dialling end to the dialled end.
     Out,
-    /// To the end that dials.
+    /// From the dialled end to the dialling end.
     Back,
 }
 
-/// The treatment of a frame.
+/// The action that the proxy takes on a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum FrameAction {
     Forward,
     /// The frame and its connection are dropped; dials fail until [`Proxy::up`].
     Outage,
     /// The frame is forwarded, and the connection ends after it.
-    CutBehind,
+    CutAfter,
 }
 
 /// Inspects each frame, which it may change, and returns its treatment.
-pub type Hook = Box<dyn FnMut(Way, &mut Vec<u8>) -> Fate + Send>;
+pub type Hook = Box<dyn FnMut(Direction, &mut Vec<u8>) -> FrameAction + Send>;
 
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -60,7 +60,7 @@ pub struct State {
     is_over: bool,
     cuts: u64,
     live: Vec<TcpStream>,
-    /// Connections from before this number of cuts stall until the proxy ends.
+    /// Connections that existed before this number of cuts stall until the proxy ends.
     frozen_before: u64,
     frozen: Vec<TcpStream>,
 }
@@ -100,7 +100,7 @@ impl Proxy {
         self.shared.cut(&mut self.shared.lock());
     }
 
-    /// Like [`cut`](Self::cut), after this number of further bytes: in the middle of a frame.
+    /// Like [`cut`](Self::cut), but after this number of further bytes, usually within a frame.
     pub fn cut_after(&self, bytes: u64) {
         let mut state = self.shared.lock();
         state.cut_at = Some(state.bytes + bytes);
@@ -117,8 +117,8 @@ impl Proxy {
         self.shared.lock().is_down = false;
     }
 
-    /// Stalls the existing connections silently, as if the machine of the other end had vanished.
-    /// New connections work.
+    /// Stalls the existing connections silently, as if the peer's machine had failed. New connections
+    /// work.
     pub fn freeze(&self) {
         let state = &mut *self.shared.lock();
         state.frozen.append(&mut state.live);
@@ -133,7 +133,7 @@ impl Proxy {
         self.shared.changed.notify_all();
     }
 
-    /// Closes the connections for writing only: both ends read the end, and can still send.
+    /// Closes the connections for writing only. Both ends read the end of the data, but can still send.
     pub fn half_close(&self) {
         for socket in &self.shared.lock().live {
             let _ = socket.shutdown(Shutdown::Write);
@@ -141,7 +141,7 @@ impl Proxy {
     }
 
     /// Passes each frame to `hook` from now on.
-    pub fn hook(&self, hook: impl FnMut(Way, &mut Vec<u8>) -> Fate + Send + 'static) {
+    pub fn hook(&self, hook: impl FnMut(Direction, &mut Vec<u8>) -> FrameAction + Send + 'static) {
         *self.shared.hook.lock().unwrap() = Some(Box::new(hook));
     }
 
@@ -155,7 +155,7 @@ impl Proxy {
         let waited = self
             .shared
             .changed
-            .wait_timeout_while(state, CUT_OFF, |state| !is_met(state));
+            .wait_timeout_while(state, TEST_TIMEOUT, |state| !is_met(state));
         let is_over = waited.unwrap().1.timed_out();
         assert!(!is_over, "{condition} did not happen");
     }
@@ -173,7 +173,7 @@ impl Drop for Proxy {
         state.live.extend(frozen);
         self.shared.cut(&mut state);
         drop(state);
-        // Ends the thread that accepts.
+        // This connection makes the accepting thread end.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -208,13 +208,16 @@ impl Shared {
             };
             state.connections += 1;
             let life = state.cuts;
-            for (from, to, way) in [(&near, &far, Way::Out), (&far, &near, Way::Back)] {
+            for (from, to, direction) in [
+                (&near, &far, Direction::Out),
+                (&far, &near, Direction::Back),
+            ] {
                 from.set_nodelay(true).unwrap();
                 let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                 state.live.push(from.try_clone().unwrap());
                 let shared = self.clone();
                 thread::spawn(move || {
-                    shared.pump(from, &to, way, life);
+                    shared.pump(from, &to, direction, life);
                     let _ = to.shutdown(Shutdown::Write);
                 });
             }
@@ -222,7 +225,13 @@ impl Shared {
         }
     }
 
-    fn pump(&self, mut from: TcpStream, mut to: &TcpStream, way: Way, life: u64) -> Option<()> {
+    fn pump(
+        &self,
+        mut from: TcpStream,
+        mut to: &TcpStream,
+        direction: Direction,
+        life: u64,
+    ) -> Option<()> {
         loop {
             let mut frame = vec![0; HEADER];
             from.read_exact(&mut frame).ok()?;
@@ -240,12 +249,12 @@ impl Shared {
                 return None;
             }
             drop(state);
-            let fate = match &mut *self.hook.lock().unwrap() {
-                Some(hook) => hook(way, &mut frame),
-                None => Fate::Forward,
+            let action = match &mut *self.hook.lock().unwrap() {
+                Some(hook) => hook(direction, &mut frame),
+                None => FrameAction::Forward,
             };
             let mut state = self.lock();
-            if fate == Fate::Outage {
+            if action == FrameAction::Outage {
                 state.is_down = true;
                 self.cut(&mut state);
                 return None;
@@ -261,7 +270,7 @@ impl Shared {
             state.bytes += len as u64;
             state.frames[kind as usize] += u64::from(len == frame.len());
             let is_cut = state.cut_at.is_some_and(|index| index <= state.bytes);
-            if is_cut || fate == Fate::CutBehind {
+            if is_cut || action == FrameAction::CutAfter {
                 self.cut(&mut state);
                 return None;
             }

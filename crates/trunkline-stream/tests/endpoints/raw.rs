@@ -1,4 +1,4 @@
-//! A peer that sends hand-written frames of any content.
+//! Implements a peer that sends frames of arbitrary content.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use trunkline_proto::stream::Secret;
 use trunkline_proto::{Features, Frame, FrameHeader, FrameKind, VersionRange};
 use trunkline_types::DataType;
 
-use crate::rig::{CUT_OFF, until};
+use crate::rig::{TEST_TIMEOUT, until};
 
 /// A connection.
 pub struct Raw(TcpStream);
@@ -32,7 +32,7 @@ impl ReceivedFrame {
         self.frame().kind()
     }
 
-    /// The position and the bytes of an S_DATA frame without a checksum.
+    /// Returns the position and the bytes of an S_DATA frame without a checksum.
     pub fn data(&self) -> (u64, &[u8]) {
         assert_eq!(self.kind(), Some(FrameKind::StreamData));
         let (position, bytes) = self.payload.split_at(8);
@@ -41,7 +41,7 @@ impl ReceivedFrame {
 }
 
 impl Raw {
-    /// Dials until a program listens there.
+    /// Dials until a program listens at the address.
     pub fn dial(address: SocketAddr) -> Self {
         let mut dialled = None;
         until("a listener", || {
@@ -50,16 +50,16 @@ impl Raw {
         });
         let stream = dialled.unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(CUT_OFF)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         Self(stream)
     }
 
-    /// Ignores errors: the other end may have closed the connection, which the test detects.
+    /// Ignores errors, because the endpoint may have closed the connection, which the test detects.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes);
     }
 
-    /// The next frame other than a keep-alive; `None` when the other end has closed.
+    /// Returns the next frame other than a keep-alive; `None` once the connection is closed.
     pub fn next(&mut self) -> Option<ReceivedFrame> {
         loop {
             let mut header = [0; 16];
@@ -74,7 +74,7 @@ impl Raw {
         }
     }
 
-    /// The next frame of this kind.
+    /// Returns the next frame of this kind.
     pub fn next_of(&mut self, kind: FrameKind) -> ReceivedFrame {
         loop {
             let received = self.next().expect("a frame");
@@ -84,7 +84,7 @@ impl Raw {
         }
     }
 
-    /// Reads until the other end has closed. Returns its goodbye, if it sent one.
+    /// Reads until the endpoint has closed the connection. Returns its goodbye, if it sent one.
     pub fn until_closed(&mut self) -> Option<Goodbye> {
         let mut goodbye = None;
         while let Some(received) = self.next() {
@@ -95,7 +95,7 @@ impl Raw {
         goodbye
     }
 
-    /// Reads until the other end has refused, and closed.
+    /// Reads until the endpoint has refused and closed the connection.
     pub fn until_refused(&mut self) -> Refused {
         let received = self.next_of(FrameKind::StreamRefused);
         let refused = Refused::decode(&received.frame()).unwrap();
@@ -139,7 +139,7 @@ fn closed(error: std::io::Error) {
 pub struct RawEndpoint {
     pub incarnation: Incarnation,
     pub attempt: u64,
-    /// Incarnation of the other end that it was connected to.
+    /// Incarnation of the endpoint to which this peer was connected.
     pub peer: Option<Incarnation>,
     pub state: EndState,
     pub share: Secret,
@@ -150,7 +150,7 @@ impl RawEndpoint {
         Self::new(EndState::Writer(WriterState::default()))
     }
 
-    /// With room for 100 elements.
+    /// Creates a reader with room for 100 elements.
     pub fn reader() -> Self {
         Self::new(EndState::Reader(ReaderState {
             credit_bytes: 800,
@@ -195,7 +195,7 @@ impl RawEndpoint {
         }
     }
 
-    /// Dials, gets a ticket, and sends the hello.
+    /// Dials, gets a ticket, and sends S_HELLO.
     pub fn dial(&mut self, address: SocketAddr, name: &str) -> Raw {
         self.attempt += 1;
         let mut raw = Raw::dial(address);
@@ -204,7 +204,7 @@ impl RawEndpoint {
         raw
     }
 
-    /// Like [`dial`](Self::dial), and waits until the hello is accepted.
+    /// Like [`dial`](Self::dial), but also waits until S_HELLO is accepted.
     pub fn connect(&mut self, address: SocketAddr, name: &str) -> (Raw, StreamEnd) {
         let mut raw = self.dial(address, name);
         let end = raw.welcome();

@@ -1,4 +1,4 @@
-//! A read or a write transfers all of its elements, or none.
+//! Tests that a read or a write transfers either all of its elements or none.
 
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -21,7 +21,8 @@ fn too_many<T: std::fmt::Debug>(result: Result<T, StreamError>, asked: usize, ca
     }
 }
 
-/// Fills both buffers, the reader's first: only then is the fill of the writer's known.
+/// Fills both buffers. The reader's buffer is filled first, because only then is the fill level of the
+/// writer's buffer known.
 fn fill(writer: &mut Writer<f64>, [of_writer, of_reader]: [u64; 2]) {
     writer.write_many(&elements(0..of_reader), LONG).unwrap();
     writer.flush(Until::Available, LONG).unwrap();
@@ -187,7 +188,7 @@ fn fill_from(writer: &mut Writer<f64>, range: std::ops::Range<u64>) {
 fn more_than_the_buffer_holds_is_an_error_at_once() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [10, 6]);
-        // A call that waited would wait forever.
+        // If the call waited, it would wait forever.
         too_many(writer.write_many(&[0.0; 11], None), 11, 10);
         too_many(writer.write_with(11, None, |_| ()), 11, 10);
         too_many(run(writer.write_many_async(&[0.0; 11], None)), 11, 10);
@@ -197,7 +198,7 @@ fn more_than_the_buffer_holds_is_an_error_at_once() {
         too_many(reader.acquire(7, None).map(|_| ()), 7, 6);
         too_many(run(reader.read_many_async(7, None)), 7, 6);
         too_many(reader.read_many(usize::MAX, None), usize::MAX, 6);
-        // The same while elements are available, none of which is lost.
+        // The error is the same while elements are available, and no element is lost.
         writer.write_many(&elements(0..10), LONG).unwrap();
         too_many(reader.read_many(7, None), 7, 6);
         check_run(&reader.read_many(6, LONG).unwrap(), 0);
@@ -273,7 +274,7 @@ fn empty_writes_and_reads_succeed() {
 /// Behaviour: NS-30.
 #[test]
 fn nothing_is_written_into_a_full_buffer_at_once() {
-    let [reader_url, url] = [fresh("reader"), fresh("writer")];
+    let [reader_url, url] = [unique_url("reader"), unique_url("writer")];
     let (mut writer, mut reader) = thread::scope(|scope| {
         let reader = scope.spawn(|| Reader::<u64>::create(&reader_url, options(4)).unwrap());
         let options = naming(&reader_url, options(4));
@@ -382,7 +383,7 @@ fn dropped_waiting_task_has_moved_no_element() {
 ///
 /// Behaviour: NS-30, NS-34.
 #[test]
-fn two_tasks_pass_everything_on() {
+fn two_tasks_transfer_everything() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [8, 8]);
         let count = 2000;

@@ -1,4 +1,5 @@
-//! Pairs of endpoints, unique addresses, waiting, and an executor for one task.
+//! Provides helpers for the tests: pairs of endpoints, unique addresses, waits, and an executor for one
+//! task.
 
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,10 +16,10 @@ use trunkline_stream::{Element, Options, Properties, Reader, StreamError, Writer
 use crate::proxy::Proxy;
 
 /// Time after which a test fails.
-pub const CUT_OFF: Duration = Duration::from_secs(60);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Timeout of a call that is expected to succeed.
-pub const LONG: Option<Duration> = Some(CUT_OFF);
+pub const LONG: Option<Duration> = Some(TEST_TIMEOUT);
 
 /// Timeout of a call that is expected to time out.
 pub const SHORT: Option<Duration> = Some(Duration::from_millis(20));
@@ -26,7 +27,7 @@ pub const SHORT: Option<Duration> = Some(Duration::from_millis(20));
 /// A timeout of zero: the call does not wait.
 pub const NONE: Option<Duration> = Some(Duration::ZERO);
 
-/// An unused address, different for each process and each call.
+/// Returns an unused address, which differs for each process and each call.
 pub fn address() -> SocketAddr {
     static PORTS: Mutex<u16> = Mutex::new(20_000);
     let mut port = PORTS.lock().unwrap();
@@ -45,17 +46,17 @@ pub fn address() -> SocketAddr {
     SocketAddr::new(host.into(), *port)
 }
 
-/// The URL of an endpoint at an address.
+/// Returns the URL of an endpoint at an address.
 pub fn url(address: SocketAddr, name: &str) -> String {
     format!("tl://{address}/{name}")
 }
 
-/// A unique URL.
-pub fn fresh(name: &str) -> String {
+/// Returns a unique URL.
+pub fn unique_url(name: &str) -> String {
     url(address(), name)
 }
 
-/// Options with a buffer of this number of elements.
+/// Returns options for a buffer of this number of elements.
 pub fn options(capacity: usize) -> Options {
     Options {
         capacity,
@@ -74,7 +75,7 @@ pub fn naming(peer: &str, options: Options) -> Options {
     }
 }
 
-/// The end that names the other.
+/// The end that names its peer, and so dials.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dials {
     Writer,
@@ -83,13 +84,13 @@ pub enum Dials {
 
 pub const EITHER: [Dials; 2] = [Dials::Writer, Dials::Reader];
 
-/// A connected pair.
+/// Creates a connected pair.
 pub fn pair<T: Element>(dials: Dials, capacities: [usize; 2]) -> (Writer<T>, Reader<T>) {
     let [of_writer, of_reader] = capacities.map(options);
     meet(dials, of_writer, of_reader, address(), None)
 }
 
-/// A connected pair with a proxy between.
+/// Creates a pair that is connected through a proxy.
 pub fn proxied<T: Element>(dials: Dials, capacities: [usize; 2]) -> (Proxy, Writer<T>, Reader<T>) {
     let [of_writer, of_reader] = capacities.map(options);
     proxied_with(dials, of_writer, of_reader)
@@ -107,7 +108,7 @@ pub fn proxied_with<T: Element>(
     (proxy, writer, reader)
 }
 
-/// A connected pair whose passive end listens at `at`.
+/// Creates a connected pair whose passive end listens at `at`.
 pub fn meet<T: Element>(
     dials: Dials,
     of_writer: Options,
@@ -117,7 +118,7 @@ pub fn meet<T: Element>(
 ) -> (Writer<T>, Reader<T>) {
     let passive = url(address, "passive");
     let dialled = url(proxy.map_or(address, Proxy::address), "passive");
-    let active = fresh("active");
+    let active = unique_url("active");
     match dials {
         Dials::Writer => {
             let reader = thread::spawn(move || Reader::create(&passive, of_reader));
@@ -135,7 +136,7 @@ pub fn meet<T: Element>(
 /// Polls until `is_met` returns true.
 pub fn until(condition: &str, mut is_met: impl FnMut() -> bool) {
     let clock = Clock::new();
-    let cut_off = clock.now().saturating_add(CUT_OFF);
+    let cut_off = clock.now().saturating_add(TEST_TIMEOUT);
     while !is_met() {
         assert!(clock.now() < cut_off, "{condition} did not happen");
         thread::park_timeout(Duration::from_micros(200));
@@ -227,13 +228,13 @@ pub fn run_both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = 
     (of_one.unwrap(), of_other.unwrap())
 }
 
-/// The element at an index, which identifies it.
+/// Returns the element at an index. The value identifies the index.
 pub fn element(index: u64) -> f64 {
     // Unique for indices below 2^53.
     index as f64
 }
 
-/// The elements of a range.
+/// Returns the elements of a range of indices.
 pub fn elements(range: std::ops::Range<u64>) -> Vec<f64> {
     range.map(element).collect()
 }
@@ -247,7 +248,7 @@ pub fn check_run(read: &[f64], next: u64) -> u64 {
     next + read.len() as u64
 }
 
-/// A folder for the Unix sockets of this process, over which the ends connect.
+/// Returns a folder for the Unix sockets of this process, over which the ends connect.
 fn sockets() -> PathBuf {
     let folder = std::env::temp_dir().join(format!("trunkline-test-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

@@ -1,4 +1,5 @@
-//! The direction of an endpoint: fixed by the call that creates it, and enforced against the peer.
+//! Tests the direction of an endpoint, which the call that creates the endpoint fixes and which the
+//! peer cannot change.
 
 use std::thread;
 
@@ -35,12 +36,12 @@ fn elements_are_read_once_and_each_end_has_its_buffer() {
     }
 }
 
-/// No peer, and no frame from one, turns a writer into a reader, or the reverse.
+/// No peer and no frame can turn a writer into a reader or a reader into a writer.
 ///
 /// Behaviour: NS-11.
 #[test]
-fn endpoint_kind_is_that_of_its_constructor() {
-    // Of two writers, or two readers, neither changes its direction.
+fn constructor_determines_the_direction_of_an_endpoint() {
+    // If two writers or two readers meet, neither changes its direction.
     for dials in EITHER {
         let address = address();
         let (passive, named) = (
@@ -52,8 +53,8 @@ fn endpoint_kind_is_that_of_its_constructor() {
             Dials::Reader => Reader::<f64>::create(&passive, options(4)).map(|_| ()),
         });
         let own = match dials {
-            Dials::Writer => Writer::<f64>::create(&fresh("active"), named).map(|_| ()),
-            Dials::Reader => Reader::<f64>::create(&fresh("active"), named).map(|_| ()),
+            Dials::Writer => Writer::<f64>::create(&unique_url("active"), named).map(|_| ()),
+            Dials::Reader => Reader::<f64>::create(&unique_url("active"), named).map(|_| ()),
         };
         for outcome in [own, other.join().unwrap()] {
             let Err(StreamError::Fault(StreamFault::Refused { code, .. })) = outcome else {
@@ -84,7 +85,7 @@ fn endpoint_kind_is_that_of_its_constructor() {
     raw.send(&ack(2, 2, 102));
     writer.flush(Until::Read, LONG).unwrap();
     assert!(writer.properties().is_writer);
-    // The same for a writer that reconnects as a reader.
+    // A writer that reconnects as a reader is refused too, and continues as a writer.
     let (address, thread) = waiting_reader();
     let mut endpoint = RawEndpoint::writer();
     let (raw, _) = endpoint.connect(address, "passive");
@@ -107,8 +108,8 @@ fn endpoint_kind_is_that_of_its_constructor() {
     assert!(!reader.properties().is_writer);
 }
 
-/// Programs cannot: a `Reader` has no call that writes, and a `Writer` none that reads. A peer that
-/// acts in the wrong direction is refused, and the end keeps its elements.
+/// A program cannot act in the wrong direction, because a `Reader` has no call that writes, and a
+/// `Writer` has no call that reads. A peer that does is refused, and the endpoint keeps its elements.
 ///
 /// Behaviour: NS-37.
 #[test]
@@ -127,7 +128,7 @@ fn flush_of_a_reader_is_refused() {
     }
 }
 
-/// Writing, sending and reading run at the same time, each as far as the next step permits.
+/// Writing, sending and reading run at the same time. Each is limited only by the next step.
 ///
 /// Behaviour: NS-80.
 #[test]

@@ -1,17 +1,19 @@
-//! The thirteen steps of NS-63, one after the other, with the fills after each.
+//! Tests the thirteen steps of NS-63 in order, and checks the fill levels of both buffers after each
+//! step.
 
 use std::thread;
 
 use trunkline_stream::{Reader, StreamError, Until, Writer};
 
-use crate::proxy::{Fate, Proxy};
+use crate::proxy::{FrameAction, Proxy};
 use crate::rig::*;
 
 /// S_DATA and S_ACK.
 const DATA: u8 = 108;
 const ACK: u8 = 109;
 
-/// Checks the numbers of elements in the buffers; a writer's are those not acknowledged.
+/// Checks the number of elements in each buffer. A writer's buffer contains the elements that are not
+/// acknowledged.
 #[track_caller]
 fn fills(writer: &Writer<f64>, reader: &Reader<f64>, [of_writer, of_reader]: [u64; 2]) {
     let (writer, reader) = (writer.properties(), reader.properties());
@@ -26,10 +28,10 @@ fn count_sent(proxy: &Proxy) -> std::sync::mpsc::Receiver<u64> {
     proxy.hook(move |_, frame| {
         if frame[4] == DATA {
             let bytes = frame.len() as u64 - 24;
-            // The test may have stopped counting.
+            // The receiver may have been dropped.
             let _ = sender.send(bytes / 8);
         }
-        Fate::Forward
+        FrameAction::Forward
     });
     receiver
 }
@@ -71,12 +73,12 @@ fn steps(dials: Dials) {
     proxy.hook(move |_, frame| match frame[4] {
         DATA => {
             sender.send((frame.len() as u64 - 24) / 8).unwrap();
-            Fate::Outage
+            FrameAction::Outage
         }
-        _ => Fate::Forward,
+        _ => FrameAction::Forward,
     });
     proxy.hold(&[]);
-    assert_eq!(lost.recv_timeout(CUT_OFF).unwrap(), 2);
+    assert_eq!(lost.recv_timeout(TEST_TIMEOUT).unwrap(), 2);
     until_connected(&writer, false);
     until_connected(&reader, false);
     fills(&writer, &reader, [2, 3]);

@@ -1,4 +1,5 @@
-//! The tests of endpoints on one machine with one shared ring: the guarantees are the same.
+//! Runs the endpoint tests with two ends on one machine that share one ring. The guarantees are the
+//! same.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![allow(dead_code, reason = "what only outages need")]

@@ -1,4 +1,4 @@
-//! One reader and several writers.
+//! Tests one reader with several writers.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -26,7 +26,7 @@ fn run_of(writer: u64, range: std::ops::Range<u64>) -> Vec<f64> {
 /// Behaviour: B-62.
 #[test]
 fn each_run_has_elements_of_one_writer_in_order() {
-    let url = fresh("in");
+    let url = unique_url("in");
     let writers = [10, 300, 64, 1].map(options).into();
     let (mut reader, writers) = collect::<f64>(&url, fan_in(100, 4), writers);
     let names: Vec<_> = writers.iter().map(|w| w.properties().url).collect();
@@ -79,7 +79,7 @@ fn each_run_has_elements_of_one_writer_in_order() {
 /// Behaviour: B-62.
 #[test]
 fn writers_take_turns_and_do_not_block_each_other() {
-    let url = fresh("in");
+    let url = unique_url("in");
     let (mut reader, mut writers) = collect::<f64>(
         &url,
         fan_in(50, 3),
@@ -133,7 +133,8 @@ fn end_of_a_writer_is_reported_after_its_last_element() {
         thread::spawn(move || FanInReader::<f64>::create(&url, of_reader).unwrap())
     };
     let by_proxy = crate::rig::url(proxy.address(), "in");
-    let writer = |peer: &str| Writer::<f64>::create(&fresh("writer"), naming(peer, options(20)));
+    let writer =
+        |peer: &str| Writer::<f64>::create(&unique_url("writer"), naming(peer, options(20)));
     let mut writers = [writer(&url), writer(&url), writer(&by_proxy)].map(Result::unwrap);
     let mut reader = create.join().unwrap();
     for (writer, number) in writers.iter_mut().zip(1..) {
@@ -162,7 +163,7 @@ fn end_of_a_writer_is_reported_after_its_last_element() {
     assert_eq!(ends[&1], RunEnd::Closed);
     let aborted = RunEnd::Aborted {
         missing: 40,
-        reason: "its program aborted it".to_owned(),
+        reason: "the writer's program aborted the stream".to_owned(),
     };
     assert_eq!(ends[&2], aborted);
     let is_gone = matches!(&ends[&3], RunEnd::Fault(StreamFault::PeerGone { .. }));
@@ -182,7 +183,7 @@ fn end_of_a_writer_is_reported_after_its_last_element() {
 /// Behaviour: B-62, B-61.
 #[test]
 fn end_of_a_writer_is_reported_while_others_have_elements() {
-    let url = fresh("in");
+    let url = unique_url("in");
     let (mut reader, mut writers) = collect::<f64>(
         &url,
         fan_in(50, 3),
@@ -194,7 +195,7 @@ fn end_of_a_writer_is_reported_while_others_have_elements() {
         writer.flush(Until::Available, LONG).unwrap();
     }
     assert_eq!(closes.close(LONG).elements, 0);
-    // After at most one read of each other writer, its end is reported.
+    // The end of this writer is reported after at most one read from each other writer.
     let ended = (0..3).any(|_| match reader.read_run(1, LONG).unwrap() {
         Run::Elements { .. } => false,
         Run::Ended { writer, end } => {
@@ -220,8 +221,9 @@ fn cut_connection_of_one_writer_loses_and_duplicates_nothing() {
         thread::spawn(move || FanInReader::<f64>::create(&url, fan_in(100, 2)).unwrap())
     };
     let by_proxy = crate::rig::url(proxy.address(), "in");
-    let writers = [&by_proxy, &url]
-        .map(|peer| Writer::<f64>::create(&fresh("writer"), naming(peer, options(200))).unwrap());
+    let writers = [&by_proxy, &url].map(|peer| {
+        Writer::<f64>::create(&unique_url("writer"), naming(peer, options(200))).unwrap()
+    });
     let mut reader = create.join().unwrap();
     let count = 30_000;
     let writes = writers.into_iter().zip(1..).map(|(mut writer, number)| {
@@ -272,7 +274,7 @@ fn cut_connection_of_one_writer_loses_and_duplicates_nothing() {
 /// Behaviour: B-62.
 #[test]
 fn writers_above_the_limit_are_refused() {
-    let url = fresh("in");
+    let url = unique_url("in");
     let of_reader = FanInOptions {
         writers_max: 1,
         ..fan_in(10, 1)
@@ -282,7 +284,7 @@ fn writers_above_the_limit_are_refused() {
         timeout: Some(Duration::from_millis(200)),
         ..naming(&url, options(10))
     };
-    match Writer::<f64>::create(&fresh("other"), impatient) {
+    match Writer::<f64>::create(&unique_url("other"), impatient) {
         Err(StreamError::NoPeer { last, .. }) => {
             let message = last.unwrap().to_string();
             assert!(
@@ -295,7 +297,7 @@ fn writers_above_the_limit_are_refused() {
     // An ended writer keeps its place until its end is reported.
     writers.remove(0).close(LONG);
     let waits = naming(&url, options(10));
-    let other = thread::spawn(move || Writer::<f64>::create(&fresh("other"), waits).unwrap());
+    let other = thread::spawn(move || Writer::<f64>::create(&unique_url("other"), waits).unwrap());
     let ended = reader.read_run(1, LONG).unwrap();
     assert!(
         matches!(
@@ -319,12 +321,12 @@ fn writers_above_the_limit_are_refused() {
 /// Behaviour: B-62.
 #[test]
 fn tasks_read_elements_of_any_type_from_several_writers() {
-    let url = fresh("in");
+    let url = unique_url("in");
     let writes: Vec<_> = (0..3)
         .map(|_| {
             let options = naming(&url, options(10));
             thread::spawn(move || {
-                let mut writer = Writer::<String>::create(&fresh("writer"), options).unwrap();
+                let mut writer = Writer::<String>::create(&unique_url("writer"), options).unwrap();
                 for next in 0..100 {
                     writer.write(&"z".repeat(next), LONG).unwrap();
                 }
@@ -358,7 +360,7 @@ fn tasks_read_elements_of_any_type_from_several_writers() {
 /// Behaviour: B-62.
 #[test]
 fn closing_reader_notifies_each_writer() {
-    let url = fresh("in");
+    let url = unique_url("in");
     let (reader, mut writers) = collect::<f64>(&url, fan_in(10, 2), vec![options(10), options(10)]);
     reader.close();
     for writer in &mut writers {

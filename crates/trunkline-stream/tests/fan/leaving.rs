@@ -1,4 +1,4 @@
-//! Readers that leave: by closing, or by staying away.
+//! Tests readers that leave, either by closing or by staying disconnected.
 
 use std::thread;
 use std::time::Duration;
@@ -37,10 +37,11 @@ fn absent_reader_stops_blocking_after_its_limit() {
         });
         proxy.down();
         until_connected(&gone, false);
-        // Written while the reader leaves: with `Policy::Slowest`, the writes wait until then.
+        // These elements are written while the reader leaves. With `Policy::Slowest`, the writes wait
+        // until the reader has left.
         let writes = thread::spawn(move || {
             for next in 5..60 {
-                // Without a timeout.
+                // The writes have no timeout.
                 writer.write(&element(next), None).unwrap();
             }
             writer
@@ -55,15 +56,15 @@ fn absent_reader_stops_blocking_after_its_limit() {
         let fault = undelivered.fault.as_ref();
         let is_gone = matches!(fault, Some(StreamFault::PeerGone { .. }));
         assert!(is_gone, "{undelivered:?}");
-        // The reader lacks elements that were written before the writer gave it up.
+        // The reader has not received some elements that were written before the writer gave up on it.
         assert!(
             undelivered.left.elements > 0 || undelivered.lost > 0,
             "{undelivered:?}"
         );
-        // Reported once.
+        // The departure is reported once.
         assert!(writer.departed().is_empty());
         assert_eq!(check_run(&there.read_many(60, LONG).unwrap(), 0), 60);
-        // When it reconnects it gets an error, after its elements.
+        // When the reader reconnects, it first gets its elements and then an error.
         proxy.up();
         assert_eq!(check_run(&gone.read_many(5, LONG).unwrap(), 0), 5);
         match gone.read(LONG) {
@@ -87,7 +88,7 @@ fn absent_reader_stops_blocking_after_its_limit() {
 /// Behaviour: B-62.
 #[test]
 fn a_reader_that_closes_leaves_at_once() {
-    let url = fresh("out");
+    let url = unique_url("out");
     let readers = [(url.as_str(), options(5)), (url.as_str(), options(100))];
     let (mut writer, mut readers) = spread::<f64>(&url, fan_out(10, 2, Policy::Slowest), &readers);
     let (mut there, slow) = (readers.remove(1), readers.remove(0));
@@ -95,7 +96,7 @@ fn a_reader_that_closes_leaves_at_once() {
     until_filled(&slow, 5);
     writer.write_many(&elements(10..15), LONG).unwrap();
     let writes = thread::spawn(move || {
-        // Without a timeout.
+        // The writes have no timeout.
         writer.write_many(&elements(15..25), None).unwrap();
         writer
     });
@@ -117,7 +118,7 @@ fn a_reader_that_closes_leaves_at_once() {
 /// Behaviour: B-62.
 #[test]
 fn close_reports_what_each_reader_lacks() {
-    let url = fresh("out");
+    let url = unique_url("out");
     let readers = [(url.as_str(), options(5)), (url.as_str(), options(100))];
     let (mut writer, mut readers) = spread::<f64>(&url, fan_out(10, 2, Policy::Slowest), &readers);
     writer.write_many(&elements(0..10), LONG).unwrap();

@@ -1,5 +1,5 @@
-//! Readers that are too slow for a writer that does not wait: their losses are reported exactly and
-//! at their position.
+//! Tests readers that are too slow for a writer that does not wait. Each loss is reported with its
+//! exact size and position.
 
 use std::thread;
 
@@ -12,21 +12,27 @@ use crate::proxy::Proxy;
 use crate::rig::*;
 use crate::several::{fan_out, read, spread, status_of};
 
-/// The account of a reader; `next` is the index of the next element, by its reads and loss reports.
-struct Seen {
+/// The results of a reader. `next` is the index of the next element, computed from reads and reported
+/// losses.
+struct ReadResults {
     next: u64,
     read: u64,
     lost: u64,
     losses: u64,
 }
 
-/// Reads to the end in calls of any size, and checks each element.
-fn read_all<T>(reader: &mut Reader<T>, to_element: fn(u64) -> T, pause: bool, seed: u64) -> Seen
+/// Reads to the end of the stream, in calls of random size, and checks each element.
+fn read_all<T>(
+    reader: &mut Reader<T>,
+    to_element: fn(u64) -> T,
+    pause: bool,
+    seed: u64,
+) -> ReadResults
 where
     T: Element + PartialEq + std::fmt::Debug,
 {
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut seen = Seen {
+    let mut results = ReadResults {
         next: 0,
         read: 0,
         lost: 0,
@@ -41,17 +47,22 @@ where
         match read {
             Ok(read) => {
                 for element in &read {
-                    assert_eq!(*element, to_element(seen.next), "element {}", seen.next);
-                    seen.next += 1;
+                    assert_eq!(
+                        *element,
+                        to_element(results.next),
+                        "element {}",
+                        results.next
+                    );
+                    results.next += 1;
                 }
-                seen.read += read.len() as u64;
+                results.read += read.len() as u64;
             }
             Err(StreamError::Lost { elements }) => {
-                seen.next += elements;
-                seen.lost += elements;
-                seen.losses += 1;
+                results.next += elements;
+                results.lost += elements;
+                results.losses += 1;
             }
-            Err(StreamError::Ended) => return seen,
+            Err(StreamError::Ended) => return results,
             Err(error) => panic!("{error}"),
         }
         if pause && random.u8(..) < 20 {
@@ -63,14 +74,14 @@ where
 /// Behaviour: B-62.
 #[test]
 fn read_stops_at_a_loss_and_the_next_one_reports_it_once() {
-    let url = fresh("out");
+    let url = unique_url("out");
     let readers = [(url.as_str(), options(5)), (url.as_str(), options(100))];
     let quota = Policy::Quota(4);
     let (mut writer, mut readers) = spread::<f64>(&url, fan_out(100, 2, quota), &readers);
     let (mut fast, mut slow) = (readers.remove(1), readers.remove(0));
     writer.write_many(&elements(0..5), LONG).unwrap();
     until_filled(&slow, 5);
-    // No more elements fit, and 4 of the next ones are kept.
+    // No more elements fit, and 4 of the next elements are kept.
     writer.write_many(&elements(5..50), LONG).unwrap();
     until_filled(&fast, 50);
     until("the quota", || status_of(&writer, &slow).waiting == 4);
@@ -140,9 +151,9 @@ fn writer_with_a_quota_never_waits_and_losses_are_reported() {
             .zip(1..)
             .map(|(mut reader, seed)| {
                 thread::spawn(move || {
-                    let seen = read_all(&mut reader, to_element, seed < 3, seed);
-                    assert_eq!(seen.lost, reader.lost_total());
-                    seen
+                    let results = read_all(&mut reader, to_element, seed < 3, seed);
+                    assert_eq!(results.lost, reader.lost_total());
+                    results
                 })
             })
             .collect();
@@ -161,16 +172,17 @@ fn writer_with_a_quota_never_waits_and_losses_are_reported() {
         }
         let undelivered = writer.close(LONG);
         assert_eq!(undelivered.len(), 3);
-        let seen: Vec<Seen> = reads.into_iter().map(|read| read.join().unwrap()).collect();
-        for one in &seen {
+        let results: Vec<ReadResults> =
+            reads.into_iter().map(|read| read.join().unwrap()).collect();
+        for one in &results {
             assert_eq!((one.next, one.read + one.lost), (count, count));
         }
         let mut at_writer: Vec<u64> = undelivered.iter().map(|l| l.lost).collect();
-        let mut at_readers: Vec<u64> = seen.iter().map(|s| s.lost).collect();
+        let mut at_readers: Vec<u64> = results.iter().map(|s| s.lost).collect();
         at_writer.sort_unstable();
         at_readers.sort_unstable();
         assert_eq!(at_writer, at_readers);
-        assert!(seen[1].losses > 0, "one that was cut has lost something");
+        assert!(results[1].losses > 0, "one that was cut has lost something");
     }
     check(number);
     check(text);
@@ -237,8 +249,8 @@ fn reader_finds_the_newest_elements_after_an_absence() {
     assert_eq!(writer.close(LONG)[0].left.elements, 0);
 }
 
-/// A frame is partially sent because the network stalls, and the ring releases its bytes: the frame
-/// is completed unaltered.
+/// The network stalls while a frame is partially sent, and the ring releases the frame's bytes. The
+/// frame is completed unaltered.
 ///
 /// Behaviour: B-62.
 #[test]
@@ -247,7 +259,7 @@ fn partially_sent_element_is_completed_after_overwriting() {
     let url = url(address, "out");
     let proxy = Proxy::to(address);
     let by_proxy = crate::rig::url(proxy.address(), "out");
-    // Room for more than the network holds.
+    // The buffer holds more than the network's buffers.
     let readers = [(by_proxy.as_str(), options(4_000_000))];
     let quota = Policy::Quota(1000);
     let (mut writer, mut readers) = spread::<f64>(&url, fan_out(200_000, 1, quota), &readers);
@@ -291,17 +303,20 @@ fn partially_sent_element_is_completed_after_overwriting() {
 #[test]
 fn a_reader_with_a_journal_is_refused_by_a_writer_that_drops() {
     let folder = tempfile::tempdir().unwrap();
-    let url = fresh("out");
+    let url = unique_url("out");
     let with_journal = Options {
         journal: Some(JournalOptions::at(folder.path())),
         ..naming(&url, options(10))
     };
-    let refused = thread::spawn(move || Reader::<f64>::create(&fresh("kept"), with_journal));
+    let refused = thread::spawn(move || Reader::<f64>::create(&unique_url("kept"), with_journal));
     let of_writer = fan_out(10, 0, Policy::Quota(5));
     let writer = trunkline_stream::FanOutWriter::<f64>::create(&url, of_writer).unwrap();
     match refused.join().unwrap() {
         Err(StreamError::Fault(StreamFault::Refused { sentence, .. })) => {
-            assert!(sentence.contains("cannot be told of that"), "{sentence}");
+            assert!(
+                sentence.contains("cannot handle dropped elements"),
+                "{sentence}"
+            );
         }
         other => panic!("{other:?}"),
     }

@@ -1,4 +1,4 @@
-//! Endpoints with several peers as programs use them, over real sockets.
+//! Tests endpoints with several peers over real sockets.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 

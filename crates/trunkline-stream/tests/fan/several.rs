@@ -1,4 +1,4 @@
-//! Endpoints with several peers.
+//! Creates endpoints with several peers for the tests.
 
 use std::thread::{self, JoinHandle};
 
@@ -9,7 +9,7 @@ use trunkline_stream::{
 
 use crate::rig::*;
 
-/// A writer with a buffer of this number of elements that waits for this number of readers.
+/// Returns options for a writer with a buffer of `capacity` elements that waits for `readers` readers.
 pub fn fan_out(capacity: usize, readers: usize, policy: Policy) -> FanOutOptions {
     FanOutOptions {
         options: options(capacity),
@@ -19,7 +19,7 @@ pub fn fan_out(capacity: usize, readers: usize, policy: Policy) -> FanOutOptions
     }
 }
 
-/// A reader with buffers of this number of elements that waits for this number of writers.
+/// Returns options for a reader with buffers of `capacity` elements that waits for `writers` writers.
 pub fn fan_in(capacity: usize, writers: usize) -> FanInOptions {
     FanInOptions {
         options: options(capacity),
@@ -43,7 +43,7 @@ pub fn spread<T: Element>(
     (writer, readers.collect())
 }
 
-/// A writer's report on one of its readers.
+/// Returns a writer's report on one of its readers.
 pub fn status_of<T: Element>(writer: &FanOutWriter<T>, reader: &Reader<T>) -> PeerStatus {
     let url = reader.properties().url;
     let mut readers = writer.readers().into_iter();
@@ -53,7 +53,7 @@ pub fn status_of<T: Element>(writer: &FanOutWriter<T>, reader: &Reader<T>) -> Pe
 /// Creates a reader in a thread.
 pub fn read<T: Element>(peer: &str, options: Options) -> JoinHandle<Reader<T>> {
     let options = naming(peer, options);
-    thread::spawn(move || Reader::create(&fresh("reader"), options).unwrap())
+    thread::spawn(move || Reader::create(&unique_url("reader"), options).unwrap())
 }
 
 /// Creates writers with these options, and the reader that they dial, in the order of their numbers
@@ -71,10 +71,10 @@ pub fn collect<T: Element>(
         let url = url.to_owned();
         thread::spawn(move || FanInReader::create(&url, options).unwrap())
     };
-    // One after the other, so that they have numbers in this order.
+    // The writers are created one after the other, so that they are numbered in this order.
     let writers = writers.into_iter().map(|options| {
         let options = naming(url, options);
-        Writer::create(&fresh("writer"), options).unwrap()
+        Writer::create(&unique_url("writer"), options).unwrap()
     });
     let writers: Vec<_> = writers.collect();
     (create.join().unwrap(), writers)

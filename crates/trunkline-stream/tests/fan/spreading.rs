@@ -1,4 +1,5 @@
-//! One writer and several readers: each gets everything, and the writer waits for the slowest.
+//! Tests one writer with several readers. Each reader gets all elements, and the writer waits for the
+//! slowest reader.
 
 use std::thread;
 
@@ -27,7 +28,7 @@ fn nothing_left(undelivered: &[Undelivered], readers: usize) {
     }
 }
 
-/// Reads to the end, in calls of any size, and checks each element.
+/// Reads to the end of the stream, in calls of random size, and checks each element.
 fn read_all(mut reader: Reader<f64>, seed: u64) -> u64 {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut next = 0;
@@ -43,7 +44,7 @@ fn read_all(mut reader: Reader<f64>, seed: u64) -> u64 {
 /// Behaviour: B-62.
 #[test]
 fn each_reader_gets_everything_in_order() {
-    let url = fresh("out");
+    let url = unique_url("out");
     let of_readers = [options(50), options(300), options(64), options(1000)];
     let readers: Vec<_> = of_readers.map(|o| (url.as_str(), o)).into();
     let (mut writer, readers) = spread::<f64>(&url, fan_out(500, 4, SLOWEST), &readers);
@@ -75,7 +76,7 @@ fn each_reader_gets_everything_in_order() {
 #[test]
 fn variable_size_elements_reach_each_reader() {
     let text = |index: u64| format!("{index} {}", "x".repeat((index * 31 % 700) as usize));
-    let url = fresh("out");
+    let url = unique_url("out");
     let small = Options {
         bytes_max: 2000,
         ..options(100)
@@ -103,7 +104,7 @@ fn variable_size_elements_reach_each_reader() {
     for index in 0..3000 {
         writer.write(&text(index), LONG).unwrap();
     }
-    // Longer than the smaller buffer, but not than the writer's own.
+    // This element is too long for the smaller buffer, but fits the writer's own buffer.
     let long = "y".repeat(3000);
     match writer.write(&long, LONG) {
         Err(StreamError::TooLong { bytes, max }) => assert!(bytes > 3000 && max == 2000),
@@ -116,7 +117,7 @@ fn variable_size_elements_reach_each_reader() {
 /// Behaviour: B-62.
 #[test]
 fn slowest_reader_blocks_the_writer() {
-    let url = fresh("out");
+    let url = unique_url("out");
     let readers = [(url.as_str(), options(5)), (url.as_str(), options(100))];
     let (mut writer, mut readers) = spread::<f64>(&url, fan_out(10, 2, SLOWEST), &readers);
     let (mut fast, mut slow) = (readers.remove(1), readers.remove(0));
@@ -217,7 +218,7 @@ fn cut_connection_of_one_reader_does_not_affect_the_others() {
 #[test]
 fn later_reader_begins_with_the_next_written_element() {
     for varies in [false, true] {
-        let url = fresh("out");
+        let url = unique_url("out");
         let data_type = match varies {
             true => trunkline_types::DataType::String,
             false => trunkline_types::DataType::U64,
@@ -235,7 +236,7 @@ fn later_reader_begins_with_the_next_written_element() {
             let options = naming(peer, options(100));
             let data_type = data_type.clone();
             thread::spawn(move || {
-                ValueReader::create(&fresh("reader"), &data_type, options).unwrap()
+                ValueReader::create(&unique_url("reader"), &data_type, options).unwrap()
             })
         };
         let first = create(&url);
@@ -249,7 +250,7 @@ fn later_reader_begins_with_the_next_written_element() {
         writer.write_many(&values(70..90), LONG).unwrap();
         assert_eq!(first.read_many(90, LONG).unwrap(), values(0..90));
         assert_eq!(second.read_many(20, LONG).unwrap(), values(70..90));
-        // Once all have left, written elements are kept for the next reader.
+        // Once all readers have left, written elements are kept for the next reader.
         first.close().unwrap();
         second.close().unwrap();
         until("the departure of all readers", || {
@@ -274,7 +275,7 @@ fn later_reader_begins_with_the_next_written_element() {
 /// Behaviour: B-62.
 #[test]
 fn readers_above_the_limit_are_refused_until_one_leaves() {
-    let url = fresh("out");
+    let url = unique_url("out");
     let of_writer = FanOutOptions {
         readers_max: 2,
         ..fan_out(100, 2, SLOWEST)
@@ -285,7 +286,7 @@ fn readers_above_the_limit_are_refused_until_one_leaves() {
         timeout: Some(std::time::Duration::from_millis(300)),
         ..naming(&url, options(100))
     };
-    match Reader::<f64>::create(&fresh("third"), impatient) {
+    match Reader::<f64>::create(&unique_url("third"), impatient) {
         Err(StreamError::NoPeer { last, .. }) => {
             let message = last.unwrap().to_string();
             assert!(
@@ -295,7 +296,7 @@ fn readers_above_the_limit_are_refused_until_one_leaves() {
         }
         other => panic!("{other:?}"),
     }
-    // A reader that waits longer gets the place of the first.
+    // A reader that waits longer replaces the first reader once that has left.
     let third = read::<f64>(&url, options(100));
     readers.remove(0).close().unwrap();
     let mut third = third.join().unwrap();
@@ -310,9 +311,9 @@ fn readers_above_the_limit_are_refused_until_one_leaves() {
 /// Behaviour: B-62.
 #[test]
 fn a_reader_of_another_type_is_refused_and_the_others_are_not() {
-    let url = fresh("out");
+    let url = unique_url("out");
     let of_others = naming(&url, options(100));
-    let wrong = thread::spawn(move || Reader::<u32>::create(&fresh("wrong"), of_others));
+    let wrong = thread::spawn(move || Reader::<u32>::create(&unique_url("wrong"), of_others));
     let right = {
         let url = url.clone();
         thread::spawn(move || {
@@ -338,14 +339,14 @@ fn a_reader_of_another_type_is_refused_and_the_others_are_not() {
         options: naming("tl://localhost/reader", options(10)),
         ..FanOutOptions::default()
     };
-    let refused = FanOutWriter::<f64>::create(&fresh("out"), dials);
+    let refused = FanOutWriter::<f64>::create(&unique_url("out"), dials);
     assert!(matches!(refused, Err(StreamError::Dialled)));
 }
 
 /// Behaviour: B-62.
 #[test]
 fn tasks_write_to_several_readers() {
-    let url = fresh("out");
+    let url = unique_url("out");
     let readers = [
         read::<f64>(&url, options(50)),
         read::<f64>(&url, options(50)),
@@ -374,7 +375,7 @@ fn an_endpoint_with_several_peers_is_listed_as_one() {
     let url = url(address, "out");
     let host = address.ip().to_string();
     let listed = || {
-        let found = list(&host, address.port(), None, None, CUT_OFF).unwrap();
+        let found = list(&host, address.port(), None, None, TEST_TIMEOUT).unwrap();
         let [one] = found.as_slice() else {
             panic!("{found:?}");
         };

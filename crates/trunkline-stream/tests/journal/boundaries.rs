@@ -1,4 +1,4 @@
-//! A crash at every call to the disk, with every state that it can leave behind.
+//! Tests a crash at every call to the disk, with every state of the disk that the crash can cause.
 
 use trunkline_stream::journal::Durability;
 use trunkline_stream::journal::sim_disk::{Crash, Tail, Tear};
@@ -58,7 +58,7 @@ fn power(bytes: u64, tail: Tail, names: u64) -> Crash {
     Crash::PowerFailed(Tear { bytes, tail, names })
 }
 
-/// The number of bytes that a write under way has written at the crash.
+/// The number of bytes that an interrupted write has written at the crash.
 const WRITTEN: [u64; 7] = [0, 1, 8, 23, 24, 31, u64::MAX];
 
 /// Behaviour: B-60.
@@ -78,8 +78,8 @@ fn program_killed_at_any_call_loses_and_duplicates_nothing() {
 
 /// Behaviour: B-60.
 ///
-/// Power fails at every call, and unsynced data is torn at any byte, or is zero or garbage from
-/// there on; any part of the name changes is kept.
+/// Power fails at every call. Unsynced data is truncated at any byte, or is zero or garbage from that
+/// byte on. Any part of the changes of file names is kept.
 #[test]
 fn power_failure_at_any_call_loses_and_duplicates_nothing() {
     let mut crashes = Vec::new();

@@ -1,4 +1,4 @@
-//! Disks that are full, read-only, broken or worn out, and journals of another endpoint.
+//! Tests disks that are full, read-only or faulty, and journals of another endpoint.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn failure(kind: ErrorKind) -> Failure {
 
 /// Behaviour: B-60.
 ///
-/// Every call to either disk fails once: the stream continues, and every element passes once.
+/// Every call to either disk fails once. The stream continues, and every element is delivered once.
 #[test]
 fn failed_disk_call_loses_and_duplicates_nothing() {
     let kinds = [ErrorKind::StorageFull, ErrorKind::Other];
@@ -108,7 +108,7 @@ fn read_only_disk_is_reported_with_its_folder() {
 
 /// Behaviour: B-60.
 ///
-/// After a failed sync the content of the disk is unknown: nothing more is written there.
+/// After a failed sync, the content of the disk is unknown, so nothing more is written to the disk.
 #[test]
 fn failed_sync_ends_the_endpoint() {
     let disk = SimDisk::default();
@@ -144,8 +144,8 @@ fn failed_sync_ends_the_endpoint() {
     assert_eq!(sut.next_bytes().unwrap(), bytes(0, 2 * ELEMENT));
 }
 
-/// A journal in three files that is completely on the disk. The last file has five records; if
-/// `synced`, the last record states that those before it are durable.
+/// Returns a disk with a journal in three files, which is completely on the disk. The last file has
+/// five records. If `synced` is true, the last record states that the records before it are durable.
 fn worn_disk(synced: bool) -> SimDisk {
     let disk = SimDisk::default();
     let mut sut = writer(&disk).unwrap();
@@ -174,7 +174,7 @@ fn worn_disk(synced: bool) -> SimDisk {
     disk
 }
 
-/// Everything is on the disk although power failed.
+/// Power fails, but all data is on the disk.
 const ALL: Crash = Crash::PowerFailed(Tear {
     bytes: u64::MAX,
     tail: Tail::Truncated,
@@ -183,16 +183,16 @@ const ALL: Crash = Crash::PowerFailed(Tear {
 
 /// Behaviour: B-60.
 ///
-/// Each bit of each file is flipped: the data read back is correct, and only the last record may be
-/// missing silently, because only that can be torn. The same holds after a loss of power, for data
-/// that was safe by then.
+/// Each bit of each file is flipped. The data read back is correct, and only the last record may be
+/// missing without an error, because only that record can be torn. After a loss of power, the same
+/// holds for data that was durable at that time.
 #[test]
 fn flipped_bit_never_loses_data_silently() {
     for (crash, synced, least) in [
         (Crash::Killed, false, 36),
         (Crash::Killed, true, 36),
         (ALL, true, 36),
-        // Any part of the data that was never safe may be gone.
+        // Any part of the data that was never durable may be gone.
         (ALL, false, 32),
     ] {
         let disk = worn_disk(synced).after(crash);
@@ -229,8 +229,8 @@ fn flipped_bit_never_loses_data_silently() {
 
 /// Behaviour: B-60.
 ///
-/// A sync fails, although the reader has everything: the cursor must not pass durable data. After a
-/// loss of power, the journal opens with its previous content.
+/// A sync fails after the reader has received everything. The cursor must not move past the durable
+/// data. After a loss of power, the journal opens with its previous content.
 #[test]
 fn cursor_never_passes_unsynced_data_after_a_failed_sync() {
     let disk = SimDisk::default();
@@ -260,7 +260,7 @@ fn cursor_never_passes_unsynced_data_after_a_failed_sync() {
 }
 
 #[test]
-fn a_journal_serves_its_own_endpoint_only() {
+fn journal_of_another_endpoint_is_refused() {
     let disk = SimDisk::default();
     append(&mut writer(&disk).unwrap(), 1).unwrap();
     let open = |owner: &Owner| {
@@ -315,8 +315,8 @@ fn full_journal_has_room_after_the_reader_syncs() {
 
 /// Behaviour: B-60.
 ///
-/// The stream has ended and its journal is emptied, with a crash at every call: afterwards the
-/// journal has the whole old stream, or is empty.
+/// The stream has ended and the journal is emptied, with a crash at every call. Afterwards, the journal
+/// either contains the whole old stream or is empty.
 #[test]
 fn an_ended_stream_leaves_an_empty_journal() {
     let mut call = 0;
@@ -358,7 +358,7 @@ fn an_ended_stream_leaves_an_empty_journal() {
 }
 
 #[test]
-fn elements_of_varying_length_are_counted_when_it_is_opened_again() {
+fn elements_of_varying_length_are_counted_when_the_journal_is_reopened() {
     let owner = Owner {
         element_bytes: 0,
         ..owner(true)

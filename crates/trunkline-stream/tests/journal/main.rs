@@ -1,5 +1,5 @@
-//! The journals of a writer and of a reader, on a disk that crashes at every possible point,
-//! checked by an independent model.
+//! Tests the journals of a writer and of a reader on a disk that crashes at every possible point. An
+//! independent model checks the results.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 

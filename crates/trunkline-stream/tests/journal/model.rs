@@ -1,36 +1,37 @@
-//! The invariants of a stream with journals under any crashes, independent of the code under test.
+//! Checks the invariants of a stream with journals under any crashes, independently of the code under
+//! test.
 
-/// The reports to the two programs, and their actions. Positions in bytes.
+/// The reports to the two programs, and the actions of the programs. Positions are in bytes.
 #[derive(Debug, Default)]
 pub struct Model {
-    /// Position reported as written to the writing program.
+    /// Position up to which data was reported to the writing program as written.
     pub written: u64,
-    /// Position up to which that program has tried to write.
+    /// Position up to which the writing program has tried to write.
     pub tried: u64,
-    /// Position reported as durable to the writer.
+    /// Position up to which data was reported to the writer as durable.
     pub durable: u64,
-    /// Position reported as committed to the reading program.
+    /// Position up to which data was reported to the reading program as committed.
     pub committed: u64,
-    /// Position up to which that program has tried to commit.
+    /// Position up to which the reading program has tried to commit.
     pub commit_tried: u64,
-    /// The bytes of the stream that the reading program has, each once.
+    /// The bytes of the stream that the reading program has received, without repetitions.
     pub received: Vec<u8>,
 }
 
-/// The byte of the stream at a position, computed from the position alone.
+/// Returns the byte of the stream at a position, which depends only on the position.
 pub fn byte(position: u64) -> u8 {
     let mixed = position.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 56) as u8 ^ mixed as u8
 }
 
-/// A range of the stream.
+/// Returns a range of the stream.
 pub fn bytes(from: u64, to: u64) -> Vec<u8> {
     (from..to).map(byte).collect()
 }
 
 impl Model {
-    /// The writer is restarted, and continues at `written` with the bytes from `kept` on.
-    /// `forgets`: power failed, and the writer's durability does not cover that.
+    /// Called when the writer has restarted. It continues at `written`, with the bytes from `kept` on.
+    /// `forgets` is true if power failed and the writer's durability does not survive that.
     pub fn writer_is_back(&self, kept: u64, written: u64, forgets: bool) {
         assert!(kept <= written);
         assert!(
@@ -46,7 +47,8 @@ impl Model {
         );
     }
 
-    /// The reader is restarted. `forgets`: as above, for its commits.
+    /// Called when the reader has restarted. `forgets` is true if power failed and the reader's commits
+    /// do not survive that.
     pub fn reader_is_back(&mut self, read: u64, arrived: u64, left: &[u8], forgets: bool) {
         assert!(read <= arrived);
         assert!(
@@ -59,7 +61,7 @@ impl Model {
         assert!(read <= self.commit_tried, "what was not read is committed");
         assert!(forgets || read >= self.committed, "doubled: back at {read}");
         assert!(read <= self.received.len() as u64);
-        // The program has everything that it has committed, and gets the rest again.
+        // The program has all committed data, and gets the remaining data again.
         self.received.truncate(read as usize);
         self.committed = read;
     }

@@ -1,4 +1,4 @@
-//! Journals in real files.
+//! Tests journals in real files.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Two journals, a program on each side, and the transport between them: the minimum that a stream
-//! needs.
+//! Simulates the minimum that a stream with journals needs: two journals, a program on each side, and
+//! the transport between them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub const ELEMENT: u64 = 8;
 /// An event of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// The program writes this number of elements.
+    /// The writing program writes this number of elements.
     Write(u64),
     /// At most this number of bytes pass to the reader.
     Pass(u64),
@@ -25,7 +25,7 @@ pub enum Step {
     SyncReader,
     /// The writer learns which bytes are durable.
     Tell,
-    /// The program reads and commits this number of elements.
+    /// The reading program reads and commits this number of elements.
     Read(u64),
 }
 
@@ -37,7 +37,7 @@ pub struct Plan {
     pub call: u64,
     pub bytes: u64,
     pub crash: Crash,
-    /// The call of its next run in which it crashes again, and the kind of crash.
+    /// The call of the next run in which the side crashes again, and the kind of that crash.
     pub again: Option<(u64, Crash)>,
 }
 
@@ -70,7 +70,7 @@ pub fn owner(is_writer: bool) -> Owner {
     }
 }
 
-/// Small files, so that there are many.
+/// The files are small, so that a journal has many files.
 pub const BOUNDS: Bounds = Bounds {
     bytes_max: 4096,
     segment_bytes: 200,
@@ -213,7 +213,7 @@ impl World {
         let (writer, start) = opened.map_err(|error| (true, error))?;
         self.model
             .writer_is_back(start.kept, start.written, forgets[0]);
-        // The program writes the elements again that the journal does not have.
+        // The program writes again the elements that are not in the journal.
         self.model.written = start.written;
         self.model.tried = start.written.max(self.model.tried);
         let opened = ReaderJournal::open(self.disk(false), &owner(false), bounds, durability);
@@ -263,7 +263,7 @@ impl World {
                     let from = writer.position();
                     // Bytes that the reader already has.
                     let skipped = reader.arrived().saturating_sub(from).min(len as u64);
-                    // In pieces of whole elements, as a network may split them.
+                    // The bytes arrive in pieces of complete elements, as a network may split them.
                     for piece in piece[skipped as usize..].chunks(3 * ELEMENT as usize) {
                         reader.append(piece)?;
                         self.arrived.extend_from_slice(piece);

@@ -1,4 +1,4 @@
-//! Ends that close and restart.
+//! Tests endpoints with journals that close and restart.
 
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use trunkline_stream::{
 };
 use trunkline_types::{DataType, Value};
 
-use crate::pair::{CAPACITY, CUT_OFF, Pair, free_port};
+use crate::pair::{CAPACITY, Pair, TEST_TIMEOUT, free_port};
 
 /// Behaviour: B-60.
 #[test]
@@ -22,31 +22,31 @@ fn stream_continues_after_both_ends_restart() {
             assert_eq!(writer.properties().total, next_written, "round {round}");
             assert_eq!(reader.properties().total, next_read, "round {round}");
             for _ in 0..90 {
-                writer.write(&next_written, CUT_OFF).unwrap();
+                writer.write(&next_written, TEST_TIMEOUT).unwrap();
                 next_written += 1;
             }
-            for element in reader.read_many(50 + round, CUT_OFF).unwrap() {
+            for element in reader.read_many(50 + round, TEST_TIMEOUT).unwrap() {
                 assert_eq!(element, next_read);
                 next_read += 1;
             }
             reader.commit().unwrap();
-            // Not committed, so it is delivered again.
-            assert_eq!(reader.read(CUT_OFF).unwrap(), next_read);
+            // This element was not committed, so it is delivered again.
+            assert_eq!(reader.read(TEST_TIMEOUT).unwrap(), next_read);
         }
         let (writer, mut reader) = pair.both::<u64>();
-        let closing = thread::spawn(move || writer.close(CUT_OFF));
+        let closing = thread::spawn(move || writer.close(TEST_TIMEOUT));
         while next_read < next_written {
-            assert_eq!(reader.read(CUT_OFF).unwrap(), next_read);
+            assert_eq!(reader.read(TEST_TIMEOUT).unwrap(), next_read);
             next_read += 1;
         }
-        let error = reader.read(CUT_OFF).unwrap_err();
+        let error = reader.read(TEST_TIMEOUT).unwrap_err();
         assert!(matches!(error, StreamError::Ended), "{error}");
         assert_eq!(closing.join().unwrap().elements, 0);
         reader.close().unwrap();
         // Both journals are empty: another stream begins.
         let (mut writer, mut reader) = pair.both::<u64>();
-        writer.write(&7, CUT_OFF).unwrap();
-        assert_eq!(reader.read(CUT_OFF).unwrap(), 7);
+        writer.write(&7, TEST_TIMEOUT).unwrap();
+        assert_eq!(reader.read(TEST_TIMEOUT).unwrap(), 7);
         assert_eq!(reader.properties().total, 1);
     }
 }
@@ -72,11 +72,11 @@ fn an_outage_longer_than_the_buffer_loses_nothing() {
     }
     let (mut writer, mut reader) = pair.both::<String>();
     let flushing = thread::spawn(move || {
-        writer.flush(Until::Durable, CUT_OFF).unwrap();
+        writer.flush(Until::Durable, TEST_TIMEOUT).unwrap();
         writer
     });
     for i in 0..count {
-        assert_eq!(reader.read(CUT_OFF).unwrap(), text(i));
+        assert_eq!(reader.read(TEST_TIMEOUT).unwrap(), text(i));
     }
     reader.commit().unwrap();
     let writer = flushing.join().unwrap();
@@ -89,16 +89,16 @@ fn journaled_reader_reconnects_to_a_writer_without_journal() {
     let mut pair = Pair::new(Durability::Process);
     pair.has_journal = [false, true];
     let (mut writer, mut reader) = pair.both::<u64>();
-    writer.write_many(&[0, 1, 2, 3], CUT_OFF).unwrap();
-    assert_eq!(reader.read_many(2, CUT_OFF).unwrap(), [0, 1]);
+    writer.write_many(&[0, 1, 2, 3], TEST_TIMEOUT).unwrap();
+    assert_eq!(reader.read_many(2, TEST_TIMEOUT).unwrap(), [0, 1]);
     reader.commit().unwrap();
     drop(reader);
-    writer.write_many(&[4, 5], CUT_OFF).unwrap();
+    writer.write_many(&[4, 5], TEST_TIMEOUT).unwrap();
     let mut reader = pair.reader::<u64>();
-    assert_eq!(reader.read_many(4, CUT_OFF).unwrap(), [2, 3, 4, 5]);
-    writer.flush(Until::Durable, CUT_OFF).unwrap();
-    // Another writer does not continue this stream, and waits until the reading program is done
-    // with it.
+    assert_eq!(reader.read_many(4, TEST_TIMEOUT).unwrap(), [2, 3, 4, 5]);
+    writer.flush(Until::Durable, TEST_TIMEOUT).unwrap();
+    // Another writer does not continue this stream. It waits until the reading program has
+    // finished with the stream.
     drop((writer, reader));
     let mut reader = pair.reader::<u64>();
     let options = pair.options(0);
@@ -111,8 +111,8 @@ fn journaled_reader_reconnects_to_a_writer_without_journal() {
     let message = created.unwrap_err().to_string();
     assert!(message.contains("connected already"), "{message}");
     // Uncommitted elements are delivered again.
-    assert_eq!(reader.read_many(4, CUT_OFF).unwrap(), [2, 3, 4, 5]);
-    let error = reader.read(CUT_OFF).unwrap_err();
+    assert_eq!(reader.read_many(4, TEST_TIMEOUT).unwrap(), [2, 3, 4, 5]);
+    let error = reader.read(TEST_TIMEOUT).unwrap_err();
     assert!(matches!(error, StreamError::Ended), "{error}");
     reader.close().unwrap();
     thread::scope(|scope| {
@@ -128,16 +128,16 @@ fn durable_flush_without_a_journal_fails_at_once() {
     let mut pair = Pair::new(Durability::Process);
     pair.has_journal = [true, false];
     let (mut writer, mut reader) = pair.both::<u64>();
-    writer.write(&1, CUT_OFF).unwrap();
-    let error = writer.flush(Until::Durable, CUT_OFF).unwrap_err();
+    writer.write(&1, TEST_TIMEOUT).unwrap();
+    let error = writer.flush(Until::Durable, TEST_TIMEOUT).unwrap_err();
     assert!(matches!(error, StreamError::NoJournal), "{error}");
-    assert_eq!(reader.read(CUT_OFF).unwrap(), 1);
-    writer.flush(Until::Available, CUT_OFF).unwrap();
+    assert_eq!(reader.read(TEST_TIMEOUT).unwrap(), 1);
+    writer.flush(Until::Available, TEST_TIMEOUT).unwrap();
 }
 
 /// Behaviour: B-60.
 #[test]
-fn a_full_journal_is_waited_for_as_a_full_buffer_is() {
+fn write_waits_for_room_in_a_full_journal() {
     let pair = Pair::new(Durability::Process);
     drop(pair.both::<u64>());
     let bytes_max = 1 << 20;
@@ -163,12 +163,12 @@ fn a_full_journal_is_waited_for_as_a_full_buffer_is() {
     let writing = thread::spawn(move || {
         for _ in 0..runs {
             let run: Vec<u64> = (0..CAPACITY as u64).collect();
-            writer.write_many(&run, CUT_OFF).unwrap();
+            writer.write_many(&run, TEST_TIMEOUT).unwrap();
         }
         writer
     });
     for _ in 0..2 * runs {
-        assert_eq!(reader.read_many(CAPACITY, CUT_OFF).unwrap(), run);
+        assert_eq!(reader.read_many(CAPACITY, TEST_TIMEOUT).unwrap(), run);
     }
     writing.join().unwrap();
 }
@@ -194,26 +194,26 @@ fn run<R>(future: impl Future<Output = R>) -> R {
 
 /// Behaviour: B-60.
 ///
-/// Elements that the reader lacks when closing times out stay in the journal, and the next run
-/// sends them.
+/// If closing times out, the journal keeps the elements that the reader has not received, and the next
+/// run sends them.
 #[test]
-fn close_that_times_out_leaves_the_rest_to_the_next_run() {
+fn close_that_times_out_leaves_the_remaining_elements_to_the_next_run() {
     let pair = Pair::new(Durability::Process);
     drop(pair.both::<u64>());
     let mut writer = pair.writer::<u64>();
     for i in 0..500 {
-        writer.write(&i, CUT_OFF).unwrap();
+        writer.write(&i, TEST_TIMEOUT).unwrap();
     }
     assert_eq!(writer.close(Some(Duration::ZERO)).elements, 500);
     let mut writer = pair.writer::<u64>();
-    let error = writer.write(&500, CUT_OFF).unwrap_err();
+    let error = writer.write(&500, TEST_TIMEOUT).unwrap_err();
     assert!(matches!(error, StreamError::Closed), "{error}");
-    let closing = thread::spawn(move || writer.close(CUT_OFF));
+    let closing = thread::spawn(move || writer.close(TEST_TIMEOUT));
     let mut reader = pair.reader::<u64>();
     for i in 0..500 {
-        assert_eq!(reader.read(CUT_OFF).unwrap(), i);
+        assert_eq!(reader.read(TEST_TIMEOUT).unwrap(), i);
     }
-    let error = reader.read(CUT_OFF).unwrap_err();
+    let error = reader.read(TEST_TIMEOUT).unwrap_err();
     assert!(matches!(error, StreamError::Ended), "{error}");
     assert_eq!(closing.join().unwrap().elements, 0);
 }
@@ -227,7 +227,7 @@ fn ended_journal_reports_its_content_in_the_next_run() {
     drop(pair.both::<String>());
     let mut writer = pair.writer::<String>();
     for i in 0..50 {
-        writer.write(&"x".repeat(i), CUT_OFF).unwrap();
+        writer.write(&"x".repeat(i), TEST_TIMEOUT).unwrap();
     }
     for _life in 0..3 {
         assert_eq!(writer.close(Some(Duration::ZERO)).elements, 50);
@@ -237,10 +237,10 @@ fn ended_journal_reports_its_content_in_the_next_run() {
 
 /// Behaviour: B-60.
 ///
-/// A removed journal does not leave a gap in the stream: an end that would begin in the middle gets
-/// an error about lost data, and no wrong data.
+/// A removed journal does not cause an unnoticed gap in the stream. An endpoint that would begin in the
+/// middle of the stream gets an error about lost data.
 #[test]
-fn a_removed_journal_does_not_begin_in_the_middle() {
+fn removed_journal_does_not_cause_an_unnoticed_gap() {
     let mut pair = Pair::new(Durability::Process);
     for side in [0, 1] {
         pair.has_journal = [side == 0, side == 1];
@@ -254,30 +254,30 @@ fn a_removed_journal_does_not_begin_in_the_middle() {
             let reader = scope.spawn(reader);
             (writer().unwrap(), reader.join().unwrap().unwrap())
         });
-        first.write_many(&[0, 1, 2, 3], CUT_OFF).unwrap();
-        assert_eq!(second.read_many(2, CUT_OFF).unwrap(), [0, 1]);
-        first.flush(Until::Available, CUT_OFF).unwrap();
+        first.write_many(&[0, 1, 2, 3], TEST_TIMEOUT).unwrap();
+        assert_eq!(second.read_many(2, TEST_TIMEOUT).unwrap(), [0, 1]);
+        first.flush(Until::Available, TEST_TIMEOUT).unwrap();
         let journal = pair.journal(side);
         let message = if side == 0 {
             drop(first);
             std::fs::remove_dir_all(journal).unwrap();
-            let created = writer().and_then(|mut writer| writer.write(&9, CUT_OFF));
-            assert_eq!(second.read_many(2, CUT_OFF).unwrap(), [2, 3]);
-            assert!(second.read(CUT_OFF).is_err());
+            let created = writer().and_then(|mut writer| writer.write(&9, TEST_TIMEOUT));
+            assert_eq!(second.read_many(2, TEST_TIMEOUT).unwrap(), [2, 3]);
+            assert!(second.read(TEST_TIMEOUT).is_err());
             created.unwrap_err().to_string()
         } else {
             second.commit().unwrap();
-            first.flush(Until::Durable, CUT_OFF).unwrap();
+            first.flush(Until::Durable, TEST_TIMEOUT).unwrap();
             drop(second);
             std::fs::remove_dir_all(journal).unwrap();
-            // The writer takes this reader for the one that continues the stream.
-            let local = reader().and_then(|mut reader| reader.read(CUT_OFF));
+            // The writer assumes that this reader continues the stream.
+            let local = reader().and_then(|mut reader| reader.read(TEST_TIMEOUT));
             let is_reported = matches!(
                 local,
                 Err(StreamError::Fault(StreamFault::DataLost { bytes: 32 }))
             );
             assert!(is_reported, "{local:?}");
-            first.write(&4, CUT_OFF).unwrap_err().to_string()
+            first.write(&4, TEST_TIMEOUT).unwrap_err().to_string()
         };
         let is_reported = message.contains("are lost") || message.contains("is lost");
         assert!(is_reported, "{message}");
@@ -295,7 +295,7 @@ fn elements_of_a_runtime_type_pass_through_the_journal() {
     });
     let mut next = 0_u64;
     for _ in 0..50 {
-        let written = writer.write_bytes_with::<StreamError>(7, CUT_OFF, |bytes| {
+        let written = writer.write_bytes_with::<StreamError>(7, TEST_TIMEOUT, |bytes| {
             for (i, chunk) in bytes.chunks_mut(8).enumerate() {
                 chunk.copy_from_slice(&(next + i as u64).to_le_bytes());
             }
@@ -307,7 +307,7 @@ fn elements_of_a_runtime_type_pass_through_the_journal() {
         writer = create();
     }
     for i in 0..next {
-        assert_eq!(reader.read(CUT_OFF).unwrap(), i);
+        assert_eq!(reader.read(TEST_TIMEOUT).unwrap(), i);
     }
 }
 
@@ -340,14 +340,23 @@ fn tasks_write_and_read_with_journals_too() {
         let writing = thread::spawn(move || {
             run(async {
                 for i in life * 50..(life + 1) * 50 {
-                    writer.write_many_async(&[i; 9], CUT_OFF).await.unwrap();
+                    writer
+                        .write_many_async(&[i; 9], TEST_TIMEOUT)
+                        .await
+                        .unwrap();
                 }
-                writer.flush_async(Until::Durable, CUT_OFF).await.unwrap();
+                writer
+                    .flush_async(Until::Durable, TEST_TIMEOUT)
+                    .await
+                    .unwrap();
             });
         });
         run(async {
             for i in life * 50..(life + 1) * 50 {
-                assert_eq!(reader.read_many_async(9, CUT_OFF).await.unwrap(), [i; 9]);
+                assert_eq!(
+                    reader.read_many_async(9, TEST_TIMEOUT).await.unwrap(),
+                    [i; 9]
+                );
             }
             reader.commit_async().await.unwrap();
         });
@@ -356,7 +365,7 @@ fn tasks_write_and_read_with_journals_too() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_used_is_named() {
+fn unusable_folder_is_named_in_the_error() {
     let pair = Pair::new(Durability::Process);
     let file = pair.folder.path().join("a file");
     std::fs::write(&file, "").unwrap();

@@ -1,4 +1,4 @@
-//! Endpoints with journals, over TCP: they restart and the stream continues, or the ends that
+//! Tests endpoints with journals over TCP. After a restart, the stream continues, or the endpoints that
 //! cannot continue get an error.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]

@@ -1,4 +1,4 @@
-//! A writer and a reader, their names and folders.
+//! Defines a writer and a reader with their names and folders.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use trunkline_stream::{Durability, JournalOptions, Options, Reader, Writer};
 
-pub const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
+pub const TEST_TIMEOUT: Option<Duration> = Some(Duration::from_secs(60));
 
 /// Capacity of each buffer, in elements.
 pub const CAPACITY: usize = 100;
@@ -23,7 +23,7 @@ pub struct Pair {
     pub folder: tempfile::TempDir,
     pub durability: Durability,
     pub has_journal: [bool; 2],
-    /// The end that names the other: 0 is the writer.
+    /// The end that names its peer: 0 is the writer, 1 is the reader.
     pub dials: usize,
 }
 
@@ -42,7 +42,7 @@ impl Pair {
         format!("tl://localhost:{}/journaled {side}", self.ports[side])
     }
 
-    /// The folder of a journal.
+    /// Returns the folder of a journal.
     pub fn journal(&self, side: usize) -> PathBuf {
         self.folder.path().join(side.to_string())
     }
@@ -54,7 +54,7 @@ impl Pair {
         };
         Options {
             capacity: CAPACITY,
-            timeout: CUT_OFF,
+            timeout: TEST_TIMEOUT,
             journal: Some(journal).filter(|_| self.has_journal[side]),
             peer: (side == self.dials).then(|| self.url(1 - side)),
             ..Options::default()

@@ -1,10 +1,10 @@
-//! Programs that restart without a journal while the other end has one.
+//! Tests programs that restart without a journal while the peer has a journal.
 
 use trunkline_stream::{Durability, Options, Reader, StreamError, Until, Writer};
 
-use crate::pair::{CUT_OFF, Pair};
+use crate::pair::{Pair, TEST_TIMEOUT};
 
-/// Either end dials. Both get an error, and the journal keeps its content.
+/// Both ends get an error, whichever of them dials, and the journal keeps its content.
 ///
 /// Behaviour: NS-71, B-60.
 #[test]
@@ -13,20 +13,20 @@ fn reader_without_a_journal_does_not_match_a_writers_journal() {
         let mut pair = Pair::new(Durability::Process);
         (pair.has_journal, pair.dials) = ([true, false], dials);
         let (mut writer, mut reader) = pair.both::<u64>();
-        writer.write_many(&[0, 1, 2, 3], CUT_OFF).unwrap();
-        assert_eq!(reader.read_many(4, CUT_OFF).unwrap(), [0, 1, 2, 3]);
+        writer.write_many(&[0, 1, 2, 3], TEST_TIMEOUT).unwrap();
+        assert_eq!(reader.read_many(4, TEST_TIMEOUT).unwrap(), [0, 1, 2, 3]);
         drop(writer);
         drop(reader);
         // The writer knows its reader from the journal, so its creation does not wait for the
         // reader.
         let mut writer = pair.writer::<u64>();
-        writer.write_many(&[4, 5, 6], CUT_OFF).unwrap();
-        // A dialled end may get the error only after it was created.
+        writer.write_many(&[4, 5, 6], TEST_TIMEOUT).unwrap();
+        // A dialled end may get the error only after its creation.
         let of_reader = Reader::<u64>::create(&pair.url(1), pair.options(1))
-            .and_then(|mut reader| reader.read(CUT_OFF))
+            .and_then(|mut reader| reader.read(TEST_TIMEOUT))
             .unwrap_err();
         assert!(matches!(of_reader, StreamError::Fault(_)), "{of_reader}");
-        let of_writer = writer.write(&7, CUT_OFF).unwrap_err();
+        let of_writer = writer.write(&7, TEST_TIMEOUT).unwrap_err();
         assert!(of_writer.to_string().contains("journal"), "{of_writer}");
         assert!(matches!(of_writer, StreamError::Fault(_)), "{of_writer}");
         let message = writer.properties().fault.map(|fault| fault.to_string());
@@ -39,11 +39,14 @@ fn reader_without_a_journal_does_not_match_a_writers_journal() {
         };
         let (writer, mut reader) = pair.both_with::<u64>(anybody, pair.options(1));
         assert_eq!(writer.properties().total, 7);
-        assert_eq!(reader.read_many(7, CUT_OFF).unwrap(), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(
+            reader.read_many(7, TEST_TIMEOUT).unwrap(),
+            [0, 1, 2, 3, 4, 5, 6]
+        );
     }
 }
 
-/// The same in the other direction.
+/// Both ends get an error, and the reader's journal keeps its content.
 ///
 /// Behaviour: NS-71, B-60.
 #[test]
@@ -52,23 +55,23 @@ fn writer_without_a_journal_does_not_match_a_readers_journal() {
         let mut pair = Pair::new(Durability::Process);
         (pair.has_journal, pair.dials) = ([false, true], dials);
         let (mut writer, mut reader) = pair.both::<u64>();
-        writer.write_many(&[0, 1, 2], CUT_OFF).unwrap();
-        assert_eq!(reader.read_many(2, CUT_OFF).unwrap(), [0, 1]);
+        writer.write_many(&[0, 1, 2], TEST_TIMEOUT).unwrap();
+        assert_eq!(reader.read_many(2, TEST_TIMEOUT).unwrap(), [0, 1]);
         reader.commit().unwrap();
         drop(reader);
         let _left = writer.abort();
         let mut reader = pair.reader::<u64>();
         let of_writer = Writer::<u64>::create(&pair.url(0), pair.options(0))
             .and_then(|mut writer| {
-                writer.write(&9, CUT_OFF)?;
-                writer.flush(Until::Read, CUT_OFF)
+                writer.write(&9, TEST_TIMEOUT)?;
+                writer.flush(Until::Read, TEST_TIMEOUT)
             })
             .unwrap_err();
         assert!(matches!(of_writer, StreamError::Fault(_)), "{of_writer}");
         // Elements that have arrived can still be read.
         assert_eq!(reader.properties().total, 2);
         let of_reader = loop {
-            match reader.read(CUT_OFF) {
+            match reader.read(TEST_TIMEOUT) {
                 Ok(element) => assert_eq!(element, 2),
                 Err(error) => break error,
             }

@@ -6,7 +6,7 @@ use trunkline_types::alarm::{
     AlarmChange, AlarmEntry, AlarmEvent, AlarmJournalQuery, AlarmState, AlarmStatus, JournalEvent,
 };
 
-use super::state;
+use super::parse_state;
 use crate::arguments::number;
 use crate::connection::Connection;
 use crate::output::record::{JsonSchema, Record, Serialize};
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     priority: Option<u16>,
 
     /// Only changes to this state, such as unacknowledged or shelved; may be given several times
-    #[arg(long, value_name = "STATE", value_parser = state)]
+    #[arg(long, value_name = "STATE", value_parser = parse_state)]
     state: Vec<AlarmState>,
 
     /// Only the last N entries
@@ -67,7 +67,7 @@ pub(crate) struct Entry {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     number: Option<WideInt>,
-    /// When the alarm changed, by the engine's clock, UTC, nanoseconds.
+    /// Time of the change, by the engine's clock, UTC, nanoseconds.
     #[schemars(extend("format" = "date-time"))]
     ts: String,
     /// raise, clear, acknowledge, reset, shelve, unshelve, suppress, unsuppress,
@@ -75,59 +75,59 @@ pub(crate) struct Entry {
     /// oldest entries were removed. With `monitor --alarms` also present: the state of the alarm when
     /// the command began.
     event: String,
-    /// The variable. Left out with lost and removed.
+    /// Name of the variable. Left out with lost and removed.
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
-    /// The alarm. Left out with lost and removed.
+    /// Name of the alarm. Left out with lost and removed.
     #[serde(skip_serializing_if = "String::is_empty")]
     alarm: String,
-    /// Its state before. Left out with lost and removed.
+    /// State of the alarm before the change. Left out with lost and removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<&'static str>,
-    /// Its state after. Left out with lost and removed.
+    /// State of the alarm after the change. Left out with lost and removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
-    /// Whether its condition was met after the change. Left out with lost and removed.
+    /// Whether the condition of the alarm was met after the change. Left out with lost and removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     active: Option<bool>,
-    /// Its priority, 1 to 1000. Left out with lost and removed.
+    /// Priority of the alarm, 1 to 1000. Left out with lost and removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     priority: Option<u16>,
-    /// Its area. Left out if it has none.
+    /// Area of the alarm. Left out if it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     area: String,
-    /// What it means.
+    /// Description of the alarm.
     #[serde(skip_serializing_if = "String::is_empty")]
     description: String,
     /// The principal of the operator. Left out if the engine changed the state.
     #[serde(skip_serializing_if = "String::is_empty")]
     who: String,
-    /// The operator's comment; with removed, which entries.
+    /// The operator's comment; with removed, a description of the removed entries.
     #[serde(skip_serializing_if = "String::is_empty")]
     comment: String,
-    /// The value when it was last raised. Left out if it is not a number.
+    /// The value when the alarm was last raised. Left out if it is not a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Json>,
     /// The limit or the setpoint at that time.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<Json>,
-    /// When it was last raised.
+    /// Time at which the alarm was last raised.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     raised: Option<String>,
-    /// When the process returned to normal.
+    /// Time at which the process returned to normal.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     cleared: Option<String>,
-    /// When it was acknowledged.
+    /// Time at which the alarm was acknowledged.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     acknowledged: Option<String>,
-    /// Who acknowledged it.
+    /// Principal that acknowledged the alarm.
     #[serde(skip_serializing_if = "String::is_empty")]
     by: String,
-    /// When the shelving ends.
+    /// Time at which the shelving ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     shelved_until: Option<String>,
@@ -135,7 +135,7 @@ pub(crate) struct Entry {
     /// with --int-strings.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<WideInt>,
-    /// For people: when, and the value with its limit.
+    /// Cells for people: the time, and the value with its limit.
     #[serde(skip)]
     texts: [(&'static str, String); 2],
 }
@@ -173,7 +173,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let connection = Connection::new(&targets.engine, context)?;
     let mut table = context.table::<Entry>()?;
     let mut times = context.settings.times.column(true, context.started);
-    let mut has_any = false;
+    let mut has_entries = false;
     loop {
         let mut page = connection.call(|client, wait| client.alarm_journal(query.clone(), wait))?;
         if query.newest_first {
@@ -181,19 +181,19 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         }
         for entry in &page.entries {
             table.push(&Entry::new(entry, &mut times, context.settings.values))?;
-            has_any = true;
+            has_entries = true;
         }
         query.from = page.next;
         if page.next.is_none() || query.newest_first {
             table.finish()?;
-            // Programs can tell from the entry numbers. A query for the last entries, or with a start
-            // time, does not report that the oldest were removed.
-            let is_whole = query.since.is_none() && !query.newest_first;
+            // Programs detect removed entries by their numbers. Removal is not reported for a query of the
+            // last entries, or with a start time.
+            let is_unlimited = query.since.is_none() && !query.newest_first;
             let state = &page.state;
-            if !has_any {
+            if !has_entries {
                 let note = format!("no matching entries; {state}");
                 context.terminal.note(&note)?;
-            } else if page.removed > 0 && is_whole {
+            } else if page.removed > 0 && is_unlimited {
                 let removed = page.removed;
                 let note = format!("the oldest {removed} entries have been removed; {state}");
                 context.terminal.note(&note)?;
@@ -204,7 +204,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 }
 
 impl Entry {
-    /// Returns the entry for the present state of an alarm, without a change.
+    /// Returns an entry for the current state of an alarm, without a change.
     pub(crate) fn present(
         alarm: &AlarmStatus,
         now: Timestamp,
@@ -238,7 +238,7 @@ impl Entry {
             .map(|times| times.text(&entry.variable, entry.when.into()));
         let is_of_alarm = matches!(entry.event, JournalEvent::Alarm(_) | JournalEvent::Other(_));
         let text = |time: Option<Timestamp>| time.map(|time| time.to_string());
-        let shown = match (record.value, record.operand) {
+        let value = match (record.value, record.operand) {
             (Some(value), Some(operand)) => format!("{value} ({operand})"),
             (Some(value), None) => value.to_string(),
             (None, _) => String::new(),
@@ -273,7 +273,7 @@ impl Entry {
                 }
                 JournalEvent::Alarm(_) | JournalEvent::Other(_) => None,
             },
-            texts: [("time", time.unwrap_or_default()), ("value", shown)],
+            texts: [("time", time.unwrap_or_default()), ("value", value)],
         }
     }
 }

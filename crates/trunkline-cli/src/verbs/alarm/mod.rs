@@ -65,7 +65,7 @@ pub(crate) struct ListArgs {
     all: bool,
 
     /// Only alarms in this state, such as unacknowledged or shelved; may be given several times
-    #[arg(long, value_name = "STATE", value_parser = state)]
+    #[arg(long, value_name = "STATE", value_parser = parse_state)]
     state: Vec<AlarmState>,
 }
 
@@ -86,7 +86,8 @@ struct Selection {
     priority: Option<u16>,
 }
 
-/// Without a name or an option, an action could affect every alarm by mistake, so it is refused.
+/// Help for NAME of the actions, which require a selection so that no action applies to all alarms by
+/// mistake.
 const NAMES_TO_ACT_ON: &str = "Variables, as names or patterns such as 'boiler/**'; NAME#ALARM is one \
                                alarm of a variable. Can be left out with --area or --priority";
 
@@ -128,62 +129,63 @@ pub(crate) struct ShelveArgs {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline alarm, version 1")]
 pub(crate) struct Alarm {
-    /// The variable.
+    /// Name of the variable.
     name: String,
     /// The alarm, unique within the variable.
     alarm: String,
-    /// Its kind: hi_hi, hi, lo, lo_lo, deviation, rate, discrete, bits, bad_quality or stale.
+    /// Kind of the alarm: hi_hi, hi, lo, lo_lo, deviation, rate, discrete, bits, bad_quality or stale.
     kind: &'static str,
-    /// Its state.
+    /// State of the alarm.
     #[schemars(extend("enum" = [
         "normal", "unacknowledged", "acknowledged", "returned-unacknowledged",
         "latched-unacknowledged", "latched-acknowledged", "shelved", "suppressed-by-design",
         "out-of-service"
     ]))]
     state: &'static str,
-    /// Whether its condition is met.
+    /// Whether the condition of the alarm is met.
     active: bool,
     /// 1 to 1000; 1000 is the most urgent.
     #[schemars(range(min = 1, max = 1000))]
     priority: u16,
-    /// Its area. Left out if it has none.
+    /// Area of the alarm. Left out if it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     area: String,
-    /// The value when it was last raised. Left out if it never was, or if it is not a number.
+    /// The value when the alarm was last raised. Left out if it was never raised, or if the value is not
+    /// a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Json>,
-    /// Its limit or setpoint. Left out if it has none, or if it is not known yet.
+    /// Current limit or setpoint of the alarm. Left out if it has none, or if it is not known yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<Json>,
-    /// When it was last raised. Left out if it never was.
+    /// Time at which the alarm was last raised. Left out if it was never raised.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     raised: Option<String>,
-    /// When the process returned to normal.
+    /// Time at which the process returned to normal.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     cleared: Option<String>,
-    /// When it was acknowledged.
+    /// Time at which the alarm was acknowledged.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     acknowledged: Option<String>,
-    /// Who acknowledged it.
+    /// Principal that acknowledged the alarm.
     #[serde(skip_serializing_if = "String::is_empty")]
     by: String,
     /// The operator's last comment.
     #[serde(skip_serializing_if = "String::is_empty")]
     comment: String,
-    /// When the shelving ends.
+    /// Time at which the shelving ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     shelved_until: Option<String>,
-    /// What it means.
+    /// Description of the alarm.
     #[serde(skip_serializing_if = "String::is_empty")]
     description: String,
-    /// What the operator should do.
+    /// Recommended action of the operator.
     #[serde(skip_serializing_if = "String::is_empty")]
     help: String,
-    /// For people: since when, and value and limit.
+    /// Cells for people: when the alarm was raised, and the value with the limit.
     #[serde(skip)]
     texts: [(&'static str, String); 2],
 }
@@ -210,11 +212,11 @@ impl Record for Alarm {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline action on an alarm, version 1")]
 pub(crate) struct Acted {
-    /// The variable.
+    /// Name of the variable.
     name: String,
-    /// The alarm.
+    /// Name of the alarm.
     alarm: String,
-    /// Its state after the action.
+    /// State of the alarm after the action.
     state: &'static str,
 }
 
@@ -256,8 +258,8 @@ fn list(args: &ListArgs, context: &Context) -> Result<Exit, CliError> {
     table_of(&mut alarms, context)?.finish()?;
     if alarms.is_empty() && missing.is_empty() {
         let sentence = match args.all {
-            true => "there are no alarms; set `alarm` in the configuration of a variable",
-            false => "no alarms; `--all` lists those that are normal",
+            true => "no alarms; set `alarm` in the configuration of a variable to add one",
+            false => "all alarms are normal; use --all to list them",
         };
         context.terminal.note(sentence)?;
     }
@@ -297,8 +299,8 @@ fn selected(
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
     let targets = targets::resolve(&names, &context.settings)?;
     let mut selectors = Vec::new();
-    for ((wanted, alarm), operand) in targets.wanted.into_iter().zip(alarms).zip(&selection.names) {
-        let pattern = match wanted {
+    for ((target, alarm), operand) in targets.wanted.into_iter().zip(alarms).zip(&selection.names) {
+        let pattern = match target {
             Wanted::Pattern(pattern) => pattern,
             Wanted::Name(name) => Pattern::parse(&name)
                 .map_err(|error| Problem::failed("bad-pattern", error.to_string()))?,
@@ -328,15 +330,15 @@ fn selected(
             states: states.clone(),
         };
         let alarms = connection.call(|client, wait| client.alarms(query.clone(), wait))?;
-        let before = found.len();
+        let count_before = found.len();
         for alarm in alarms {
-            let wanted = selector.alarm.as_ref();
-            let is_wanted = wanted.is_none_or(|name| *name == alarm.definition.name);
-            if is_wanted && !found.iter().any(|listed| is_same(listed, &alarm)) {
+            let selected = selector.alarm.as_ref();
+            let is_selected = selected.is_none_or(|name| *name == alarm.definition.name);
+            if is_selected && !found.iter().any(|listed| is_same(listed, &alarm)) {
                 found.push(alarm);
             }
         }
-        if found.len() == before && !selector.operand.is_empty() {
+        if found.len() == count_before && !selector.operand.is_empty() {
             missing.push(selector.operand);
         }
     }
@@ -375,7 +377,7 @@ fn no_match(action: AlarmAction) -> &'static str {
 fn act(args: &ActArgs, action: AlarmAction, context: &Context) -> Result<Exit, CliError> {
     let selection = &args.selection;
     if selection.names.is_empty() && selection.area.is_none() && selection.priority.is_none() {
-        let sentence = "name the alarms: NAME, NAME#ALARM, a pattern, --area or --priority";
+        let sentence = "no alarms selected; give NAME, NAME#ALARM, a pattern, --area or --priority";
         return Err(Problem::usage(sentence).into());
     }
     let (connection, alarms, missing) = selected(selection, states_for(action), context)?;
@@ -405,7 +407,7 @@ fn act(args: &ActArgs, action: AlarmAction, context: &Context) -> Result<Exit, C
     }
     let no_match = no_match(action);
     for operand in missing {
-        let hint = "`trunkline alarm ls --all` lists all alarms with their states";
+        let hint = "`trunkline alarm ls --all` lists all alarms and their states";
         tally.item_failed(Exit::Failed);
         let problem = Problem::failed("no-match", format!("{no_match}; {hint}"));
         context.terminal.problem(&problem.with_name(&operand), 0)?;
@@ -424,7 +426,7 @@ fn line(status: &AlarmStatus, times: &mut Option<TimeColumn>) -> Alarm {
         let times = times.as_mut()?;
         Some(times.text(&status.variable, raised.into()))
     });
-    let shown = match (record.value, record.operand) {
+    let value = match (record.value, record.operand) {
         (Some(value), Some(operand)) => format!("{value} ({operand})"),
         (Some(value), None) => value.to_string(),
         (None, _) => String::new(),
@@ -448,11 +450,11 @@ fn line(status: &AlarmStatus, times: &mut Option<TimeColumn>) -> Alarm {
         shelved_until: text(record.shelved_until),
         description: definition.description.clone(),
         help: definition.help.clone(),
-        texts: [("since", since.unwrap_or_default()), ("value", shown)],
+        texts: [("since", since.unwrap_or_default()), ("value", value)],
     }
 }
 
-fn state(text: &str) -> Result<AlarmState, String> {
+fn parse_state(text: &str) -> Result<AlarmState, String> {
     AlarmState::from_name(text).ok_or_else(|| {
         let names = AlarmState::ALL.map(AlarmState::name).join(", ");
         format!("it must be one of {names}")

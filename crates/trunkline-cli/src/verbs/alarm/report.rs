@@ -14,7 +14,7 @@ use crate::terminal::Style;
 use crate::verbs::audit::{parse_time, pattern_of};
 use crate::{CliError, Context, Exit};
 
-/// An alarm that is active for longer than this is standing.
+/// An alarm that is active for longer than this time is a standing alarm.
 const STANDING: Duration = Duration::from_secs(24 * 3600);
 
 /// Summarise the alarm load, and list nuisance alarms
@@ -47,23 +47,23 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline alarm report, version 1")]
 pub(crate) struct Report {
-    /// Beginning of the time reported.
+    /// Start of the reported period.
     #[schemars(extend("format" = "date-time"))]
     since: String,
-    /// End of the time reported: now.
+    /// End of the reported period: the current time.
     #[schemars(extend("format" = "date-time"))]
     until: String,
-    /// Number of alarms raised in that time.
+    /// Number of alarms raised in this period.
     raised: u64,
     /// Alarms raised in ten minutes, on average.
     per_10_minutes: f64,
     /// Alarms raised in the busiest ten minutes.
     peak_10_minutes: u64,
-    /// Times in which too many alarms were raised.
+    /// Periods in which too many alarms were raised.
     floods: Vec<Flood>,
     /// Alarms that are active now.
     active: u64,
-    /// Alarms that wait for an acknowledgement now.
+    /// Alarms that are unacknowledged now.
     unacknowledged: u64,
     /// Alarms that are shelved, suppressed by design or out of service now.
     hidden: u64,
@@ -73,17 +73,17 @@ pub(crate) struct Report {
     chattering: Vec<Count>,
     /// The alarms raised most often, at most ten.
     worst: Vec<Count>,
-    /// Number of changes that are missing in the journal.
+    /// Number of changes that are missing from the journal.
     lost: u64,
 }
 
-/// A time in which too many alarms were raised.
+/// A period in which too many alarms were raised.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Flood {
-    /// Its beginning.
+    /// Start of the flood.
     #[schemars(extend("format" = "date-time"))]
     from: String,
-    /// Its end.
+    /// End of the flood.
     #[schemars(extend("format" = "date-time"))]
     until: String,
     /// Number of alarms raised.
@@ -95,7 +95,7 @@ struct Flood {
 struct Count {
     /// The alarm: NAME#ALARM.
     alarm: String,
-    /// How often it was raised: within a minute, or in the whole time.
+    /// How often the alarm was raised, within a minute or in the whole period.
     raised: u64,
 }
 

@@ -75,7 +75,7 @@ pub(crate) struct RestoreArgs {
     replace: bool,
 }
 
-/// The engine, as for `serve`.
+/// The files of the engine, as for `serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct EngineArgs {
     /// The configuration files of the engine, as for `trunkline serve`
@@ -96,24 +96,24 @@ pub(crate) struct Done {
     /// `created`; `restored`; `completed`: an interrupted restore was completed.
     #[schemars(extend("enum" = ["created", "restored", "completed"]))]
     outcome: &'static str,
-    /// Name of the engine that it is of.
+    /// Name of the engine that was backed up.
     #[serde(skip_serializing_if = "Option::is_none")]
     engine: Option<String>,
-    /// When the copy began.
+    /// Time at which the backup was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     taken: Option<String>,
-    /// Number of files of the backup.
+    /// Number of files in the backup.
     files: u64,
-    /// Bytes of these files.
+    /// Total size of these files in bytes.
     bytes: u64,
     /// Number of files that were copied; the others were in the backup already.
     copied_files: u64,
-    /// Bytes of these files.
+    /// Total size of these files in bytes.
     copied_bytes: u64,
     /// Duration of the command in seconds.
     seconds: Amount,
-    /// Where the files are that a restore has moved aside. Left out when there are none.
+    /// New paths of the files that a restore moved aside. Left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     aside: Vec<String>,
 }
@@ -147,13 +147,13 @@ impl Record for Done {
     }
 }
 
-/// A line of `backup verify`, and of what `backup create` has found damaged.
+/// A line of `backup verify`: a file that is damaged or missing.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "A finding of `backup verify`, version 1")]
 pub(crate) struct Found {
     /// Path of the file, as in the manifest of the backup.
     path: String,
-    /// What is wrong.
+    /// Description of the problem.
     what: String,
 }
 
@@ -177,7 +177,7 @@ impl From<&Finding> for Found {
 
 pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliError> {
     let context = &context.for_file_output();
-    // The first Ctrl-C takes effect between two pieces of a file.
+    // The operations check for Ctrl-C between the blocks of a file.
     context.interrupted.handle_presses(1);
     let done = match command {
         Subcommand::Create(args) => create(args, context),
@@ -209,7 +209,7 @@ fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
     context.terminal.end_progress();
     for finding in &created.damaged_before {
         context.remark(&format!(
-            "{} was damaged in the backup; if the engine still has the file, it was copied again: {}",
+            "{} was damaged in the backup, and was copied again if the engine still has it: {}",
             escaped(&finding.path),
             finding.what
         ))?;
@@ -236,17 +236,17 @@ fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliError> {
     context.terminal.end_progress();
     context.list(verified.findings.iter().map(Found::from))?;
     let manifest = &verified.manifest;
-    let of = format!(
+    let summary = format!(
         "{} of {}, {}",
         counted(manifest.files.len() as u64, "file"),
         manifest.taken,
         bytes_text(manifest.bytes() as f64)
     );
     match verified.findings.len() as u64 {
-        0 => context.remark(&format!("{of}: all are intact"))?,
+        0 => context.remark(&format!("{summary}: all are intact"))?,
         count => {
             let findings = counted(count, "finding");
-            context.remark(&format!("{of}: {findings}"))?;
+            context.remark(&format!("{summary}: {findings}"))?;
         }
     }
     Ok(Exit::ProblemsFound.when(!verified.findings.is_empty()))
@@ -337,7 +337,7 @@ pub(super) fn places_of(plan: &DeploymentPlan) -> Places {
     }
 }
 
-/// Refuses to start an engine whose files an unfinished restore has replaced only in part.
+/// Refuses to start an engine if an unfinished restore has replaced only some of its files.
 pub(super) fn check_restored(plan: &DeploymentPlan) -> Result<(), Problem> {
     match trunkline_backup::unfinished_restore(&places_of(plan)) {
         None => Ok(()),
@@ -355,11 +355,11 @@ fn watch<'c>(context: &'c Context, verb: &'static str) -> impl FnMut(Progress) -
     move |progress| {
         let now = context.clock.now();
         if let Some(rate) = meter.rate(now, progress.bytes, &context.terminal) {
-            let of = progress.of_bytes.map_or_else(String::new, |bytes| {
+            let total = progress.of_bytes.map_or_else(String::new, |bytes| {
                 format!(" of {}", bytes_text(bytes as f64))
             });
             let line = format!(
-                "{} {verb}, {}{of}, {}",
+                "{} {verb}, {}{total}, {}",
                 counted(progress.files, "file"),
                 bytes_text(progress.bytes as f64),
                 rate_text(rate)
@@ -397,8 +397,8 @@ fn cli_error(error: Error, context: &Context) -> CliError {
     if let Error::Damaged { findings, .. } = &error {
         for finding in findings {
             let problem = Problem::new(Exit::ProblemsFound, "damaged", &finding.what);
-            if let Err(stop) = context.show(&problem.with_name(&finding.path), 0) {
-                return stop;
+            if let Err(output_error) = context.show(&problem.with_name(&finding.path), 0) {
+                return output_error;
             }
         }
     }

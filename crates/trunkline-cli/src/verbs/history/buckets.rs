@@ -10,7 +10,7 @@ use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::values::WideInt;
 use crate::{CliError, Context};
 
-/// What is printed of an interval.
+/// A column of an interval, as `--agg` names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Aggregate {
     /// Number of readings that are not bad
@@ -38,7 +38,7 @@ pub(crate) enum Aggregate {
 
 impl Aggregate {
     /// The columns without --agg.
-    const USUAL: [Self; 8] = [
+    const DEFAULT: [Self; 8] = [
         Self::Count,
         Self::Min,
         Self::Max,
@@ -49,7 +49,7 @@ impl Aggregate {
         Self::Lost,
     ];
 
-    /// Returns true if the engine computes it only on request.
+    /// Returns true if the engine computes this aggregate only on request.
     pub(super) fn is_of_durations(self) -> bool {
         matches!(self, Self::TimeMean | Self::Coverage)
     }
@@ -85,7 +85,7 @@ pub(super) fn percent(share: f64) -> String {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline history interval, version 1")]
 pub(crate) struct Bucket {
-    /// The variable.
+    /// Name of the variable.
     name: String,
     /// The start of the interval, UTC, nanoseconds.
     #[schemars(extend("format" = "date-time"))]
@@ -93,23 +93,23 @@ pub(crate) struct Bucket {
     /// Length of the interval in seconds.
     #[schemars(range(min = 0))]
     width: f64,
-    /// Number of readings that are not bad. A string with --int-strings. Left out if --agg does not
-    /// name it, like the others.
+    /// Number of readings that are not bad. A string with --int-strings. Like each of the following
+    /// keys, left out if --agg does not list it.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<WideInt>,
-    /// The smallest of their values. The numbers are left out if there are none.
+    /// The smallest value of these readings. Like the following values, left out if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     min: Option<Json>,
-    /// The largest of them.
+    /// The largest value.
     #[serde(skip_serializing_if = "Option::is_none")]
     max: Option<Json>,
-    /// The first of them.
+    /// The first value.
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<Json>,
-    /// The last of them.
+    /// The last value.
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<Json>,
-    /// Their mean.
+    /// The mean of the values.
     #[serde(skip_serializing_if = "Option::is_none")]
     mean: Option<Json>,
     /// The mean of the values, weighted by duration.
@@ -126,7 +126,7 @@ pub(crate) struct Bucket {
     /// Number of updates that are known to be missing. Left out if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<WideInt>,
-    /// For people: the time, and numbers with the digits that were asked for.
+    /// Cells for people: the time, and numbers with the requested digits.
     #[serde(skip)]
     texts: Vec<(&'static str, String)>,
 }
@@ -152,20 +152,20 @@ impl Record for Bucket {
     }
 }
 
-/// Prints the intervals. Returns their number and the state of the history.
+/// Prints at most `limit` intervals. Returns their number and the state of the history.
 pub(super) fn print(
     pages: &mut Pages<'_>,
     chosen: &[Aggregate],
     (since, until): (Timestamp, Timestamp),
-    most: u64,
+    limit: u64,
     context: &Context,
 ) -> Result<(u64, String), CliError> {
     let chosen = match chosen {
-        [] => &Aggregate::USUAL[..],
+        [] => &Aggregate::DEFAULT[..],
         chosen => chosen,
     };
     let mut columns = vec!["time", "name"];
-    columns.extend(chosen.iter().map(|one| one.column()));
+    columns.extend(chosen.iter().map(|aggregate| aggregate.column()));
     let mut table = context.table_of(&columns, Bucket::IS_HEADED)?;
     let mut times = context.settings.times.column(true, context.started);
     let (mut count, mut state) = (0, String::new());
@@ -190,7 +190,7 @@ pub(super) fn print(
                 line.texts.push(("time", shown.unwrap_or_default()));
                 table.push(&line)?;
                 count += 1;
-                if count == most {
+                if count == limit {
                     break 'pages;
                 }
             }
@@ -223,9 +223,9 @@ impl Bucket {
             lost: None,
             texts: Vec::new(),
         };
-        let some = |number: u64| (number > 0).then(|| values.int_or_text(number));
-        for one in chosen {
-            let number = match one {
+        let non_zero = |number: u64| (number > 0).then(|| values.int_or_text(number));
+        for aggregate in chosen {
+            let number = match aggregate {
                 Aggregate::Min => bucket.min,
                 Aggregate::Max => bucket.max,
                 Aggregate::First => bucket.first,
@@ -242,7 +242,7 @@ impl Bucket {
             let text = json.as_ref().map_or(String::new(), |_| {
                 values.text(&Value::F64(number), &DataType::F64, None)
             });
-            match one {
+            match aggregate {
                 Aggregate::Count => line.count = Some(values.int_or_text(bucket.count)),
                 Aggregate::Min => line.min = json,
                 Aggregate::Max => line.max = json,
@@ -256,11 +256,14 @@ impl Bucket {
                     line.texts.push(("coverage", percent(coverage)));
                     continue;
                 }
-                Aggregate::Bad => line.bad = some(bucket.bad),
-                Aggregate::Lost => line.lost = some(bucket.lost),
+                Aggregate::Bad => line.bad = non_zero(bucket.bad),
+                Aggregate::Lost => line.lost = non_zero(bucket.lost),
             }
-            if !matches!(one, Aggregate::Count | Aggregate::Bad | Aggregate::Lost) {
-                line.texts.push((one.column(), text));
+            if !matches!(
+                aggregate,
+                Aggregate::Count | Aggregate::Bad | Aggregate::Lost
+            ) {
+                line.texts.push((aggregate.column(), text));
             }
         }
         line

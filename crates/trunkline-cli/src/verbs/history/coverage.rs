@@ -9,16 +9,16 @@ use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::values::WideInt;
 use crate::{CliError, Context};
 
-/// How much of a time the history covers.
+/// The share of a time range that the history covers.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline history coverage, version 1")]
 pub(crate) struct Coverage {
-    /// The variable.
+    /// Name of the variable.
     name: String,
-    /// The start of the time, UTC, nanoseconds.
+    /// Start of the time range, UTC, nanoseconds.
     #[schemars(extend("format" = "date-time"))]
     since: String,
-    /// The end of the time.
+    /// End of the time range.
     #[schemars(extend("format" = "date-time"))]
     until: String,
     /// Number of readings that are not bad. A string with --int-strings.
@@ -27,13 +27,13 @@ pub(crate) struct Coverage {
     bad: WideInt,
     /// Number of updates that are known to be missing.
     lost: WideInt,
-    /// Time in seconds in which the value was known and not bad.
+    /// Total time in seconds during which the value was known and not bad.
     #[schemars(range(min = 0))]
     covered: f64,
-    /// Share of the time that is covered, from 0 to 1.
+    /// Covered share of the time range, from 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     coverage: f64,
-    /// For people: the share in percent.
+    /// Cells for people: the covered time, and the share in percent.
     #[serde(skip)]
     texts: Vec<(&'static str, String)>,
 }
@@ -47,12 +47,12 @@ impl Record for Coverage {
     }
 }
 
-/// Prints the coverage of each variable. Returns the number of variables and the state of the
-/// history.
+/// Prints the coverage of each variable, at most `limit` lines. Returns the number of lines and the
+/// state of the history.
 pub(super) fn print(
     pages: &mut Pages<'_>,
     (since, until): (Timestamp, Timestamp),
-    most: u64,
+    limit: u64,
     context: &Context,
 ) -> Result<(u64, String), CliError> {
     let mut table = context.table::<Coverage>()?;
@@ -85,7 +85,7 @@ pub(super) fn print(
                     ],
                 })?;
                 count += 1;
-                if count == most {
+                if count == limit {
                     break 'pages;
                 }
             }

@@ -65,7 +65,7 @@ pub(crate) struct Args {
 
     /// The format of FILE (default: from the extension of its name)
     #[arg(long = "as", value_name = "FORMAT")]
-    out_form: Option<ExportForm>,
+    out_form: Option<ExportFormat>,
 
     /// Replace FILE if it exists
     #[arg(long)]
@@ -74,7 +74,7 @@ pub(crate) struct Args {
 
 /// Formats of an exported file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum ExportForm {
+enum ExportFormat {
     /// Comma-separated values with a header
     Csv,
     /// Parquet, compressed with ZSTD
@@ -92,8 +92,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 fn export(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let path = args.file.as_path();
     let form = form(args)?;
-    if form != ExportForm::Csv && is_terminal_output(path, context) {
-        let sentence = "this format is binary, and standard output is a terminal; name a file";
+    if form != ExportFormat::Csv && is_terminal_output(path, context) {
+        let sentence = "a binary format cannot be written to a terminal; specify a file";
         return Err(Problem::usage(sentence).into());
     }
     let Some(written) = write(args, form, context)? else {
@@ -109,7 +109,7 @@ fn export(args: &Args, context: &Context) -> Result<Exit, CliError> {
 }
 
 /// Writes the file. Returns a summary of its contents, or `None` after Ctrl-C.
-fn write(args: &Args, form: ExportForm, context: &Context) -> Result<Option<Written>, CliError> {
+fn write(args: &Args, form: ExportFormat, context: &Context) -> Result<Option<Written>, CliError> {
     let path = args.file.as_path();
     let targets = targets::resolve(&args.names, &context.settings)?;
     let (since, until) = range(Some(&args.since), args.until.as_ref(), context)?;
@@ -123,10 +123,10 @@ fn write(args: &Args, form: ExportForm, context: &Context) -> Result<Option<Writ
     let mut pages = Pages::new(source, query, context);
     let out = OutputFile::new(path, None, args.force, context)?;
     let watch = out.watch();
-    let failed = |failed: Failed| match failed {
+    let failed = |failed: ExportError| match failed {
         // Only Ctrl-C ends the command without an error.
-        Failed::Io(error) => watch.failed(path, &error).map(|_| None),
-        Failed::Other(error) => Err(error),
+        ExportError::Io(error) => watch.failed(path, &error).map(|_| None),
+        ExportError::Other(error) => Err(error),
     };
     let mut sink = match Sink::new(form, out, context) {
         Ok(sink) => sink,
@@ -156,13 +156,13 @@ fn write(args: &Args, form: ExportForm, context: &Context) -> Result<Option<Writ
         return Err(loss_problem(FAULT, &sentence).into());
     }
     if written.names.is_empty() && written.is_excluded {
-        let sentence = "--exclude leaves out everything that was recorded in this time";
+        let sentence = "--exclude leaves out every variable that was recorded in this time range";
         return Err(Problem::failed("nothing-recorded", sentence).into());
     }
     if written.names.is_empty() {
         let sentence = format!(
-            "nothing was recorded of these variables in this time, so {} is not written; give an \
-             earlier --since",
+            "no updates of these variables were recorded in this time range, so {} is not written; use \
+             an earlier --since",
             shown_out(path)
         );
         return Err(Problem::failed("nothing-recorded", sentence).into());
@@ -182,13 +182,14 @@ struct Written {
     names: BTreeSet<String>,
     rows: u64,
     bytes: u64,
+    /// Description of recorded data that could not be read; empty if there is none.
     state: String,
     /// True if `--exclude` has left out a variable.
     is_excluded: bool,
 }
 
 impl Written {
-    /// Reports the problem of the history, if there is one, and returns the exit code.
+    /// Reports recorded data that could not be read, and returns the exit code.
     fn exit(&self, context: &Context) -> Result<Exit, CliError> {
         if self.state.is_empty() {
             return Ok(Exit::Success);
@@ -207,17 +208,17 @@ impl Written {
     }
 }
 
-fn form(args: &Args) -> Result<ExportForm, Problem> {
+fn form(args: &Args) -> Result<ExportFormat, Problem> {
     if let Some(form) = args.out_form {
         return Ok(form);
     }
     let path = args.file.as_path();
-    let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
-    Ok(match ending.to_str() {
-        Some("csv") => ExportForm::Csv,
-        Some("parquet") => ExportForm::Parquet,
-        Some("arrow" | "feather" | "ipc") => ExportForm::Arrow,
-        Some("tdms") => ExportForm::Tdms,
+    let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+    Ok(match extension.to_str() {
+        Some("csv") => ExportFormat::Csv,
+        Some("parquet") => ExportFormat::Parquet,
+        Some("arrow" | "feather" | "ipc") => ExportFormat::Arrow,
+        Some("tdms") => ExportFormat::Tdms,
         _ => {
             let sentence = format!(
                 "cannot determine the format of {}; choose one with --as csv, parquet, arrow or tdms",
@@ -229,25 +230,25 @@ fn form(args: &Args) -> Result<ExportForm, Problem> {
 }
 
 /// The reason why rows could not be written.
-enum Failed {
+enum ExportError {
     /// The file cannot be written.
     Io(io::Error),
     Other(CliError),
 }
 
-impl From<io::Error> for Failed {
+impl From<io::Error> for ExportError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl From<CliError> for Failed {
+impl From<CliError> for ExportError {
     fn from(error: CliError) -> Self {
         Self::Other(error)
     }
 }
 
-impl From<ArrowError> for Failed {
+impl From<ArrowError> for ExportError {
     fn from(error: ArrowError) -> Self {
         Self::Io(match error {
             ArrowError::IoError(_, error) => error,
@@ -256,7 +257,7 @@ impl From<ArrowError> for Failed {
     }
 }
 
-impl From<ParquetError> for Failed {
+impl From<ParquetError> for ExportError {
     fn from(error: ParquetError) -> Self {
         Self::Io(match error {
             ParquetError::External(error) => match error.downcast::<io::Error>() {
@@ -277,15 +278,15 @@ enum Sink {
 }
 
 impl Sink {
-    fn new(form: ExportForm, out: OutputFile, context: &Context) -> Result<Self, Failed> {
+    fn new(form: ExportFormat, out: OutputFile, context: &Context) -> Result<Self, ExportError> {
         let buffered = |out| BufWriter::with_capacity(1 << 20, out);
         Ok(match form {
-            ExportForm::Csv => {
+            ExportFormat::Csv => {
                 let mut out = buffered(out);
                 writeln!(out, "{}", csv::line(&csv::HEADER))?;
                 Self::Csv(Box::new(out), context.settings.values.for_programs())
             }
-            ExportForm::Parquet => {
+            ExportFormat::Parquet => {
                 let properties = WriterProperties::builder()
                     .set_compression(Compression::ZSTD(ZstdLevel::default()))
                     .build();
@@ -293,25 +294,25 @@ impl Sink {
                 let writer = ArrowWriter::try_new(out, arrow_schema(), Some(properties))?;
                 Self::Parquet(Box::new(writer))
             }
-            ExportForm::Arrow => {
+            ExportFormat::Arrow => {
                 let writer = FileWriter::try_new(buffered(out), &arrow_schema())?;
                 Self::Arrow(Box::new(writer))
             }
             #[cfg(target_os = "linux")]
-            ExportForm::Tdms => Self::Tdms(Box::new(tdms::Recording::new(out))),
+            ExportFormat::Tdms => Self::Tdms(Box::new(tdms::Recording::new(out))),
             #[cfg(not(target_os = "linux"))]
-            ExportForm::Tdms => {
-                let sentence = "TDMS files are written on Linux only; choose another format";
-                return Err(Failed::Other(Problem::usage(sentence).into()));
+            ExportFormat::Tdms => {
+                let sentence = "TDMS files can be written only on Linux; choose another format";
+                return Err(ExportError::Other(Problem::usage(sentence).into()));
             }
         })
     }
 
-    fn add(&mut self, series: &HistorySeries, context: &Context) -> Result<(), Failed> {
+    fn add(&mut self, series: &HistorySeries, context: &Context) -> Result<(), ExportError> {
         let batch = || {
             let batch = arrow_batch(series);
             batch.map_err(|error| {
-                Failed::Other(Problem::failed("history", error.to_string()).into())
+                ExportError::Other(Problem::failed("history", error.to_string()).into())
             })
         };
         match self {
@@ -335,7 +336,7 @@ impl Sink {
         Ok(())
     }
 
-    fn finish(self) -> Result<OutputFile, Failed> {
+    fn finish(self) -> Result<OutputFile, ExportError> {
         let buffered = match self {
             Self::Csv(out, _) => *out,
             Self::Parquet(writer) => writer.into_inner()?,
@@ -357,7 +358,7 @@ fn add_lines(
     style: ValueStyle,
     series: &HistorySeries,
     context: &Context,
-) -> Result<(), Failed> {
+) -> Result<(), ExportError> {
     let metadata = Metadata {
         data_type: series.data_type.clone(),
         units: series.units.clone(),
@@ -383,7 +384,7 @@ fn add_lines(
 mod tests {
     use super::*;
 
-    fn form_of(file: &str) -> Result<ExportForm, Problem> {
+    fn form_of(file: &str) -> Result<ExportFormat, Problem> {
         form(&Args {
             file: file.into(),
             names: Vec::new(),
@@ -396,10 +397,10 @@ mod tests {
     }
 
     #[test]
-    fn format_follows_from_the_ending_in_any_case() {
-        assert_eq!(form_of("a/b.PARQUET").unwrap(), ExportForm::Parquet);
-        assert_eq!(form_of("x.arrow").unwrap(), ExportForm::Arrow);
-        assert_eq!(form_of("x.tdms").unwrap(), ExportForm::Tdms);
+    fn extension_determines_the_format_in_any_case() {
+        assert_eq!(form_of("a/b.PARQUET").unwrap(), ExportFormat::Parquet);
+        assert_eq!(form_of("x.arrow").unwrap(), ExportFormat::Arrow);
+        assert_eq!(form_of("x.tdms").unwrap(), ExportFormat::Tdms);
         for file in ["-", "x", "x.xlsx"] {
             let problem = form_of(file).unwrap_err();
             assert!(problem.sentence().contains("--as"), "{file}");

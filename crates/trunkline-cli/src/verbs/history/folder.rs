@@ -1,5 +1,5 @@
-//! `history ls`, `info`, `verify`, `compact` and `rebuild`, which work on the folder without an
-//! engine.
+//! `history ls`, `info`, `verify`, `compact` and `rebuild`: read and maintain a history folder without
+//! an engine.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::verbs::serve::show_errors;
 use crate::verbs::stream::units::{bytes_text, rate_text};
 use crate::{CliError, Context, Exit, Problem, counted};
 
-/// List the variables that a folder has
+/// List the variables that are recorded in a folder
 ///
 /// The rows of a variable are its updates and events. A variable whose type changed has a line for
 /// each type. The folder may be in use by an engine.
@@ -29,10 +29,10 @@ pub(crate) struct LsArgs {
     folder: PathBuf,
 }
 
-/// Show how many series, rows and bytes the folder of a history has
+/// Show the number of series and rows in the folder of a history, and its size
 ///
-/// A series is the rows of a variable with one type, so a variable whose type changed has several. The
-/// folder may be in use by an engine.
+/// A series contains the rows of a variable with one type, so a variable whose type changed has
+/// several. The folder may be in use by an engine.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct InfoArgs {
     /// The folder of a history, such as plant.history
@@ -42,8 +42,8 @@ pub(crate) struct InfoArgs {
 
 /// Check every checksum and every row of a folder
 ///
-/// A line for each finding names the file, the variable and the time of the rows that cannot be read.
-/// If there are findings, the exit code is 8. The folder may be in use by an engine.
+/// The command prints a line for each finding, with the file, the variable and the time of the rows
+/// that cannot be read. If there are findings, the exit code is 8. The folder may be in use by an engine.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
     /// The folder of a history, such as plant.history
@@ -69,9 +69,9 @@ pub(crate) struct CompactArgs {
 
 /// Write a new catalogue from the files and logs of a folder
 ///
-/// For a folder whose catalogue is missing or damaged. No engine may record into it. The former
-/// catalogue is moved to the folder set-apart. Files that cannot be read are left out and named; the
-/// exit code is 8 then.
+/// Use this command if the catalogue of a folder is missing or damaged. No engine may record into the
+/// folder. The former catalogue is moved to the subfolder set-apart. Files that cannot be read are left
+/// out and listed, and the exit code is then 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RebuildArgs {
     /// The folder of a history, such as plant.history
@@ -83,24 +83,24 @@ pub(crate) struct RebuildArgs {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "A variable of a history, version 1")]
 pub(crate) struct Listed {
-    /// The variable.
+    /// Name of the variable.
     name: String,
-    /// Its type.
+    /// Type of its values.
     #[serde(rename = "type")]
     data_type: String,
-    /// Its units; empty if it has none.
+    /// Units of its values; empty if there are none.
     units: String,
     /// Number of updates and events. A string with --int-strings.
     rows: WideInt,
-    /// Time of the first of them, UTC, nanoseconds. Left out if there are none.
+    /// Time of the first update or event, UTC, nanoseconds. Left out if there are none.
     #[schemars(extend("format" = "date-time"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<String>,
-    /// Time of the last of them, UTC, nanoseconds. Left out if there are none.
+    /// Time of the last update or event, UTC, nanoseconds. Left out if there are none.
     #[schemars(extend("format" = "date-time"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<String>,
-    /// For people.
+    /// Cells for people: both times, and the type without its parts.
     #[serde(skip)]
     texts: Vec<(&'static str, String)>,
 }
@@ -117,7 +117,7 @@ pub(super) fn list(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
     let mut folder = open(&args.folder, context)?;
     let listed = folder.series(context.clock.wall());
     let (series, damage) = listed.map_err(|error| problem(&error))?;
-    context.list(series.iter().map(|one| Listed::new(one, context)))?;
+    context.list(series.iter().map(|series| Listed::new(series, context)))?;
     if series.is_empty() {
         context.terminal.note("nothing was recorded")?;
     }
@@ -131,22 +131,22 @@ pub(super) fn list(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
 }
 
 impl Listed {
-    fn new(one: &FolderSeries, context: &Context) -> Self {
-        let (first, last) = one.times.unzip();
+    fn new(series: &FolderSeries, context: &Context) -> Self {
+        let (first, last) = series.times.unzip();
         let texts = [("first", first), ("last", last)];
-        let texts = texts.map(|(name, time)| (name, time.map(|time| shown(time, context))));
+        let texts = texts.map(|(name, time)| (name, time.map(|time| format_time(time, context))));
         let texts = texts.map(|(name, text)| (name, text.unwrap_or_default()));
-        let data_type = one.data_type.to_string();
-        // The parts of an enum or a struct would fill a line by themselves.
+        let data_type = series.data_type.to_string();
+        // The labels of an enum, or the fields of a struct, would fill the whole line.
         let kind = match data_type.split_once('(') {
             Some((kind, _)) => format!("{kind}(...)"),
             None => data_type.clone(),
         };
         Self {
-            name: one.name.clone(),
+            name: series.name.clone(),
             data_type,
-            units: one.units.clone(),
-            rows: context.settings.values.int_or_text(one.rows),
+            units: series.units.clone(),
+            rows: context.settings.values.int_or_text(series.rows),
             first: first.map(|time| time.to_string()),
             last: last.map(|time| time.to_string()),
             texts: texts.into_iter().chain([("type", kind)]).collect(),
@@ -155,7 +155,7 @@ impl Listed {
 }
 
 /// Formats a time for people, in UTC with --utc.
-fn shown(time: Timestamp, context: &Context) -> String {
+fn format_time(time: Timestamp, context: &Context) -> String {
     let column = context.settings.times.column(true, context.started);
     column.map_or_else(|| time.to_string(), |column| column.absolute(time))
 }
@@ -164,7 +164,7 @@ fn shown(time: Timestamp, context: &Context) -> String {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "A folder of a history, version 1")]
 pub(crate) struct Totals {
-    /// The folder.
+    /// Path of the folder.
     folder: String,
     /// True if an engine records into the folder, or a command changes it.
     in_use: bool,
@@ -172,39 +172,39 @@ pub(crate) struct Totals {
     variables: WideInt,
     /// Number of updates and events.
     rows: WideInt,
-    /// Time of the first of them, UTC, nanoseconds. Left out if there are none.
+    /// Time of the first update or event, UTC, nanoseconds. Left out if there are none.
     #[schemars(extend("format" = "date-time"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<String>,
-    /// Time of the last of them, UTC, nanoseconds. Left out if there are none.
+    /// Time of the last update or event, UTC, nanoseconds. Left out if there are none.
     #[schemars(extend("format" = "date-time"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<String>,
-    /// Number of files of rows.
+    /// Number of files that contain rows.
     files: WideInt,
-    /// Bytes of these files.
+    /// Total size of these files in bytes.
     file_bytes: WideInt,
     /// Number of logs whose rows are not in files yet.
     logs: WideInt,
     /// Number of updates and events in these logs.
     log_rows: WideInt,
-    /// Bytes of these logs.
+    /// Total size of these logs in bytes.
     log_bytes: WideInt,
-    /// The folder of the spool. Left out if the history had none.
+    /// The folder of the spool. Left out if the history has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     spool: Option<String>,
     /// Number of logs in the spool whose rows are not in files yet. The other numbers do not include them.
     spool_logs: WideInt,
     /// Number of updates and events in these logs.
     spool_rows: WideInt,
-    /// Bytes of these logs.
+    /// Total size of these logs in bytes.
     spool_bytes: WideInt,
-    /// Why the spool, or one of these logs, cannot be read. Left out if all can be read.
+    /// Reason why the spool, or one of its logs, cannot be read. Left out if all of them can be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     spool_error: Option<String>,
-    /// Bytes of all files of the folder.
+    /// Total size of all files in the folder, in bytes.
     bytes: WideInt,
-    /// Number of files that the catalogue did not have; they are in the folder set-apart.
+    /// Number of files that were missing from the catalogue; they are in the subfolder set-apart.
     set_apart: WideInt,
 }
 
@@ -238,23 +238,24 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError>
         bytes: int(info.bytes),
         set_apart: int(info.set_apart),
     };
-    let time = |time: Option<Timestamp>| time.map_or_else(String::new, |time| shown(time, context));
+    let time =
+        |time: Option<Timestamp>| time.map_or_else(String::new, |time| format_time(time, context));
     let bytes = |bytes: u64| bytes_text(bytes as f64);
     let logs_text = |logs, rows, size| match logs {
         0 => "none".to_owned(),
         logs => format!("{logs}, {rows} rows, {}", bytes(size)),
     };
-    let of_logs = logs_text(info.logs, info.log_rows, info.log_bytes);
-    let (of_spool, spool_style) = match (&info.spooled, in_spool.fault.as_str()) {
+    let logs = logs_text(info.logs, info.log_rows, info.log_bytes);
+    let (spool_logs, spool_style) = match (&info.spooled, in_spool.fault.as_str()) {
         (None, _) => (String::new(), Style::Plain),
-        (Some(one), "") => (logs_text(one.logs, one.rows, one.bytes), Style::Plain),
+        (Some(spool), "") => (logs_text(spool.logs, spool.rows, spool.bytes), Style::Plain),
         (Some(_), fault) => (fault.to_owned(), Style::Bad),
     };
     let in_use = match info.is_in_use {
         true => "by an engine, or by a command",
         false => "no",
     };
-    let apart = match info.set_apart {
+    let set_apart = match info.set_apart {
         0 => String::new(),
         count => counted(count, "file"),
     };
@@ -269,10 +270,10 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError>
             ("first", time(first), Style::Plain),
             ("last", time(last), Style::Plain),
             ("files", files, Style::Plain),
-            ("logs", of_logs, Style::Plain),
-            ("in the spool", of_spool, spool_style),
+            ("logs", logs, Style::Plain),
+            ("in the spool", spool_logs, spool_style),
             ("size", bytes(info.bytes), Style::Plain),
-            ("set apart", apart, Style::Bad),
+            ("set apart", set_apart, Style::Bad),
         ],
     )?;
     Ok(Exit::Success)
@@ -286,29 +287,31 @@ fn spool_of(spooled: Option<&Spooled>) -> Option<String> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "A finding of `history verify`, version 1")]
 pub(crate) struct Found {
-    /// The file within the folder; the path of a file in the spool.
+    /// Path of the file, relative to the folder; for a file in the spool, the whole path.
     file: String,
-    /// Where the damage begins in the file. Left out if that is not known.
+    /// Offset in the file at which the damage begins. Left out if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     byte: Option<u64>,
-    /// The variable whose rows cannot be read. Left out if all can be read, or if those of all
-    /// variables cannot.
+    /// The variable whose rows cannot be read. Left out if all rows can be read, or if the rows of all
+    /// variables are affected.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// The time of the first row that cannot be read, UTC, nanoseconds. Left out if all can be read.
+    /// The time of the first row that cannot be read, UTC, nanoseconds. Left out if all rows can be
+    /// read.
     #[schemars(extend("format" = "date-time"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<String>,
-    /// The time of the last row that cannot be read, UTC, nanoseconds. Left out if all can be read.
+    /// The time of the last row that cannot be read, UTC, nanoseconds. Left out if all rows can be
+    /// read.
     #[schemars(extend("format" = "date-time"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<String>,
-    /// What is wrong.
+    /// Description of the problem.
     what: String,
-    /// What to do about it.
+    /// Recommended action.
     #[serde(rename = "do")]
     advice: &'static str,
-    /// For people.
+    /// Cells for people: both times.
     #[serde(skip)]
     texts: Vec<(&'static str, String)>,
 }
@@ -328,7 +331,7 @@ impl Record for Found {
 impl Found {
     fn new(finding: &Finding, context: &Context) -> Self {
         let (first, last) = finding.times.unzip();
-        let text = |time: Option<Timestamp>| time.map(|time| shown(time, context));
+        let text = |time: Option<Timestamp>| time.map(|time| format_time(time, context));
         Self {
             file: finding.file.clone(),
             byte: finding.byte,
@@ -353,68 +356,68 @@ pub(crate) enum FolderEvent {
     /// `history verify`: the folder was checked.
     #[serde(rename = "history-verified")]
     Verified {
-        /// The folder.
+        /// Path of the folder.
         folder: String,
-        /// Number of files of rows.
+        /// Number of files that contain rows.
         files: u64,
         /// Number of logs whose rows are not in files yet.
         logs: u64,
         /// Number of updates and events that can be read.
         rows: u64,
-        /// Bytes that were checked.
+        /// Number of bytes that were checked.
         bytes: u64,
         /// Number of findings.
         findings: u64,
-        /// The folder of the spool. Left out if the history had none.
+        /// The folder of the spool. Left out if the history has none.
         #[serde(skip_serializing_if = "Option::is_none")]
         spool: Option<String>,
         /// Number of logs in the spool whose rows are not in files yet. `logs` does not include them.
         spool_logs: u64,
         /// Number of updates and events in these logs. `rows` does not include them.
         spool_rows: u64,
-        /// Why the spool, or one of these logs, cannot be read. Left out if all can be read.
+        /// Reason why the spool, or one of its logs, cannot be read. Left out if all of them can be read.
         #[serde(skip_serializing_if = "Option::is_none")]
         spool_error: Option<String>,
     },
-    /// `history compact`: the folder is in order.
+    /// `history compact`: the folder was compacted.
     #[serde(rename = "history-compacted")]
     Compacted {
-        /// The folder.
+        /// Path of the folder.
         folder: String,
-        /// Logs whose rows are in files now.
+        /// Number of logs whose rows were moved to files.
         logs: u64,
-        /// Files that were joined.
+        /// Number of small files that were joined.
         joined: u64,
-        /// Files that they became.
+        /// Number of files that resulted from joining.
         joined_to: u64,
-        /// Updates and events that were removed, because they were older than `keep`.
+        /// Number of updates and events that were removed, because they were older than `keep`.
         removed: u64,
-        /// Files of which a footer was repaired.
+        /// Number of files whose footer was repaired.
         repaired: u64,
-        /// Files of rows now.
+        /// Number of files that contain rows after the command.
         files: u64,
     },
     /// `history rebuild`: the folder has a new catalogue.
     #[serde(rename = "history-rebuilt")]
     Rebuilt {
-        /// The folder.
+        /// Path of the folder.
         folder: String,
         /// Number of series. A variable whose type changed has a series for each type.
         variables: u64,
-        /// Number of files of rows.
+        /// Number of files that contain rows.
         files: u64,
         /// Number of updates and events in these files.
         rows: u64,
-        /// Where the former catalogue is now. Left out if there was none.
+        /// New path of the former catalogue. Left out if there was none.
         #[serde(skip_serializing_if = "Option::is_none")]
         former: Option<String>,
-        /// Files and parts of logs that were left out.
+        /// Number of files and parts of logs that were left out.
         left_out: u64,
     },
     /// `history export`: the file is complete.
     #[serde(rename = "history-exported")]
     Exported {
-        /// The file.
+        /// Path of the file.
         file: String,
         /// Number of updates.
         rows: u64,
@@ -508,7 +511,7 @@ impl Display for FolderEvent {
                     write!(f, "; {left_out} left out")?;
                 }
                 match former {
-                    Some(former) => write!(f, "; the former one is {}", escaped(former)),
+                    Some(former) => write!(f, "; the former catalogue is {}", escaped(former)),
                     None => Ok(()),
                 }
             }
@@ -533,9 +536,9 @@ pub(super) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
     let context = &context.for_file_output();
     context.interrupted.handle_presses(1);
     let mut meter = Meter::new(context.clock.now());
-    let mut progress = |done: u64, all: u64| {
+    let mut progress = |done: u64, total: u64| {
         if let Some(rate) = meter.rate(context.clock.now(), done, &context.terminal) {
-            let percent = 100.0 * done as f64 / all.max(1) as f64;
+            let percent = 100.0 * done as f64 / total.max(1) as f64;
             let rate = rate_text(rate);
             context
                 .terminal
@@ -546,8 +549,8 @@ pub(super) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
     let verified = trunkline_history::verify(&args.folder, context.clock.wall(), &mut progress);
     context.terminal.end_progress();
     let verified = verified.map_err(|error| problem(&error))?;
-    let found = verified.findings.iter();
-    context.list(found.map(|one| Found::new(one, context)))?;
+    let findings = verified.findings.iter();
+    context.list(findings.map(|finding| Found::new(finding, context)))?;
     if !verified.is_complete {
         return Ok(Exit::Interrupted);
     }
@@ -576,7 +579,7 @@ pub(super) fn compact(args: &CompactArgs, context: &Context) -> Result<Exit, Cli
     context.interrupted.handle_presses(1);
     let context = &context.for_file_output();
     let mut meter = Meter::new(context.clock.now());
-    let mut go_on = |done: &Compacted| {
+    let mut progress = |done: &Compacted| {
         let steps = done.logs + done.joined;
         if meter
             .rate(context.clock.now(), steps, &context.terminal)
@@ -590,7 +593,7 @@ pub(super) fn compact(args: &CompactArgs, context: &Context) -> Result<Exit, Cli
         !context.interrupted.is_pressed()
     };
     let wall = context.clock.wall();
-    let done = trunkline_history::compact(&args.folder, &rules, wall, &mut go_on);
+    let done = trunkline_history::compact(&args.folder, &rules, wall, &mut progress);
     context.terminal.end_progress();
     let done = done.map_err(|error| problem(&error))?;
     for sentence in &done.damage {
@@ -621,8 +624,8 @@ fn rules(files: &[PathBuf], context: &Context) -> Result<Result<Vec<HistoryRule>
         Ok(plan) => match plan.history {
             Some(history) => Ok(Ok(history.rules)),
             None => {
-                let sentence = "the configuration has no [[history]] section; leave out --config \
-                                to keep all rows";
+                let sentence = "the configuration has no [[history]] section; to keep all rows, leave \
+                                out --config";
                 Err(Problem::usage(sentence).into())
             }
         },
@@ -633,7 +636,8 @@ pub(super) fn rebuild(args: &RebuildArgs, context: &Context) -> Result<Exit, Cli
     let rebuilt = trunkline_history::rebuild(&args.folder, context.clock.wall());
     let rebuilt = rebuilt.map_err(|error| problem(&error))?;
     let left_out = rebuilt.left_out.len() as u64;
-    context.list(rebuilt.left_out.iter().map(|one| Found::new(one, context)))?;
+    let findings = rebuilt.left_out.iter();
+    context.list(findings.map(|finding| Found::new(finding, context)))?;
     context.notify(&FolderEvent::Rebuilt {
         folder: args.folder.display().to_string(),
         variables: rebuilt.series,

@@ -152,21 +152,21 @@ pub(crate) enum Subcommand {
     Export(Box<export::Args>),
 }
 
-/// What happened to the recording of a variable: on standard error.
+/// An event of the recording of a variable, on standard error.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline history event, version 1")]
 pub(crate) struct Event {
     /// started, stopped, interrupted, lost, added or retired.
     event: &'static str,
-    /// The variable.
+    /// Name of the variable.
     name: String,
-    /// When it happened, UTC, nanoseconds.
+    /// Time of the event, UTC, nanoseconds.
     #[schemars(extend("format" = "date-time"))]
     ts: String,
     /// With lost: number of missing updates, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
-    /// For people.
+    /// Description for people.
     #[serde(skip)]
     sentence: String,
 }
@@ -227,14 +227,14 @@ impl Notice for Event {
 fn check(args: &Args, context: &Context) -> Result<(), Problem> {
     let is_at_points = args.interpolated || args.stepped;
     let sentence = if args.plot && !context.settings.output_format.is_for_people() {
-        "--plot draws for people; for programs, use --points"
+        "--plot works only with table and plain output; for JSON and CSV, use --points"
     } else if is_at_points && args.at.is_none() && args.every.is_none() {
-        "--interpolated and --stepped need the points in time: add --every or --at"
+        "--interpolated and --stepped need points in time; add --every or --at"
     } else if args.at.is_some() && !is_at_points {
-        "--at needs --interpolated or --stepped; for the last reading before a time, use \
+        "--at works only with --interpolated or --stepped; for the last reading before a time, use \
          --last --until"
     } else if !args.agg.is_empty() && args.every.is_none() && args.points.is_none() {
-        "--agg chooses the columns of --every and --points; add one of them"
+        "--agg works only with --every or --points; add one of them"
     } else {
         return Ok(());
     };
@@ -291,31 +291,31 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
         since,
         until: at.is_none().then_some(until),
         form,
-        durations: args.coverage || args.agg.iter().any(|one| one.is_of_durations()),
+        durations: args.coverage || args.agg.iter().any(|aggregate| aggregate.is_of_durations()),
         ..HistoryQuery::default()
     };
     let source = Source::open(&targets.engine, args.folder.as_deref(), context)?;
     let mut pages = Pages::new(source, query, context);
-    let left = args.count.unwrap_or(u64::MAX);
+    let limit = args.count.unwrap_or(u64::MAX);
     let (count, state) = match form {
         HistoryForm::Rows
         | HistoryForm::Last
         | HistoryForm::Interpolated(_)
-        | HistoryForm::Stepped(_) => print_rows(&mut pages, left, context)?,
+        | HistoryForm::Stepped(_) => print_rows(&mut pages, limit, context)?,
         HistoryForm::Total => {
             let since = since.unwrap_or(until);
-            coverage::print(&mut pages, (since, until), left, context)?
+            coverage::print(&mut pages, (since, until), limit, context)?
         }
         HistoryForm::Buckets(_) | HistoryForm::Points(_) if args.plot => {
             plot::draw(&mut pages, since, until, context)?
         }
         HistoryForm::Buckets(_) | HistoryForm::Points(_) => {
-            let time = (since.unwrap_or(until), until.min(now));
-            buckets::print(&mut pages, &args.agg, time, left, context)?
+            let range = (since.unwrap_or(until), until.min(now));
+            buckets::print(&mut pages, &args.agg, range, limit, context)?
         }
     };
-    let is_whole = count < left && !context.interrupted.is_pressed();
-    let unknown = match is_whole {
+    let is_complete = count < limit && !context.interrupted.is_pressed();
+    let unknown = match is_complete {
         true => unknown::report(&targets.wanted, &mut pages, context)?,
         false => None,
     };
@@ -349,7 +349,7 @@ pub(crate) fn range(
 
 /// Converts names and patterns to patterns. A name matches that variable only.
 pub(crate) fn patterns_of(wanted: &[Wanted]) -> Result<Vec<Pattern>, CliError> {
-    let patterns = wanted.iter().map(|one| match one {
+    let patterns = wanted.iter().map(|target| match target {
         Wanted::Pattern(pattern) => Ok(pattern.clone()),
         Wanted::Name(name) => Ok(Pattern::parse(name).map_err(bad_pattern)?),
         Wanted::Wrong(problem) => Err(problem.clone().without_name().into()),
@@ -357,10 +357,10 @@ pub(crate) fn patterns_of(wanted: &[Wanted]) -> Result<Vec<Pattern>, CliError> {
     patterns.collect()
 }
 
-/// Prints readings. Returns their number and the state of the history.
+/// Prints at most `limit` readings. Returns their number and the state of the history.
 fn print_rows(
     pages: &mut Pages<'_>,
-    most: u64,
+    limit: u64,
     context: &Context,
 ) -> Result<(u64, String), CliError> {
     let options = PrinterOptions {
@@ -391,7 +391,7 @@ fn print_rows(
                         let view = ReadingView::recorded(name, &metadata, &reading, received);
                         printer.print(&view)?;
                         count += 1;
-                        if count == most {
+                        if count == limit {
                             return Ok((count, state));
                         }
                     }

@@ -10,14 +10,14 @@ use crate::{CliError, Context};
 /// Height of a plot in lines.
 const LINES: usize = 12;
 /// Width of the labels beside a plot, in characters.
-const LABEL: usize = 12;
-/// Width of a plot with its labels if that of the terminal is unknown, in characters.
-const WIDTH: usize = 80;
+const LABEL_WIDTH: usize = 12;
+/// Width of a plot with its labels, in characters, if the width of the terminal is unknown.
+const DEFAULT_WIDTH: usize = 80;
 
 /// Returns the number of columns of dots in a plot.
 fn columns(terminal: &Terminal) -> usize {
-    let width = terminal.columns().unwrap_or(WIDTH);
-    2 * width.saturating_sub(LABEL + 2).clamp(20, 400)
+    let width = terminal.columns().unwrap_or(DEFAULT_WIDTH);
+    2 * width.saturating_sub(LABEL_WIDTH + 2).clamp(20, 400)
 }
 
 /// Returns the number of intervals to query for a plot.
@@ -35,27 +35,27 @@ pub(super) fn draw(
 ) -> Result<(u64, String), CliError> {
     let (mut count, mut state) = (0, String::new());
     // The intervals of a variable may be spread over several pages.
-    let mut drawn: Option<HistorySeries> = None;
+    let mut pending: Option<HistorySeries> = None;
     while let Some(page) = pages.next()? {
         if !page.state.is_empty() {
             state = page.state;
         }
         for series in page.series {
             count += series.data.len() as u64;
-            let Some(known) = &mut drawn else {
-                drawn = Some(series);
+            let Some(current) = &mut pending else {
+                pending = Some(series);
                 continue;
             };
             let is_same =
-                (&known.variable, &known.data_type) == (&series.variable, &series.data_type);
-            match (&mut known.data, &series.data) {
+                (&current.variable, &current.data_type) == (&series.variable, &series.data_type);
+            match (&mut current.data, &series.data) {
                 (
                     SeriesData::Buckets { buckets, .. },
                     SeriesData::Buckets { buckets: more, .. },
                 ) if is_same => buckets.extend_from_slice(more),
                 _ => {
-                    draw_series(known, since, until, context)?;
-                    drawn = Some(series);
+                    draw_series(current, since, until, context)?;
+                    pending = Some(series);
                 }
             }
         }
@@ -63,7 +63,7 @@ pub(super) fn draw(
             break;
         }
     }
-    if let Some(series) = &drawn {
+    if let Some(series) = &pending {
         draw_series(series, since, until, context)?;
     }
     Ok((count, state))
@@ -91,16 +91,16 @@ fn draw_series(
         context.terminal.line(&line)?;
     }
     let mut times = context.settings.times.column(true, context.started);
-    let mut shown = |nanos: i64| {
+    let mut time_text = |nanos: i64| {
         let time = Timestamp::from_nanos(nanos).into();
         let times = times.as_mut();
         times.map_or_else(String::new, |times| times.text(&series.variable, time))
     };
-    let (left, right) = (shown(start), shown(until.as_nanos()));
+    let (left, right) = (time_text(start), time_text(until.as_nanos()));
     let gap = (canvas.width / 2).saturating_sub(left.len() + right.len());
     context
         .terminal
-        .line(&format!("{:LABEL$}  {left}{:gap$}{right}", "", ""))?;
+        .line(&format!("{:LABEL_WIDTH$}  {left}{:gap$}{right}", "", ""))?;
     Ok(())
 }
 
@@ -115,9 +115,11 @@ struct Canvas {
 impl Canvas {
     fn new(buckets: &[Bucket], width: u64, start: i64, end: i64, context: &Context) -> Self {
         let numbers = || buckets.iter().filter(|bucket| !bucket.first.is_nan());
-        let mut low = numbers().map(|one| one.min).fold(f64::INFINITY, f64::min);
+        let mut low = numbers()
+            .map(|bucket| bucket.min)
+            .fold(f64::INFINITY, f64::min);
         let mut high = numbers()
-            .map(|one| one.max)
+            .map(|bucket| bucket.max)
             .fold(f64::NEG_INFINITY, f64::max);
         if !(low.is_finite() && high.is_finite()) {
             (low, high) = (0.0, 1.0);
@@ -134,28 +136,28 @@ impl Canvas {
             high,
         };
         let span = (end.saturating_sub(start)).max(1) as f64;
-        let mut before: Option<f64> = None;
+        let mut previous: Option<f64> = None;
         for bucket in numbers() {
             let middle = bucket.start.saturating_add((width / 2) as i64);
-            let place = (middle.saturating_sub(start)) as f64 / span;
-            let column = (place * columns as f64).clamp(0.0, columns as f64 - 1.0) as usize;
+            let position = (middle.saturating_sub(start)) as f64 / span;
+            let column = (position * columns as f64).clamp(0.0, columns as f64 - 1.0) as usize;
             // Include the last value of the previous interval, so that steps are connected.
             let (mut from, mut to) = (bucket.min, bucket.max);
-            if let Some(before) = before {
-                (from, to) = (from.min(before), to.max(before));
+            if let Some(previous) = previous {
+                (from, to) = (from.min(previous), to.max(previous));
             }
-            canvas.column(column, from, to);
-            before = Some(bucket.last);
+            canvas.draw_column(column, from, to);
+            previous = Some(bucket.last);
         }
         canvas
     }
 
-    /// Draws a vertical line.
-    fn column(&mut self, column: usize, from: f64, to: f64) {
+    /// Draws a vertical line from one value to another.
+    fn draw_column(&mut self, column: usize, from: f64, to: f64) {
         let rows = 4 * LINES;
         let row_of = |number: f64| {
-            let place = (number - self.low) / (self.high - self.low);
-            (place.clamp(0.0, 1.0) * (rows - 1) as f64).round() as usize
+            let position = (number - self.low) / (self.high - self.low);
+            (position.clamp(0.0, 1.0) * (rows - 1) as f64).round() as usize
         };
         for row in row_of(from)..=row_of(to) {
             let from_top = rows - 1 - row;
@@ -188,7 +190,7 @@ impl Canvas {
                 char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ')
             });
             format!(
-                "{label:>LABEL$}  {}",
+                "{label:>LABEL_WIDTH$}  {}",
                 cells.collect::<String>().trim_end_matches('\u{2800}')
             )
         })

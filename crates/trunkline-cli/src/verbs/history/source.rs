@@ -10,10 +10,10 @@ use super::unknown::SeenVariables;
 use crate::connection::Connection;
 use crate::{CliError, Context, Exit, Problem};
 
-/// Code of a remark or an error about data that cannot be read.
+/// Error code for recorded data that cannot be read.
 pub(crate) const FAULT: &str = "history-fault";
 
-/// Returns the error of a command that has no result, because recorded updates are lost.
+/// Returns the error of a command that prints nothing, because recorded updates are lost.
 pub(crate) fn loss_problem(code: &'static str, sentence: &str) -> Problem {
     Problem {
         exit: Exit::Lost,
@@ -71,7 +71,7 @@ pub(super) fn problem(error: &FolderError) -> Problem {
     Problem::new(exit, code, error.to_string())
 }
 
-/// Fetches the pages of a query, one after the other.
+/// Fetches the pages of a query one by one.
 pub(crate) struct Pages<'a> {
     pub(super) source: Source,
     query: HistoryQuery,

@@ -34,7 +34,7 @@ impl Source {
             Self::Folder(_) => {
                 let problem = |name: &&str| {
                     let sentence = "the folder has no rows of this variable; `trunkline history ls` \
-                                    lists the variables that it has";
+                                    lists its variables";
                     Problem::failed("unknown-name", sentence).with_name(name)
                 };
                 return Ok(names.iter().map(problem).collect());
@@ -57,8 +57,8 @@ pub(super) fn report(
     context: &Context,
 ) -> Result<Option<Exit>, CliError> {
     let mut names = Vec::new();
-    for one in wanted {
-        if let Wanted::Name(name) = one
+    for target in wanted {
+        if let Wanted::Name(name) = target
             && !pages.seen.0.contains(name)
             && !is_recorded(name, &mut pages.source, context)?
         {
@@ -70,12 +70,12 @@ pub(super) fn report(
     }
     let width = names.iter().map(|name| crate::terminal::width(name)).max();
     let mut tally = Tally::default();
-    let mut is_any = false;
+    let mut has_unknown = false;
     for problem in pages.source.unknown(&names)? {
-        is_any = true;
+        has_unknown = true;
         tally.item_failed(context.show(&problem, width.unwrap_or(0))?);
     }
-    Ok(is_any.then(|| tally.exit()))
+    Ok(has_unknown.then(|| tally.exit()))
 }
 
 /// Returns true if the history has any rows of a variable.

@@ -15,7 +15,7 @@ use crate::output::values::{Amount, ValueStyle, WideInt};
 use crate::output::{Metadata, ReadingView};
 use crate::verbs::find::access_name;
 
-/// One line of `info`: the reading, and everything else the engine knows about the variable.
+/// One line of `info`: the reading, and everything else that the engine knows about the variable.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline variable, version 1")]
 pub(crate) struct Info {
@@ -30,20 +30,20 @@ pub(crate) struct Info {
     /// Whether a value outside the range is set to the nearest end of the range. Only with `range`.
     #[serde(skip_serializing_if = "Option::is_none")]
     coerce: Option<bool>,
-    /// The variable has its newest value again after a restart. Left out when false.
+    /// The variable keeps its newest value across restarts of the engine. Left out when false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schemars(extend("const" = true))]
     retain: bool,
     /// Register number: `:/NUMBER` is another name of the variable. Left out when it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     number: Option<u32>,
-    /// Where the audit of its writes is kept. Left out when they are not audited.
+    /// Where the audit trail of its writes is stored. Left out when they are not audited.
     #[serde(skip_serializing_if = "String::is_empty")]
     audit: String,
     /// Access of clients, independent of their rights.
     #[schemars(extend("enum" = ["read-write", "read-only", "write-only"]))]
     access: &'static str,
-    /// Reachable over the network, or in its own process only.
+    /// Whether the variable can be reached over the network, or only in the engine's own process.
     #[schemars(extend("enum" = ["network", "process"]))]
     scope: &'static str,
     /// Source of its value. Left out when it has none.
@@ -65,20 +65,20 @@ pub(crate) struct Info {
     /// Only the first client that writes the variable may write it. Left out when false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     single_writer: bool,
-    /// The only client that may write it now: the holder of its lease, or its single writer. Left
-    /// out when there is none.
+    /// The only client that may write the variable now: the holder of its lease, or its single writer.
+    /// Left out when there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     held_by: String,
     /// Remaining time of the lease, in seconds. Left out when there is no lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_left: Option<Amount>,
-    /// Writers that were refused because of its single writer and take over after it. Left out when
-    /// there are none.
+    /// Number of clients whose writes were refused because of the single writer, and which may become
+    /// its successor. Left out when there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     writers_waiting: Option<u64>,
     /// Number of subscriptions, over all connections.
     subscribers: u64,
-    /// The sessions that subscribe to it, at most 32. Left out when there are none.
+    /// The sessions that subscribe to the variable, at most 32. Left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     readers: Vec<Reader>,
     /// Outcomes of all writes: `offered` is the sum of the others.
@@ -89,7 +89,7 @@ pub(crate) struct Info {
     /// Fields that can be opened as NAME#FIELD; alarm.hi.* stands for the fields of the alarm hi.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     fields: Vec<String>,
-    /// The current value and the next ones: `info --trend`.
+    /// The current value and the values after it; with `--trend` only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trend: Vec<Json>,
 }
@@ -100,7 +100,7 @@ struct Forced {
     forced: Json,
     /// Principal that forced it. Only with `forced`.
     forced_by: String,
-    /// When it was forced. Only with `forced`.
+    /// Time at which the variable was forced. Only with `forced`.
     #[schemars(extend("format" = "date-time"))]
     forced_since: String,
     /// The current value of its source. Only with `forced`; left out when there is none yet.

@@ -8,8 +8,8 @@ use trunkline_types::{Contract, Value};
 use crate::connection::Connection;
 use crate::{CliError, Context};
 
-/// Eight heights, from the lowest.
-const MARKS: [char; 8] = [
+/// Characters of a sparkline, from the lowest bar to the highest.
+const BARS: [char; 8] = [
     '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}',
 ];
 
@@ -47,29 +47,30 @@ pub(super) fn collect(
     Ok(values)
 }
 
-pub(super) fn marks(values: &[Value]) -> String {
+/// Draws numbers as a sparkline, followed by the range. Returns an empty string for other values.
+pub(super) fn sparkline(values: &[Value]) -> String {
     let numbers: Option<Vec<f64>> = values.iter().map(number).collect();
     let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty()) else {
         return String::new();
     };
     let low = numbers.iter().copied().fold(f64::INFINITY, f64::min);
     let high = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let mark = |number: &f64| {
+    let bar = |number: &f64| {
         let height = match high > low {
-            true => (number - low) / (high - low) * (MARKS.len() - 1) as f64,
+            true => (number - low) / (high - low) * (BARS.len() - 1) as f64,
             false => 0.0,
         };
-        // NaN has no height and is shown as the lowest.
-        *MARKS.get(height.round() as usize).unwrap_or(&MARKS[0])
+        // NaN has no height, so it is shown as the lowest bar.
+        *BARS.get(height.round() as usize).unwrap_or(&BARS[0])
     };
-    let line: String = numbers.iter().map(mark).collect();
+    let line: String = numbers.iter().map(bar).collect();
     let count = numbers.len();
     format!("{line}  {low} to {high}, {count} values")
 }
 
 fn number(value: &Value) -> Option<f64> {
     match value {
-        Value::Bool(is) => Some(f64::from(u8::from(*is))),
+        Value::Bool(value) => Some(f64::from(u8::from(*value))),
         value => value.as_f64(),
     }
 }
@@ -79,21 +80,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trend_spans_its_lowest_to_its_highest_value() {
+    fn the_lowest_and_highest_values_have_the_lowest_and_highest_bars() {
         let values = |numbers: &[f64]| numbers.iter().copied().map(Value::F64).collect::<Vec<_>>();
         assert_eq!(
-            marks(&values(&[0.0, 7.0, 3.0])),
+            sparkline(&values(&[0.0, 7.0, 3.0])),
             "\u{2581}\u{2588}\u{2584}  0 to 7, 3 values"
         );
         assert_eq!(
-            marks(&values(&[5.0, 5.0])),
+            sparkline(&values(&[5.0, 5.0])),
             "\u{2581}\u{2581}  5 to 5, 2 values"
         );
-        assert!(marks(&values(&[f64::NAN, 1.0])).ends_with("2 values"));
-        assert_eq!(marks(&[]), "");
-        assert_eq!(marks(&[Value::String("a".into())]), "");
+        assert!(sparkline(&values(&[f64::NAN, 1.0])).ends_with("2 values"));
+        assert_eq!(sparkline(&[]), "");
+        assert_eq!(sparkline(&[Value::String("a".into())]), "");
         assert_eq!(
-            marks(&[Value::Bool(false), Value::Bool(true)])
+            sparkline(&[Value::Bool(false), Value::Bool(true)])
                 .chars()
                 .count(),
             20

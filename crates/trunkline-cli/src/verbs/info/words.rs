@@ -1,4 +1,4 @@
-//! Describes properties, readers and ledgers of a variable in words.
+//! Describes the properties, the readers and the write ledger of a variable in words.
 
 use trunkline::proto::{ReaderInfo, VariableInfo};
 use trunkline_types::alarm::{AlarmDefinition, AlarmKind, Operand};
@@ -21,7 +21,7 @@ pub(super) fn access(properties: &Properties) -> String {
     let access = access_name(properties.access);
     match properties.scope {
         Scope::Network => access.to_owned(),
-        Scope::Process => format!("{access}, in its own process only"),
+        Scope::Process => format!("{access}, only in the engine's own process"),
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ledger_is_shown_as_its_identity() {
+    fn the_ledger_is_shown_as_a_sum() {
         let plain = WriteLedger {
             offered: 5,
             written: 3,

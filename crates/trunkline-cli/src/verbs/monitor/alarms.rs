@@ -34,7 +34,7 @@ struct Follower<'a> {
     /// `None` if a table of the current alarms is drawn.
     list: Option<Table>,
     /// When the table was last drawn.
-    drawn: Option<Tick>,
+    last_drawn: Option<Tick>,
     /// When to redraw the table, if an alarm has changed.
     draw_at: Option<Tick>,
     times: Option<TimeColumn>,
@@ -54,8 +54,8 @@ pub(super) fn follow(
     context: &Context,
 ) -> Result<Exit, CliError> {
     let mut patterns = Vec::new();
-    for wanted in targets.wanted {
-        patterns.push(match wanted {
+    for target in targets.wanted {
+        patterns.push(match target {
             Wanted::Pattern(pattern) => pattern,
             Wanted::Name(name) => Pattern::parse(&name)
                 .map_err(|error| Problem::failed("bad-pattern", error.to_string()))?,
@@ -77,7 +77,7 @@ pub(super) fn follow(
         connection,
         patterns,
         list,
-        drawn: None,
+        last_drawn: None,
         draw_at: None,
         times: context.settings.times.column(true, context.started),
         next: 0,
@@ -103,15 +103,15 @@ impl Follower<'_> {
         loop {
             self.context.terminal.flush()?;
             let now = clock.now();
-            let due = Tick::earliest([end, self.draw_at]);
-            let is_done = match journal.next(due.map(|due| due.since(now))) {
-                Some(event) => match self.take(event) {
+            let deadline = Tick::earliest([end, self.draw_at]);
+            let is_done = match journal.next(deadline.map(|deadline| deadline.since(now))) {
+                Some(event) => match self.handle(event) {
                     // The connection was lost during the request. The next event after the
                     // reconnection repeats it.
                     Err(CliError::Problem(problem)) if problem.exit == Exit::Unreachable => false,
                     result => result?,
                 },
-                None => due.is_none(),
+                None => deadline.is_none(),
             };
             let now = clock.now();
             if self.draw_at.is_some_and(|at| now >= at) {
@@ -120,21 +120,21 @@ impl Follower<'_> {
                     Err(CliError::Problem(problem)) if problem.exit == Exit::Unreachable => {
                         self.draw_at = None;
                     }
-                    drawn => drawn?,
+                    result => result?,
                 }
             }
             if is_done || end.is_some_and(|end| clock.now() >= end) {
-                return self.end();
+                return self.finish();
             }
         }
     }
 
-    fn end(mut self) -> Result<Exit, CliError> {
+    fn finish(mut self) -> Result<Exit, CliError> {
         if let Some(list) = self.list.take() {
             list.finish()?;
         }
-        if let Some(wanted) = self.args.count.filter(|wanted| self.count < *wanted) {
-            let sentence = format!("timed out after {} of {wanted} changes", self.count);
+        if let Some(expected) = self.args.count.filter(|expected| self.count < *expected) {
+            let sentence = format!("timed out after {} of {expected} changes", self.count);
             self.tally.set_timed_out();
             let problem = Problem::new(Exit::TimedOut, "timed-out", sentence);
             self.context.show(&problem, 0)?;
@@ -143,16 +143,16 @@ impl Follower<'_> {
     }
 
     /// Handles one event of the journal's variable. Returns true if the command is done.
-    fn take(&mut self, event: Event) -> Result<bool, CliError> {
+    fn handle(&mut self, event: Event) -> Result<bool, CliError> {
         match event {
             // The journal may be ahead of the reading, so its value does not matter.
             Event::Reading { .. } if self.list.is_some() => return self.show_changes(),
             Event::Reading { .. } => {
                 let now = self.context.clock.now();
-                let soon = self
-                    .drawn
-                    .map(|drawn| drawn.saturating_add(REDRAW_INTERVAL_MIN));
-                self.draw_at = Some(soon.unwrap_or(now).max(now));
+                let earliest = self
+                    .last_drawn
+                    .map(|last_drawn| last_drawn.saturating_add(REDRAW_INTERVAL_MIN));
+                self.draw_at = Some(earliest.unwrap_or(now).max(now));
             }
             Event::Disconnected {
                 cause,
@@ -174,13 +174,13 @@ impl Follower<'_> {
                 engine_id,
             } => {
                 let engine = EngineRun { epoch, engine_id };
-                let before = self.engine;
+                let previous = self.engine;
                 let event =
-                    engine.reconnection_event(session, before, self.connection, self.context);
+                    engine.reconnection_event(session, previous, self.connection, self.context);
                 if let Some(event) = event {
                     self.context.notify(&event)?;
                 }
-                if before.is_some_and(|before| before != engine) && !self.is_continued()? {
+                if previous.is_some_and(|previous| previous != engine) && !self.is_continued()? {
                     self.show_current()?;
                 }
                 self.engine = Some(engine);
@@ -240,7 +240,7 @@ impl Follower<'_> {
     fn current_alarms(&self) -> Result<Vec<AlarmStatus>, CliError> {
         let states = AlarmState::ALL.into_iter();
         let query = AlarmQuery {
-            pattern: self.one_pattern(),
+            pattern: self.single_pattern(),
             area: self.args.area.clone().unwrap_or_default(),
             priority_min: self.args.priority.unwrap_or(0),
             states: states
@@ -257,7 +257,7 @@ impl Follower<'_> {
     /// Redraws the table of the alarms that are not normal.
     fn draw(&mut self) -> Result<(), CliError> {
         let mut alarms = self.current_alarms()?;
-        (self.drawn, self.draw_at) = (Some(self.context.clock.now()), None);
+        (self.last_drawn, self.draw_at) = (Some(self.context.clock.now()), None);
         let mut lines = table_of(&mut alarms, self.context)?.lines();
         if lines.is_empty() {
             lines.push("all alarms are normal".to_owned());
@@ -277,7 +277,7 @@ impl Follower<'_> {
         let values = self.context.settings.values;
         let mut query = AlarmJournalQuery {
             from: Some(self.next),
-            pattern: self.one_pattern(),
+            pattern: self.single_pattern(),
             area: self.args.area.clone().unwrap_or_default(),
             priority_min: self.args.priority.unwrap_or(0),
             ..AlarmJournalQuery::default()
@@ -318,10 +318,10 @@ impl Follower<'_> {
         }
     }
 
-    /// Returns the pattern if there is only one, so that the engine can apply it.
-    fn one_pattern(&self) -> Option<Pattern> {
+    /// Returns the pattern if there is exactly one, so that the engine can apply it.
+    fn single_pattern(&self) -> Option<Pattern> {
         match self.patterns.as_slice() {
-            [one] => Some(one.clone()),
+            [pattern] => Some(pattern.clone()),
             _ => None,
         }
     }
@@ -331,6 +331,9 @@ impl Follower<'_> {
     fn selects(&self, variable: &str) -> bool {
         variable.is_empty()
             || self.patterns.is_empty()
-            || self.patterns.iter().any(|one| one.matches(variable))
+            || self
+                .patterns
+                .iter()
+                .any(|pattern| pattern.matches(variable))
     }
 }

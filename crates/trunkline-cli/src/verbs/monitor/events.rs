@@ -13,57 +13,57 @@ use crate::terminal::Style;
 pub(crate) enum MonitorEvent {
     /// The engine is not running; the command waits for it.
     Waiting {
-        /// Stable word for the cause.
+        /// Stable code of the cause.
         code: Cow<'static, str>,
         /// The cause, in a sentence.
         message: String,
     },
     /// The connection was lost.
     Disconnected {
-        /// Stable word for the cause.
+        /// Stable code of the cause.
         code: &'static str,
         /// The cause, in a sentence.
         message: String,
-        /// Whether the client reconnects by itself.
+        /// Whether the client reconnects automatically.
         reconnecting: bool,
     },
-    /// The connection is back.
+    /// The connection was restored.
     Connected {
-        /// Number that the engine gave the connection.
+        /// Number of the session, which the engine assigns.
         session: WideInt,
-        /// Identifies the start of the engine.
+        /// Identifies the current run of the engine.
         epoch: WideInt,
-        /// Whether the engine was restarted in between, or is another one.
+        /// Whether the engine was restarted or replaced in the meantime.
         restarted: bool,
-        /// Identifies the engine's store; without a store, it differs at each start.
+        /// Identifies the engine's store; without a store, it changes at each start.
         #[schemars(extend("pattern" = "^[0-9a-f]{32}$"))]
         engine_id: String,
         #[serde(skip)]
         address: String,
-        /// The engine has a different store, or none.
+        /// True if the engine has a different store, or none.
         #[serde(skip)]
         is_replaced: bool,
     },
-    /// The engine has ended a subscription.
+    /// The engine ended a subscription.
     Ended {
-        /// The variable.
+        /// Name of the variable.
         name: String,
         /// The cause, in a sentence.
         message: String,
         /// Updates not delivered. Null when the number is unknown.
         lost: Option<WideInt>,
     },
-    /// A variable has appeared under a pattern.
+    /// A variable that matches a pattern appeared.
     Appeared {
-        /// The variable.
+        /// Name of the variable.
         name: String,
         /// The type of its values.
         #[serde(rename = "type")]
         data_type: String,
     },
-    /// A variable is gone.
+    /// A variable was removed.
     Gone {
-        /// The variable.
+        /// Name of the variable.
         name: String,
     },
     /// A pattern matches nothing yet.
@@ -73,7 +73,7 @@ pub(crate) enum MonitorEvent {
     },
 }
 
-/// A prefix that repeats what `connection lost` says.
+/// Prefix of messages; redundant after `connection lost`.
 const PEER_CLOSED: &str = "the peer closed the connection: ";
 
 impl Notice for MonitorEvent {

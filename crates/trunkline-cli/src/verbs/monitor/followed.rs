@@ -3,25 +3,27 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::condition::{Bound, Condition};
+use crate::condition::{BoundCondition, Condition};
 use crate::connection::{Connection, Entries, metadata, open_options, readable};
 use crate::output::Metadata;
 use crate::output::rates::Rate;
 use crate::{CliError, Problem};
 
+/// A followed variable.
 #[derive(Debug, Default)]
 pub(super) struct Followed {
     pub(super) name: String,
     /// `None` while the variable cannot be opened.
     pub(super) metadata: Option<Metadata>,
-    pub(super) until: Option<Bound>,
+    /// The condition of `--until`, for the type of this variable.
+    pub(super) until: Option<BoundCondition>,
     /// Code of the last reported problem. A reading clears it.
     pub(super) last_problem: Option<Cow<'static, str>>,
     pub(super) rate: Rate,
     pub(super) is_gone: bool,
 }
 
-/// The names that are known at the start, with their metadata.
+/// The variables that were opened at the start, by name.
 #[derive(Debug, Default)]
 pub(super) struct OpenedAtStart(HashMap<String, Followed>);
 
@@ -82,16 +84,17 @@ pub(super) fn open(
     Ok((items, problems))
 }
 
-/// Requests the metadata of the `wanted` variables again. If this fails, keeps the old metadata.
+/// Requests the metadata of the variables that `filter` accepts again. If this fails, keeps the old
+/// metadata.
 pub(super) fn refresh(
     connection: &Connection,
     items: &mut [Followed],
-    wanted: impl Fn(&Followed) -> bool,
+    filter: impl Fn(&Followed) -> bool,
     condition: Option<&Condition>,
 ) -> Result<(), CliError> {
     let mut items: Vec<&mut Followed> = items
         .iter_mut()
-        .filter(|item| !item.is_gone && wanted(item))
+        .filter(|item| !item.is_gone && filter(item))
         .collect();
     let names: Vec<&str> = items.iter().map(|item| item.name.as_str()).collect();
     let Ok(opened) = connection.open(&names, open_options(false, true)) else {

@@ -116,10 +116,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             let wait_max = args.duration.map(|time| time.max(context.settings.timeout));
             let now = context.clock.now();
             let deadline = wait_max.map(|time| now.saturating_add(time));
-            Connection::wait(&targets.engine, context, deadline, |why| {
+            Connection::wait(&targets.engine, context, deadline, |reason| {
                 context.notify(&MonitorEvent::Waiting {
-                    code: why.code.clone(),
-                    message: why.message.clone(),
+                    code: reason.code.clone(),
+                    message: reason.message.clone(),
                 })
             })?
         }
@@ -131,7 +131,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let fixed = targets.names(&context.settings);
     let mut entries = connection.expand(targets, context)?;
     // These patterns may match later.
-    let unmatched = entries.take_no_match();
+    let unmatched = entries.take_unmatched_patterns();
     let name_width = entries.width();
     let (settings, terminal) = (&context.settings, &context.terminal);
     let options = PrinterOptions {
@@ -143,8 +143,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         true => Printer::Rates(RatePrinter::new(settings, terminal, name_width)?),
         false => Printer::Readings(ReadingPrinter::new(settings, terminal, options)?),
     };
-    let (mut known, problems) = open(&connection, &entries, condition.as_ref())?;
-    let items: Vec<Followed> = fixed.iter().map(|name| known.take(name)).collect();
+    let (mut opened_at_start, problems) = open(&connection, &entries, condition.as_ref())?;
+    let items: Vec<Followed> = fixed
+        .iter()
+        .map(|name| opened_at_start.take(name))
+        .collect();
     let mut monitor = Monitor {
         args,
         context,
@@ -153,7 +156,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         printer,
         name_width,
         items,
-        known,
+        opened_at_start,
         patterns: &patterns,
         tally: Tally::default(),
         count: 0,
@@ -204,7 +207,7 @@ struct Monitor<'a> {
     printer: Printer,
     name_width: usize,
     items: Vec<Followed>,
-    known: OpenedAtStart,
+    opened_at_start: OpenedAtStart,
     patterns: &'a [Pattern],
     tally: Tally,
     count: u64,
@@ -224,18 +227,18 @@ impl EngineRun {
     fn reconnection_event(
         self,
         session: u64,
-        before: Option<EngineRun>,
+        previous: Option<EngineRun>,
         connection: &Connection,
         context: &Context,
     ) -> Option<MonitorEvent> {
-        let (before, values) = (before?, context.settings.values);
+        let (previous, values) = (previous?, context.settings.values);
         Some(MonitorEvent::Connected {
             session: values.int_or_text(session),
             epoch: values.int_or_text(self.epoch),
-            restarted: before != self,
+            restarted: previous != self,
             engine_id: format!("{:032x}", u128::from_be_bytes(self.engine_id)),
             address: connection.address.clone(),
-            is_replaced: before.engine_id != self.engine_id,
+            is_replaced: previous.engine_id != self.engine_id,
         })
     }
 }
@@ -287,7 +290,7 @@ impl Monitor<'_> {
                 name,
                 data_type,
                 ..
-            } => self.take_appeared(item as usize, &name, &data_type)?,
+            } => self.handle_appeared(item as usize, &name, &data_type)?,
             FollowEvent::Gone { item, name } => {
                 if let Some(item) = self.items.get_mut(item as usize) {
                     item.is_gone = true;
@@ -304,9 +307,9 @@ impl Monitor<'_> {
         Ok(false)
     }
 
-    fn take_appeared(&mut self, index: usize, name: &str, ty: &DataType) -> Result<(), CliError> {
-        let is_new = !self.known.contains(name);
-        let item = self.known.take(name);
+    fn handle_appeared(&mut self, index: usize, name: &str, ty: &DataType) -> Result<(), CliError> {
+        let is_new = !self.opened_at_start.contains(name);
+        let item = self.opened_at_start.take(name);
         match self.items.get_mut(index) {
             Some(slot) => *slot = item,
             None => self.items.push(item),
@@ -323,7 +326,9 @@ impl Monitor<'_> {
     /// Handles one event of the subscription. Returns true if the command is done.
     fn handle(&mut self, event: Event) -> Result<bool, CliError> {
         match event {
-            Event::Reading { item, reading } => return self.take_reading(item as usize, &reading),
+            Event::Reading { item, reading } => {
+                return self.handle_reading(item as usize, &reading);
+            }
             Event::ItemError { item, fault } => {
                 let Some(item) = self.items.get_mut(item as usize) else {
                     return Ok(false);
@@ -338,7 +343,7 @@ impl Monitor<'_> {
                 lost,
                 sentence,
                 ..
-            } => self.take_end(item as usize, lost, &sentence)?,
+            } => self.handle_ended(item as usize, lost, &sentence)?,
             Event::Disconnected {
                 cause,
                 reconnecting,
@@ -357,25 +362,25 @@ impl Monitor<'_> {
                 session,
                 epoch,
                 engine_id,
-            } => self.take_connected(session, epoch, engine_id)?,
+            } => self.handle_connected(session, epoch, engine_id)?,
         }
         Ok(false)
     }
 
-    fn take_connected(
+    fn handle_connected(
         &mut self,
         session: u64,
         epoch: u64,
         engine_id: [u8; 16],
     ) -> Result<(), CliError> {
         let engine = EngineRun { epoch, engine_id };
-        let before = self.engine.replace(engine);
-        let event = engine.reconnection_event(session, before, self.connection, self.context);
+        let previous = self.engine.replace(engine);
+        let event = engine.reconnection_event(session, previous, self.connection, self.context);
         let Some(event) = event else {
             return Ok(());
         };
         self.context.notify(&event)?;
-        if before != Some(engine) {
+        if previous != Some(engine) {
             // The new engine may have another configuration.
             let condition = self.condition.as_ref();
             followed::refresh(self.connection, &mut self.items, |_| true, condition)?;
@@ -383,7 +388,7 @@ impl Monitor<'_> {
         Ok(())
     }
 
-    fn take_reading(&mut self, index: usize, reading: &Reading) -> Result<bool, CliError> {
+    fn handle_reading(&mut self, index: usize, reading: &Reading) -> Result<bool, CliError> {
         let received = self.context.clock.wall();
         let Some(item) = self.items.get(index) else {
             return Ok(false);
@@ -419,7 +424,7 @@ impl Monitor<'_> {
         Ok(is_met || self.args.count.is_some_and(|count| self.count >= count))
     }
 
-    fn take_end(
+    fn handle_ended(
         &mut self,
         index: usize,
         lost: Option<u64>,

@@ -1,4 +1,4 @@
-//! `monitor --since`: prints recorded updates, then new ones.
+//! `monitor --since`: prints recorded updates, and then new updates.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::Monitor;
 use crate::{CliError, Exit};
 
 impl Monitor<'_> {
-    /// Prints the updates of these variables since a time.
+    /// Prints the updates of these variables since a point in time, and follows the variables.
     pub(super) fn follow_since(
         mut self,
         names: &[&str],

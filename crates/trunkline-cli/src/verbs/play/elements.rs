@@ -1,5 +1,5 @@
-//! `play --stream`: plays the values of one recorded variable. Streams of text, bytes, arrays,
-//! waveforms or structs are recorded in that form.
+//! `play --stream`: plays the values of one recorded variable. `record` also writes streams of text,
+//! bytes, arrays, waveforms or structs in the form of a variable.
 
 use trunkline::record::{
     Pace, RecordedVariables, RecordingError, StreamPlayed, UpdateSource, play_elements_into_stream,
@@ -12,12 +12,15 @@ use crate::terminal::escaped;
 use crate::verbs::record::open;
 use crate::{CliError, Context, Exit, Problem, counted};
 
-/// The property of a group that holds the type of its values. A value may use several channels.
+/// The property of a group that contains the type of its values. A value may span several channels.
 const TYPE: &[u8] = b"variable_type";
 
 /// Returns the group to play as the values of a variable, or `None` if its channels are played as
 /// rows.
-pub(super) fn recorded(args: &Args, context: &Context) -> Result<Option<String>, CliError> {
+pub(super) fn recorded_variable(
+    args: &Args,
+    context: &Context,
+) -> Result<Option<String>, CliError> {
     if args.times.is_some() || !context.settings.exclude.is_empty() {
         return Ok(None);
     }
@@ -32,10 +35,10 @@ pub(super) fn recorded(args: &Args, context: &Context) -> Result<Option<String>,
             }
         }
     };
-    let says_type = file
+    let has_type = file
         .properties(&group)
         .is_some_and(|all| all.get(TYPE).is_some());
-    Ok(says_type.then(|| group.name().to_string()))
+    Ok(has_type.then(|| group.name().to_string()))
 }
 
 pub(super) fn into_stream(
@@ -47,51 +50,56 @@ pub(super) fn into_stream(
     let opened = RecordedVariables::open_series(args.file());
     let mut recorded = opened.map_err(|error| problem(&error.into()))?;
     let mut variables = recorded.variables().iter();
-    let Some(number) = variables.position(|one| one.name == name) else {
+    let Some(index) = variables.position(|variable| variable.name == name) else {
         let sentence = format!(
-            "{} cannot be played: one of its channels is missing, or does not match its type",
+            "{} cannot be played: one of its channels is missing, or does not match its recorded type",
             escaped(name)
         );
         return Err(Problem::failed("recording", sentence).into());
     };
-    let is_whole = report_missing(recorded.missing(), context)?;
+    let has_all_parts = report_missing(recorded.missing(), context)?;
     check_sums(args, context)?;
-    play(args, url, (&mut recorded, number), is_whole, pace, context)
+    play(
+        args,
+        url,
+        (&mut recorded, index),
+        has_all_parts,
+        pace,
+        context,
+    )
 }
 
-/// Plays one of the recorded variables. `is_whole` is false if parts of the recording are missing,
-/// which was reported.
+/// Plays the recorded variable with this index. `has_all_parts` is false if parts of the recording are
+/// missing; the caller has reported them.
 pub(super) fn play(
     args: &Args,
     url: &str,
-    (recorded, number): (&mut impl UpdateSource, usize),
-    is_whole: bool,
+    (recorded, index): (&mut impl UpdateSource, usize),
+    has_all_parts: bool,
     pace: Pace,
     context: &Context,
 ) -> Result<Exit, CliError> {
     if args.skip_gaps {
-        let sentence = "--skip-gaps is for rows at regular intervals, and each of these values has \
-                        its own time; use --speed or --full-speed";
+        let sentence = "--skip-gaps requires rows at regular intervals, but each of these values has \
+                        its own time; use --speed or --full-speed instead";
         return Err(Problem::usage(sentence).into());
     }
-    let Some(known) = recorded.variables().get(number) else {
-        // Cannot happen: the callers have found it.
+    let Some(variable) = recorded.variables().get(index) else {
+        // Unreachable: the callers pass the index of an existing variable.
         return Ok(Exit::Failed);
     };
-    let (name, data_type) = (known.name.clone(), known.data_type.clone());
-    if let Some(wanted) = args.data_type.clone().filter(|wanted| *wanted != data_type) {
+    let (name, data_type) = (variable.name.clone(), variable.data_type.clone());
+    let requested = args.data_type.clone();
+    if let Some(requested) = requested.filter(|requested| *requested != data_type) {
         let error = RecordingError::OtherElements {
             recorded: data_type,
-            stream: wanted,
+            stream: requested,
         };
-        let mut found = problem(&error);
-        found.hint = Some(format!(
-            "--type '{}'",
-            escaped(&known.data_type.to_string())
-        ));
-        return Err(found.into());
+        let data_type = escaped(&variable.data_type.to_string());
+        let hint = format!("use --type '{data_type}', or leave out --type");
+        return Err(problem(&error).with_hint(hint).into());
     }
-    let total = counted(known.updates, "element");
+    let total = counted(variable.updates, "element");
     let started = context.clock.now();
     let Some(mut stream) = create(args, url, data_type, context)? else {
         return no_reader(started, context);
@@ -99,19 +107,19 @@ pub(super) fn play(
     let started = context.clock.now();
     let (stopper, stopped) = stopper();
     let mut watch = Watch::new(stopper, context);
-    let look = |done: &StreamPlayed| {
+    let progress = |done: &StreamPlayed| {
         watch.poll(done.rows, |rate| {
             let late = done.lateness.as_secs_f64();
             format!("{} of {total} · {rate:.0}/s · {late:.3} s late", done.rows)
         });
     };
-    let done = play_elements_into_stream(recorded, number, pace, &mut stream, &stopped, look);
+    let done = play_elements_into_stream(recorded, index, pace, &mut stream, &stopped, progress);
     let done = done.map_err(|error| problem(&error))?;
     let exit = close(stream, &done, "element", started, context)?;
     let unreadable = recorded
         .variables()
-        .get(number)
-        .map_or(0, |one| one.unreadable);
+        .get(index)
+        .map_or(0, |variable| variable.unreadable);
     if unreadable > 0 {
         report(
             &name,
@@ -120,15 +128,15 @@ pub(super) fn play(
             context,
         )?;
     }
-    let is_faithful = report_not_carried(&done, &name, context)?;
+    let is_faithful = report_information_loss(&done, &name, context)?;
     Ok(match exit {
-        Exit::Success if !is_whole || unreadable > 0 || !is_faithful => Exit::Failed,
+        Exit::Success if !has_all_parts || unreadable > 0 || !is_faithful => Exit::Failed,
         exit => exit,
     })
 }
 
 /// Reports recorded information that a stream cannot carry. Returns true if there is none.
-fn report_not_carried(
+fn report_information_loss(
     done: &StreamPlayed,
     name: &str,
     context: &Context,
@@ -139,8 +147,8 @@ fn report_not_carried(
             count => format!("{count} elements were"),
         };
         let sentence = format!(
-            "{were} not good when recorded: a stream carries no quality, and its reader gets only \
-             the values"
+            "{were} not of good quality when recorded: a stream carries no quality, so its reader \
+             receives only the values"
         );
         report(name, "not-good", &sentence, context)?;
     }
@@ -151,8 +159,8 @@ fn report_not_carried(
         };
         let (lost, gaps) = (counted(done.lost, "element"), counted(done.gaps, "gap"));
         let sentence = format!(
-            "the recorder has lost {lost}, in {gaps}{unknown}: the stream does not show that \
-             anything is missing"
+            "the recorder lost {lost}, in {gaps}{unknown}: the reader of the stream cannot detect the \
+             gaps"
         );
         report(name, "missing", &sentence, context)?;
     }

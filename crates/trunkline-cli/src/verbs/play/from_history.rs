@@ -1,8 +1,9 @@
-//! `play --history`: the updates of a history in the order of their times.
+//! `play --history`: reads the updates of a history in time order.
 //!
-//! A query returns updates by variable and then by time. So they are read in windows of time, each
-//! with all variables, and sorted there. A thread reads the next window while one is played, so two of
-//! them are in memory. The width of a window follows from the number of updates in the one before.
+//! A query returns updates sorted by variable and then by time. The updates of all variables are
+//! therefore read in time windows, and each window is sorted by time. A thread reads the next window
+//! while the current one is played, so two windows are in memory. The number of updates in a window
+//! determines the width of the next one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -23,84 +24,91 @@ use crate::verbs::history::source::{FAULT, Source, loss_problem};
 use crate::verbs::history::{patterns_of, range};
 use crate::{CliError, Context, Exit, Problem, counted};
 
-/// The most updates of a window, and bytes of their values. Each window reads parts of files that the
-/// next one reads again, so it must not be small.
+/// Maximum number of updates in a window, and maximum size of their values. Consecutive windows partly
+/// read the same data, so windows must not be small.
 const WINDOW_UPDATES: usize = 512 << 10;
 const WINDOW_BYTES: usize = 64 << 20;
 /// Width of the first window in nanoseconds.
 const FIRST_WIDTH: i64 = 1_000_000_000;
 
-/// The updates of a history over a time.
+/// The recorded updates of a time range.
 pub(super) struct RecordedHistory<'a> {
     variables: Vec<PlayedVariable>,
-    /// The one variable that is played, if not all of them are.
+    /// Index of the selected variable; `None` if all variables are played.
     only: Option<usize>,
-    /// Until playing begins.
+    /// Reads the windows. `None` once its thread has started.
     reader: Option<WindowReader>,
+    /// The windows from the reader's thread.
     windows: Option<Receiver<Result<Window, CliError>>>,
-    /// What was read and not played yet.
+    /// Updates that were read but not played yet.
     updates: VecDeque<PlayedUpdate>,
-    /// Updates missing after the last one that was read; `None` if their number is unknown.
+    /// Number of updates missing after the last one that was read, by variable; `None` if unknown.
     missing: HashMap<usize, Option<u64>>,
-    /// For each variable, how many of the updates that were there at the start were not read yet.
+    /// For each variable, the number of updates that existed at the start and were not read yet.
     unread: Vec<u64>,
-    /// The time of the first update.
+    /// Source timestamp of the first update, in nanoseconds.
     first: Option<i64>,
-    /// What the history lacks, in a sentence.
-    state: String,
-    /// Why reading has ended early.
+    /// Description of recorded data that could not be read; empty if there is none.
+    damage: String,
+    /// Error that ended the reading early.
     failure: Option<CliError>,
+    /// True once the last window was received.
     is_complete: bool,
     context: &'a Context,
 }
 
-/// The updates of a time, in their order.
+/// The updates of one time window, sorted by time.
 #[derive(Default)]
 struct Window {
     updates: Vec<PlayedUpdate>,
-    /// Bytes of their values.
+    /// Total size of their values in bytes.
     bytes: usize,
-    /// In the order of each variable: updates that are missing, and true if an update follows.
+    /// The gaps: the variable, the number of missing updates, and true if an update follows the gap. The
+    /// gaps of each variable are in time order.
     losses: Vec<(usize, Option<u64>, bool)>,
-    /// What the history lacks, in a sentence.
-    state: String,
+    /// Description of recorded data that could not be read; empty if there is none.
+    damage: String,
     is_last: bool,
 }
 
-/// Reads one window after the other.
+/// Reads the windows in time order.
 struct WindowReader {
     source: Source,
     patterns: Vec<Pattern>,
-    numbers: Arc<HashMap<String, usize>>,
-    /// The time that was not read yet.
+    /// Index of each variable, by name.
+    indexes: Arc<HashMap<String, usize>>,
+    /// Start of the next window, in nanoseconds.
     from: i64,
+    /// End of the time range, in nanoseconds.
     until: i64,
+    /// Width of the next window in nanoseconds.
     width: i64,
-    /// What the history lacks, in a sentence.
-    state: String,
+    /// Description of recorded data that could not be read; empty if there is none.
+    damage: String,
     context: Context,
 }
 
 impl<'a> RecordedHistory<'a> {
-    /// Finds out which variables were recorded in the time of the options. Returns `None` after Ctrl-C.
+    /// Finds the variables that were recorded in the time range of the options. Returns `None` after
+    /// Ctrl-C.
     pub(super) fn open(args: &Args, context: &'a Context) -> Result<Option<Self>, CliError> {
         let targets = targets::resolve(&args.history, &context.settings)?;
         let (since, until) = range(Some(&args.since), args.until.as_ref(), context)?;
         let mut reader = WindowReader {
             source: Source::open(&targets.engine, args.folder.as_deref(), context)?,
             patterns: patterns_of(&targets.wanted)?,
-            numbers: Arc::default(),
+            indexes: Arc::default(),
             from: since.map_or(0, Timestamp::as_nanos),
             until: until.as_nanos(),
             width: FIRST_WIDTH,
-            state: String::new(),
+            damage: String::new(),
             context: context.clone(),
         };
         let Some(variables) = reader.find_variables()? else {
             return Ok(None);
         };
         Ok(Some(Self {
-            unread: variables.iter().map(|one| one.updates).collect(),
+            unread: variables.iter().map(|variable| variable.updates).collect(),
             variables,
             only: None,
             reader: Some(reader),
@@ -108,55 +116,56 @@ impl<'a> RecordedHistory<'a> {
             updates: VecDeque::new(),
             missing: HashMap::new(),
             first: None,
-            state: String::new(),
+            damage: String::new(),
             failure: None,
             is_complete: false,
             context,
         }))
     }
 
-    /// Selects the variable to play into a stream: the one with this name, or the only one.
+    /// Selects the variable to play into a stream: the variable with this name, or without a name the
+    /// only variable. Returns its index.
     pub(super) fn select(&mut self, name: Option<&str>) -> Result<usize, Problem> {
-        let number = match (name, self.variables.as_slice()) {
+        let index = match (name, self.variables.as_slice()) {
             (None, [_]) => Some(0),
             (None, _) => {
                 let sentence = "several variables were recorded, but a stream carries only one; choose \
-                                it with --group";
+                                one with --group";
                 return Err(Problem::usage(sentence));
             }
-            (Some(name), all) => all.iter().position(|one| one.name == name),
+            (Some(name), all) => all.iter().position(|variable| variable.name == name),
         };
-        let number = number.ok_or_else(|| match &self.reader {
-            Some(reader) if !reader.state.is_empty() => loss_problem(FAULT, &reader.state),
+        let index = index.ok_or_else(|| match &self.reader {
+            Some(reader) if !reader.damage.is_empty() => loss_problem(FAULT, &reader.damage),
             _ => {
                 let sentence = format!(
-                    "{} has no recorded updates in this time; select it with --history, or give an \
-                     earlier --since",
+                    "{} has no recorded updates in this time range; select it with --history, or use \
+                     an earlier --since",
                     escaped(name.unwrap_or_default())
                 );
                 Problem::failed("nothing-recorded", sentence)
             }
         })?;
-        self.keep_only(number);
-        Ok(number)
+        self.keep_only(index);
+        Ok(index)
     }
 
-    /// Begins to read, and waits for the first updates, so that they are not late. Fails if there are
-    /// none.
+    /// Starts to read, and waits for the first updates, so that they are not late. Fails if they cannot
+    /// be read.
     pub(super) fn begin(&mut self) -> Result<(), CliError> {
         if let Some(reader) = self.reader.take() {
-            let (windows, taken) = sync_channel(0);
+            let (sender, receiver) = sync_channel(0);
             let thread = std::thread::Builder::new().name("history-reader".to_owned());
-            // It ends when the other end of the channel is gone.
-            let spawned = thread.spawn(move || reader.run(&windows));
+            // The thread ends when the receiver is dropped.
+            let spawned = thread.spawn(move || reader.run(&sender));
             spawned.map_err(|error| Problem::system(&error))?;
-            self.windows = Some(taken);
+            self.windows = Some(receiver);
         }
         self.wait_for_first()
     }
 
     fn wait_for_first(&mut self) -> Result<(), CliError> {
-        self.take_windows();
+        self.receive_windows();
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
@@ -168,14 +177,14 @@ impl<'a> RecordedHistory<'a> {
         }
     }
 
-    /// Takes windows until one has updates, or until there are no more.
-    fn take_windows(&mut self) {
+    /// Receives windows until one has updates, or until no more windows follow.
+    fn receive_windows(&mut self) {
         while self.updates.is_empty()
             && let Some(windows) = &self.windows
         {
             match windows.recv() {
                 Ok(Ok(window)) => {
-                    self.state = window.state;
+                    self.damage = window.damage;
                     self.is_complete = window.is_last;
                     for update in &window.updates {
                         if let Some(unread) = self.unread.get_mut(update.variable) {
@@ -183,7 +192,7 @@ impl<'a> RecordedHistory<'a> {
                         }
                     }
                     self.updates = window.updates.into();
-                    self.note_losses(window.losses);
+                    self.count_gaps(window.losses);
                 }
                 Ok(Err(failure)) => self.failure = Some(failure),
                 Err(_) => self.windows = None,
@@ -191,19 +200,19 @@ impl<'a> RecordedHistory<'a> {
         }
     }
 
-    /// Counts the gaps that end before an update.
-    fn note_losses(&mut self, losses: Vec<(usize, Option<u64>, bool)>) {
-        for (number, lost, is_before_update) in losses {
-            let before = self.missing.remove(&number).unwrap_or(Some(0));
-            let missing = before.zip(lost).map(|(before, lost)| before + lost);
+    /// Counts the gaps that an update follows, and keeps the others for the next window.
+    fn count_gaps(&mut self, losses: Vec<(usize, Option<u64>, bool)>) {
+        for (index, lost, is_before_update) in losses {
+            let earlier = self.missing.remove(&index).unwrap_or(Some(0));
+            let missing = earlier.zip(lost).map(|(earlier, lost)| earlier + lost);
             if missing == Some(0) {
                 continue;
             }
             if !is_before_update {
-                self.missing.insert(number, missing);
+                self.missing.insert(index, missing);
                 continue;
             }
-            if let Some(variable) = self.variables.get_mut(number) {
+            if let Some(variable) = self.variables.get_mut(index) {
                 variable.gaps += 1;
                 variable.lost += missing.unwrap_or(0);
                 variable.unknown_gaps += u64::from(missing.is_none());
@@ -211,17 +220,18 @@ impl<'a> RecordedHistory<'a> {
         }
     }
 
-    /// Returns the code and the description of the loss of updates that were there at the start; `None` if
-    /// all of them were read.
+    /// Returns the code and the description of a loss of updates; `None` if all updates that existed at
+    /// the start were read.
     fn loss(&self) -> Option<(&'static str, String)> {
-        if !self.state.is_empty() {
-            return Some((FAULT, self.state.clone()));
+        if !self.damage.is_empty() {
+            return Some((FAULT, self.damage.clone()));
         }
-        let is_played = |number: usize| self.only.is_none_or(|only| only == number);
+        let is_played = |index: usize| self.only.is_none_or(|only| only == index);
         let (mut total, mut unread) = (0, 0);
-        for (number, (one, left)) in self.variables.iter().zip(&self.unread).enumerate() {
-            if is_played(number) {
-                (total, unread) = (total + one.updates, unread + left);
+        let counts = self.variables.iter().zip(&self.unread);
+        for (index, (variable, unread_updates)) in counts.enumerate() {
+            if is_played(index) {
+                (total, unread) = (total + variable.updates, unread + unread_updates);
             }
         }
         let sentence = format!(
@@ -231,7 +241,7 @@ impl<'a> RecordedHistory<'a> {
         (unread > 0).then_some(("removed", sentence))
     }
 
-    /// Reports what the history lacks, and returns the exit code of the command.
+    /// Reports lost updates, and returns the exit code of the command.
     pub(super) fn exit(self, played: Exit) -> Result<Exit, CliError> {
         let loss = self
             .loss()
@@ -246,8 +256,8 @@ impl<'a> RecordedHistory<'a> {
     }
 }
 
-/// Returns the exit code of the command from that of playing. `is_complete` is false if Ctrl-C has ended
-/// the reading of the history.
+/// Combines the exit code of playing with the result of reading. `is_complete` is false if Ctrl-C ended
+/// the reading.
 fn exit_of(played: Exit, is_complete: bool, has_loss: bool) -> Exit {
     match played {
         Exit::Success | Exit::Failed if !is_complete => Exit::Interrupted,
@@ -264,22 +274,22 @@ impl UpdateSource for RecordedHistory<'_> {
     fn keep_only(&mut self, variable: usize) {
         self.only = Some(variable);
         if let (Some(reader), Some(variable)) = (&mut self.reader, self.variables.get(variable))
-            // The name of a variable that was recorded can be one that is no pattern.
+            // A recorded name may be invalid as a pattern.
             && let Ok(pattern) = Pattern::parse(&variable.name)
         {
             reader.patterns = vec![pattern];
         }
     }
 
-    /// After a failure there are no further updates; [`exit`](RecordedHistory::exit) returns it.
+    /// Returns no further updates after a failure; [`exit`](RecordedHistory::exit) returns the failure.
     fn next_update(&mut self) -> Result<Option<PlayedUpdate>, PlaybackError> {
         loop {
-            self.take_windows();
+            self.receive_windows();
             let Some(mut update) = self.updates.pop_front() else {
-                // What is missing at the end is a gap, too.
-                let gaps = self.missing.keys().map(|number| (*number, Some(0), true));
+                // Updates missing at the end are a gap, too.
+                let gaps = self.missing.keys().map(|index| (*index, Some(0), true));
                 let gaps: Vec<_> = gaps.collect();
-                self.note_losses(gaps);
+                self.count_gaps(gaps);
                 return Ok(None);
             };
             if self.only.is_some_and(|only| only != update.variable) {
@@ -294,10 +304,10 @@ impl UpdateSource for RecordedHistory<'_> {
 }
 
 impl WindowReader {
-    /// Returns the variables with their numbers of updates; `None` after Ctrl-C.
+    /// Returns the variables and how many updates each of them has; `None` after Ctrl-C.
     fn find_variables(&mut self) -> Result<Option<Vec<PlayedVariable>>, CliError> {
         let mut query = self.query(self.until, HistoryForm::Total);
-        let (mut variables, mut numbers) = (Vec::new(), HashMap::new());
+        let (mut variables, mut indexes) = (Vec::new(), HashMap::new());
         let mut is_excluded = false;
         while let Some(page) = self.page(&mut query)? {
             for series in page.series {
@@ -310,9 +320,9 @@ impl WindowReader {
                     continue;
                 }
                 let name = series.variable;
-                if numbers.insert(name.clone(), variables.len()).is_some() {
+                if indexes.insert(name.clone(), variables.len()).is_some() {
                     let sentence = format!(
-                        "{} was recorded with several types; choose a time with one type",
+                        "{} was recorded with several types; choose a time range with one type",
                         escaped(&name)
                     );
                     return Err(Problem::failed("several-types", sentence).into());
@@ -332,23 +342,23 @@ impl WindowReader {
         if self.context.interrupted.is_pressed() {
             return Ok(None);
         }
-        self.numbers = Arc::new(numbers);
+        self.indexes = Arc::new(indexes);
         if !variables.is_empty() {
             return Ok(Some(variables));
         }
-        if !self.state.is_empty() {
-            return Err(loss_problem(FAULT, &self.state).into());
+        if !self.damage.is_empty() {
+            return Err(loss_problem(FAULT, &self.damage).into());
         }
         let sentence = match is_excluded {
-            true => "--exclude leaves out everything that was recorded in this time",
+            true => "--exclude leaves out every variable that was recorded in this time range",
             false => {
-                "nothing was recorded of these variables in this time; give an earlier --since"
+                "no updates of these variables were recorded in this time range; use an earlier --since"
             }
         };
         Err(Problem::failed("nothing-recorded", sentence).into())
     }
 
-    /// Reads windows until the end of the time, until nobody takes them, or until Ctrl-C.
+    /// Reads windows until the end of the time range, until the receiver is dropped, or until Ctrl-C.
     fn run(mut self, windows: &SyncSender<Result<Window, CliError>>) {
         while self.from < self.until && !self.context.interrupted.is_pressed() {
             let window = match self.read() {
@@ -363,19 +373,19 @@ impl WindowReader {
         }
     }
 
-    /// Reads the next window. Returns `None` if it has too many updates, so that the next attempt reads
-    /// a narrower one, and after Ctrl-C.
+    /// Reads the next window. Returns `None` if the window has too many updates; the next call then reads
+    /// a narrower one. Also returns `None` after Ctrl-C.
     fn read(&mut self) -> Result<Option<Window>, CliError> {
         let end = self.from.saturating_add(self.width).min(self.until);
         let mut query = self.query(end, HistoryForm::Rows);
         let mut window = Window::default();
         while let Some(page) = self.page(&mut query)? {
             for series in &page.series {
-                self.take(series, &mut window);
+                self.add(series, &mut window);
             }
             let is_full = window.updates.len() > WINDOW_UPDATES || window.bytes > WINDOW_BYTES;
             let width = end - self.from;
-            // Updates of one time cannot be divided.
+            // Updates with the same timestamp cannot be divided.
             if is_full && width > 1 {
                 self.width = width / 2;
                 return Ok(None);
@@ -388,16 +398,17 @@ impl WindowReader {
             self.width = self.width.saturating_mul(2);
         }
         self.from = end;
-        // Those of one variable are in their order already.
+        // The sort is stable: updates of a variable with the same timestamp keep their order.
         let key = |update: &PlayedUpdate| (update.source_timestamp, update.variable);
         window.updates.sort_by_key(key);
-        window.state.clone_from(&self.state);
+        window.damage.clone_from(&self.damage);
         window.is_last = end >= self.until;
         Ok(Some(window))
     }
 
-    fn take(&self, series: &HistorySeries, window: &mut Window) {
-        let Some(number) = self.numbers.get(&series.variable).copied() else {
+    /// Adds the updates and gaps of a series to the window.
+    fn add(&self, series: &HistorySeries, window: &mut Window) {
+        let Some(index) = self.indexes.get(&series.variable).copied() else {
             return;
         };
         let mut is_first = true;
@@ -407,11 +418,11 @@ impl WindowReader {
             };
             let lost = reading.lost.count();
             if std::mem::take(&mut is_first) || lost != Some(0) {
-                window.losses.push((number, lost, true));
+                window.losses.push((index, lost, true));
             }
             window.bytes += encoded_len(&reading.sample.value);
             window.updates.push(PlayedUpdate {
-                variable: number,
+                variable: index,
                 after: Duration::ZERO,
                 value: reading.sample.value,
                 source_timestamp: reading.sample.source_timestamp,
@@ -419,7 +430,7 @@ impl WindowReader {
             });
         }
         if let Some(lost) = series.lost_after_last() {
-            window.losses.push((number, lost.count(), false));
+            window.losses.push((index, lost.count(), false));
         }
     }
 
@@ -433,15 +444,15 @@ impl WindowReader {
         }
     }
 
-    /// Returns a page, and prepares the query of the next one. Returns `None` after the last page, which
-    /// leaves a query without patterns, and after Ctrl-C.
+    /// Returns the next page, and updates the query for the page after it. The last page leaves a query
+    /// without patterns, for which the next call returns `None`. Also returns `None` after Ctrl-C.
     fn page(&mut self, query: &mut HistoryQuery) -> Result<Option<HistoryPage>, CliError> {
         if query.patterns.is_empty() || self.context.interrupted.is_pressed() {
             return Ok(None);
         }
         let mut page = self.source.page(query.clone(), &self.context)?;
         if !page.state.is_empty() {
-            self.state = std::mem::take(&mut page.state);
+            self.damage = std::mem::take(&mut page.state);
         }
         query.from = page.next.take();
         if query.from.is_none() {
@@ -451,7 +462,7 @@ impl WindowReader {
     }
 }
 
-/// Number of updates in the bucket of a series.
+/// Returns the number of updates in the buckets of a series.
 fn updates_of(series: &HistorySeries) -> u64 {
     match &series.data {
         SeriesData::Buckets { buckets, .. } => {
@@ -473,7 +484,7 @@ mod tests {
             (Exit::Success, true, true, Exit::Lost),
             (Exit::Failed, true, true, Exit::Lost),
             (Exit::Success, false, true, Exit::Interrupted),
-            // Some updates were refused, and Ctrl-C has ended the reading.
+            // Some updates were refused, and Ctrl-C ended the reading.
             (Exit::Failed, false, false, Exit::Interrupted),
             (Exit::Interrupted, true, true, Exit::Interrupted),
         ] {

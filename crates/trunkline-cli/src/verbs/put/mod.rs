@@ -77,7 +77,7 @@ fn expected(text: &str) -> Result<Expected, String> {
     })
 }
 
-/// Arguments of orders without a value.
+/// Arguments of `send` and `request`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DeviceRequestArgs {
     /// The variables
@@ -93,7 +93,7 @@ struct WriteSettings {
 }
 
 enum Item {
-    Wrong(Problem),
+    Invalid(Problem),
     /// Sent as the write with this index in the batch.
     Sent {
         opened: Opened,
@@ -115,7 +115,7 @@ pub(super) fn write_values(
         expected: args.expect,
     };
     if settings.expected.is_some() && pairs.len() != 1 {
-        let sentence = "--expect is for one variable; write the variables one by one";
+        let sentence = "--expect accepts only one variable; write the variables one by one";
         return Err(Problem::usage(sentence).into());
     }
     write(&pairs, WriteKind::Value(make), settings, context)
@@ -131,7 +131,7 @@ pub(super) fn force_values(args: &ValueArgs, context: &Context) -> Result<Exit, 
     write(&pairs, WriteKind::Value(Write::force), settings, context)
 }
 
-/// Sends an order without a value to each of these variables.
+/// Sends a request without a value to each of these variables.
 pub(super) fn write_orders(
     names: &[String],
     make: fn(VariableRef) -> Write,
@@ -150,7 +150,7 @@ pub(super) fn write_orders(
 #[derive(Clone, Copy)]
 enum WriteKind {
     Value(fn(VariableRef, Value) -> Write),
-    /// The text is ignored.
+    /// A request without a value, such as `send` or `unforce`.
     Order(fn(VariableRef) -> Write),
 }
 
@@ -186,8 +186,8 @@ fn write(
         name_width,
         has_values: matches!(kind, WriteKind::Value(_)),
         unchanged: match kind {
-            WriteKind::Value(_) => "unchanged: it is within the deadband",
-            WriteKind::Order(_) => "unchanged: it has no device",
+            WriteKind::Value(_) => "unchanged: the value is within the deadband",
+            WriteKind::Order(_) => "unchanged: the variable has no device",
         },
         tally: Tally::default(),
     };
@@ -195,9 +195,9 @@ fn write(
         connection.call(|client, life| client.write_untracked(writes, life))?;
         // Sends the queued writes, but does not wait for the engine's answer.
         connection.client.close();
-        return report.sent(pairs, &items);
+        return report.report_sent(pairs, &items);
     }
-    report.written(&connection, pairs, &items, writes, settings.atomic)
+    report.write_and_report(&connection, pairs, &items, writes, settings.atomic)
 }
 
 fn prepare(
@@ -207,11 +207,11 @@ fn prepare(
     targets: Targets,
 ) -> Result<(Vec<Item>, Vec<Write>), CliError> {
     let names: Vec<Result<String, Problem>> = targets.wanted.into_iter().map(name_of).collect();
-    let good: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
+    let valid: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
     let mut opened = connection
-        .open(&good, open_options(true, true))?
+        .open(&valid, open_options(true, true))?
         .into_iter();
-    let mut writes = Vec::with_capacity(good.len());
+    let mut writes = Vec::with_capacity(valid.len());
     let mut items = Vec::with_capacity(pairs.len());
     for (name, (_, text)) in names.into_iter().zip(pairs) {
         let opened = name.and_then(|name| match opened.next() {
@@ -219,7 +219,7 @@ fn prepare(
             None => Err(Problem::failed("failed", "the engine did not answer").with_name(&name)),
         });
         items.push(match opened {
-            Err(problem) => Item::Wrong(problem),
+            Err(problem) => Item::Invalid(problem),
             Ok((opened, value, write)) => {
                 writes.push(write);
                 Item::Sent {
@@ -233,8 +233,8 @@ fn prepare(
     Ok((items, writes))
 }
 
-fn name_of(wanted: Wanted) -> Result<String, Problem> {
-    match wanted {
+fn name_of(target: Wanted) -> Result<String, Problem> {
+    match target {
         Wanted::Name(name) => Ok(name),
         Wanted::Wrong(problem) => Err(problem),
         Wanted::Pattern(pattern) => {
@@ -245,7 +245,7 @@ fn name_of(wanted: Wanted) -> Result<String, Problem> {
 }
 
 impl WriteKind {
-    /// Returns the write, and the value to show until the engine reports its value.
+    /// Returns the write, and the value to show if the engine reports none.
     fn build(
         self,
         name: &str,

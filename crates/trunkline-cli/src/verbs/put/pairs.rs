@@ -19,7 +19,7 @@ pub(super) fn pairs(args: &ValueArgs, is_atomic: bool) -> Result<Vec<Pair>, Prob
     }
     match args.words.as_slice() {
         [] => Err(Problem::usage(
-            "a name and a value are missing; write NAME VALUE",
+            "no name and no value given; write NAME VALUE",
         )),
         words if words.iter().all(|word| word.contains('=')) => Ok(words
             .iter()
@@ -28,7 +28,7 @@ pub(super) fn pairs(args: &ValueArgs, is_atomic: bool) -> Result<Vec<Pair>, Prob
             .collect()),
         [name, value] if value == "-" => {
             let text = read_text(Path::new(value))
-                .map_err(|error| Problem::usage(format!("standard input: {error}")))?;
+                .map_err(|error| Problem::usage(format!("cannot read standard input: {error}")))?;
             let text = text.strip_suffix('\n').unwrap_or(&text);
             let text = text.strip_suffix('\r').unwrap_or(text);
             Ok(vec![(name.clone(), text.to_owned())])
@@ -48,8 +48,8 @@ pub(super) fn pairs(args: &ValueArgs, is_atomic: bool) -> Result<Vec<Pair>, Prob
             Err(Problem::usage(sentence))
         }
         _ => {
-            let sentence = "several values need the form NAME=VALUE NAME=VALUE; put quotes around \
-                            a value with spaces";
+            let sentence = "several values must have the form NAME=VALUE NAME=VALUE; put quotes \
+                            around a value that contains spaces";
             Err(Problem::usage(sentence))
         }
     }
@@ -61,14 +61,15 @@ fn owned((name, value): (&str, &str)) -> Pair {
 
 fn pairs_of_csv(path: &Path) -> Result<Vec<Pair>, Problem> {
     let shown = path.display();
-    let wrong = |place: String, what: &str| Problem::usage(format!("{shown}{place}: {what}"));
+    let invalid = |place: String, what: &str| Problem::usage(format!("{shown}{place}: {what}"));
     let text = read_text(path).map_err(|error| {
         let reason = file_reason(&error);
         let reason = reason.split("; ").next().unwrap_or_default();
-        let what = format!("{reason}; give a file such as the output of `trunkline get -o csv`");
-        wrong(String::new(), &what)
+        let what =
+            format!("{reason}; specify a CSV file, such as the output of `trunkline get -o csv`");
+        invalid(String::new(), &what)
     })?;
-    let rows = csv::parse(&text).map_err(|(line, what)| wrong(format!(":{line}"), what))?;
+    let rows = csv::parse(&text).map_err(|(line, what)| invalid(format!(":{line}"), what))?;
     let Some((header, rows)) = rows.split_first() else {
         return Ok(Vec::new());
     };
@@ -79,15 +80,18 @@ fn pairs_of_csv(path: &Path) -> Result<Vec<Pair>, Problem> {
             .position(|cell| cell == name)
             .ok_or_else(|| {
                 let what =
-                    format!("there is no column \"{name}\"; the first line names the columns");
-                wrong(format!(":{}", header.line), &what)
+                    format!("there is no column \"{name}\"; add it to the first line, the header");
+                invalid(format!(":{}", header.line), &what)
             })
     };
     let (name, value) = (column("name")?, column("value")?);
     rows.iter()
         .map(|row| match (row.cells.get(name), row.cells.get(value)) {
             (Some(name), Some(value)) => Ok((name.clone(), value.clone())),
-            _ => Err(wrong(format!(":{}", row.line), "the row is too short")),
+            _ => {
+                let what = "the row is too short; each row needs a name and a value";
+                Err(invalid(format!(":{}", row.line), what))
+            }
         })
         .collect()
 }
@@ -111,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_values_in_turn_are_written_together() {
+    fn names_and_values_may_alternate_in_an_atomic_group() {
         let args = args_of(["a/b", "1", "a/c", "x=y"].map(str::to_owned).to_vec());
         let expected = vec![pair("a/b", "1"), pair("a/c", "x=y")];
         assert_eq!(pairs(&args, true), Ok(expected));
@@ -148,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_needs_its_two_columns_and_may_have_others() {
+    fn a_csv_file_needs_a_name_and_a_value_column() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("values.csv");
         let read = |text: &str| {

@@ -7,12 +7,13 @@ use trunkline_types::{Lost, Position, Quality, Reading, Sample, Value};
 
 use super::Item;
 use super::pairs::Pair;
-use crate::connection::{Connection, SUPERSEDED, metadata, not_known, outcome_word};
+use crate::connection::{Connection, SUPERSEDED, metadata, outcome_unknown, outcome_word};
 use crate::output::ReadingView;
 use crate::output::readings::{Change, ReadingPrinter};
 use crate::{CliError, Context, Exit, Problem, Tally};
 
-/// The outcome of a write that did not fail: a word, and the position and group if they are known.
+/// The outcome of a write that did not fail: its name, the position of the update, and the number of
+/// the group.
 type Outcome = (&'static str, Option<Position>, Option<u64>);
 
 pub(super) struct Report<'a> {
@@ -21,25 +22,28 @@ pub(super) struct Report<'a> {
     pub(super) name_width: usize,
     /// True if the writes carry values; otherwise the engine determines the new values.
     pub(super) has_values: bool,
+    /// Remark on an unchanged variable.
     pub(super) unchanged: &'static str,
     pub(super) tally: Tally,
 }
 
 impl Report<'_> {
-    pub(super) fn sent(mut self, pairs: &[Pair], items: &[Item]) -> Result<Exit, CliError> {
+    /// Reports writes whose outcome the command does not wait for.
+    pub(super) fn report_sent(mut self, pairs: &[Pair], items: &[Item]) -> Result<Exit, CliError> {
         for ((name, _), item) in pairs.iter().zip(items) {
             match item {
-                Item::Wrong(problem) => self.failed(problem)?,
+                Item::Invalid(problem) => self.failed(problem)?,
                 Item::Sent { opened, value, .. } => {
                     let outcome = ("sent", None, None);
-                    self.changed((name, opened, value), None, outcome, "not confirmed")?;
+                    self.print_change((name, opened, value), None, outcome, "not confirmed")?;
                 }
             }
         }
         Ok(self.tally.exit())
     }
 
-    pub(super) fn written(
+    /// Sends the writes, waits for their outcomes, and reports them.
+    pub(super) fn write_and_report(
         mut self,
         connection: &Connection,
         pairs: &[Pair],
@@ -48,15 +52,15 @@ impl Report<'_> {
         is_atomic: bool,
     ) -> Result<Exit, CliError> {
         let first_problem = items.iter().find_map(|item| match item {
-            Item::Wrong(problem) if is_atomic => Some(problem),
+            Item::Invalid(problem) if is_atomic => Some(problem),
             _ => None,
         });
         if let Some(first_problem) = first_problem {
             return self.not_sent(first_problem, pairs, items);
         }
-        let began = self.context.clock.now();
+        let started = self.context.clock.now();
         let (client, timeout) = (&connection.client, connection.timeout());
-        let answered = match is_atomic {
+        let result = match is_atomic {
             _ if writes.is_empty() => Ok((Vec::new(), None)),
             false => client
                 .write(writes, timeout)
@@ -65,25 +69,25 @@ impl Report<'_> {
                 (client.write_group(writes, timeout)).map(|ended| (ended.outcomes, ended.commit))
             }
         };
-        let took = self.context.clock.now().since(began);
-        if let Err(CallError::Write(error)) = &answered {
+        let elapsed = self.context.clock.now().since(started);
+        if let Err(CallError::Write(error)) = &result {
             return Err(Problem::usage(error.to_string()).into());
         }
         // A call fails as a whole only if it sent none of its writes.
-        let lost = answered.as_ref().err().map(|error| {
-            let why = connection.failed(error);
-            let sentence = format!("not written: {}", why.message);
-            Problem::new(why.exit, why.code, sentence)
+        let call_problem = result.as_ref().err().map(|error| {
+            let cause = connection.failed(error);
+            let sentence = format!("not written: {}", cause.message);
+            Problem::new(cause.exit, cause.code, sentence)
         });
-        let (outcomes, commit) = answered.unwrap_or_default();
-        let now = self.read_back(connection, items, &outcomes);
-        let mut remark = confirmed_by(connection, took);
+        let (outcomes, commit) = result.unwrap_or_default();
+        let readings = self.read_back(connection, items, &outcomes);
+        let mut remark = confirmed_by(connection, elapsed);
         if let Some(commit) = commit {
             remark = format!("group {commit}, {remark}");
         }
         for ((name, _), item) in pairs.iter().zip(items) {
             let (opened, value, index) = match item {
-                Item::Wrong(problem) => {
+                Item::Invalid(problem) => {
                     self.failed(problem)?;
                     continue;
                 }
@@ -93,24 +97,23 @@ impl Report<'_> {
                     index,
                 } => (opened, value, *index),
             };
-            let answered = outcomes.get(index);
-            let not_answered = || Err(lost.clone().unwrap_or_else(not_known));
-            let (word, position) = match answered.map_or_else(not_answered, outcome_word) {
-                Ok(answered) => answered,
+            let outcome = outcomes.get(index);
+            let no_outcome = || Err(call_problem.clone().unwrap_or_else(outcome_unknown));
+            let (word, position) = match outcome.map_or_else(no_outcome, outcome_word) {
+                Ok(outcome) => outcome,
                 Err(problem) => {
                     self.failed(&problem.with_name(name))?;
                     continue;
                 }
             };
-            let outcome = (word, position, position.and(commit));
-            let remark = match answered {
+            let remark = match outcome {
                 Some(WriteOutcome::Unchanged(_)) => self.unchanged,
                 Some(WriteOutcome::Superseded) => SUPERSEDED,
                 _ => &remark,
             };
-            // Another write may already have followed, but the line reports the outcome of this
-            // one. An order without a value cannot be matched exactly: the device may have answered
-            // again in the meantime.
+            // The line reports the outcome of this write, even if another write has already followed.
+            // A request without a value cannot be matched exactly, because the device may have
+            // delivered further values in the meantime.
             let matches_write = |reading: &&Reading| match position {
                 Some(at) if self.has_values => reading.position == at,
                 Some(at) => {
@@ -118,17 +121,18 @@ impl Report<'_> {
                 }
                 None => !self.has_values,
             };
-            let reading = now
+            let reading = readings
                 .get(index)
                 .and_then(Option::as_ref)
                 .filter(matches_write);
-            self.changed((name, opened, value), reading, outcome, remark)?;
+            let outcome = (word, position, position.and(commit));
+            self.print_change((name, opened, value), reading, outcome, remark)?;
         }
         Ok(self.tally.exit())
     }
 
-    /// Returns the engine's current values by the index of the write: a value may have been coerced
-    /// to its range, or come from a device.
+    /// Reads the variables again, because the engine may have coerced a value to its range, or a device
+    /// may have delivered another value. The result has the order of the writes.
     fn read_back(
         &self,
         connection: &Connection,
@@ -140,7 +144,7 @@ impl Report<'_> {
         }
         let variables = items.iter().filter_map(|item| match item {
             Item::Sent { opened, .. } => Some(opened.variable),
-            Item::Wrong(_) => None,
+            Item::Invalid(_) => None,
         });
         let variables: Vec<_> = variables.collect();
         // If this call fails, the written value is shown.
@@ -148,7 +152,7 @@ impl Report<'_> {
         readings.into_iter().flatten().map(Result::ok).collect()
     }
 
-    fn changed(
+    fn print_change(
         &mut self,
         (name, opened, value): (&str, &Opened, &Value),
         reading: Option<&Reading>,
@@ -201,7 +205,7 @@ impl Report<'_> {
         let other = Problem::new(first_problem.exit, "group-refused", sentence);
         for ((name, _), item) in pairs.iter().zip(items) {
             match item {
-                Item::Wrong(problem) => self.failed(problem)?,
+                Item::Invalid(problem) => self.failed(problem)?,
                 Item::Sent { .. } => self.failed(&other.clone().with_name(name))?,
             }
         }
@@ -215,8 +219,8 @@ impl Report<'_> {
     }
 }
 
-fn confirmed_by(connection: &Connection, took: Duration) -> String {
-    let millis = took.as_secs_f64() * 1e3;
+fn confirmed_by(connection: &Connection, elapsed: Duration) -> String {
+    let millis = elapsed.as_secs_f64() * 1e3;
     format!(
         "confirmed by {}@{}, {millis:.1} ms",
         connection.engine_name, connection.address

@@ -15,7 +15,7 @@ use trunkline::record::{
 use trunkline::tdms::{ObjectPath, TdmsFile, TdmsType};
 use trunkline_card::{CardOptions, CardRing, DeviceCounts, SAMPLE_BYTES, SimCard, sample};
 
-use super::disk::room_text;
+use super::disk::free_space_text;
 use super::{problem, write_path};
 use crate::arguments;
 use crate::output::record::{JsonSchema, Serialize, json};
@@ -29,21 +29,24 @@ use crate::{CliError, Context, Exit, Problem, counted};
 /// Rows per region: 1 MiB of one channel.
 const REGION_ROWS: u64 = (1 << 20) / SAMPLE_BYTES as u64;
 
+/// Number of regions in the memory of a device.
 const REGIONS: usize = 16;
 
-/// Longest time that a disk may stall.
+/// Maximum time for which the disk may stall.
 const DISK_TIMEOUT: Duration = Duration::from_secs(30);
 
-const SLICE: Duration = Duration::from_millis(50);
+/// Interval at which the progress is shown.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-struct Device {
+/// The finished recording of one device.
+struct RecordedDevice {
     rows: u64,
     report: FileReport,
     pages: Pages,
     file: TemporaryFile,
 }
 
-/// A file of the benchmark. Dropping it removes the file.
+/// A file that is removed on drop.
 struct TemporaryFile(PathBuf);
 
 impl Drop for TemporaryFile {
@@ -55,10 +58,10 @@ impl Drop for TemporaryFile {
 
 /// Measure the recording of simulated devices to a folder, and check every value
 ///
-/// The command needs no engine. Simulated devices fill memory as fast as it is written to disk, or
-/// at --rate. Each device is recorded to its own file; every value is checked before the file is
-/// removed. The last line is `lost 0`, or the number of rows that were lost because a device's
-/// memory was full.
+/// The command needs no engine. Each simulated device produces data as fast as the disk can store
+/// it, or at --rate, and is recorded to its own file. Every value is checked before the file is
+/// removed. The last line is `lost N`: the number of rows that were lost because the memory of a
+/// device was full.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The folder for the recordings, which are removed afterwards
@@ -95,20 +98,20 @@ pub(crate) struct Args {
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[schemars(title = "Result of `record bench`, version 1")]
 pub(crate) enum BenchedEvent {
-    /// What was measured.
+    /// The measurement.
     Benched {
-        /// Simulated devices.
+        /// Number of simulated devices.
         #[schemars(range(min = 1))]
         devices: u16,
-        /// Bytes of all values.
+        /// Total size of the recorded values, in bytes.
         bytes: u64,
         /// Duration in seconds.
         seconds: Amount,
         /// Rate, in bytes per second.
         bytes_per_second: Amount,
-        /// Rows for which there was no room.
+        /// Number of rows that were lost because the memory of a device was full.
         lost: u64,
-        /// Number of times that there was no room.
+        /// Number of times that the memory of a device was full.
         overflows: u64,
     },
 }
@@ -125,7 +128,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let options = CardOptions {
         devices: args.devices,
         channels: 1,
-        // 16 MiB for each device.
+        // This makes 16 MiB for each device.
         ring_rows: REGION_ROWS as usize * REGIONS,
         transfer_rows: REGION_ROWS / 16,
         rate: args.rate.unwrap_or(0) / SAMPLE_BYTES as u64,
@@ -160,15 +163,15 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         let (_stopper, stopped) = trunkline::record::stopper();
         while !context.interrupted.is_pressed() && context.clock.now() < end {
             let remaining = end.since(context.clock.now());
-            let _ = stopped.within(remaining.min(SLICE));
+            let _ = stopped.within(remaining.min(POLL_INTERVAL));
             show(&progress, folder, &mut meter, context);
         }
         counts = card.take().map(SimCard::stop).unwrap_or_default();
-        let failed = |_| Err(io::Error::other("a recorder has failed").into());
+        let panicked = |_| Err(io::Error::other("the thread of a recorder panicked").into());
         let ended = running
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(failed));
-        ended.collect::<Result<Vec<Device>, RecordingError>>()
+            .map(|thread| thread.join().unwrap_or_else(panicked));
+        ended.collect::<Result<Vec<RecordedDevice>, RecordingError>>()
     });
     let elapsed = context.clock.now().since(started);
     let devices = devices.map_err(failed)?;
@@ -236,7 +239,7 @@ fn show(progress: &[Mutex<DeviceProgress>], folder: &Path, meter: &mut Meter, co
         rate_text(rate),
         bytes_text(waiting as f64),
         // Any file in the folder gives the same answer.
-        room_text(&folder.join("bench0.tdms"), rate),
+        free_space_text(&folder.join("bench0.tdms"), rate),
     ));
 }
 
@@ -244,7 +247,7 @@ fn record(
     mut ring: CardRing,
     path: &Path,
     progress: &Mutex<DeviceProgress>,
-) -> Result<Device, RecordingError> {
+) -> Result<RecordedDevice, RecordingError> {
     let (queue, report) = tdms_queue(
         path,
         BackendChoice::BestAvailable,
@@ -286,7 +289,7 @@ fn record(
     if let Some(failure) = closed.failure {
         return Err(io::Error::other(failure).into());
     }
-    Ok(Device {
+    Ok(RecordedDevice {
         rows: recording.rows(),
         report,
         pages: ring.memory.pages(),
@@ -312,7 +315,7 @@ fn check(
     let file = std::fs::File::open(path).map_err(|error| failed(&error))?;
     let file = TdmsFile::open(file).map_err(|error| failed(&error))?;
     let channel = file.channel(&ObjectPath::channel("card", "in0"));
-    let channel = channel.ok_or_else(|| altered("it has no channel".to_owned()))?;
+    let channel = channel.ok_or_else(|| altered("the file has no channel".to_owned()))?;
     let number = |name: String| {
         let properties = file.properties(&ObjectPath::group("card"));
         properties.and_then(|all| all.get(name.as_bytes())?.as_u64())
@@ -336,7 +339,9 @@ fn check(
                 gap = gaps.next();
             }
             if *value != sample(device, row + missing) {
-                return Err(altered(format!("row {row} is {value:#x}")));
+                return Err(altered(format!(
+                    "row {row} is {value:#x}, which is not the value of the device"
+                )));
             }
             row += 1;
         }
@@ -345,7 +350,7 @@ fn check(
     match acquired == counts.acquired {
         true => Ok(true),
         false => Err(altered(format!(
-            "{acquired} rows are in the file or lost, but {} were acquired",
+            "{acquired} rows were recorded or reported as lost, but {} were acquired",
             counts.acquired
         ))),
     }

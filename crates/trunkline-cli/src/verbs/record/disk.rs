@@ -13,14 +13,14 @@ pub(super) fn free_bytes(path: &Path) -> Option<u64> {
 }
 
 /// Describes the free space on the disk of a file, and how long it lasts at this rate.
-pub(super) fn room_text(path: &Path, bytes_per_second: f64) -> String {
+pub(super) fn free_space_text(path: &Path, bytes_per_second: f64) -> String {
     let free = free_bytes(path);
     let lasts = free.filter(|_| bytes_per_second >= 1.0);
-    free_text(free, lasts.map(|free| free as f64 / bytes_per_second))
+    format_free_space(free, lasts.map(|free| free as f64 / bytes_per_second))
 }
 
 /// Describes the free space, and the time until the disk is full.
-pub(super) fn free_text(bytes: Option<u64>, full_in: Option<f64>) -> String {
+pub(super) fn format_free_space(bytes: Option<u64>, full_in: Option<f64>) -> String {
     let free = bytes.map(|bytes| format!("{} left", bytes_text(bytes as f64)));
     let free = free.unwrap_or_else(|| "free space unknown".to_owned());
     match full_in {
@@ -56,6 +56,6 @@ mod tests {
             assert_eq!(span_text(seconds), text);
         }
         assert!(free_bytes(Path::new("here.tdms")).is_some_and(|bytes| bytes > 0));
-        assert!(room_text(Path::new("here.tdms"), 0.0).ends_with("left"));
+        assert!(free_space_text(Path::new("here.tdms"), 0.0).ends_with("left"));
     }
 }

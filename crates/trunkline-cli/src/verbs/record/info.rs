@@ -69,23 +69,23 @@ pub(crate) struct Content {
     /// Its data type.
     #[serde(rename = "type")]
     data_type: String,
-    /// Updates or values.
+    /// Number of updates or values.
     values: u64,
     #[serde(flatten)]
     gaps: Gaps,
-    /// Updates at the end that the file has only in part, because it was cut off.
+    /// Number of updates at the end that are incomplete because the file was cut off.
     cut_off: u64,
 }
 
 /// The losses in a group.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 struct Gaps {
-    /// Places at which updates or values are missing.
+    /// Number of gaps: places at which updates or values are missing.
     #[serde(rename = "gaps")]
     count: u64,
     /// Number of missing updates or values, as far as it is known.
     lost: u64,
-    /// Places at which the number of missing ones is unknown.
+    /// Number of gaps whose size is unknown.
     #[serde(rename = "unknown_gaps")]
     unknown: u64,
 }
@@ -95,7 +95,7 @@ impl Record for Content {
 
     fn cell(&self, column: &str) -> Option<String> {
         match column {
-            "lost" if self.gaps.unknown > 0 => Some(format!("{} at least", self.gaps.lost)),
+            "lost" if self.gaps.unknown > 0 => Some(format!("at least {}", self.gaps.lost)),
             "cut off" => Some(self.cut_off.to_string()),
             _ => None,
         }
@@ -130,7 +130,7 @@ fn name_of<R: trunkline::tdms::ReadAt>(channel: &Channel<'_, R>) -> String {
     format!("{}/{}", group.name(), path.name())
 }
 
-/// Opens a file. If it is incomplete, its readable part is opened.
+/// Opens a file, or the readable part of an incomplete file.
 pub(in crate::verbs) fn open(path: &Path) -> Result<TdmsFile<std::fs::File>, Problem> {
     let failed = |sentence: String| Problem::failed("file", sentence);
     let file = regular_file(path).map_err(|error| {

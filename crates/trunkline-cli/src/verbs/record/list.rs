@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::disk::{free_bytes, free_text};
+use super::disk::{format_free_space, free_bytes};
 use super::info::open;
 use super::running::canonical;
 use super::stop::Recorder;
@@ -68,7 +68,10 @@ fn recordings(folder: &Path) -> Result<Vec<PathBuf>, Problem> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|end| end == "tdms") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "tdms")
+        {
             paths.push(path);
         }
     }
@@ -82,20 +85,20 @@ fn recordings(folder: &Path) -> Result<Vec<PathBuf>, Problem> {
 pub(crate) struct Listed {
     /// Name of the file; for a running recording outside the folder, its path.
     file: String,
-    /// The recording is running. Left out otherwise.
+    /// True if the recording is running. Left out otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_recorded: bool,
     /// Process ID of the recorder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u64>,
-    /// When the recording began. RFC 3339.
+    /// Time at which the recording began. RFC 3339.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(extend("format" = "date-time"))]
     since: String,
-    /// Of a running recording: bytes that are free for this user on that disk.
+    /// For a running recording: bytes that are available to this user on the disk of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     disk_left: Option<u64>,
-    /// Length of the file, as far as it is written.
+    /// Length of the file in bytes; for a running recording, the bytes written so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
     /// Number of groups.
@@ -104,25 +107,25 @@ pub(crate) struct Listed {
     /// Number of channels.
     #[serde(skip_serializing_if = "Option::is_none")]
     channels: Option<u64>,
-    /// Values of all channels; for a running recording, updates or elements.
+    /// Number of values in all channels; for a running recording, number of updates or elements.
     #[serde(skip_serializing_if = "Option::is_none")]
     values: Option<u64>,
-    /// Whether it was closed normally. Left out for a running recording.
+    /// Whether the file was closed normally. Left out for a running recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     is_whole: Option<bool>,
-    /// How fast the file of a running recording grows, over about two seconds.
+    /// For a running recording: bytes written per second, averaged over about two seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_per_second: Option<Amount>,
-    /// Of a running recording: bytes that wait to be written.
+    /// For a running recording: bytes waiting to be written.
     #[serde(skip_serializing_if = "Option::is_none")]
     queue_bytes: Option<u64>,
-    /// Of a running recording: updates or rows that are missing so far.
+    /// For a running recording: number of updates or rows lost so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<u64>,
     /// Seconds until the disk is full at this rate. Left out if nothing is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     full_in_seconds: Option<Amount>,
-    /// Why it cannot be read, or that its recorder does not answer.
+    /// Why the file cannot be read, or a sentence that its recorder does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
@@ -151,7 +154,7 @@ impl Record for Listed {
             }
             "disk" if self.bytes_per_second.is_some() => {
                 let full_in = self.full_in_seconds.map(|Amount(seconds)| seconds);
-                Some(free_text(self.disk_left, full_in))
+                Some(format_free_space(self.disk_left, full_in))
             }
             _ => None,
         }

@@ -1,10 +1,10 @@
 //! `record`: records variables, streams and simulated devices into TDMS files.
 //!
 //! # Layout
-//! - `start`: records variables; `unmatched`: reports names without a variable.
+//! - `start`: records variables; `unmatched`: reports names and patterns that match nothing.
 //! - `stream`: records a stream; `stream_file`: its files; `peer`: waits for the writer.
 //! - `bench`: records simulated devices.
-//! - `running`: makes a running recording visible to other commands; `stop`: stops it from there.
+//! - `running`: makes a running recording visible to other commands; `stop`: stops the recording from there.
 //! - `list`: lists recordings; `info`: shows the contents of one.
 //! - `recorded`: events at the start and the end of a recording; `notices`: events in between.
 //! - `write_path`: reports how a file is written; `disk`: free space.
@@ -110,8 +110,8 @@ fn files_text(path: &Path, files: u32) -> String {
 fn untrimmed_text(number: i32) -> String {
     let error = recorded::system_error(number);
     format!(
-        "the file may have bytes after its end, which could not be cut off ({error}): `trunkline \
-         tdms repair` cuts them off"
+        "the file may have extra bytes at its end, which could not be removed ({error}); `trunkline \
+         tdms repair` removes them"
     )
 }
 

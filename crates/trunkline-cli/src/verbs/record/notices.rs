@@ -1,5 +1,5 @@
-//! Notices during a recording, one line for each change. They report a full disk, losses and a
-//! missing file while there is still time to act.
+//! Prints notices during a recording, such as a full disk, losses or a missing file, while there is still
+//! time to act.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use trunkline::record::{MovedFile, Room, RoomState};
 use trunkline_types::Tick;
 
-use super::disk::free_text;
+use super::disk::format_free_space;
 use crate::output::record::{self, JsonSchema, Serialize};
 use crate::terminal::{Style, escaped};
 use crate::{CliError, Context};
@@ -27,22 +27,25 @@ pub(super) struct RecorderState<'a> {
     pub(super) lost: u64,
 }
 
+/// The state at the last report, and the times of the last reports.
 #[derive(Debug)]
 pub(super) struct Notices {
     moved_file: Option<MovedFile>,
     moved_sums_file: Option<MovedFile>,
     room: RoomState,
     error: Option<String>,
+    /// Time of the last line about an error.
     error_at: Option<Tick>,
     is_connected: Option<bool>,
     lost: u64,
+    /// Time of the last line about losses.
     lost_at: Option<Tick>,
     /// Description of what happens to new data while the disk is full.
     when_full: &'static str,
 }
 
-/// A line of `record start` on standard error: each change once, and continuing losses at most once
-/// per second.
+/// A line of `record start` on standard error. Each change is reported once, and continuing losses at
+/// most once per second.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "A change during a recording, version 1")]
 pub(crate) struct Notice {
@@ -52,11 +55,11 @@ pub(crate) struct Notice {
         "sums-displaced", "error", "error-over", "disconnected", "connected"
     ]))]
     event: &'static str,
-    /// The file that is recorded.
+    /// The file to which data is recorded.
     file: String,
-    /// The same for people.
+    /// The change, as a sentence.
     message: String,
-    /// Updates or rows that are missing so far, as far as their number is known.
+    /// Number of updates or rows lost so far, as far as it is known.
     lost: u64,
     #[serde(skip)]
     style: Style,
@@ -122,8 +125,8 @@ impl Notices {
                 }
                 Some(found) => report("renamed", Style::Bad, found.to_string()),
                 None => {
-                    let again = "the file is at its original path again".to_owned();
-                    report("found", Style::Plain, again);
+                    let text = "the file is at its original path again".to_owned();
+                    report("found", Style::Plain, text);
                 }
             }
         }
@@ -136,7 +139,7 @@ impl Notices {
         if self.room != state.room.state {
             self.room = state.room.state;
             let full_in = state.room.full_in.map(|time| time.as_secs_f64());
-            let free = free_text(state.room.bytes, full_in);
+            let free = format_free_space(state.room.bytes, full_in);
             match state.room.state {
                 RoomState::Full => {
                     let full = format!("the disk is full; {}", self.when_full);
@@ -154,12 +157,12 @@ impl Notices {
         }
         let is_removed = state.moved_file.is_some_and(MovedFile::is_removed);
         let error = state.error.filter(|_| !is_removed);
-        if self.error.as_deref() != error && is_due(&mut self.error_at, now) {
+        if self.error.as_deref() != error && restart_if_elapsed(&mut self.error_at, now) {
             match error {
                 Some(error) => report("error", Style::Bad, error.to_owned()),
                 None => {
-                    let again = "writing to the file works again".to_owned();
-                    report("error-over", Style::Plain, again);
+                    let text = "writing to the file works again".to_owned();
+                    report("error-over", Style::Plain, text);
                 }
             }
             self.error = error.map(str::to_owned);
@@ -176,12 +179,12 @@ impl Notices {
                 }
                 _ => {}
             }
-            // Not being connected yet at the start is not a change.
+            // A connection that does not exist yet at the start is not reported as lost.
             if self.is_connected.is_some() || state.is_connected == Some(true) {
                 self.is_connected = state.is_connected;
             }
         }
-        if state.lost > self.lost && is_due(&mut self.lost_at, now) {
+        if state.lost > self.lost && restart_if_elapsed(&mut self.lost_at, now) {
             let new_losses = state.lost - self.lost;
             let text = match self.lost {
                 0 => format!("{new_losses} lost"),
@@ -197,12 +200,13 @@ impl Notices {
     }
 }
 
-fn is_due(last: &mut Option<Tick>, now: Tick) -> bool {
-    let is_due = last.is_none_or(|last| now.since(last) >= REPORT_INTERVAL_MIN);
-    if is_due {
+/// Returns true, and sets `last` to `now`, if the minimum interval between two lines has passed.
+fn restart_if_elapsed(last: &mut Option<Tick>, now: Tick) -> bool {
+    let has_elapsed = last.is_none_or(|last| now.since(last) >= REPORT_INTERVAL_MIN);
+    if has_elapsed {
         *last = Some(now);
     }
-    is_due
+    has_elapsed
 }
 
 pub(super) fn removed_text(found: &MovedFile) -> String {

@@ -24,13 +24,13 @@ pub(crate) enum RecordingEvent {
 /// How a file is written.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct WritePath {
-    /// How the file is written. Left out for variables; the last line gives it.
+    /// Method of writing the file. Left out for variables, whose last line gives the method.
     pub(super) backend: String,
     /// Whether the data bypasses the system's cache.
     pub(super) is_direct: bool,
-    /// Pages of memory that the data is written from. Left out for variables.
+    /// Kind of the memory pages from which the data is written. Left out for variables.
     pub(super) memory: String,
-    /// Why the file is not written in the fastest way; empty if it is.
+    /// Reasons why the fastest method of writing is not used; empty if it is used.
     pub(super) why_not: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Display for RecordingEvent {
             let cache = cache(path.is_direct);
             write!(f, "recording with {backend}, {cache}, from {memory}")?;
             for why_not in &path.why_not {
-                write!(f, "\n  not the fastest way: {why_not}")?;
+                write!(f, "\n  not the fastest method: {why_not}")?;
             }
         }
         Ok(())
@@ -64,8 +64,8 @@ pub(super) fn cache(is_direct: bool) -> &'static str {
     }
 }
 
-/// The last line of `record start`, on standard error; and what `record stop` prints, one line for
-/// each.
+/// The last line of `record start`, on standard error. `record stop` prints one such line for each
+/// recording.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "End of a recording, version 1")]
 pub(crate) struct Recorded {
@@ -78,27 +78,28 @@ pub(crate) struct Recorded {
     pub(super) amounts: Amounts,
     #[serde(flatten)]
     pub(super) written: Option<FileWritten>,
-    /// For a series of variables: number of its files; `bytes` is the length of all of them. Left
-    /// out otherwise.
+    /// For variables recorded to a series of files: number of files, whose total length is `bytes`.
+    /// Left out otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub(super) files: Option<u32>,
-    /// Error of the system when a sync failed: what was not safe before may not survive a loss of
-    /// power. Left out if no sync failed.
+    /// System error of a failed sync, after which data that was not yet on the disk may not survive a
+    /// loss of power. Left out if no sync failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sync_failure: Option<String>,
-    /// For a stream: error of the system when the file could not be cut to its length. Left out
+    /// For a stream: system error if the file could not be truncated to its length. Left out
     /// otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) untrimmed: Option<String>,
-    /// Error of the file. Left out if there is none.
+    /// Error that occurred while the file was written. Left out if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
     /// One sentence each for the file and its checksums, if they were removed, replaced or renamed
     /// while they were written. Left out otherwise.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) displaced: Vec<String>,
-    /// Number of further names and patterns in addition to `unmatched`. Left out if there are none.
+    /// Number of unmatched names and patterns that `unmatched` does not list. Left out if there are
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub(super) unmatched_further: Option<usize>,
@@ -106,7 +107,7 @@ pub(crate) struct Recorded {
     /// there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) unmatched: Vec<String>,
-    /// The sentence for people, up to what is displaced and unmatched.
+    /// The result as a sentence, without the displaced files and the unmatched names.
     #[serde(skip)]
     pub(super) text: String,
 }
@@ -116,52 +117,52 @@ pub(crate) struct Recorded {
 #[serde(untagged)]
 pub(crate) enum Amounts {
     Elements {
-        /// For a series: number of its files; `bytes` is the length of all of them. Left out
+        /// For a series of files: number of files, whose total length is `bytes`. Left out
         /// otherwise.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 1))]
         files: Option<u32>,
-        /// For a stream: elements that were recorded.
+        /// For a stream: number of recorded elements.
         elements: u64,
-        /// Rows that are missing, as far as their number is known.
+        /// Number of lost rows, as far as it is known.
         lost: u64,
     },
     Updates {
         /// For variables: number of variables in the file.
         variables: u64,
-        /// For variables: updates that were recorded.
+        /// For variables: number of recorded updates.
         updates: u64,
-        /// For variables: updates that are safe from a loss of power.
+        /// For variables: number of updates that survive a loss of power.
         on_disk: u64,
-        /// Updates that are missing, as far as their number is known.
+        /// Number of lost updates, as far as it is known.
         lost: u64,
-        /// For variables: gaps with an unknown number of missing updates.
+        /// For variables: number of gaps in which an unknown number of updates is missing.
         unknown_gaps: u64,
     },
 }
 
-/// The file. Left out if nothing was recorded and there is no file.
+/// The file that was written. Left out if nothing was recorded and there is no file.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FileWritten {
     /// Length of the file. Left out if nothing was recorded and there is no file.
     pub(super) bytes: u64,
     /// Duration in seconds.
     pub(super) seconds: Amount,
-    /// `on-disk`: everything is safe from a loss of power; `in-file`: everything is in the file,
-    /// but may not be safe.
+    /// `on-disk`: all data survives a loss of power; `in-file`: all data is in the file, but may not
+    /// survive a loss of power.
     #[schemars(extend("enum" = ["in-file", "on-disk"]))]
     pub(super) durability: &'static str,
-    /// What wrote the file.
+    /// Method with which the file was written.
     pub(super) backend: String,
     /// Whether the data bypassed the system's cache.
     pub(super) is_direct: bool,
-    /// Bytes that the recorder has copied on the way from its memory to the file.
+    /// Number of bytes that the recorder copied in memory before it wrote them to the file.
     pub(super) bytes_copied: u64,
 }
 
 impl Recorded {
     /// Returns the result of a recording that has left no file.
-    pub(super) fn nothing(file: String, amounts: Amounts, text: String) -> Self {
+    pub(super) fn without_file(file: String, amounts: Amounts, text: String) -> Self {
         Self {
             event: "recorded",
             file,

@@ -1,4 +1,4 @@
-//! A running recording, which other commands of the same user can query and stop.
+//! Makes a running recording visible to other commands of the same user, which query and stop it.
 //!
 //! ```text
 //!   <folder of this user's sockets>/recordings/
@@ -6,9 +6,9 @@
 //!      +-- 93b1c2....sock   accepts the requests `status` and `stop`
 //! ```
 //!
-//! Both names are a hash of the path of the file. The operating system releases the lock when the
-//! process ends for any reason, so the remains of a killed recorder block nothing. Processes are
-//! never sent a signal.
+//! Both names are a hash of the path of the recorded file. The operating system releases the lock
+//! when the process ends, for any reason, so the files that a killed recorder leaves behind block
+//! nothing. No command sends a signal to a recorder.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -30,13 +30,15 @@ use crate::terminal::escaped_path;
 use crate::verbs::stream::units::per_second;
 use crate::{CliError, Context, Exit, Problem};
 
-/// Longest time that a client may take to send its request, and to receive the answer.
+/// Timeout for reading the request of a client, and for writing the answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const REQUEST_BYTES: usize = 16;
-/// Maximum number of commands that wait for the end. A further command is refused immediately.
+/// Maximum number of commands that may wait for the end of the recording. Further commands are refused
+/// immediately.
 const WAITING_MAX: usize = 16;
+/// Time over which the rate of the recording is averaged.
 const RATE_WINDOW: Duration = Duration::from_secs(2);
-/// Attempts to take a lock whose holder does not answer.
+/// Maximum number of attempts to take a lock whose holder does not answer.
 const LOCK_ATTEMPTS: usize = 100;
 
 pub(super) const STATUS: &[u8] = b"status\n";
@@ -47,7 +49,7 @@ pub(super) const STOP: &[u8] = b"stop\n";
 pub(super) struct Running {
     registered: Option<RegisteredEntry>,
     shared: Arc<Mutex<Shared>>,
-    meter: Meter,
+    rate_window: RateWindow,
 }
 
 #[derive(Debug)]
@@ -61,26 +63,32 @@ struct RegisteredEntry {
 struct Shared {
     status: Figures,
     is_stop_requested: bool,
+    /// Connections of the commands that wait for the end of the recording.
     waiting: Vec<UnixStream>,
-    /// The answer to commands that requested a stop.
-    ended: Option<String>,
+    /// Answer to commands that request a stop after the recording has ended.
+    final_answer: Option<String>,
 }
 
+/// The state of a recording in numbers.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Figures {
-    /// Number of updates or elements.
+    /// Number of recorded updates or elements.
     pub(super) rows: u64,
+    /// Bytes written so far, over all files.
     pub(super) bytes: u64,
     pub(super) bytes_per_second: f64,
     /// Bytes waiting to be written.
     pub(super) queue_bytes: u64,
+    /// Number of updates or rows that are missing, as far as it is known.
     pub(super) lost: u64,
 }
 
+/// The current window for measuring the rate.
 #[derive(Clone, Copy, Debug)]
-struct Meter {
+struct RateWindow {
     started_at: Tick,
-    bytes: u64,
+    /// Bytes that were written when the window started.
+    bytes_at_start: u64,
     is_first: bool,
 }
 
@@ -97,7 +105,9 @@ impl Running {
             Ok(Err(entry)) => return Err(already_recorded(path, &entry).into()),
             Err(error) => {
                 // The recording continues without an entry.
-                let line = format!("`trunkline record stop` does not find this recording: {error}");
+                let line = format!(
+                    "the recording is not listed, so `trunkline record stop` cannot stop it: {error}"
+                );
                 context.note_with_code("not-listed", &line)?;
                 None
             }
@@ -105,9 +115,9 @@ impl Running {
         Ok(Self {
             registered,
             shared,
-            meter: Meter {
+            rate_window: RateWindow {
                 started_at: context.clock.now(),
-                bytes: 0,
+                bytes_at_start: 0,
                 is_first: true,
             },
         })
@@ -119,16 +129,19 @@ impl Running {
     }
 
     pub(super) fn update(&mut self, now: Tick, figures: Figures) {
-        let elapsed = now.since(self.meter.started_at);
+        let elapsed = now.since(self.rate_window.started_at);
         let mut shared = lock(&self.shared);
         let mut rate = shared.status.bytes_per_second;
-        if self.meter.is_first || elapsed >= RATE_WINDOW {
-            rate = per_second(figures.bytes.saturating_sub(self.meter.bytes), elapsed);
+        if self.rate_window.is_first || elapsed >= RATE_WINDOW {
+            let bytes = figures
+                .bytes
+                .saturating_sub(self.rate_window.bytes_at_start);
+            rate = per_second(bytes, elapsed);
         }
         if elapsed >= RATE_WINDOW {
-            self.meter = Meter {
+            self.rate_window = RateWindow {
                 started_at: now,
-                bytes: figures.bytes,
+                bytes_at_start: figures.bytes,
                 is_first: false,
             };
         }
@@ -138,8 +151,8 @@ impl Running {
         };
     }
 
-    /// Removes the entry, sends the result to the waiting commands, and reports it. Called after the
-    /// file is closed.
+    /// Removes the entry, sends the result to the waiting commands, and reports the result on standard
+    /// error. Call this after the file is closed.
     pub(super) fn end(
         self,
         result: Result<(Recorded, Exit), CliError>,
@@ -164,7 +177,7 @@ impl Running {
         let line = answer.to_string();
         let waiting = {
             let mut shared = lock(&self.shared);
-            shared.ended = Some(line.clone());
+            shared.final_answer = Some(line.clone());
             std::mem::take(&mut shared.waiting)
         };
         for mut stream in waiting {
@@ -183,6 +196,7 @@ impl Drop for RegisteredEntry {
     }
 }
 
+/// Paths of the two files that represent a running recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub(super) lock: PathBuf,
@@ -231,10 +245,10 @@ impl Entry {
                 }
                 Err(error) => return Err(error.into()),
             }
-            // The previous holder may have removed the name in the meantime.
-            let named = std::fs::metadata(&self.lock);
-            if named.is_ok_and(|named| named.ino() == file.metadata().map_or(0, |open| open.ino()))
-            {
+            // The previous holder may have removed the lock file in the meantime.
+            let current = std::fs::metadata(&self.lock);
+            let opened = file.metadata().map_or(0, |opened| opened.ino());
+            if current.is_ok_and(|current| current.ino() == opened) {
                 return Ok(Some(file));
             }
         }
@@ -245,8 +259,8 @@ impl Entry {
         UnixStream::connect(&self.socket).is_ok()
     }
 
-    /// Removes the remains of a killed recorder. Returns true if there were any.
-    pub(super) fn tidy(&self) -> bool {
+    /// Removes the entry if its recorder was killed. Returns true if the entry was removed.
+    pub(super) fn remove_if_stale(&self) -> bool {
         match self.lock() {
             Ok(Some(lock)) => {
                 drop(RegisteredEntry {
@@ -268,17 +282,18 @@ impl Entry {
     ) -> io::Result<RegisteredEntry> {
         // From here on, dropping `registered` removes the entry after any error.
         let registered = RegisteredEntry { entry: self, lock };
-        let about = json!({
+        let description = json!({
             "file": canonical(path)?.display().to_string(),
             "pid": std::process::id(),
             "started": context.started.to_string(),
         });
         registered.lock.set_len(0)?;
-        (&registered.lock).write_all(about.to_string().as_bytes())?;
+        (&registered.lock).write_all(description.to_string().as_bytes())?;
         let _ = std::fs::remove_file(&registered.entry.socket);
         let listener = UnixListener::bind(&registered.entry.socket)?;
         let shared = shared.clone();
-        // The thread ends with the process. Without the socket's name, no client can connect to it.
+        // The thread runs until the process ends. After the path of the socket is removed, no client
+        // can connect to the thread.
         std::thread::Builder::new()
             .name("record-control".to_owned())
             .spawn(move || {
@@ -290,7 +305,8 @@ impl Entry {
         Ok(registered)
     }
 
-    pub(super) fn about(&self) -> Option<Json> {
+    /// Returns the contents of the lock file: the recorded file, the process ID and the start time.
+    pub(super) fn description(&self) -> Option<Json> {
         let text = std::fs::read_to_string(&self.lock).ok()?;
         serde_json::from_str(&text).ok()
     }
@@ -309,7 +325,7 @@ fn answer(mut stream: UnixStream, shared: &Mutex<Shared>) -> io::Result<()> {
     if request == STOP {
         let mut shared = lock(shared);
         shared.is_stop_requested = true;
-        if let Some(line) = &shared.ended {
+        if let Some(line) = &shared.final_answer {
             return writeln!(stream, "{line}");
         }
         if shared.waiting.len() == WAITING_MAX {
@@ -323,7 +339,7 @@ fn answer(mut stream: UnixStream, shared: &Mutex<Shared>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the answer of a recording that has failed, or that refuses a request.
+/// Returns the answer for a recording that has failed, or for a request that is refused.
 fn refusal(problem: &Problem) -> Json {
     json!({ "exit": problem.exit.number(), "problem": problem })
 }
@@ -342,15 +358,15 @@ fn is_connected(stream: &UnixStream) -> bool {
 
 fn too_many_waiting() -> Problem {
     Problem::from_message("too-many-waiting", format!(
-        "the recording is ending, but {WAITING_MAX} other commands already wait for its end, which \
+        "the recording is ending, but {WAITING_MAX} commands are already waiting for its end, which \
          is the maximum"
     ))
-.with_hint("`trunkline record ls` shows whether it still runs")
+.with_hint("`trunkline record ls` shows whether it is still running")
 }
 
 fn already_recorded(path: &Path, entry: &Entry) -> Problem {
-    let about = entry.about().unwrap_or_default();
-    let recorder = match (about["pid"].as_u64(), about["started"].as_str()) {
+    let description = entry.description().unwrap_or_default();
+    let recorder = match (description["pid"].as_u64(), description["started"].as_str()) {
         (Some(pid), Some(since)) => format!("process {pid}, since {since}"),
         _ => "another process".to_owned(),
     };
@@ -360,14 +376,17 @@ fn already_recorded(path: &Path, entry: &Entry) -> Problem {
         format!("{path} is being recorded by {recorder}"),
     )
     .with_hint(format!(
-        "`trunkline record stop {path}` ends that recording; or record to another file"
+        "end that recording with `trunkline record stop {path}`, or record to another file"
     ))
 }
 
 fn folder() -> io::Result<PathBuf> {
     let user_folder = trunkline_net::near::prepared_folder().ok_or_else(|| {
         let folder = trunkline_net::near::folder();
-        let text = format!("{} is not private to this user", escaped_path(&folder));
+        let text = format!(
+            "{} is not a folder of only this user; remove it, or change its permissions",
+            escaped_path(&folder)
+        );
         io::Error::new(io::ErrorKind::PermissionDenied, text)
     })?;
     let folder = user_folder.join("recordings");
@@ -388,7 +407,7 @@ pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// 64-bit FNV-1a, which gives names of equal length for paths of any length.
+/// Computes the 64-bit FNV-1a hash. Names made from it have the same length for paths of any length.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -396,7 +415,8 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 }
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    // No change is ever half done, so the data is consistent even if the lock is poisoned.
+    // No code panics in the middle of an update, so the data is consistent even if the lock is
+    // poisoned.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -405,16 +425,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equivalent_paths_have_one_name() {
+    fn equivalent_paths_have_the_same_canonical_path() {
         let folder = tempfile::tempdir().unwrap();
         let existing = folder.path().join("there.tdms");
         std::fs::write(&existing, "").unwrap();
-        let around = folder.path().join("./x/../there.tdms");
+        let indirect = folder.path().join("./x/../there.tdms");
         std::fs::create_dir(folder.path().join("x")).unwrap();
-        assert_eq!(canonical(&existing).unwrap(), canonical(&around).unwrap());
+        assert_eq!(canonical(&existing).unwrap(), canonical(&indirect).unwrap());
         let missing = folder.path().join("missing.tdms");
-        let around = folder.path().join("x/../missing.tdms");
-        assert_eq!(canonical(&missing).unwrap(), canonical(&around).unwrap());
+        let indirect = folder.path().join("x/../missing.tdms");
+        assert_eq!(canonical(&missing).unwrap(), canonical(&indirect).unwrap());
         assert_ne!(canonical(&missing).unwrap(), canonical(&existing).unwrap());
         // Published results of FNV-1a.
         assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
@@ -448,7 +468,7 @@ mod tests {
         assert_eq!(answer["problem"]["code"], "too-many-waiting");
         let message = answer["problem"]["message"].as_str().unwrap();
         assert!(message.contains("is ending"), "{message}");
-        // One command gives up, and another takes its place.
+        // One command disconnects, and another takes its place.
         waiting.pop();
         let last = stop(&sut);
         assert_eq!(answered(&last), None);
@@ -457,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn lock_is_exclusive_and_leftovers_are_removed() {
+    fn lock_is_exclusive_and_files_of_a_killed_recorder_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let sut = Entry {
             lock: folder.path().join("a.lock"),
@@ -466,11 +486,11 @@ mod tests {
         let lock = sut.lock().unwrap();
         assert!(lock.is_some());
         assert!(sut.lock().unwrap().is_none());
-        assert!(!sut.tidy(), "it is held");
-        // Like a killed process, this leaves the names behind.
+        assert!(!sut.remove_if_stale(), "the lock is held");
+        // Like a killed process, this leaves the files behind.
         drop(lock);
         std::fs::write(&sut.socket, "").unwrap();
-        assert!(sut.tidy());
+        assert!(sut.remove_if_stale());
         assert!(!sut.lock.exists() && !sut.socket.exists());
     }
 }

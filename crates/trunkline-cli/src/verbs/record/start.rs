@@ -8,7 +8,7 @@ use trunkline::record::{
 };
 use trunkline_types::{Contract, DataType, Pattern};
 
-use super::disk::room_text;
+use super::disk::free_space_text;
 use super::notices::{self, Notices, RecorderState};
 use super::recorded::{Amounts, FileWritten, Recorded, RecordingEvent, system_error};
 use super::running::{Figures, Running};
@@ -23,13 +23,14 @@ use crate::verbs::progress::Meter;
 use crate::verbs::stream::units::{self, bytes_text, rate_text};
 use crate::{CliError, Context, Exit, Problem, counted};
 
-/// Name of the write method for updates: whole segments, assembled in memory.
+/// Name of the write method for variables, which assembles whole segments in memory.
 const BACKEND: &str = "plain writes";
 
-const SLICE: Duration = Duration::from_millis(50);
+/// Interval at which the recorder is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Interval at which the recorder is polled at the start, until it follows all variables.
-const CHECK_INTERVAL: Duration = Duration::from_millis(2);
+const START_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Record variables, or a stream, until Ctrl-C, `record stop` or --for
 ///
@@ -148,15 +149,15 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let mut running = Running::begin(path, context)?;
     let (status, elapsed) = match recorded(args, path, &mut running, context) {
         Ok(recorded) => recorded,
-        Err(stop) => return running.end(Err(stop), context),
+        Err(error) => return running.end(Err(error), context),
     };
     let is_moved = status.moved_file.is_some() || status.moved_sums_file.is_some();
     let exit = match &status {
         status if has_lost(status) || is_moved => Exit::Lost,
         status if status.error.is_some() => Exit::Failed,
         status if status.progress.sync_failure.is_some() => Exit::Failed,
-        status if status.refused_count > 0 || is_nothing(status) => Exit::Failed,
-        status if unmatched::has_name(status) => Exit::Failed,
+        status if status.refused_count > 0 || has_no_match(status) => Exit::Failed,
+        status if unmatched::has_names(status) => Exit::Failed,
         _ => Exit::Success,
     };
     let is_empty = status.progress.variables == 0 || status.progress.bytes == 0;
@@ -171,7 +172,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         let refused = Problem::failed("not-recorded", escaped(why)).with_name(name);
         context.terminal.problem(&refused, width(name))?;
     }
-    if is_nothing(&status) {
+    if has_no_match(&status) {
         let sentence =
             "no variable matched; `trunkline find` and `trunkline ls` list the variables";
         return Err(Problem::failed("no-match", sentence).into());
@@ -203,15 +204,15 @@ fn recorded(
     let recorder = recorder.map_err(|error| start_problem(&error, path))?;
     context.interrupted.handle_presses(1);
     let (_stopper, stopped) = trunkline::record::stopper();
-    // Every update after the line `recording to ...` is recorded, so it is printed when the recorder
-    // follows all variables, or after the timeout.
+    // The line `recording to ...` means that every later update is recorded. It is printed when the
+    // recorder follows all variables, or after the timeout.
     let deadline = context.clock.now().saturating_add(context.settings.timeout);
     while !recorder.status().is_following
         && !context.interrupted.is_pressed()
         && !running.is_stop_requested()
         && context.clock.now() < deadline
     {
-        let _ = stopped.within(CHECK_INTERVAL);
+        let _ = stopped.within(START_POLL_INTERVAL);
     }
     context.notify(&RecordingEvent::Recording {
         file: Some(path.display().to_string()),
@@ -225,11 +226,11 @@ fn recorded(
     let mut must_end = false;
     while !must_end {
         let now = context.clock.now();
-        let slice = end.map_or(SLICE, |end| end.since(now).min(SLICE));
-        if slice.is_zero() {
+        let wait = end.map_or(POLL_INTERVAL, |end| end.since(now).min(POLL_INTERVAL));
+        if wait.is_zero() {
             break;
         }
-        let _ = stopped.within(slice);
+        let _ = stopped.within(wait);
         must_end = context.interrupted.is_pressed() || running.is_stop_requested();
         let status = recorder.status();
         running.update(now, figures(&status));
@@ -251,7 +252,7 @@ fn has_lost(status: &VariableRecorderStatus) -> bool {
     status.progress.lost > 0 || status.progress.unknown_gaps > 0
 }
 
-fn is_nothing(status: &VariableRecorderStatus) -> bool {
+fn has_no_match(status: &VariableRecorderStatus) -> bool {
     status.progress.variables == 0 && status.refused_count == 0 && status.error.is_none()
 }
 
@@ -276,8 +277,8 @@ fn figures(status: &VariableRecorderStatus) -> Figures {
     }
 }
 
-/// Converts the operands to patterns; a name is a pattern without wildcards. Excluded names are left
-/// out.
+/// Converts the arguments to patterns; a name becomes a pattern without wildcards. Excluded names are
+/// omitted.
 fn patterns(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Pattern>, CliError> {
     let mut patterns = Vec::new();
     for target in wanted {
@@ -310,7 +311,7 @@ fn show(status: &VariableRecorderStatus, path: &Path, rate: f64, updates: f64, c
         bytes_text(progress.bytes as f64),
         rate_text(rate),
         bytes_text(progress.waiting_bytes as f64),
-        room_text(path, rate),
+        free_space_text(path, rate),
     ));
 }
 
@@ -319,7 +320,7 @@ fn nothing_recorded(status: &VariableRecorderStatus, path: &Path) -> Recorded {
         "nothing was recorded, so there is no file {}",
         escaped_path(path)
     );
-    let mut recorded = Recorded::nothing(path.display().to_string(), amounts(status, 0), text);
+    let mut recorded = Recorded::without_file(path.display().to_string(), amounts(status, 0), text);
     recorded.sync_failure = status.progress.sync_failure.map(system_error);
     recorded.error.clone_from(&status.error);
     unmatched::sum_up(status, &mut recorded);
@@ -352,24 +353,24 @@ fn sum_up(
         0 => String::new(),
         gaps => format!(", and an unknown number in {}", counted(gaps, "gap")),
     };
-    let safe = match is_safe {
+    let durability = match is_safe {
         true => "flushed to disk",
         false if is_removed => "the last file was removed",
         false => "not all flushed to disk",
     };
     let updates = counted(progress.on_disk, "update");
     let sync_failure = progress.sync_failure.map(system_error);
-    let unsafe_part = sync_failure.as_ref().map(|error| {
+    let sync_text = sync_failure.as_ref().map(|error| {
         format!("; a sync failed: {error}, and only {updates} survive a loss of power")
     });
     let text = format!(
-        "{updates} of {} recorded in {} ({}, {:.1} s), lost {}{unknown}; {safe}{}",
+        "{updates} of {} recorded in {} ({}, {:.1} s), lost {}{unknown}; {durability}{}",
         counted(progress.variables, "variable"),
         files_text(path, status.files),
         bytes_text(progress.bytes as f64),
         elapsed.as_secs_f64(),
         progress.lost,
-        unsafe_part.unwrap_or_default(),
+        sync_text.unwrap_or_default(),
     );
     let moved_files = [status.moved_file.as_ref(), status.moved_sums_file.as_ref()];
     let amounts = amounts(status, progress.on_disk);
@@ -386,7 +387,7 @@ fn sum_up(
         sync_failure,
         error: status.error.clone(),
         displaced: notices::moved_texts(moved_files),
-        ..Recorded::nothing(path.display().to_string(), amounts, text)
+        ..Recorded::without_file(path.display().to_string(), amounts, text)
     };
     unmatched::sum_up(status, &mut recorded);
     recorded

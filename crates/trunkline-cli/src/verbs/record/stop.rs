@@ -1,4 +1,4 @@
-//! `record stop`, and queries of running recordings.
+//! Stops running recordings (`record stop`), and queries their state.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,10 +11,12 @@ use super::running::{Entry, Figures, STATUS, STOP};
 use crate::terminal::escaped_path;
 use crate::{CliError, Context, Exit, Problem, counted};
 
-/// Longest time that a recorder may take to report its state.
+/// Maximum time for a recorder to accept a request, and to report its state.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum length of an answer in bytes.
 const ANSWER_BYTES: u64 = 64 << 10;
 
+/// A running recorder of this user.
 #[derive(Debug)]
 pub(super) struct Recorder {
     entry: Entry,
@@ -33,15 +35,18 @@ impl Recorder {
 
     /// Returns `None` if the recording is no longer running.
     fn of(entry: Entry) -> Option<Self> {
-        if !entry.is_answering() && entry.tidy() {
+        if !entry.is_answering() && entry.remove_if_stale() {
             return None;
         }
-        let about = entry.about()?;
+        let description = entry.description()?;
         Some(Self {
             entry,
-            file: about.get("file")?.as_str()?.into(),
-            pid: about["pid"].as_u64(),
-            started: about["started"].as_str().unwrap_or_default().to_owned(),
+            file: description.get("file")?.as_str()?.into(),
+            pid: description["pid"].as_u64(),
+            started: description["started"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
         })
     }
 
@@ -60,7 +65,7 @@ impl Recorder {
     }
 }
 
-/// Reads the answer. Returns `None` if the recorder has ended without one.
+/// Reads an answer. Returns `None` if the recorder has ended without sending one.
 fn read(stream: UnixStream, wait: Option<Duration>) -> io::Result<Option<Json>> {
     // A read timeout of zero would be an error.
     let wait = wait.map(|wait| wait.max(Duration::from_millis(1)));
@@ -103,18 +108,18 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         .explicit_timeout()
         .map(|wait| context.clock.now().saturating_add(wait));
     // Ask all recorders to stop before waiting for any of them.
-    let asked: Vec<_> = recorders
+    let requests: Vec<_> = recorders
         .iter()
         .map(|recorder| (recorder, recorder.request(STOP)))
         .collect();
     let mut exit = Exit::Success;
-    for (recorder, stream) in asked {
+    for (recorder, stream) in requests {
         let wait = deadline.map(|deadline| deadline.since(context.clock.now()));
         let answer = stream.and_then(|stream| read(stream, wait));
         let ended = match answer {
             Ok(Some(answer)) => report(&answer, context)?,
-            Ok(None) => context.show(&silent(recorder), 0)?,
-            Err(error) => context.show(&unanswered(recorder, &error), 0)?,
+            Ok(None) => context.show(&no_result(recorder), 0)?,
+            Err(error) => context.show(&not_stopped(recorder, &error), 0)?,
         };
         exit = match (exit, ended) {
             (Exit::Success, ended) => ended,
@@ -125,14 +130,16 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
     if recorders.len() > 1 && !context.settings.is_json() {
         let all = counted(recorders.len() as u64, "recording");
-        context.terminal.note(&format!("{all} asked to stop"))?;
+        context
+            .terminal
+            .note(&format!("{all} were asked to stop"))?;
     }
     Ok(exit)
 }
 
 fn of_file(path: &Path) -> Result<Recorder, Problem> {
     let entry = Entry::of(path).map_err(|error| not_found(&error))?;
-    // Check this first, because `Recorder::of` would create the lock.
+    // Check that the lock file exists, because `Recorder::of` would create it.
     let recorder = entry.lock.exists().then(|| Recorder::of(entry)).flatten();
     recorder.ok_or_else(|| {
         Problem::from_message(
@@ -158,33 +165,36 @@ fn report(answer: &Json, context: &Context) -> Result<Exit, CliError> {
     }
     let line = match context.settings.is_json() {
         true => answer["object"].to_string(),
-        false => answer["text"].as_str().unwrap_or("it has ended").to_owned(),
+        false => answer["text"]
+            .as_str()
+            .unwrap_or("the recording has ended")
+            .to_owned(),
     };
     context.terminal.line(&line)?;
     Ok(exit)
 }
 
-fn silent(recorder: &Recorder) -> Problem {
+fn no_result(recorder: &Recorder) -> Problem {
     let file = escaped_path(&recorder.file);
     Problem::from_message(
         "failed",
         format!("the recorder of {file} has ended without a result"),
     )
     .with_hint(format!(
-        "its own output gives the reason; `trunkline record info {file}` shows what the file \
-         contains"
+        "the output of the recorder gives the reason; `trunkline record info {file}` shows what the \
+         file contains"
     ))
 }
 
-fn unanswered(recorder: &Recorder, error: &io::Error) -> Problem {
+fn not_stopped(recorder: &Recorder, error: &io::Error) -> Problem {
     let file = escaped_path(&recorder.file);
     let process = recorder.pid.map(|pid| format!(" (process {pid})"));
     let process = process.unwrap_or_default();
     if let io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut = error.kind() {
         let message =
             format!("the recorder of {file}{process} was asked to stop but has not ended yet");
-        let hint = "it is still ending: `trunkline record ls` shows whether it runs; allow more \
-                    time with --timeout";
+        let hint = "`trunkline record ls` shows whether it is still running; --timeout sets how \
+                    long to wait";
         let problem = Problem::from_message("timeout", message).with_hint(hint);
         return Problem {
             exit: Exit::TimedOut,

@@ -14,7 +14,7 @@ use trunkline::stream::{ValueReader, element_bytes};
 use trunkline::tdms::Waveform;
 use trunkline_types::DataType;
 
-use super::disk::room_text;
+use super::disk::free_space_text;
 use super::notices::{self, Notices, RecorderState};
 use super::peer::wait_for_peer;
 use super::recorded::{Amounts, FileWritten, Recorded, cache, system_error};
@@ -33,11 +33,14 @@ const REGION_BYTES: usize = 1 << 20;
 
 const GROUP: &str = "stream";
 
-/// Approximate bytes of elements that wait in memory, if they vary in size or have several parts.
+/// Approximate limit, in bytes, of the elements that wait in memory if they vary in size or have
+/// several parts.
 const WAITING_BYTES: usize = 4 << 20;
 
+/// Number of regions in memory.
 const REGIONS: usize = 16;
 
+/// Maximum time for which the disk may stall.
 const FILE_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, CliError> {
@@ -70,11 +73,12 @@ struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    /// Records elements that are rows of plain values, directly from the memory they are read into.
+    /// Records elements that are rows of plain values. They are written directly from the memory into
+    /// which they are read.
     fn rows(&mut self, mut layout: TdmsLayout) -> Result<Outcome, CliError> {
         let (args, path) = (self.args, self.path);
         let row_bytes = element_bytes(self.data_type).unwrap_or(1);
-        // Regions of whole blocks are written without a copy.
+        // A region that consists of whole disk blocks is written without a copy.
         let rows = (REGION_BYTES / row_bytes).next_multiple_of(4096);
         let pages = PagesWanted::LargestThereAre;
         let regions = RegionMemory::for_recording(row_bytes, rows * REGIONS, pages, REGIONS);
@@ -103,12 +107,19 @@ impl Recorder<'_> {
         let (queue, report) = open(1).map_err(|error| start_problem(&error.into(), path))?;
         let report_and_pages = (&report, memory.pages());
         let region_rows = rows as u64;
-        let ends = (&mut filler, &mut reader);
+        let region_ends = (&mut filler, &mut reader);
         let not_started = |error: RecordError| CliError::from(problem(&error.into()));
         let Some(rotation) = args.rotation() else {
             let file = TdmsRecording::start(queue, &layout, FILE_TIMEOUT).map_err(not_started)?;
             return self.record(file, report_and_pages, |file, stopped, on_region| {
-                record_stream(&mut stream, ends, file, region_rows, stopped, on_region)
+                record_stream(
+                    &mut stream,
+                    region_ends,
+                    file,
+                    region_rows,
+                    stopped,
+                    on_region,
+                )
             });
         };
         let mut first = Some(queue);
@@ -119,11 +130,18 @@ impl Recorder<'_> {
         let series =
             TdmsSeries::start(open, layout, rotation, FILE_TIMEOUT).map_err(not_started)?;
         self.record(series, report_and_pages, |file, stopped, on_region| {
-            record_stream(&mut stream, ends, file, region_rows, stopped, on_region)
+            record_stream(
+                &mut stream,
+                region_ends,
+                file,
+                region_rows,
+                stopped,
+                on_region,
+            )
         })
     }
 
-    /// Records elements of variable size or with several parts, in the same channels as variables.
+    /// Records elements of variable size or with several parts, in the channel layout of variables.
     fn elements(&mut self) -> Result<Outcome, CliError> {
         let (args, path) = (self.args, self.path);
         check_elements(GROUP, self.data_type)
@@ -154,14 +172,14 @@ impl Recorder<'_> {
             ..RecordElementsOptions::default()
         };
         let report_and_pages = (&SegmentFile::report(), Pages::Ordinary);
-        self.record(series, report_and_pages, |file, stopped, on_turn| {
-            record_elements(&mut stream, file, options, stopped, on_turn)
+        self.record(series, report_and_pages, |file, stopped, on_step| {
+            record_elements(&mut stream, file, options, stopped, on_step)
         })
     }
 
-    /// Waits for the writer before the file is created, so that no file is left behind if none
-    /// connects. Returns `None` if the recording must end first. Errors that do not depend on the
-    /// writer are reported without waiting.
+    /// Waits for the writer before the file is created, so that no file is left behind if no writer
+    /// connects. Returns `None` if the recording must end before a writer connects. Errors that do
+    /// not depend on the writer are reported without waiting.
     fn wait_for_writer(&self) -> Result<Option<ValueReader>, CliError> {
         let (args, path, context) = (self.args, self.path, self.context);
         let next = args.rotation().map(|_| series_file(path, 2));
@@ -191,7 +209,7 @@ impl Recorder<'_> {
             elements: 0,
             lost: 0,
         };
-        let recorded = Recorded::nothing(self.path.display().to_string(), amounts, text);
+        let recorded = Recorded::without_file(self.path.display().to_string(), amounts, text);
         let is_interrupted = self.context.interrupted.is_pressed();
         (recorded, Exit::Interrupted.when(is_interrupted))
     }
@@ -216,7 +234,7 @@ impl Recorder<'_> {
         let mut meter = Meter::new(started);
         let mut notices = Notices::new("the stream waits; free some space");
         let running = &mut *self.running;
-        let mut on_turn = |file: &F| {
+        let mut on_step = |file: &F| {
             let now = context.clock.now();
             let is_over = end.is_some_and(|end| end <= now);
             if context.interrupted.is_pressed() || running.is_stop_requested() || is_over {
@@ -233,11 +251,11 @@ impl Recorder<'_> {
                     bytes_text(figures.bytes as f64),
                     rate_text(rate),
                     bytes_text(figures.queue_bytes as f64),
-                    room(file.room().state, path, rate),
+                    disk_text(file.room().state, path, rate),
                 ));
             }
         };
-        let outcome = record(&mut file, &stopped, &mut on_turn);
+        let outcome = record(&mut file, &stopped, &mut on_step);
         let copied = file.bytes_copied();
         let closed = file.end(FILE_TIMEOUT);
         if self.args.rotation().is_none()
@@ -245,15 +263,15 @@ impl Recorder<'_> {
             && found.is_removed()
         {
             let rows = counted(file.figures().rows, "element");
-            // The first error is that the file was removed.
+            // The first error reports that the file was removed.
             let second = match &outcome {
                 Err(RecordingError::Both { second, .. }) => format!("; also, {second}"),
                 Err(error @ RecordingError::Stream(_)) => format!("; also, {error}"),
                 _ => String::new(),
             };
             let sentence = format!(
-                "{found}, and {rows} that were in it are lost; record to another file, which no \
-                 program removes{second}"
+                "{found}, and its contents ({rows}) are lost; record to a file that no other program \
+                 removes{second}"
             );
             return Err(Problem::new(Exit::Lost, "removed", escaped(&sentence)).into());
         }
@@ -330,7 +348,7 @@ impl Recorder<'_> {
             untrimmed: files.untrimmed.map(system_error),
             error: (!files.errors.is_empty()).then(|| files.errors.join("; ")),
             displaced: notices::moved_texts(moved_files),
-            ..Recorded::nothing(self.path.display().to_string(), amounts, text)
+            ..Recorded::without_file(self.path.display().to_string(), amounts, text)
         }
     }
 }
@@ -347,8 +365,8 @@ fn recorder_state(file: &impl StreamFile) -> RecorderState<'_> {
     }
 }
 
-fn room(state: RoomState, path: &Path, bytes_per_second: f64) -> String {
-    let free = room_text(path, bytes_per_second);
+fn disk_text(state: RoomState, path: &Path, bytes_per_second: f64) -> String {
+    let free = free_space_text(path, bytes_per_second);
     match state {
         RoomState::Full => "disk full: the stream waits; free some space".to_owned(),
         RoomState::Low => format!("disk nearly full: {free}"),
@@ -362,7 +380,7 @@ mod tests {
 
     #[test]
     fn full_or_nearly_full_disk_is_shown_with_the_progress() {
-        let text = |state| room(state, Path::new("here.tdms"), 0.0);
+        let text = |state| disk_text(state, Path::new("here.tdms"), 0.0);
         let full = "disk full: the stream waits; free some space";
         assert_eq!(text(RoomState::Full), full);
         let (low, enough) = (text(RoomState::Low), text(RoomState::Enough));

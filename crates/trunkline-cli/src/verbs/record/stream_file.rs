@@ -19,29 +19,32 @@ pub(super) trait StreamFile {
     /// Returns the state of the recording over all its files, without the rate.
     fn figures(&self) -> Figures;
 
+    /// Returns the free space on the disk of the current file.
     fn room(&self) -> Room;
 
-    /// Returns the bytes copied on the way to the current file.
+    /// Returns the number of bytes copied in memory before they were written to the current file.
     fn bytes_copied(&self) -> u64;
 
-    /// Returns the displacement of the current file and of its checksums, if their paths no longer
-    /// refer to them.
+    /// Returns where the current file and its checksum file are, if they are no longer at their
+    /// original paths.
     fn moved_files(&self) -> [Option<&MovedFile>; 2];
 
-    fn end(&mut self, wait: Duration) -> Result<RecordedFiles, RecordError>;
+    /// Closes the current file, and returns the result over all files.
+    fn end(&mut self, timeout: Duration) -> Result<RecordedFiles, RecordError>;
 }
 
-fn figures(rows: u64, lost: u64, progress: &Progress, bytes_before: u64) -> Figures {
+fn figures(rows: u64, lost: u64, progress: &Progress, earlier_bytes: u64) -> Figures {
     let queue_bytes = progress.accepted.saturating_sub(progress.written);
     Figures {
         rows,
-        bytes: bytes_before + progress.written,
+        bytes: earlier_bytes + progress.written,
         queue_bytes: queue_bytes + progress.bytes_collected as u64,
         lost,
         ..Figures::default()
     }
 }
 
+/// The result of recording a stream, over all files.
 #[derive(Debug, Default)]
 pub(super) struct RecordedFiles {
     pub(super) count: u32,
@@ -49,11 +52,13 @@ pub(super) struct RecordedFiles {
     pub(super) lost: u64,
     /// True if a part of the data may not survive a loss of power.
     pub(super) is_unsafe: bool,
+    /// Errors that concern single files of a series, one sentence each.
     pub(super) errors: Vec<String>,
     /// System error number, if a file could not be truncated to its length.
     pub(super) untrimmed: Option<i32>,
     /// System error number, if a sync has failed.
     pub(super) sync_failure: Option<i32>,
+    /// Reason why a recording to a single file failed.
     pub(super) failure: Option<String>,
 }
 
@@ -89,9 +94,9 @@ impl StreamFile for TdmsRecording {
         [self.queue().moved_file(), self.queue().moved_sums_file()]
     }
 
-    fn end(&mut self, wait: Duration) -> Result<RecordedFiles, RecordError> {
+    fn end(&mut self, timeout: Duration) -> Result<RecordedFiles, RecordError> {
         let mut files = RecordedFiles::default();
-        files.add(&self.close(wait)?);
+        files.add(&self.close(timeout)?);
         files.lost = self.lost();
         Ok(files)
     }
@@ -122,7 +127,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> StreamFile for TdmsSeries<O> {
     }
 
     fn end(&mut self, _: Duration) -> Result<RecordedFiles, RecordError> {
-        // The timeout given when the series started applies instead.
+        // The series uses the timeout that was given at its start.
         let last = self.close()?;
         let omitted = self.omitted_files();
         let mut files = RecordedFiles {
@@ -138,8 +143,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> StreamFile for TdmsSeries<O> {
             let failed = counted(u64::from(omitted.failed), "earlier file");
             files.errors.push(format!("{failed} failed"));
         }
-        let before = std::iter::from_fn(|| self.take_ended());
-        for ended in before.collect::<Vec<_>>().iter().chain([&last]) {
+        let earlier = std::iter::from_fn(|| self.take_ended());
+        for ended in earlier.collect::<Vec<_>>().iter().chain([&last]) {
             files.add(&ended.closed);
             files.lost += ended.rows_lost;
             if let Some(failure) = files.failure.take() {
@@ -152,7 +157,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> StreamFile for TdmsSeries<O> {
     }
 }
 
-/// For elements of variable size or with several parts. Their recording has already ended when `end`
+/// Files of elements that vary in size or have several parts. The recording has already ended when `end`
 /// is called.
 impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S, O> {
     fn figures(&self) -> Figures {
@@ -191,13 +196,14 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S
         let omitted = self.omitted_files().not_on_disk;
         if omitted > 0 {
             let earlier = counted(u64::from(omitted), "earlier file");
-            let error = format!("{earlier}: not all data is safe from a loss of power");
+            let error = format!("not all data in {earlier} would survive a loss of power");
             files.errors.push(error);
         }
         while let Some(ended) = self.take_ended() {
             if !ended.is_on_disk {
                 let number = ended.number;
-                let error = format!("file {number}: not all of it is safe from a loss of power");
+                let error =
+                    format!("file {number}: not all of its data would survive a loss of power");
                 files.errors.push(error);
             }
         }
@@ -205,17 +211,17 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S
     }
 }
 
-/// Checks that a file can be created in the folder of this path, before the wait for the peer.
+/// Checks that a file can be created in the folder of this path, before the command waits for its peer.
 pub(super) fn check_folder(path: &Path) -> io::Result<()> {
     let folder = folder_of(path);
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    // A file without a name leaves nothing behind.
+    // An unnamed temporary file leaves nothing behind.
     match openat(CWD, folder, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => {
             drop(File::from(file));
             Ok(())
         }
-        // The file system does not support files without a name.
+        // The file system does not support unnamed temporary files.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::INVAL) => {
             Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
         }
@@ -243,10 +249,10 @@ mod tests {
             channels: vec![("a".into(), TdmsType::I64)],
             waveform: None,
         };
-        let wait = Duration::from_secs(5);
-        let mut sut = TdmsRecording::start(queue, &layout, wait).unwrap();
+        let timeout = Duration::from_secs(5);
+        let mut sut = TdmsRecording::start(queue, &layout, timeout).unwrap();
         disk.set_trim_fault(fault);
-        sut.end(wait).unwrap()
+        sut.end(timeout).unwrap()
     }
 
     /// Behaviour: B-70.
@@ -266,7 +272,7 @@ mod tests {
         let object = object(&Recorded {
             sync_failure: files.sync_failure.map(system_error),
             untrimmed: files.untrimmed.map(system_error),
-            ..Recorded::nothing(String::new(), amounts, String::new())
+            ..Recorded::without_file(String::new(), amounts, String::new())
         });
         let message = object["untrimmed"].as_str().unwrap();
         assert!(message.contains("os error 30"), "{message}");

@@ -11,8 +11,8 @@ use crate::connection::Connection;
 use crate::verbs::monitor::MonitorEvent;
 use crate::{CliError, Context, Problem};
 
-/// The names and patterns that were reported as unmatched. Each is reported once, but the recording
-/// still waits for a match.
+/// The names and patterns that were reported as unmatched. Each one is reported once, but the recording
+/// continues to wait for a match.
 #[derive(Debug, Default)]
 pub(super) struct Unmatched(HashSet<String>);
 
@@ -23,9 +23,9 @@ impl Unmatched {
         connection: &Connection,
         context: &Context,
     ) -> Result<(), CliError> {
-        let news = status.unmatched.iter();
-        let news = news.filter(|one| self.0.insert((*one).clone()));
-        let (patterns, names): (Vec<&str>, Vec<&str>) = news
+        let new = status.unmatched.iter();
+        let new = new.filter(|name| self.0.insert((*name).clone()));
+        let (patterns, names): (Vec<&str>, Vec<&str>) = new
             .map(String::as_str)
             .partition(|name| Pattern::has_wildcards(name));
         let width = names.iter().map(|name| crate::terminal::width(name)).max();
@@ -54,12 +54,13 @@ impl Unmatched {
     }
 }
 
-/// Limits on the number of names in the last line and on their bytes, because `record stop` receives
+/// Limits on the number and the total size of the names in the last line, because `record stop` receives
 /// the whole line.
 const NAMES_MAX: usize = 100;
 const NAMES_BYTES_MAX: usize = 8 << 10;
 
-pub(super) fn has_name(status: &VariableRecorderStatus) -> bool {
+/// Returns true if a name is unmatched, not only patterns.
+pub(super) fn has_names(status: &VariableRecorderStatus) -> bool {
     let mut unmatched = status.unmatched.iter();
     unmatched.any(|name| !Pattern::has_wildcards(name))
 }

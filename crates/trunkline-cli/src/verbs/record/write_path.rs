@@ -23,7 +23,7 @@ pub(super) fn report(report: &FileReport, pages: Pages, context: &Context) -> Re
     })
 }
 
-/// Describes the pages of the memory that is written from. Fewer pages make a write cheaper.
+/// Describes the memory pages from which data is written. Larger pages make a write cheaper.
 fn memory(pages: Pages) -> String {
     match pages {
         Pages::Huge => "huge pages".to_owned(),

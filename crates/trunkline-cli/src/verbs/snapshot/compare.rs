@@ -20,15 +20,15 @@ use crate::{Exit, Problem};
 pub(crate) struct Difference {
     /// Full name of the variable.
     pub(super) name: String,
-    /// `changed`: another value; `type`: another type; `gone`: it does not exist now; `added`: not
-    /// in the file; `unknown`: it cannot be read now.
+    /// `changed`: the value differs; `type`: the type differs; `gone`: the variable no longer exists;
+    /// `added`: the variable is not in the file; `unknown`: the variable cannot be read.
     #[schemars(extend("enum" = ["changed", "type", "gone", "added", "unknown"]))]
     difference: &'static str,
     /// The value in the file; null when there is none.
     pub(super) file: Json,
     /// The value now, or in the other file; null when there is none.
     pub(super) now: Json,
-    /// For people: the value in the file, and the value now. Empty if there is none.
+    /// Cells for people: the value in the file, and the value now. Empty if there is none.
     #[serde(skip)]
     pub(super) texts: [String; 2],
     #[serde(skip)]
@@ -41,7 +41,9 @@ impl Record for Difference {
     fn cell(&self, column: &str) -> Option<String> {
         match (column, &self.kind) {
             ("file", _) => Some(self.texts[0].clone()),
-            ("now", Kind::Unknown(why)) if !why.message.is_empty() => Some(why.message.clone()),
+            ("now", Kind::Unknown(problem)) if !problem.message.is_empty() => {
+                Some(problem.message.clone())
+            }
             ("now", _) => Some(self.texts[1].clone()),
             _ => None,
         }

@@ -21,7 +21,8 @@ use crate::terminal::{Terminal, is_stdio, read_text};
 use crate::{CliError, Exit, Problem};
 
 const VERSION: u64 = 1;
-const SAVE: &str = "specify a file written by `trunkline snapshot save`";
+/// Hint for a file that is not a snapshot.
+const SNAPSHOT_HINT: &str = "specify a file written by `trunkline snapshot save`";
 
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Saved {
@@ -31,7 +32,7 @@ pub(super) struct Saved {
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Head {
-    /// When the snapshot was taken, by the engine's clock.
+    /// Time of the snapshot, by the engine's clock.
     pub(super) taken: String,
     pub(super) engine: String,
     pub(super) is_instant: bool,
@@ -75,10 +76,10 @@ impl Saved {
             return terminal.raw(text.as_bytes());
         }
         let written = replace(path, true, |file| file.write_all(text.as_bytes()));
-        let hint = "give a file that can be written";
+        let hint = "specify a file that can be written";
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::IsADirectory => {
-                file_problem(path, None, "it is a folder", "name a file")
+                file_problem(path, None, "it is a folder", "specify a file")
             }
             _ => file_problem(path, None, &folder_reason(&error), hint),
         };
@@ -90,13 +91,13 @@ impl Saved {
         let text = read_text(path);
         let text = text.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => {
-                let reason = "this is not UTF-8 text, so it is not a snapshot";
-                file_problem(path, None, reason, SAVE)
+                let reason = "the file is not UTF-8 text, so it is not a snapshot";
+                file_problem(path, None, reason, SNAPSHOT_HINT)
             }
             io::ErrorKind::IsADirectory => {
-                file_problem(path, None, "it is a folder", "name a file")
+                file_problem(path, None, "it is a folder", "specify a file")
             }
-            _ => file_problem(path, None, &file_reason(&error), SAVE),
+            _ => file_problem(path, None, &file_reason(&error), SNAPSHOT_HINT),
         })?;
         Self::parse(path, &text)
     }
@@ -105,13 +106,14 @@ impl Saved {
         let lines = text.lines().zip(1..);
         let mut lines = lines.filter(|(line, _)| !line.trim().is_empty());
         let Some((head, line)) = lines.next() else {
-            return Err(file_problem(path, None, "the file is empty", SAVE));
+            return Err(file_problem(path, None, "the file is empty", SNAPSHOT_HINT));
         };
-        let head = object(head).map_err(|reason| file_problem(path, Some(line), &reason, SAVE))?;
+        let head = object(head)
+            .map_err(|reason| file_problem(path, Some(line), &reason, SNAPSHOT_HINT))?;
         match head.get("snapshot").and_then(Json::as_u64) {
             Some(VERSION) => {}
             Some(_) => {
-                let reason = "the snapshot has a newer format than this program supports";
+                let reason = "the snapshot has a newer format, which this program does not support";
                 return Err(file_problem(
                     path,
                     Some(line),
@@ -120,8 +122,8 @@ impl Saved {
                 ));
             }
             None => {
-                let reason = "the first line does not belong to a snapshot";
-                return Err(file_problem(path, Some(line), reason, SAVE));
+                let reason = "the first line is not the header of a snapshot";
+                return Err(file_problem(path, Some(line), reason, SNAPSHOT_HINT));
             }
         }
         let mut saved = Self {
@@ -154,9 +156,10 @@ impl Saved {
             && declared > count as u64
         {
             let reason = format!(
-                "the file is cut off: {declared} variables were saved, but it has only {count}"
+                "the file is truncated: {declared} variables were saved, but only {count} remain"
             );
-            let hint = "to use the remaining variables, correct the number in the first line";
+            let hint =
+                "to use the remaining variables, set `variables` in the first line to their number";
             return Err(file_problem(path, None, &reason, hint));
         }
         saved.variables.sort_by(|a, b| a.name.cmp(&b.name));
@@ -176,7 +179,7 @@ fn variable(text: &str, line: usize) -> Result<Variable, String> {
         value: object
             .get("value")
             .cloned()
-            .ok_or("there is no \"value\"; write null if there is no value")?,
+            .ok_or("\"value\" is missing; write null if the variable had no value")?,
         units: text_of(&object, "units"),
         quality: text_of(&object, "q"),
         timestamp: text_of(&object, "ts"),
@@ -188,7 +191,7 @@ fn object(text: &str) -> Result<Map<String, Json>, String> {
     match serde_json::from_str(text) {
         Ok(Json::Object(object)) => Ok(object),
         Ok(_) => Err("the line is not a JSON object".to_owned()),
-        Err(error) => Err(format!("column {}: it is not JSON", error.column())),
+        Err(error) => Err(format!("column {}: invalid JSON", error.column())),
     }
 }
 
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshot_round_trips_in_the_order_of_the_names() {
+    fn a_saved_snapshot_is_read_back_sorted_by_name() {
         let variable = |name: &str, line| Variable {
             name: name.to_owned(),
             data_type: "f64".to_owned(),
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_file_is_refused_with_its_place() {
+    fn an_invalid_file_is_refused_with_the_line_of_the_error() {
         let line = "{\"name\":\"a\",\"type\":\"f64\",\"value\":1}";
         assert_eq!(message(""), "f: the file is empty");
         assert!(message("name,value\n").starts_with("f:1: column 2"));
@@ -269,7 +272,7 @@ mod tests {
         let twice = message(&format!("{HEAD}}}\n{line}\n\n{line}\n"));
         assert_eq!(twice, "f:4: a is already in line 2");
         let cut = message(&format!("{HEAD},\"variables\":3}}\n{line}\n"));
-        assert!(cut.starts_with("f: the file is cut off: 3"), "{cut}");
+        assert!(cut.starts_with("f: the file is truncated: 3"), "{cut}");
         let half = message(&format!("{HEAD}}}\n{}", &line[..20]));
         assert!(half.starts_with("f:2: column"), "{half}");
     }

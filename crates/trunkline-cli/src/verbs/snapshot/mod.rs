@@ -84,9 +84,9 @@ pub(crate) struct SavedLine {
     file: String,
     /// Number of variables in the file.
     variables: u64,
-    /// Whether all of them were read at one instant, which is possible for at most 4096.
+    /// Whether all variables were read at one instant, which is possible for at most 4096 variables.
     instant: bool,
-    /// When they were read, by the engine's clock.
+    /// Time at which the variables were read, by the engine's clock.
     #[schemars(extend("format" = "date-time"))]
     taken: String,
     /// Number of the last group that was written before the snapshot; 0 when there was none. A
@@ -118,7 +118,7 @@ pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliEr
 
 fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
     if !args.force && !is_stdio(&args.file) {
-        // Pipes and devices are written to and not replaced.
+        // Pipes and devices are written to, and never replaced.
         let is_replaced = !args.file.starts_with("/dev") && !args.file.starts_with("/proc");
         if is_replaced
             && args
@@ -134,10 +134,10 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
     let entries = connection.expand(targets, context)?;
     let mut tally = Tally::default();
     let mut opened = Vec::new();
-    // With values and descriptions.
-    let options = open_options(true, true);
-    for (name, opened_one) in connection.open_all(&entries, options)? {
-        match opened_one.and_then(|opened| readable(&name, opened)) {
+    let (include_readings, describe) = (true, true);
+    let options = open_options(include_readings, describe);
+    for (name, result) in connection.open_all(&entries, options)? {
+        match result.and_then(|opened| readable(&name, opened)) {
             Ok(variable) => opened.push((name, variable)),
             Err(problem) => tally.item_failed(context.show(&problem, entries.width())?),
         }
@@ -231,14 +231,18 @@ fn select<const N: usize>(args: &SavedArgs, mut files: [Saved; N]) -> Result<[Sa
         let mut saved = files.iter().flat_map(|file| &file.variables);
         // With one file, a pattern may also match variables of the engine.
         let may_match_engine = N == 1 && Pattern::has_wildcards(name);
-        if !may_match_engine && !saved.any(|one| pattern.matches(&one.name)) {
+        if !may_match_engine && !saved.any(|variable| pattern.matches(&variable.name)) {
             return Err(no_match(name, "no saved variable matches").into());
         }
         patterns.push(pattern);
     }
     for file in &mut files {
-        let is_wanted = |one: &Variable| patterns.iter().any(|pattern| pattern.matches(&one.name));
-        file.variables.retain(is_wanted);
+        let is_selected = |variable: &Variable| {
+            patterns
+                .iter()
+                .any(|pattern| pattern.matches(&variable.name))
+        };
+        file.variables.retain(is_selected);
     }
     Ok(files)
 }
@@ -251,11 +255,14 @@ fn compare_with_engine(
     connection: &Connection,
     context: &Context,
 ) -> Result<Vec<Difference>, CliError> {
-    let names = saved.variables.iter().map(|one| Ok(one.name.clone()));
+    let names = saved
+        .variables
+        .iter()
+        .map(|variable| Ok(variable.name.clone()));
     let entries = Entries(names.collect());
     let mut differences = Vec::new();
-    // With values and descriptions.
-    let options = open_options(true, true);
+    let (include_readings, describe) = (true, true);
+    let options = open_options(include_readings, describe);
     let opened = connection.open_all(&entries, options)?;
     for (saved, (_, opened)) in saved.variables.iter().zip(opened) {
         let style = context.settings.values;
@@ -263,22 +270,23 @@ fn compare_with_engine(
         differences.extend(difference?);
     }
     let mut matched = Vec::new();
-    for pattern in args
+    for text in args
         .names
         .iter()
         .filter(|name| Pattern::has_wildcards(name))
     {
-        let wanted = Pattern::parse(pattern);
-        let wanted = wanted.map_err(|error| Problem::usage(format!("{pattern}: {error}")))?;
-        let is_saved = saved.variables.iter().any(|one| wanted.matches(&one.name));
+        let pattern = Pattern::parse(text);
+        let pattern = pattern.map_err(|error| Problem::usage(format!("{text}: {error}")))?;
+        let mut variables = saved.variables.iter();
+        let is_saved = variables.any(|variable| pattern.matches(&variable.name));
         let targets = Targets {
             engine: targets::engine(&context.settings)?,
-            wanted: vec![Wanted::Pattern(wanted)],
+            wanted: vec![Wanted::Pattern(pattern)],
         };
         let entries = connection.expand(targets, context)?;
         if !is_saved && entries.names().is_empty() {
-            let sentence = "no saved variable matches, nor does any variable of the engine";
-            return Err(no_match(pattern, sentence).into());
+            let sentence = "no saved variable matches, and no variable of the engine matches";
+            return Err(no_match(text, sentence).into());
         }
         matched.push(entries);
     }

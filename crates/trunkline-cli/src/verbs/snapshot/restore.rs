@@ -8,7 +8,7 @@ use super::compare::{Difference, Kind, RestoreWrite};
 use super::file::Saved;
 use super::{SavedArgs, compare_with_engine, select};
 use crate::arguments::OutputFormat;
-use crate::connection::{Connection, SUPERSEDED, not_known, outcome_word};
+use crate::connection::{Connection, SUPERSEDED, outcome_unknown, outcome_word};
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::terminal::{Style, escaped, width};
 use crate::{CliError, Context, Exit, Problem, Tally, counted};
@@ -34,12 +34,12 @@ pub(crate) struct Args {
     if_unchanged: bool,
 }
 
-/// A planned step: the difference, with other columns.
+/// A line of the preview: a difference, with other columns.
 #[derive(Serialize, JsonSchema)]
 struct Preview<'d> {
     #[serde(flatten)]
     difference: &'d Difference,
-    /// For people: the action, the current value, the saved value, and a remark.
+    /// Cells for people: the action, the current value, the saved value, and a remark.
     #[serde(skip)]
     texts: [(&'static str, String); 4],
     #[serde(skip)]
@@ -70,9 +70,9 @@ pub(crate) struct Restored {
     outcome: &'static str,
     /// The previous value; null when there was none.
     old: Json,
-    /// The value that was written, or that was left unchanged; null when there is none.
+    /// The value after the command; null when there is none.
     now: Json,
-    /// For people: both values, and why the variable was left as it is.
+    /// Cells for people: both values, and why the variable was not written.
     #[serde(skip)]
     texts: [(&'static str, String); 3],
     #[serde(skip)]
@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             0 => "nothing to write back".to_owned(),
             count => {
                 let values = counted(count as u64, "value");
-                format!("nothing was written; --yes writes {values} back")
+                format!("nothing was written; use --yes to write {values} back")
             }
         };
         context.terminal.note(&text)?;
@@ -167,12 +167,12 @@ fn plan(difference: &Difference) -> Planned<'_> {
         Kind::Gone => failed(
             Exit::Failed,
             "unknown-name",
-            "the variable does not exist any more; deploy its library, or remove the line",
+            "the variable no longer exists; deploy its library, or remove the line from the file",
         ),
         Kind::Type => failed(
             Exit::Refused,
             "wrong-type",
-            "the variable has another type now; correct the line, or remove it",
+            "the type of the variable has changed; correct the line in the file, or remove it",
         ),
         Kind::Unknown(problem) => Step::Fail(problem.clone()),
     };
@@ -191,8 +191,8 @@ fn write(
         .collect();
     if args.atomic && writes.len() > GROUP_MAX {
         let sentence = format!(
-            "{} values are too many: at most {GROUP_MAX} can be written at one instant; name fewer \
-             variables, or leave --atomic out",
+            "--atomic can write at most {GROUP_MAX} values, not {}; select fewer variables, or leave out \
+             --atomic",
             writes.len()
         );
         return Err(Problem::usage(sentence).into());
@@ -239,7 +239,7 @@ fn write(
                 let outcome = outcomes.next();
                 match outcome
                     .as_ref()
-                    .map_or_else(|| Err(not_known()), outcome_word)
+                    .map_or_else(|| Err(outcome_unknown()), outcome_word)
                 {
                     Ok((word, Some(_))) => (word, ""),
                     Ok((word, None)) => (word, SUPERSEDED),
@@ -293,9 +293,8 @@ fn restored(
     }
 }
 
-/// Converts the error of a failed call. The call fails as a whole only if it sent none of its
-/// writes.
-fn not_written(why: Problem) -> Problem {
-    let sentence = format!("nothing was written: {}", why.message);
-    Problem::new(why.exit, why.code, sentence)
+/// Converts the error of a failed call. A call fails as a whole only if it sent none of its writes.
+fn not_written(cause: Problem) -> Problem {
+    let sentence = format!("nothing was written: {}", cause.message);
+    Problem::new(cause.exit, cause.code, sentence)
 }

@@ -1,4 +1,4 @@
-//! Events of a stream endpoint, on standard error.
+//! Reports the events of a stream endpoint on standard error.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Formatter, Result};
@@ -12,24 +12,24 @@ use crate::counted;
 use crate::output::record::{JsonSchema, Notice, Serialize};
 use crate::output::values::Amount;
 
-/// State of `stream write` and `stream read`, on standard error: their connections, and at the end
-/// what was transferred.
+/// A line of `stream write` or `stream read` on standard error: a change of a connection, or the final
+/// summary.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[schemars(title = "Trunkline stream event, version 1")]
 pub(crate) enum StreamEvent {
-    /// With a journal: the stream is resumed.
+    /// The stream continues from its journal.
     StreamJournal {
-        /// This end's URL.
+        /// URL of this endpoint.
         url: String,
-        /// Elements written or read by all programs before this one.
+        /// Number of elements that earlier programs have written or read.
         elements: u64,
     },
     /// A peer is connected.
     StreamConnected {
-        /// This end's URL.
+        /// URL of this endpoint.
         url: String,
-        /// The other end's URL.
+        /// URL of the peer.
         peer: String,
         /// Transport of the connection; left out if there may be several.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,9 +47,9 @@ pub(crate) enum StreamEvent {
     },
     /// The connection with the only peer was lost.
     StreamDisconnected {
-        /// This end's URL.
+        /// URL of this endpoint.
         url: String,
-        /// The other end's URL.
+        /// URL of the peer.
         peer: String,
         /// The cause, in a sentence.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,62 +57,62 @@ pub(crate) enum StreamEvent {
         #[serde(skip)]
         is_writer: bool,
     },
-    /// After Ctrl-C: what was written is delivered.
+    /// After Ctrl-C: the elements already written are being delivered.
     StreamDelivering {
-        /// This end's URL.
+        /// URL of this endpoint.
         url: String,
-        /// Elements that are not delivered yet.
+        /// Number of elements that are not delivered yet.
         elements: u64,
         #[serde(skip)]
         limit: Duration,
     },
     /// The disk of the journal accepts no elements.
     StreamDiskFull {
-        /// This end's URL.
+        /// URL of this endpoint.
         url: String,
         /// The cause, in a sentence.
         message: String,
     },
     /// The disk of the journal accepts elements again.
     StreamDiskBack {
-        /// This end's URL.
+        /// URL of this endpoint.
         url: String,
     },
-    /// The writer has dropped elements because this end was too slow.
+    /// The writer has dropped elements because this endpoint was too slow.
     StreamLost {
-        /// This end's URL.
+        /// URL of this endpoint.
         url: String,
-        /// Elements that were read before the missing ones.
+        /// Number of elements that were read before the first gap.
         before: u64,
-        /// Elements that are missing.
+        /// Number of missing elements.
         elements: u64,
-        /// Places at which elements are missing, the first of them after `before`.
+        /// Number of gaps, which are places at which elements are missing.
         #[schemars(range(min = 1))]
         places: u64,
     },
     /// One of several readers has left, or was disconnected at the end.
     StreamReader {
-        /// This end's URL.
+        /// URL of this endpoint.
         url: String,
-        /// The other end's URL.
+        /// URL of the peer.
         peer: String,
-        /// Elements that were written, and are not known to have reached the reader.
+        /// Number of elements that were written but are not known to have reached the reader.
         left: u64,
-        /// Elements of `left` that were on their way when the connection was lost, so that the
-        /// reader may have them.
+        /// Number of elements of `left` that were in transit when the connection was lost. The
+        /// reader may have received them.
         in_doubt: u64,
-        /// Elements that were dropped because the reader was too slow.
+        /// Number of elements that were dropped because the reader was too slow.
         lost: u64,
         #[serde(flatten)]
         why: Why,
     },
     /// One of several writers has ended.
     StreamWriter {
-        /// This end's URL.
+        /// URL of this endpoint.
         url: String,
-        /// The other end's URL.
+        /// URL of the peer.
         peer: String,
-        /// Elements that were read from this writer.
+        /// Number of elements that were read from this writer.
         elements: u64,
         #[serde(flatten)]
         why: Why,
@@ -121,21 +121,22 @@ pub(crate) enum StreamEvent {
     Written {
         #[serde(flatten)]
         moved: Transferred,
-        /// Elements that are not known to have reached the reader. For several readers, their sum,
-        /// without readers that were destroyed by their own programs.
+        /// Number of elements that are not known to have reached the reader. For several readers,
+        /// the sum over all readers except those that were destroyed by their own programs.
         #[serde(skip_serializing_if = "Option::is_none")]
         left: Option<u64>,
-        /// Elements of `left` that were on their way when the connection was lost, so that the
-        /// reader may have them.
+        /// Number of elements of `left` that were in transit when the connection was lost. The
+        /// reader may have received them.
         #[serde(skip_serializing_if = "Option::is_none")]
         in_doubt: Option<u64>,
-        /// For an end with several readers, the number of readers that have connected.
+        /// For an endpoint with several readers, the number of readers that have connected.
         #[serde(skip_serializing_if = "Option::is_none")]
         readers: Option<u64>,
-        /// For an end with several readers, the elements that they lost because they were too slow.
+        /// For an endpoint with several readers, the number of elements that they lost because they
+        /// were too slow.
         #[serde(skip_serializing_if = "Option::is_none")]
         lost: Option<u64>,
-        /// Elements in the journal that the reader is not known to have.
+        /// Number of elements in the journal that are not known to have reached the reader.
         #[serde(skip_serializing_if = "Option::is_none")]
         kept: Option<u64>,
     },
@@ -143,11 +144,11 @@ pub(crate) enum StreamEvent {
     Read {
         #[serde(flatten)]
         moved: Transferred,
-        /// Elements that had arrived and were not read.
+        /// Number of elements that had arrived but were not read.
         unread: u64,
-        /// Elements that the writer dropped because this end was too slow.
+        /// Number of elements that the writer dropped because this endpoint was too slow.
         lost: u64,
-        /// For an end with several writers, the number of writers that have ended.
+        /// For an endpoint with several writers, the number of writers that have ended.
         #[serde(skip_serializing_if = "Option::is_none")]
         ended: Option<u64>,
     },
@@ -160,7 +161,7 @@ pub(crate) struct Why {
     /// closed.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<Cow<'static, str>>,
-    /// The same for people.
+    /// The reason, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     #[serde(skip)]
@@ -180,18 +181,18 @@ impl From<Option<StreamError>> for Why {
     }
 }
 
-/// What an end has transferred.
+/// Amount of data that an endpoint has transferred.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Transferred {
-    /// This end's URL.
+    /// URL of this endpoint.
     pub(super) url: String,
-    /// Elements written or read.
+    /// Number of elements written or read.
     pub(super) elements: u64,
-    /// Their bytes.
+    /// Size of these elements, in bytes.
     pub(super) bytes: u64,
-    /// Seconds since the ends were connected.
+    /// Seconds since the endpoints were connected.
     pub(super) seconds: Amount,
-    /// How often the connection was lost.
+    /// Number of times that the connection was lost.
     pub(super) disconnections: u64,
 }
 
@@ -230,11 +231,14 @@ impl Display for StreamEvent {
             } => {
                 let cause = message.as_ref().map(|cause| format!(" ({cause})"));
                 let cause = cause.unwrap_or_default();
-                let goes_on = match is_writer {
-                    true => "the buffer keeps what is written until it is full",
-                    false => "what has arrived can still be read",
+                let consequence = match is_writer {
+                    true => "elements can still be written until the buffer is full",
+                    false => "elements that have arrived can still be read",
                 };
-                write!(f, "{url}: connection with {peer} lost{cause}; {goes_on}")
+                write!(
+                    f,
+                    "{url}: connection with {peer} lost{cause}; {consequence}"
+                )
             }
             Self::StreamDelivering {
                 elements, limit, ..
@@ -266,8 +270,8 @@ impl Display for StreamEvent {
                 };
                 write!(
                     f,
-                    "{elements} missing after the first {before}{at}: this end was too slow for \
-                     its writer, which does not wait"
+                    "{elements} missing after the first {before}{at}: this endpoint was too slow \
+                     for its writer, which does not wait"
                 )
             }
             Self::StreamReader {
@@ -279,7 +283,7 @@ impl Display for StreamEvent {
                 ..
             } => {
                 let left = counted(*left, "element");
-                let in_doubt = on_their_way(*in_doubt);
+                let in_doubt = in_transit_text(*in_doubt);
                 let lost = match lost {
                     0 => String::new(),
                     count => format!(", {count} were lost because it was too slow"),
@@ -315,7 +319,7 @@ impl Display for StreamEvent {
                     write!(f, "; {} connected", counted(*readers, "reader"))?;
                 }
                 if let Some(left) = left {
-                    let in_doubt = on_their_way(in_doubt.unwrap_or_default());
+                    let in_doubt = in_transit_text(in_doubt.unwrap_or_default());
                     write!(f, "; {} not delivered{in_doubt}", counted(*left, "element"))?;
                 }
                 if let Some(lost @ 1..) = lost {
@@ -368,7 +372,7 @@ impl Transferred {
     }
 }
 
-fn on_their_way(in_doubt: u64) -> String {
+fn in_transit_text(in_doubt: u64) -> String {
     match in_doubt {
         0 => String::new(),
         count => format!(" ({count} in transit)"),

@@ -1,14 +1,14 @@
-//! The form of the elements on standard input and output.
+//! Selects the format of the elements on standard input and output.
 
 use trunkline::stream::element_bytes;
 use trunkline_types::DataType;
 
-use super::EndArgs;
+use super::EndpointArgs;
 use super::text::WRITER;
 use crate::arguments::OutputFormat;
 use crate::{Context, Problem};
 
-/// How elements look outside a stream.
+/// Format of elements outside a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(super) enum ElementForm {
     /// As in memory, little-endian, without separators; for types of fixed size
@@ -22,7 +22,7 @@ pub(super) enum ElementForm {
     Arrow,
 }
 
-impl EndArgs {
+impl EndpointArgs {
     pub(super) fn form(&self, context: &Context) -> Result<ElementForm, Problem> {
         let form = self
             .element_form
@@ -40,9 +40,9 @@ impl EndArgs {
         Ok(form)
     }
 
-    /// Checks that the form can name the writer of an element, for an endpoint with several writers.
+    /// Checks that the format can name the writer of an element, for an endpoint with several writers.
     pub(super) fn check_writer_column(&self, form: ElementForm) -> Result<(), Problem> {
-        let is_taken = match &self.buffer.data_type {
+        let has_writer_field = match &self.buffer.data_type {
             DataType::Struct(struct_type) => {
                 struct_type.fields.iter().any(|(name, _)| **name == *WRITER)
             }
@@ -50,7 +50,7 @@ impl EndArgs {
         };
         match form {
             ElementForm::Raw => Err(raw_of_several()),
-            ElementForm::Csv | ElementForm::Arrow if is_taken => Err(Problem::usage(
+            ElementForm::Csv | ElementForm::Arrow if has_writer_field => Err(Problem::usage(
                 "the column writer names the writer of an element, but the type has a field of \
                  that name; use --as jsonl, or rename the field",
             )),
@@ -59,7 +59,7 @@ impl EndArgs {
     }
 }
 
-/// Returns the error for raw elements of several writers, which could not be told apart.
+/// Returns the error for raw output of several writers, whose elements could not be distinguished.
 pub(super) fn raw_of_several() -> Problem {
     Problem::usage(
         "the raw form cannot name the writer of an element, but with --writers there may be \

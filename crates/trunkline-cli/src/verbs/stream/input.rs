@@ -1,4 +1,4 @@
-//! Standard input without read-ahead: no more is read than the stream has room for.
+//! Reads standard input without read-ahead, so that no more is read than the stream can buffer.
 
 use std::fs::File;
 use std::io::{self, Read};

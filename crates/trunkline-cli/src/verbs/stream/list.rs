@@ -1,4 +1,4 @@
-//! `stream ls` and `stream info`: the endpoints in a directory, and the state of each.
+//! `stream ls` and `stream info`: show the state of the endpoints in a directory.
 
 use trunkline::stream::StreamError;
 use trunkline::stream::directory::{EndpointStatus, ListError, list};
@@ -31,16 +31,16 @@ pub(crate) struct InfoArgs {
     end: String,
 }
 
-/// A line of `stream ls`, or that of `stream info`.
+/// A line of `stream ls`, or the line of `stream info`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline stream endpoint, version 1")]
 pub(crate) struct Endpoint {
-    /// Its URL.
+    /// URL of the endpoint.
     endpoint: String,
     /// `writes` or `reads`; null if the endpoint has not reported its state yet; the other keys
     /// then have no meaning.
     direction: Option<&'static str>,
-    /// Type of its elements; a long type is truncated.
+    /// Type of the elements; a long type is truncated.
     #[serde(rename = "type")]
     data_type: String,
     /// Whether the endpoint is connected to its peer.
@@ -48,15 +48,15 @@ pub(crate) struct Endpoint {
     /// URL of the peer. Left out before the first connection.
     #[serde(skip_serializing_if = "String::is_empty")]
     peer: String,
-    /// Its program and release.
+    /// Program of the peer, with its version. Left out when it is unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     peer_program: String,
     /// Transport of the connection. Left out when there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     transport: String,
-    /// Elements that its buffer holds.
+    /// Capacity of the buffer, in elements.
     capacity: u64,
-    /// Elements in its buffer.
+    /// Number of elements in the buffer.
     in_buffer: u64,
     /// Total number of elements written or read.
     total: u64,
@@ -67,20 +67,20 @@ pub(crate) struct Endpoint {
     /// Seconds since the connection was lost. Left out when the endpoint is connected, or never was.
     #[serde(skip_serializing_if = "Option::is_none")]
     away: Option<Amount>,
-    /// Seconds for which its buffer has been full, if it writes, or empty, if it reads. Left out
-    /// otherwise.
+    /// Seconds for which the buffer of a writer has been full, or the buffer of a reader empty. Left
+    /// out otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     stalled: Option<Amount>,
-    /// Why the last connection ended or could not be made. Left out when there is no such reason.
+    /// Why the last connection ended or could not be made. Left out when there is no reason.
     #[serde(skip_serializing_if = "String::is_empty")]
     last_disconnect: String,
     /// Why the stream ended early. Left out otherwise.
     #[serde(skip_serializing_if = "String::is_empty")]
     fault: String,
-    /// Its program and release. Left out when it has none.
+    /// Program of the endpoint, with its version. Left out when it is unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     program: String,
-    /// Its process ID. Left out when it is unknown.
+    /// Process ID of the program. Left out when it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
 }
@@ -153,7 +153,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the URL as people write it on the same machine.
+    /// Returns the URL in the short form that is used on the same machine.
     fn name(&self) -> String {
         let url = self.endpoint.as_str();
         url.strip_prefix("tl://localhost/")
@@ -171,7 +171,7 @@ impl Endpoint {
         }
     }
 
-    /// Derives the bottleneck from the fill of the buffer (NS-83).
+    /// Derives the bottleneck from the fill level of the buffer (NS-83).
     fn diagnosis(&self) -> &'static str {
         let (is_full, is_empty) = (self.in_buffer >= self.capacity, self.in_buffer == 0);
         match (self.direction, self.connected) {
@@ -187,14 +187,16 @@ impl Endpoint {
             }
             (Some(WRITES), false) => match (self.away.is_some(), is_full) {
                 (true, true) => {
-                    "disconnected: the buffer is full, and writing waits until the peer is back"
+                    "disconnected: the buffer is full, and writing waits until the peer reconnects"
                 }
-                (true, false) => "disconnected: the buffer keeps what is written until it is full",
+                (true, false) => {
+                    "disconnected: elements can still be written until the buffer is full"
+                }
                 (false, true) => "no peer yet: the buffer is full, and writing waits for a peer",
-                (false, false) => "no peer yet: the buffer keeps what is written until it is full",
+                (false, false) => "no peer yet: elements can be written until the buffer is full",
             },
             (Some(READS), false) => match self.away.is_some() {
-                true => "disconnected: what has arrived can still be read",
+                true => "disconnected: elements that have arrived can still be read",
                 false => "no peer yet",
             },
             _ => "",
@@ -236,9 +238,9 @@ pub(super) fn ls(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
         Some(host) => host_of(host, &targets::engine(&context.settings)?)?,
         None => targets::engine(&context.settings)?,
     };
-    let found = query(&directory, None, context)?;
-    context.list(found.iter().map(Endpoint::of))?;
-    if found.is_empty() {
+    let endpoints = query(&directory, None, context)?;
+    context.list(endpoints.iter().map(Endpoint::of))?;
+    if endpoints.is_empty() {
         context.remark("there are no stream endpoints")?;
     }
     Ok(Exit::Success)
@@ -258,14 +260,14 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError>
         directory.host = Some(url.host().to_owned());
     }
     let endpoint_url = url.within_host();
-    let found = query(&directory, Some(&endpoint_url), context)?;
-    let Some(endpoint) = found.first() else {
+    let endpoints = query(&directory, Some(&endpoint_url), context)?;
+    let Some(endpoint) = endpoints.first() else {
         let sentence = "no such endpoint; `trunkline stream ls` lists the endpoints";
         let problem = Problem::failed("unknown-endpoint", sentence);
         return context.show(&problem.with_name(&args.end), 0);
     };
-    let shown = Endpoint::of(endpoint);
-    context.print_details(&shown, shown.properties())?;
+    let record = Endpoint::of(endpoint);
+    context.print_details(&record, record.properties())?;
     Ok(Exit::Success)
 }
 

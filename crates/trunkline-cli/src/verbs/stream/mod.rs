@@ -1,9 +1,9 @@
-//! `stream`: lossless streams on the command line.
+//! `stream`: writes, reads, lists and measures lossless streams.
 //!
 //! # Layout
 //! - `write`: copies standard input to a stream. `read`: copies a stream to standard output.
-//! - `form`: the forms of the elements outside the stream: `text` for JSON Lines and CSV, `arrow` for
-//!   Arrow IPC. `input`: reads standard input without read-ahead.
+//! - `form`: selects the format of the elements outside the stream: `text` for JSON Lines and CSV,
+//!   `arrow` for Arrow IPC. `input`: reads standard input without read-ahead.
 //! - `writer_endpoint`, `reader_endpoint`: an endpoint with one peer or several. `peers`: events of
 //!   the peers. `transfer`: waiting, progress and summary. `events`: lines on standard error.
 //! - `list`: lists the endpoints. `bench`: measures a stream. `units`: sizes and rates.
@@ -58,9 +58,9 @@ pub(crate) enum Subcommand {
     Bench(Box<bench::Args>),
 }
 
-/// One end of a stream.
+/// Arguments for one endpoint of a stream.
 #[derive(Clone, Debug, clap::Args)]
-struct EndArgs {
+struct EndpointArgs {
     /// Name or URL of this endpoint
     #[arg(value_name = "URL")]
     own_url: String,
@@ -149,6 +149,7 @@ struct BufferArgs {
     buffer: Option<u64>,
 }
 
+/// Default size of the buffer in elements.
 const CAPACITY: u64 = 4096;
 
 pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliError> {
@@ -162,7 +163,7 @@ pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliEr
 }
 
 impl BufferArgs {
-    /// Returns the elements per call, which must fit both the buffer and a `usize`.
+    /// Returns the number of elements per call, which must not exceed the capacity of the buffer.
     fn chunk(&self, capacity: u64) -> Result<usize, Problem> {
         let chunk = self.chunk.unwrap_or((capacity / 10).max(1));
         if chunk > capacity {
@@ -176,7 +177,7 @@ impl BufferArgs {
     }
 }
 
-impl EndArgs {
+impl EndpointArgs {
     fn capacity(&self) -> u64 {
         self.buffer.capacity.unwrap_or(CAPACITY)
     }
@@ -196,7 +197,8 @@ impl EndArgs {
         let capacity = usize::try_from(self.capacity());
         let bytes_max = self.buffer.buffer.map(usize::try_from).transpose();
         let (Ok(capacity), Ok(bytes_max)) = (capacity, bytes_max) else {
-            let sentence = "the buffer is larger than this machine's memory";
+            let sentence = "the buffer is larger than this machine can address; use a smaller \
+                            --capacity or --buffer";
             return Err(Problem::usage(sentence));
         };
         Ok(Options {
@@ -230,10 +232,10 @@ pub(super) fn options(peer: Option<&str>, context: &Context) -> Result<Options, 
 
 const PROGRAM: &str = concat!("trunkline ", env!("CARGO_PKG_VERSION"));
 
-/// Maximum number of peers of one endpoint; each takes a thread.
+/// Maximum number of peers of one endpoint. Each peer needs a thread.
 const PEERS_MAX: u64 = 10_000;
 
-fn peers(text: &str) -> Result<usize, String> {
+fn peer_count(text: &str) -> Result<usize, String> {
     arguments::number(0..=PEERS_MAX)(text)
 }
 

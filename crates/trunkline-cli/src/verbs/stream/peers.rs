@@ -1,4 +1,4 @@
-//! Events of the peers of an endpoint that can have several, for people and for programs.
+//! Reports the events of the peers, for an endpoint that can have several peers.
 
 use std::sync::Arc;
 
@@ -10,15 +10,17 @@ use trunkline_types::DataType;
 use super::events::StreamEvent;
 use crate::counted;
 
+/// A reader or a writer, with one peer or several.
 pub(super) trait Endpoint {
     fn properties(&self) -> Properties;
 
-    fn is_many(&self) -> bool;
+    /// Returns true if the endpoint can have several peers.
+    fn allows_many_peers(&self) -> bool;
 
-    /// Returns the events of the peers since the last call, for an endpoint that can have several.
+    /// Returns the events of the peers since the last call; none for an endpoint with one peer.
     fn peer_events(&mut self) -> Vec<PeerEvent>;
 
-    /// Describes the peers for the progress line, for an endpoint that can have several.
+    /// Describes the peers for the progress line; empty for an endpoint with one peer.
     fn peers(&mut self) -> String;
 }
 
@@ -29,7 +31,7 @@ pub(super) enum PeerEvent {
         member: Arc<Member>,
         has_same_name: bool,
     },
-    /// A reader has left, or was disconnected at the end, with the elements that it lacks.
+    /// A reader has left, or was disconnected at the end. The value counts the elements that it lacks.
     ReaderLeft(Undelivered),
     /// A writer has ended, after this number of elements was read from it.
     WriterEnded {
@@ -156,9 +158,9 @@ mod tests {
         undelivered.fault = Some(StreamFault::PeerRestarted);
         undelivered.lost = 0;
         let text = text(&undelivered);
-        let begin = "tl://localhost/m3 has left: 5 elements had not arrived (2 in transit); ";
+        let beginning = "tl://localhost/m3 has left: 5 elements had not arrived (2 in transit); ";
         assert!(
-            text.starts_with(begin) && text.len() > begin.len(),
+            text.starts_with(beginning) && text.len() > beginning.len(),
             "{text}"
         );
     }

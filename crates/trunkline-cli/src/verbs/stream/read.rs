@@ -13,7 +13,7 @@ use super::form::{ElementForm, raw_of_several};
 use super::peers::Endpoint;
 use super::reader_endpoint::{Elements, ReaderEndpoint};
 use super::transfer::{Halt, Transfer};
-use super::{EndArgs, peers, problem, text};
+use super::{EndpointArgs, peer_count, problem, text};
 use crate::{CliError, Context, Exit};
 
 const FORM: &str =
@@ -33,7 +33,7 @@ const FORM: &str =
 }))]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(super) end: EndArgs,
+    pub(super) end: EndpointArgs,
 
     /// The writer to read from (default: any writer that connects to this endpoint)
     #[arg(long, value_name = "PEER")]
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "N",
-        value_parser = peers,
+        value_parser = peer_count,
         conflicts_with_all = ["from", "journal"],
         allow_negative_numbers = true
     )]
@@ -60,23 +60,23 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let mut reader = ReaderEndpoint::create(args, context)?;
     let transfer = Transfer::new(context);
     transfer.report_start(&mut reader, args.end.journal.is_some())?;
-    let mut sut = Read {
+    let mut read = Read {
         args: &args.end,
         context,
         transfer,
         reader,
         chunk,
     };
-    let moved = match form {
-        ElementForm::Raw => sut.copy_raw(),
-        ElementForm::Arrow => sut.copy_arrow(),
-        _ => sut.copy_text(form),
+    let outcome = match form {
+        ElementForm::Raw => read.copy_raw(),
+        ElementForm::Arrow => read.copy_arrow(),
+        _ => read.copy_text(form),
     };
-    sut.end(moved)
+    read.end(outcome)
 }
 
 struct Read<'a> {
-    args: &'a EndArgs,
+    args: &'a EndpointArgs,
     context: &'a Context,
     transfer: Transfer<'a>,
     reader: ReaderEndpoint,
@@ -84,7 +84,8 @@ struct Read<'a> {
 }
 
 impl Read<'_> {
-    fn wanted(&self) -> usize {
+    /// Returns the maximum number of elements to read next.
+    fn next_count(&self) -> usize {
         self.args
             .next_count(self.transfer.moved.elements, self.chunk)
     }
@@ -92,15 +93,15 @@ impl Read<'_> {
     /// Writes elements to standard output directly from the buffer of the stream, without a copy.
     fn copy_raw(&mut self) -> Result<(), Halt> {
         let mut out: File = self.context.terminal.binary_output()?;
-        while self.wanted() > 0 {
-            let wanted = self.wanted();
+        while self.next_count() > 0 {
+            let elements_max = self.next_count();
             let (elements, bytes) =
                 self.transfer
-                    .retry_until_done(&mut self.reader, |reader, slice| {
+                    .retry_until_done(&mut self.reader, |reader, timeout| {
                         let ReaderEndpoint::One(reader) = reader else {
                             return Err(CliError::from(raw_of_several()).into());
                         };
-                        let region = reader.acquire_bytes(wanted, Some(slice))?;
+                        let region = reader.acquire_bytes(elements_max, Some(timeout))?;
                         out.write_all(&region).map_err(CliError::from)?;
                         Ok((region.elements(), region.len()))
                     })?;
@@ -111,14 +112,18 @@ impl Read<'_> {
 
     fn copy_arrow(&mut self) -> Result<(), Halt> {
         let out: File = self.context.terminal.binary_output()?;
-        let mut batches = Batches::new(out, &self.args.buffer.data_type, self.reader.is_many())?;
-        let moved = self.copy(|values, writer| batches.write(values, writer));
-        match moved {
-            // The output failed, so do not write its end.
-            Err(Halt::Stop(stop)) => Err(Halt::Stop(stop)),
-            moved => {
+        let mut batches = Batches::new(
+            out,
+            &self.args.buffer.data_type,
+            self.reader.allows_many_peers(),
+        )?;
+        let outcome = self.copy(|values, writer| batches.write(values, writer));
+        match outcome {
+            // The output failed, so do not write the end of the Arrow stream.
+            Err(Halt::Command(error)) => Err(Halt::Command(error)),
+            outcome => {
                 batches.finish()?;
-                moved
+                outcome
             }
         }
     }
@@ -126,7 +131,7 @@ impl Read<'_> {
     fn copy_text(&mut self, form: ElementForm) -> Result<(), Halt> {
         let (terminal, data_type) = (&self.context.terminal, &self.args.buffer.data_type);
         let style = self.context.settings.values.for_programs();
-        if let Some(header) = text::header(form, data_type, self.reader.is_many()) {
+        if let Some(header) = text::header(form, data_type, self.reader.allows_many_peers()) {
             terminal.line(&header)?;
         }
         self.copy(|values, writer| {
@@ -137,22 +142,22 @@ impl Read<'_> {
         })
     }
 
-    /// Passes elements to `write`, with their writer if there can be several.
+    /// Passes elements to `write`, with the URL of their writer if there can be several writers.
     fn copy(
         &mut self,
         mut write: impl FnMut(&[Value], Option<&str>) -> Result<(), CliError>,
     ) -> Result<(), Halt> {
-        while self.wanted() > 0 {
+        while self.next_count() > 0 {
             // Flush the output before waiting for elements. With a journal, flush it before every read,
-            // which confirms that the elements read before have reached their destination.
+            // because a read confirms that the earlier elements have reached their destination.
             if self.reader.available() == 0 || self.args.journal.is_some() {
                 self.context.terminal.flush()?;
             }
-            let wanted = self.wanted();
+            let elements_max = self.next_count();
             let Elements { writer, values } = self
                 .transfer
-                .retry_until_done(&mut self.reader, |reader, slice| {
-                    Ok(reader.read_up_to(wanted, slice)?)
+                .retry_until_done(&mut self.reader, |reader, timeout| {
+                    Ok(reader.read_up_to(elements_max, timeout)?)
                 })?;
             write(&values, writer.as_ref().map(|writer| writer.url.as_str()))?;
             self.count(values.len(), values.iter().map(encoded_len).sum())?;
@@ -166,22 +171,22 @@ impl Read<'_> {
         self.transfer.poll(&mut self.reader)
     }
 
-    /// Releases the reader. With a journal, the stream is left to its next user unless it has ended.
-    /// Otherwise, closing the reader reports to the writer how much was read.
-    fn go(
+    /// Releases the reader. With a journal, a stream that has not ended is left to the next program that
+    /// uses the journal. Otherwise, closing the reader reports to the writer how much was read.
+    fn release(
         mut reader: ReaderEndpoint,
-        args: &EndArgs,
+        args: &EndpointArgs,
         context: &Context,
-        moved: &Result<(), Halt>,
+        outcome: &Result<(), Halt>,
     ) -> Result<(), CliError> {
         let is_at_end = matches!(
-            moved,
+            outcome,
             Err(Halt::Stream(
                 StreamError::Ended | StreamError::Aborted { .. }
             ))
         );
-        // Elements that could not be printed are not committed, so the next user gets them again.
-        let is_printed = !matches!(moved, Err(Halt::Stop(_)));
+        // Elements that could not be printed are not committed, so the next program reads them again.
+        let is_printed = !matches!(outcome, Err(Halt::Command(_)));
         if args.journal.is_none() || is_at_end {
             reader.close().map_err(|error| problem(&error))?;
         } else if is_printed {
@@ -191,14 +196,14 @@ impl Read<'_> {
         Ok(())
     }
 
-    fn end(mut self, moved: Result<(), Halt>) -> Result<Exit, CliError> {
+    fn end(mut self, outcome: Result<(), Halt>) -> Result<Exit, CliError> {
         self.transfer.report_peers(&mut self.reader)?;
         let (failed, ended) = (self.reader.failed(), self.reader.ended());
         let properties = self.reader.properties();
         self.transfer.report_lost(&properties.url)?;
-        Self::go(self.reader, self.args, self.context, &moved)?;
+        Self::release(self.reader, self.args, self.context, &outcome)?;
         let lost = self.transfer.lost;
-        if !matches!(&moved, Err(Halt::Stop(CliError::PipeClosed))) {
+        if !matches!(&outcome, Err(Halt::Command(CliError::PipeClosed))) {
             self.transfer.context.notify(&StreamEvent::Read {
                 moved: self.transfer.transferred(&properties),
                 unread: properties.in_buffer,
@@ -206,14 +211,14 @@ impl Read<'_> {
                 ended,
             })?;
         }
-        match moved {
+        match outcome {
             Ok(()) | Err(Halt::Stream(StreamError::Ended)) if lost == 0 => {
                 Ok(failed.unwrap_or(Exit::Success))
             }
             Err(Halt::Interrupted) if lost == 0 => Ok(Exit::Interrupted),
             Ok(()) | Err(Halt::Stream(StreamError::Ended) | Halt::Interrupted) => Ok(Exit::Lost),
             Err(Halt::Stream(error)) => Err(problem(&error).into()),
-            Err(Halt::Stop(stop)) => Err(stop),
+            Err(Halt::Command(error)) => Err(error),
         }
     }
 }

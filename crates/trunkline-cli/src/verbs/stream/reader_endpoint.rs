@@ -21,19 +21,19 @@ pub(super) enum ReaderEndpoint {
 
 pub(super) struct FanIn {
     reader: FanInValueReader,
-    /// Number of writers that must have ended before the stream ends; with 0, it never ends.
+    /// Number of writers that must have ended before the stream ends. With 0, the stream never ends.
     writers_min: usize,
     ended: usize,
-    /// Known writers, each with the number of elements read from it.
-    known: BTreeMap<u64, (Arc<Member>, u64)>,
-    /// Events not collected yet, at most two per writer.
+    /// Writers that have connected and have not ended, each with the number of elements read from it.
+    connected: BTreeMap<u64, (Arc<Member>, u64)>,
+    /// Events that `peer_events` has not returned yet, at most two per writer.
     events: Vec<PeerEvent>,
     /// Exit code of the command if a writer was lost.
     failed: Option<Exit>,
 }
 
 pub(super) struct Elements {
-    /// The writer, if there can be several.
+    /// The writer of these elements, if there can be several writers.
     pub(super) writer: Option<Arc<Member>>,
     pub(super) values: Vec<Value>,
 }
@@ -67,7 +67,7 @@ impl ReaderEndpoint {
         }
     }
 
-    /// Waits for an element, and also takes the available elements of the same writer, at most
+    /// Waits for an element, and returns it with the available elements of the same writer, at most
     /// `elements_max` in total.
     pub(super) fn read_up_to(
         &mut self,
@@ -91,7 +91,7 @@ impl ReaderEndpoint {
         }
     }
 
-    /// Returns the number of writers that have ended, for an endpoint with several.
+    /// Returns the number of writers that have ended, for an endpoint with several writers.
     pub(super) fn ended(&self) -> Option<u64> {
         match self {
             Self::One(_) => None,
@@ -127,7 +127,7 @@ impl Endpoint for ReaderEndpoint {
         }
     }
 
-    fn is_many(&self) -> bool {
+    fn allows_many_peers(&self) -> bool {
         matches!(self, Self::Many(_))
     }
 
@@ -155,7 +155,7 @@ impl FanIn {
             reader,
             writers_min,
             ended: 0,
-            known: BTreeMap::new(),
+            connected: BTreeMap::new(),
             events: Vec::new(),
             failed: None,
         }
@@ -177,7 +177,7 @@ impl FanIn {
                 }
                 Run::Ended { writer, end } => {
                     let (member, elements) = self.entry_of(&writer).clone();
-                    self.known.remove(&writer.number);
+                    self.connected.remove(&writer.number);
                     self.ended += 1;
                     if let Some(error) = error_of(&end) {
                         let exit = problem(&error).exit;
@@ -201,15 +201,15 @@ impl FanIn {
     }
 
     fn entry_of(&mut self, member: &Arc<Member>) -> &mut (Arc<Member>, u64) {
-        if !self.known.contains_key(&member.number) {
-            let mut others = self.known.values();
+        if !self.connected.contains_key(&member.number) {
+            let mut others = self.connected.values();
             let has_same_name = others.any(|(other, _)| other.url == member.url);
             self.events.push(PeerEvent::Connected {
                 member: member.clone(),
                 has_same_name,
             });
         }
-        let entry = self.known.entry(member.number);
+        let entry = self.connected.entry(member.number);
         entry.or_insert_with(|| (member.clone(), 0))
     }
 

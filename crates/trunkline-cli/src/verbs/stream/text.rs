@@ -1,4 +1,4 @@
-//! Elements as lines of text: JSON Lines and CSV.
+//! Formats elements as lines of text, JSON Lines or CSV, and parses them.
 
 use serde_json::{Value as Json, json};
 use trunkline_types::json::from_json;
@@ -10,10 +10,10 @@ use crate::Problem;
 use crate::output::csv;
 use crate::output::values::ValueStyle;
 
-/// The column of elements without fields, and the key of an element if its writer is named.
+/// Column of elements without fields, and JSON key of an element if the writer is shown too.
 const COLUMN: &str = "value";
 
-/// The column or key of the writer, if there can be several.
+/// Column or JSON key of the writer, if there can be several writers.
 pub(super) const WRITER: &str = "writer";
 
 fn columns(data_type: &DataType) -> Vec<&str> {
@@ -63,19 +63,22 @@ pub(super) fn line(
     }
 }
 
+/// Parses lines of text that arrive in pieces.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     form: ElementForm,
     data_type: &'a DataType,
+    /// Text after the last complete line.
     rest: Vec<u8>,
     /// Number of bytes of `rest` that were already scanned, and whether they end within quotes.
     scanned: (usize, bool),
+    /// Number of complete lines that were parsed.
     count: usize,
-    /// The field of each column, as an index into the type, once the first row is known.
-    order: Option<Vec<usize>>,
+    /// For each column of CSV, the index of its field in the type. `None` before the first row.
+    field_indexes: Option<Vec<usize>>,
 }
 
-/// Maximum length of a line in bytes, longer than any element as text.
+/// Maximum length of a line in bytes. No element needs a longer line.
 const LINE_BYTES_MAX: usize = 1 << 30;
 
 impl<'a> Lines<'a> {
@@ -86,12 +89,12 @@ impl<'a> Lines<'a> {
             rest: Vec::new(),
             scanned: (0, false),
             count: 0,
-            order: None,
+            field_indexes: None,
         }
     }
 
     /// Parses a piece of text and appends the elements of complete lines, up to the first invalid one.
-    pub(super) fn take(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
+    pub(super) fn parse(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
         self.rest.extend_from_slice(piece);
         let (mut line_start, (mut position, mut is_quoted)) = (0, self.scanned);
         let rest = std::mem::take(&mut self.rest);
@@ -101,7 +104,7 @@ impl<'a> Lines<'a> {
                 // Only CSV allows line breaks within quotes.
                 b'"' if self.form == ElementForm::Csv => is_quoted = !is_quoted,
                 b'\n' if !is_quoted => {
-                    self.take_line(&rest[line_start..position], out)?;
+                    self.parse_line(&rest[line_start..position], out)?;
                     line_start = position;
                 }
                 _ => {}
@@ -110,19 +113,19 @@ impl<'a> Lines<'a> {
         self.rest.extend_from_slice(&rest[line_start..]);
         self.scanned = (position - line_start, is_quoted);
         match self.rest.len() > LINE_BYTES_MAX {
-            true => Err(self.invalid("the line does not end")),
+            true => Err(self.invalid("the line is longer than 1 GiB")),
             false => Ok(()),
         }
     }
 
-    /// Ends the text. The rest is its last line.
+    /// Parses the last line, which need not end with a line break.
     pub(super) fn finish(&mut self, out: &mut Vec<Value>) -> Result<(), Problem> {
         let rest = std::mem::take(&mut self.rest);
-        self.take_line(&rest, out)
+        self.parse_line(&rest, out)
     }
 
-    fn take_line(&mut self, line: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
-        let text = std::str::from_utf8(line).map_err(|_| self.invalid("it is not UTF-8"))?;
+    fn parse_line(&mut self, line: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
+        let text = std::str::from_utf8(line).map_err(|_| self.invalid("the line is not UTF-8"))?;
         let value = match self.form {
             _ if text.trim().is_empty() => None,
             ElementForm::Csv => self.row(text)?,
@@ -147,15 +150,15 @@ impl<'a> Lines<'a> {
         let cells = rows.into_iter().next().map(|row| row.cells);
         let cells = cells.unwrap_or_else(|| vec![String::new()]);
         let columns = columns(self.data_type);
-        if self.order.is_none() {
+        if self.field_indexes.is_none() {
             let field = |cell: &String| columns.iter().position(|column| column == cell);
-            let order: Option<Vec<usize>> = cells.iter().map(field).collect();
-            let order = order.filter(|order| {
-                order.len() == columns.len()
-                    && (0..columns.len()).all(|index| order.contains(&index))
+            let indexes: Option<Vec<usize>> = cells.iter().map(field).collect();
+            let indexes = indexes.filter(|indexes| {
+                indexes.len() == columns.len()
+                    && (0..columns.len()).all(|index| indexes.contains(&index))
             });
-            let is_header = order.is_some();
-            self.order = Some(order.unwrap_or_else(|| (0..columns.len()).collect()));
+            let is_header = indexes.is_some();
+            self.field_indexes = Some(indexes.unwrap_or_else(|| (0..columns.len()).collect()));
             if is_header {
                 return Ok(None);
             }
@@ -164,15 +167,15 @@ impl<'a> Lines<'a> {
             let (found, expected) = (cells.len(), columns.len());
             let data_type = self.data_type;
             return Err(self.invalid(&format!(
-                "the row has {found} cells, but {data_type} has {expected}"
+                "the row has {found} cells, but an element of {data_type} has {expected}"
             )));
         }
         let DataType::Struct(fields) = self.data_type else {
             return self.cell(&cells[0], self.data_type).map(Some);
         };
-        let order = self.order.as_deref().unwrap_or_default();
+        let indexes = self.field_indexes.as_deref().unwrap_or_default();
         let mut values = vec![Value::Bool(false); columns.len()];
-        for (cell, index) in cells.iter().zip(order) {
+        for (cell, index) in cells.iter().zip(indexes) {
             values[*index] = self.cell(cell, &fields.fields[*index].1)?;
         }
         Ok(Some(Value::Struct(values.into())))
@@ -197,7 +200,7 @@ mod tests {
         let mut sut = Lines::new(form, &data_type);
         let mut found = Vec::new();
         for piece in pieces {
-            sut.take(piece.as_bytes(), &mut found)?;
+            sut.parse(piece.as_bytes(), &mut found)?;
         }
         sut.finish(&mut found)?;
         Ok(found)
@@ -246,9 +249,9 @@ mod tests {
                     text.push('\n');
                 }
                 assert_eq!(read(form, ty, &[&text]), Ok(values.clone()), "{text}");
-                let letters: Vec<String> = text.chars().map(String::from).collect();
-                let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
-                assert_eq!(read(form, ty, &letters), Ok(values.clone()), "{text}");
+                let characters: Vec<String> = text.chars().map(String::from).collect();
+                let characters: Vec<&str> = characters.iter().map(String::as_str).collect();
+                assert_eq!(read(form, ty, &characters), Ok(values.clone()), "{text}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Waiting, progress and summary of a command that moves elements.
+//! Provides the waiting, the progress display and the summary for commands that transfer elements.
 
 use std::time::Duration;
 
@@ -12,13 +12,16 @@ use crate::verbs::progress::Meter;
 use crate::{CliError, Context, counted};
 
 /// Maximum wait between two checks for Ctrl-C.
-pub(super) const SLICE: Duration = Duration::from_millis(200);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Reason why a command stops transferring elements.
 #[derive(Debug)]
 pub(super) enum Halt {
+    /// The user pressed Ctrl-C.
     Interrupted,
     Stream(StreamError),
-    Stop(CliError),
+    /// An error outside the stream, such as in the input or output.
+    Command(CliError),
 }
 
 impl From<StreamError> for Halt {
@@ -29,10 +32,11 @@ impl From<StreamError> for Halt {
 
 impl From<CliError> for Halt {
     fn from(error: CliError) -> Self {
-        Halt::Stop(error)
+        Halt::Command(error)
     }
 }
 
+/// Amount of data transferred so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moved {
     pub(super) elements: u64,
@@ -50,9 +54,11 @@ pub(super) struct Transfer<'a> {
     /// Time of the last check for events of the peers.
     last_poll: Tick,
     pub(super) moved: Moved,
-    /// Elements dropped by a writer.
+    /// Number of elements that a writer dropped.
     pub(super) lost: u64,
+    /// Gaps that were not reported yet.
     unreported: Option<Gaps>,
+    /// Time of the last report about gaps.
     last_report: Option<Tick>,
     /// Number of lost connections with the only peer at the last check, and whether it was
     /// disconnected then.
@@ -62,18 +68,19 @@ pub(super) struct Transfer<'a> {
 
 #[derive(Clone, Copy, Debug)]
 struct Gaps {
-    /// Elements read before the first gap.
+    /// Number of elements read before the first gap.
     before: u64,
-    /// Elements missing in all gaps.
+    /// Number of missing elements in all gaps.
     elements: u64,
-    places: u64,
+    /// Number of gaps.
+    count: u64,
 }
 
 /// Minimum interval between two reports of losses, because a slow reader may have hundreds per second.
 const REPORT_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 impl<'a> Transfer<'a> {
-    /// From here on, the command handles the first two presses of Ctrl-C itself.
+    /// Begins a transfer. From here on, the command handles the first two presses of Ctrl-C itself.
     pub(super) fn new(context: &'a Context) -> Self {
         context.interrupted.handle_presses(2);
         let now = context.clock.now();
@@ -94,12 +101,12 @@ impl<'a> Transfer<'a> {
 
     pub(super) fn report_delivering(
         &self,
-        end: &Properties,
+        properties: &Properties,
         limit: Duration,
     ) -> Result<(), CliError> {
         self.context.notify(&StreamEvent::StreamDelivering {
-            url: end.url.clone(),
-            elements: end.in_buffer,
+            url: properties.url.clone(),
+            elements: properties.in_buffer,
             limit,
         })
     }
@@ -107,67 +114,68 @@ impl<'a> Transfer<'a> {
     /// Reports the peer of the endpoint and, with a journal, the position in its stream.
     pub(super) fn report_start(
         &self,
-        end: &mut impl Endpoint,
+        endpoint: &mut impl Endpoint,
         has_journal: bool,
     ) -> Result<(), CliError> {
-        if end.is_many() {
-            return self.report_peers(end);
+        if endpoint.allows_many_peers() {
+            return self.report_peers(endpoint);
         }
-        let found = end.properties();
+        let properties = endpoint.properties();
         if has_journal {
             self.context.notify(&StreamEvent::StreamJournal {
-                url: found.url.clone(),
-                elements: found.total,
+                url: properties.url.clone(),
+                elements: properties.total,
             })?;
         }
-        if !found.is_connected && found.disconnections == 0 {
+        if !properties.is_connected && properties.disconnections == 0 {
             // With a journal, the endpoint continues without waiting for its peer.
             return Ok(());
         }
-        self.report_connected(&found, false)
+        self.report_connected(&properties, false)
     }
 
-    fn report_connected(&self, found: &Properties, is_again: bool) -> Result<(), CliError> {
+    fn report_connected(&self, properties: &Properties, is_again: bool) -> Result<(), CliError> {
         self.context.notify(&StreamEvent::StreamConnected {
-            url: found.url.clone(),
-            peer: found.peer.clone().unwrap_or_default(),
-            transport: Some(found.transport.unwrap_or("?")),
-            data_type: found.data_type.to_string(),
+            url: properties.url.clone(),
+            peer: properties.peer.clone().unwrap_or_default(),
+            transport: Some(properties.transport.unwrap_or("?")),
+            data_type: properties.data_type.to_string(),
             same_name: false,
             is_again,
         })
     }
 
-    pub(super) fn report_peers(&self, end: &mut impl Endpoint) -> Result<(), CliError> {
-        let events = end.peer_events();
-        self.report_peer_events(&end.properties(), &events)
+    pub(super) fn report_peers(&self, endpoint: &mut impl Endpoint) -> Result<(), CliError> {
+        let events = endpoint.peer_events();
+        self.report_peer_events(&endpoint.properties(), &events)
     }
 
     pub(super) fn report_peer_events(
         &self,
-        end: &Properties,
+        properties: &Properties,
         events: &[PeerEvent],
     ) -> Result<(), CliError> {
+        let (url, data_type) = (&properties.url, &properties.data_type);
         events
             .iter()
-            .try_for_each(|event| self.context.notify(&event.event(&end.url, &end.data_type)))
+            .try_for_each(|event| self.context.notify(&event.event(url, data_type)))
     }
 
     /// Shows the progress at intervals, and reports losses and changes of the connections.
-    pub(super) fn poll(&mut self, end: &mut impl Endpoint) -> Result<(), CliError> {
+    pub(super) fn poll(&mut self, endpoint: &mut impl Endpoint) -> Result<(), CliError> {
         let now = self.context.clock.now();
-        if now.since(self.last_poll) >= SLICE {
+        if now.since(self.last_poll) >= POLL_INTERVAL {
             self.last_poll = now;
-            match end.is_many() {
-                true => self.report_peers(end)?,
-                false => self.report_connection(&end.properties())?,
+            match endpoint.allows_many_peers() {
+                true => self.report_peers(endpoint)?,
+                false => self.report_connection(&endpoint.properties())?,
             }
         }
         let is_due = |time: Tick| now.since(time) >= REPORT_INTERVAL_MIN;
         if self.unreported.is_some() && self.last_report.is_none_or(is_due) {
-            self.report_lost(&end.properties().url)?;
+            self.report_lost(&endpoint.properties().url)?;
         }
-        self.show(end);
+        self.show(endpoint);
         Ok(())
     }
 
@@ -186,24 +194,24 @@ impl<'a> Transfer<'a> {
         })
     }
 
-    fn report_connection(&mut self, found: &Properties) -> Result<(), CliError> {
+    fn report_connection(&mut self, properties: &Properties) -> Result<(), CliError> {
         let (outages_before, was_disconnected) = self.connection;
-        let outages = found.outages();
-        let is_disconnected = !found.is_connected && outages > 0;
+        let outages = properties.outages();
+        let is_disconnected = !properties.is_connected && outages > 0;
         self.connection = (outages, is_disconnected);
-        // This includes a connection that was lost and restored since the last check. A stream that
-        // has ended reports that itself.
-        let is_lost = outages > outages_before && found.fault.is_none();
+        // This includes a connection that was lost and restored since the last check. The failure of a
+        // stream is reported separately.
+        let is_lost = outages > outages_before && properties.fault.is_none();
         if is_lost {
             self.context.notify(&StreamEvent::StreamDisconnected {
-                url: found.url.clone(),
-                peer: found.peer.clone().unwrap_or_default(),
-                message: found.last_disconnect.as_ref().map(ToString::to_string),
-                is_writer: found.is_writer,
+                url: properties.url.clone(),
+                peer: properties.peer.clone().unwrap_or_default(),
+                message: properties.last_disconnect.as_ref().map(ToString::to_string),
+                is_writer: properties.is_writer,
             })?;
         }
         match (is_lost || was_disconnected) && !is_disconnected {
-            true => self.report_connected(found, true),
+            true => self.report_connected(properties, true),
             false => Ok(()),
         }
     }
@@ -212,7 +220,7 @@ impl<'a> Transfer<'a> {
     /// pressed, or the user's timeout expires.
     pub(super) fn retry_until_done<E: Endpoint, R>(
         &mut self,
-        end: &mut E,
+        endpoint: &mut E,
         mut attempt: impl FnMut(&mut E, Duration) -> Result<R, Halt>,
     ) -> Result<R, Halt> {
         let started_at = self.context.clock.now();
@@ -220,21 +228,21 @@ impl<'a> Transfer<'a> {
             if self.context.interrupted.is_pressed() {
                 return Err(Halt::Interrupted);
             }
-            let operation = match attempt(end, SLICE) {
+            let operation = match attempt(endpoint, POLL_INTERVAL) {
                 Err(Halt::Stream(StreamError::Timeout { what, .. })) => what,
                 Err(Halt::Stream(StreamError::Journal(error))) if error.is_passing() => {
-                    self.report_disk(&end.properties().url, Some(&error))?;
-                    self.context.interrupted.wait(SLICE);
+                    self.report_disk(&endpoint.properties().url, Some(&error))?;
+                    self.context.interrupted.wait(POLL_INTERVAL);
                     "the disk of the journal accepts no data"
                 }
                 Err(Halt::Stream(StreamError::Lost { elements })) => {
                     self.note_lost(elements);
-                    self.poll(end)?;
+                    self.poll(endpoint)?;
                     continue;
                 }
                 result => {
                     if result.is_ok() && self.is_disk_full {
-                        self.report_disk(&end.properties().url, None)?;
+                        self.report_disk(&endpoint.properties().url, None)?;
                     }
                     return result;
                 }
@@ -247,7 +255,7 @@ impl<'a> Transfer<'a> {
                 }
                 .into());
             }
-            self.poll(end)?;
+            self.poll(endpoint)?;
         }
     }
 
@@ -256,10 +264,10 @@ impl<'a> Transfer<'a> {
         let gaps = self.unreported.get_or_insert(Gaps {
             before: self.moved.elements,
             elements: 0,
-            places: 0,
+            count: 0,
         });
         gaps.elements += elements;
-        gaps.places += 1;
+        gaps.count += 1;
     }
 
     pub(super) fn report_lost(&mut self, url: &str) -> Result<(), CliError> {
@@ -271,19 +279,19 @@ impl<'a> Transfer<'a> {
             url: url.to_owned(),
             before: gaps.before,
             elements: gaps.elements,
-            places: gaps.places,
+            places: gaps.count,
         })
     }
 
-    fn show(&mut self, end: &mut impl Endpoint) {
+    fn show(&mut self, endpoint: &mut impl Endpoint) {
         let (now, terminal) = (self.context.clock.now(), &self.context.terminal);
         let moved = self.moved;
         let Some(rate) = self.meter.rate(now, moved.bytes, terminal) else {
             return;
         };
-        let found = end.properties();
-        let filled = found.in_buffer.saturating_mul(100) / found.capacity.max(1);
-        let state = match found.away_for {
+        let properties = endpoint.properties();
+        let filled = properties.in_buffer.saturating_mul(100) / properties.capacity.max(1);
+        let state = match properties.away_for {
             Some(away) => format!(" · disconnected for {:.0} s", away.as_secs_f64()),
             None => String::new(),
         };
@@ -292,17 +300,17 @@ impl<'a> Transfer<'a> {
             counted(moved.elements, "element"),
             bytes_text(moved.bytes as f64),
             rate_text(rate),
-            end.peers(),
+            endpoint.peers(),
         ));
     }
 
-    pub(super) fn transferred(&self, end: &Properties) -> Transferred {
+    pub(super) fn transferred(&self, properties: &Properties) -> Transferred {
         Transferred {
-            url: end.url.clone(),
+            url: properties.url.clone(),
             elements: self.moved.elements,
             bytes: self.moved.bytes,
             seconds: self.context.clock.now().since(self.started).into(),
-            disconnections: end.outages(),
+            disconnections: properties.outages(),
         }
     }
 }

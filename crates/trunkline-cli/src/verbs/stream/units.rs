@@ -19,7 +19,7 @@ pub(in crate::verbs) fn bytes_text(bytes: f64) -> String {
     }
 }
 
-/// Formats a large number with two decimal places and a prefix, from 1,000 on.
+/// Formats a number. From 1,000 on, it has two decimal places and a unit prefix.
 pub(in crate::verbs) fn counted_text(count: u64) -> String {
     let count = count as f64;
     match [("G", 1e9), ("M", 1e6), ("k", 1e3)]
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_and_written() {
+    fn sizes_are_parsed_and_formatted() {
         for (text, bytes) in [
             ("4096", 4096),
             ("1GB", 1_000_000_000),

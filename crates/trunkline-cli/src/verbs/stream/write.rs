@@ -11,14 +11,15 @@ use super::form::ElementForm;
 use super::input::Input;
 use super::peers::Endpoint;
 use super::text::Lines;
-use super::transfer::{Halt, SLICE, Transfer};
+use super::transfer::{Halt, POLL_INTERVAL, Transfer};
 use super::writer_endpoint::WriterEndpoint;
-use super::{EndArgs, arrow, peers, problem};
+use super::{EndpointArgs, arrow, peer_count, problem};
 use crate::{CliError, Context, Exit, Problem, arguments};
 
 /// Maximum time for which an interrupted command delivers the elements already written.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Maximum number of bytes per read from standard input.
 const PIECE_BYTES: usize = 64 << 10;
 
 const FORM: &str =
@@ -39,7 +40,7 @@ const FORM: &str =
 }))]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(super) end: EndArgs,
+    pub(super) end: EndpointArgs,
 
     /// The reader to write to (default: any reader that connects to this endpoint)
     #[arg(long, value_name = "PEER")]
@@ -49,7 +50,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "N",
-        value_parser = peers,
+        value_parser = peer_count,
         conflicts_with_all = ["to", "journal"],
         allow_negative_numbers = true
     )]
@@ -78,18 +79,18 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let mut writer = WriterEndpoint::create(args, context)?;
     let transfer = Transfer::new(context);
     transfer.report_start(&mut writer, args.end.journal.is_some())?;
-    let mut sut = Write {
+    let mut write = Write {
         args: &args.end,
         transfer,
         writer,
         input,
         chunk,
     };
-    let moved = match form {
-        ElementForm::Raw => sut.copy_raw(),
-        _ => sut.copy_parsed(form),
+    let outcome = match form {
+        ElementForm::Raw => write.copy_raw(),
+        _ => write.copy_parsed(form),
     };
-    sut.end(moved)
+    write.end(outcome)
 }
 
 enum Parser<'a> {
@@ -98,10 +99,10 @@ enum Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn take(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
+    fn parse(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
         match self {
-            Parser::Lines(lines) => lines.take(piece, out),
-            Parser::Arrow(batches) => batches.take(piece, out),
+            Parser::Lines(lines) => lines.parse(piece, out),
+            Parser::Arrow(batches) => batches.parse(piece, out),
         }
     }
 
@@ -114,7 +115,7 @@ impl Parser<'_> {
 }
 
 struct Write<'a> {
-    args: &'a EndArgs,
+    args: &'a EndpointArgs,
     transfer: Transfer<'a>,
     writer: WriterEndpoint,
     input: Input,
@@ -127,6 +128,7 @@ impl Write<'_> {
         self.transfer.context.interrupted.presses() > 1
     }
 
+    /// Returns the maximum number of elements to write next.
     fn next_count(&self) -> usize {
         self.args
             .next_count(self.transfer.moved.elements, self.chunk)
@@ -138,13 +140,13 @@ impl Write<'_> {
             if self.transfer.context.interrupted.is_pressed() {
                 return Err(Halt::Interrupted);
             }
-            if self.input.is_ready(SLICE) {
+            if self.input.is_ready(POLL_INTERVAL) {
                 return Ok(());
             }
         }
     }
 
-    /// Reads standard input directly into the memory that it is sent from, without a copy.
+    /// Reads standard input directly into the buffer of the stream, without a copy.
     fn copy_raw(&mut self) -> Result<(), Halt> {
         let size = element_bytes(&self.args.buffer.data_type).unwrap_or(1);
         // The bytes of an incomplete element.
@@ -155,8 +157,8 @@ impl Write<'_> {
             let (elements_max, input) = (self.next_count(), &mut self.input);
             let count = self
                 .transfer
-                .retry_until_done(&mut self.writer, |writer, slice| {
-                    writer.write_bytes_with(elements_max, slice, |space| {
+                .retry_until_done(&mut self.writer, |writer, timeout| {
+                    writer.write_bytes_with(elements_max, timeout, |space| {
                         let (head, rest) = space.split_at_mut(partial.len());
                         head.copy_from_slice(&partial);
                         let read = input.read(rest)?;
@@ -175,11 +177,11 @@ impl Write<'_> {
             return Ok(());
         }
         let sentence = format!(
-            "standard input ends within an element: {} of {size} bytes; the elements before it \
+            "standard input ends within an element, after {} of {size} bytes; the complete elements \
              were written",
             partial.len()
         );
-        Err(Halt::Stop(Problem::usage(sentence).into()))
+        Err(Halt::Command(Problem::usage(sentence).into()))
     }
 
     fn copy_parsed(&mut self, form: ElementForm) -> Result<(), Halt> {
@@ -197,14 +199,14 @@ impl Write<'_> {
             let read = self.input.read(&mut buffer)?;
             let parsed = match read {
                 0 => parser.finish(&mut values),
-                read => parser.take(&buffer[..read], &mut values),
+                read => parser.parse(&buffer[..read], &mut values),
             };
             // The elements before an invalid line are written.
             let mut rest = values.as_slice();
             while !rest.is_empty() && self.next_count() > 0 {
-                let (chunk, after) = rest.split_at(self.next_count().min(rest.len()));
+                let (chunk, remaining) = rest.split_at(self.next_count().min(rest.len()));
                 self.write(chunk)?;
-                rest = after;
+                rest = remaining;
             }
             values.clear();
             parsed.map_err(CliError::from)?;
@@ -218,8 +220,8 @@ impl Write<'_> {
     fn write(&mut self, values: &[Value]) -> Result<(), Halt> {
         let written = self
             .transfer
-            .retry_until_done(&mut self.writer, |writer, slice| {
-                Ok(writer.write_many(values, slice)?)
+            .retry_until_done(&mut self.writer, |writer, timeout| {
+                Ok(writer.write_many(values, timeout)?)
             });
         match written {
             Ok(()) => {
@@ -242,20 +244,22 @@ impl Write<'_> {
 
     /// Delivers the elements already written, unless the stream has ended, and reports the elements
     /// that were not delivered.
-    fn end(mut self, moved: Result<(), Halt>) -> Result<Exit, CliError> {
-        if let (Err(halt), true) = (&moved, self.args.journal.is_some()) {
+    fn end(mut self, outcome: Result<(), Halt>) -> Result<Exit, CliError> {
+        if let (Err(halt), true) = (&outcome, self.args.journal.is_some()) {
             let is_interrupted = matches!(halt, Halt::Interrupted);
-            return self.leave(moved.err().filter(|_| !is_interrupted));
+            return self.leave(outcome.err().filter(|_| !is_interrupted));
         }
-        let failure = moved.as_ref().err().and_then(reason);
-        let is_over = matches!(&moved, Err(Halt::Stream(error)) if !goes_on(error));
-        let halted = match (moved, is_over) {
+        let failure = outcome.as_ref().err().and_then(reason);
+        let is_over = matches!(&outcome, Err(Halt::Stream(error)) if !can_deliver(error));
+        let halted = match (outcome, is_over) {
             (Err(halt), true) => Some(halt),
-            (moved, _) => {
+            (outcome, _) => {
                 let delivered = self
                     .transfer
-                    .retry_until_done(&mut self.writer, |writer, slice| Ok(writer.flush(slice)?));
-                moved.err().or(delivered.err())
+                    .retry_until_done(&mut self.writer, |writer, timeout| {
+                        Ok(writer.flush(timeout)?)
+                    });
+                outcome.err().or(delivered.err())
             }
         };
         if matches!(halted, Some(Halt::Interrupted)) {
@@ -267,7 +271,7 @@ impl Write<'_> {
             // The user has given up, so do not wait any longer.
             None if self.is_given_up() => self.writer.close(Duration::ZERO),
             // Everything was delivered, or the time for it has passed.
-            None => self.writer.close(SLICE * 10),
+            None => self.writer.close(POLL_INTERVAL * 10),
         };
         self.transfer
             .report_peer_events(&properties, &report.events)?;
@@ -290,7 +294,7 @@ impl Write<'_> {
                     _ => Exit::Lost,
                 });
             }
-            Some(Halt::Stop(error)) => Some(error),
+            Some(Halt::Command(error)) => Some(error),
             Some(Halt::Stream(error)) => Some(CliError::from(problem(&error))),
         };
         match (halted, undelivered.elements) {
@@ -306,8 +310,8 @@ impl Write<'_> {
         }
     }
 
-    /// Leaves the stream to the next user of the journal, which contains every element that was
-    /// written but not delivered.
+    /// Leaves the stream to the next program that uses the journal, which contains every element that
+    /// was written but not delivered.
     fn leave(self, halted: Option<Halt>) -> Result<Exit, CliError> {
         let properties = self.writer.properties();
         drop(self.writer);
@@ -321,7 +325,7 @@ impl Write<'_> {
         })?;
         match halted {
             None | Some(Halt::Interrupted) => Ok(Exit::Interrupted),
-            Some(Halt::Stop(error)) => Err(error),
+            Some(Halt::Command(error)) => Err(error),
             Some(Halt::Stream(error)) => Err(problem(&error).into()),
         }
     }
@@ -333,14 +337,15 @@ impl Write<'_> {
         while !self.is_given_up()
             && self.transfer.context.clock.now().since(started_at) < DELIVERY_TIMEOUT
         {
-            match self.writer.flush(SLICE) {
+            match self.writer.flush(POLL_INTERVAL) {
                 Err(StreamError::Timeout { .. }) => {}
-                // Everything is delivered, or the stream has ended, which closing it reports.
+                // Everything is delivered, or the stream has ended. Closing the writer reports which.
                 _ => return Ok(()),
             }
             if !is_reported {
-                let found = self.writer.properties();
-                self.transfer.report_delivering(&found, DELIVERY_TIMEOUT)?;
+                let properties = self.writer.properties();
+                self.transfer
+                    .report_delivering(&properties, DELIVERY_TIMEOUT)?;
                 is_reported = true;
             }
             self.transfer.poll(&mut self.writer)?;
@@ -349,19 +354,19 @@ impl Write<'_> {
     }
 }
 
-/// Returns the reason to give to the reader if the command cannot write all of its input.
+/// Returns the reason that the reader receives if the command cannot write all of its input.
 fn reason(halt: &Halt) -> Option<String> {
     match halt {
         // The user has ended the stream, so the reader gets no reason.
         Halt::Interrupted => None,
         Halt::Stream(error) => Some(error.to_string()),
-        Halt::Stop(CliError::Problem(problem)) => Some(problem.sentence()),
-        Halt::Stop(_) => Some("its program failed".to_owned()),
+        Halt::Command(CliError::Problem(problem)) => Some(problem.sentence()),
+        Halt::Command(_) => Some("the program of the writer failed".to_owned()),
     }
 }
 
 /// Returns true if the elements already written can still be delivered.
-fn goes_on(error: &StreamError) -> bool {
+fn can_deliver(error: &StreamError) -> bool {
     matches!(
         error,
         StreamError::Timeout { .. } | StreamError::TooLong { .. }

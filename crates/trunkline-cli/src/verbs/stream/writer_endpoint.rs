@@ -21,15 +21,18 @@ pub(super) enum WriterEndpoint {
 
 pub(super) struct FanOut {
     writer: FanOutValueWriter,
-    known: BTreeSet<u64>,
+    /// Numbers of the readers that have connected and have not left.
+    connected: BTreeSet<u64>,
     /// Number of elements that the last reader to leave had not received. They stay in the buffer
     /// while there is no other reader.
     unfetched: u64,
     tally: Tally,
 }
 
+/// Sums over all readers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
+    /// Number of readers that have connected.
     readers: u64,
     left: Left,
     lost: u64,
@@ -132,7 +135,7 @@ impl Endpoint for WriterEndpoint {
         }
     }
 
-    fn is_many(&self) -> bool {
+    fn allows_many_peers(&self) -> bool {
         matches!(self, Self::Many(_))
     }
 
@@ -170,7 +173,7 @@ impl FanOut {
     fn new(writer: FanOutValueWriter) -> Self {
         Self {
             writer,
-            known: BTreeSet::new(),
+            connected: BTreeSet::new(),
             unfetched: 0,
             tally: Tally::default(),
         }
@@ -178,14 +181,14 @@ impl FanOut {
 
     fn peer_events(&mut self) -> Vec<PeerEvent> {
         let mut events = Vec::new();
-        // Call this before `readers`, so that a reader that leaves between the two calls is reported
+        // Call `departed` before `readers`, so that a reader that leaves between the two calls is reported
         // by the next `peer_events`.
         let departed = self.writer.departed();
         let present = self.writer.readers();
         let present = present.iter().map(|reader| &reader.member);
         let departed_members = departed.iter().map(|undelivered| &undelivered.member);
         for member in departed_members.chain(present) {
-            if self.known.insert(member.number) {
+            if self.connected.insert(member.number) {
                 self.tally.readers += 1;
                 // Readers may have the same name, because they need not be distinguished: all of them
                 // get the same elements.
@@ -196,9 +199,9 @@ impl FanOut {
             }
         }
         for undelivered in departed {
-            self.known.remove(&undelivered.member.number);
+            self.connected.remove(&undelivered.member.number);
             self.unfetched = undelivered.left.elements;
-            self.tally.take(&undelivered);
+            self.tally.add(&undelivered);
             events.push(PeerEvent::ReaderLeft(undelivered));
         }
         events
@@ -209,17 +212,17 @@ impl FanOut {
         let in_buffer = self.writer.properties().in_buffer;
         let Self {
             writer,
-            known,
+            connected,
             unfetched,
             mut tally,
         } = self;
-        if known.is_empty() {
+        if connected.is_empty() {
             // Count the elements written since the last reader left, because no reader reports them as
-            // missing. The elements that it had not received were counted when it left.
+            // missing. The elements that this reader had not received were counted when it left.
             tally.left.elements += in_buffer.saturating_sub(unfetched);
         }
         for undelivered in close(writer) {
-            tally.take(&undelivered);
+            tally.add(&undelivered);
             events.push(PeerEvent::ReaderLeft(undelivered));
         }
         CloseReport {
@@ -232,9 +235,9 @@ impl FanOut {
 }
 
 impl Tally {
-    fn take(&mut self, undelivered: &Undelivered) {
+    fn add(&mut self, undelivered: &Undelivered) {
         self.lost += undelivered.lost;
-        // A reader that was destroyed by its own program does not need the rest.
+        // A reader that was destroyed by its own program does not need the remaining elements.
         if !undelivered.fault.as_ref().is_some_and(is_voluntary) {
             self.left.elements += undelivered.left.elements;
             self.left.in_doubt += undelivered.left.in_doubt;

@@ -1,6 +1,6 @@
-//! Rows as Arrow batches, for Arrow IPC and Parquet.
+//! Converts rows to Arrow batches, for Arrow IPC and Parquet.
 //!
-//! A channel is a column of its own type, null after its end. Times beyond the range of 64-bit
+//! Each channel becomes a column of its own type, with nulls after its end. Times beyond the range of 64-bit
 //! nanoseconds are null, extended floats become 64-bit floats, and a complex number is a struct of
 //! `re` and `im`. Properties of a channel become metadata of its column; properties of the file and
 //! its groups become metadata of the schema.
@@ -100,7 +100,7 @@ fn complex_fields(data_type: ArrowType) -> Fields {
         .into()
 }
 
-/// Returns the Arrow type of a column, which is null for a type whose values cannot be read.
+/// Returns the Arrow type of a column: the null type if the values cannot be read.
 fn arrow_type(data_type: TdmsType) -> ArrowType {
     array(&Values::new(data_type), 0, &[]).data_type().clone()
 }
@@ -187,6 +187,7 @@ fn numbers<T: ArrowPrimitiveType>(
     Arc::new(padded(values.map(Some), rows, unreadable).collect::<PrimitiveArray<T>>())
 }
 
+/// Appends nulls up to the number of rows, and replaces unreadable cells with nulls.
 fn padded<T>(
     values: impl Iterator<Item = Option<T>>,
     rows: usize,

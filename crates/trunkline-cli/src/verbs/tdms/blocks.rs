@@ -17,14 +17,17 @@ const ROWS_MAX: u64 = 8 * 1024;
 /// Maximum size of the text in a block in bytes, unless a single string is larger.
 const TEXT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
+/// The cells of consecutive rows.
 #[derive(Debug)]
 pub(super) struct Block {
+    /// Number of the first row.
     pub(super) first: u64,
+    /// Number of rows.
     pub(super) rows: usize,
     /// The cells of each column. A channel that has ended has fewer cells than the block has rows.
     pub(super) columns: Vec<Values>,
-    /// Ranges of unreadable cells in each column. Their values are empty, or void if all of them are
-    /// unreadable.
+    /// Ranges of unreadable cells in each column. The values of these cells are empty; if all cells of
+    /// a column are unreadable, its values are void.
     pub(super) unreadable: Vec<Vec<Range<usize>>>,
 }
 
@@ -41,20 +44,27 @@ impl Block {
     }
 }
 
+/// The unreadable cells of a channel.
 #[derive(Debug)]
 pub(super) struct Unreadable {
     pub(super) name: String,
+    /// Number of unreadable cells.
     pub(super) cells: u64,
-    pub(super) why: String,
+    pub(super) reason: String,
 }
 
 #[derive(Debug)]
 pub(super) struct Blocks<'c, 'a, R> {
     columns: &'c [Column<'a, R>],
+    /// First row of the next block.
     next: u64,
+    /// The row after the last one to read.
     end: u64,
-    rows: u64,
-    text_bytes: u64,
+    /// Maximum number of rows in a block.
+    rows_max: u64,
+    /// Maximum size of the text in a block, in bytes per column.
+    text_bytes_max: u64,
+    /// Unreadable cells by the index of their column.
     unreadable: BTreeMap<usize, Unreadable>,
 }
 
@@ -66,18 +76,18 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
             columns,
             next: range.0,
             end: range.1,
-            rows: (CELLS_MAX / (columns.len() as u64).max(1)).clamp(16, ROWS_MAX),
-            text_bytes: (TEXT_BYTES_MAX / texts.max(1)).max(1),
+            rows_max: (CELLS_MAX / (columns.len() as u64).max(1)).clamp(16, ROWS_MAX),
+            text_bytes_max: (TEXT_BYTES_MAX / texts.max(1)).max(1),
             unreadable: BTreeMap::new(),
         }
     }
 
     pub(super) fn next(&mut self) -> Result<Option<Block>, Problem> {
-        let mut rows = self.rows.min(self.end.saturating_sub(self.next));
+        let mut rows = self.rows_max.min(self.end.saturating_sub(self.next));
         if rows == 0 {
             return Ok(None);
         }
-        // The number of strings that fit limits the number of rows.
+        // The number of strings that fit into a block limits the number of its rows.
         let mut texts = Vec::new();
         let columns = self.columns.iter().enumerate();
         for (index, column) in columns.filter(|(_, column)| is_text(column)) {
@@ -134,7 +144,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
     ) -> Result<(Vec<Text>, Vec<Range<usize>>), Problem> {
         let channel = &column.channel;
         let (texts, ranges) = channel
-            .read_strings_lossy(self.next, rows, self.text_bytes)
+            .read_strings_lossy(self.next, rows, self.text_bytes_max)
             .map_err(|error| unreadable(&error))?;
         if !ranges.is_empty() {
             self.note(
@@ -146,7 +156,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         Ok((texts, ranges))
     }
 
-    /// Reads cells of any other type. Damage in the file makes these cells unreadable; it is not an
+    /// Reads cells of any other type. If the file is damaged, the cells are unreadable; this is not an
     /// error.
     fn read(
         &mut self,
@@ -154,7 +164,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         column: &Column<'_, R>,
         rows: u64,
     ) -> Result<(Values, Vec<Range<usize>>), Problem> {
-        match column.read(self.next, rows, self.text_bytes) {
+        match column.read(self.next, rows, self.text_bytes_max) {
             Ok(values) => Ok((values, Vec::new())),
             Err(error @ ReadError::Source { .. }) => Err(unreadable(&error)),
             Err(error) => {
@@ -166,11 +176,11 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         }
     }
 
-    fn note(&mut self, index: usize, column: &Column<'_, R>, why: &str) {
+    fn note(&mut self, index: usize, column: &Column<'_, R>, reason: &str) {
         self.unreadable.entry(index).or_insert_with(|| Unreadable {
             name: column.name.clone(),
             cells: 0,
-            why: why.to_owned(),
+            reason: reason.to_owned(),
         });
     }
 }
@@ -188,9 +198,9 @@ pub(super) fn report_unreadable<'u>(
     for channel in unreadable {
         has_unreadable = true;
         let sentence = format!(
-            "{} cannot be read and are left empty: {}; --exclude '{}' leaves the channel out",
+            "{} cannot be read and are left empty: {}; --exclude '{}' omits the channel",
             counted(channel.cells, "value"),
-            escaped(&channel.why),
+            escaped(&channel.reason),
             escaped(&channel.name)
         );
         let problem =

@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, count: Option<u64>, context: &Context) -> Result<
         Some(RowTime::Time(time)) => time,
         _ => context.started,
     };
-    // `--time none` leaves the column out.
+    // `--time none` omits the column of times.
     let times = settings.times.column(true, start).filter(|_| !is_terse);
     let axis = axis.filter(|_| times.is_some());
     let times = times.filter(|_| settings.output_format.is_for_people());

@@ -26,21 +26,23 @@ pub(crate) fn name_of(path: &ObjectPath) -> String {
     }
 }
 
-/// Returns the names by which a channel can be selected: its own, and the same without escapes. The
-/// group of a recorded variable is named after the variable, so the latter is `boiler/level/value`.
+/// Returns the names by which a channel can be selected: its name with escapes, and its name without
+/// escapes. The group of a recorded variable has the name of the variable, so that the name without
+/// escapes is `boiler/level/value`.
 pub(crate) fn names_of(path: &ObjectPath) -> [String; 2] {
-    let own = name_of(path);
+    let escaped_name = name_of(path);
     match path {
         ObjectPath::Channel(group, channel) => {
-            let recorded = format!("{}/{}", group.to_str(), channel.to_str());
-            [own, recorded]
+            let unescaped_name = format!("{}/{}", group.to_str(), channel.to_str());
+            [escaped_name, unescaped_name]
         }
-        _ => [own.clone(), own],
+        _ => [escaped_name.clone(), escaped_name],
     }
 }
 
+/// The channels that the user has selected.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(super) struct ChannelSelection {
     patterns: Vec<Selector>,
     exclude: Vec<Pattern>,
 }
@@ -54,11 +56,11 @@ struct Selector {
 #[derive(Debug)]
 enum Matcher {
     Pattern(Pattern),
-    /// A path as the file writes it.
+    /// A path in the syntax of TDMS.
     Path(ObjectPath),
 }
 
-impl Choice {
+impl ChannelSelection {
     pub(super) fn new(channels: &[String], context: &Context) -> Result<Self, Problem> {
         let patterns = channels.iter().map(|text| -> Result<_, Problem> {
             let matcher = match text.starts_with("/'") {
@@ -67,8 +69,8 @@ impl Choice {
                     .map_err(|error| {
                         let position = error.at;
                         format!(
-                            "it is not a path such as /'group'/'channel' from byte {position} \
-                             onwards"
+                            "it is not a path such as /'group'/'channel'; the error is at byte \
+                             {position}"
                         )
                     }),
                 false => Pattern::parse(text)
@@ -96,6 +98,7 @@ impl Choice {
         (is_selected || self.patterns.is_empty()) && !self.exclude.iter().any(is_excluded)
     }
 
+    /// Checks that every pattern matches a channel.
     pub(super) fn check<R: ReadAt>(&self, file: &TdmsFile<R>) -> Result<(), Problem> {
         let mut unmatched: Vec<&Selector> = self.patterns.iter().collect();
         for path in file.paths().filter(|path| path.is_channel()) {
@@ -129,7 +132,7 @@ impl Selector {
     fn matches(&self, path: &ObjectPath, names: &[String]) -> bool {
         match &self.matcher {
             Matcher::Pattern(pattern) => names.iter().any(|name| pattern.matches(name)),
-            Matcher::Path(wanted) => wanted == path,
+            Matcher::Path(selected) => selected == path,
         }
     }
 }
@@ -138,20 +141,23 @@ impl Selector {
 #[derive(Debug)]
 pub(super) struct Column<'a, R> {
     pub(super) channel: Channel<'a, R>,
-    /// Unique among the columns.
+    /// Name of the column, which no other column has.
     pub(super) name: String,
     reading: Reading,
     pub(super) data_type: TdmsType,
 }
 
+/// How the values of a column are computed from the stored values.
 #[derive(Debug)]
 enum Reading {
+    /// Unchanged.
     Plain,
     Scaled(Scaling),
+    /// Raw values of the scaler with this ID.
     Scaler(u32),
-    /// Qualities of a recorded variable, in words.
+    /// Qualities of a recorded variable, converted to words.
     Quality,
-    /// Nanoseconds since 1970, shown as times.
+    /// Nanoseconds since 1970, converted to times.
     Timestamp,
 }
 
@@ -161,7 +167,7 @@ impl<'a, R: ReadAt> Column<'a, R> {
         self.data_type == TdmsType::String && matches!(self.reading, Reading::Plain)
     }
 
-    /// Reads at most `count` cells, starting with number `start`, and at most `text_bytes` of text.
+    /// Reads at most `count` cells, starting at row `start`, and at most `text_bytes` bytes of text.
     pub(super) fn read(
         &self,
         start: u64,
@@ -206,10 +212,13 @@ pub(super) fn columns<'a, R: ReadAt>(
     args: &RowArgs,
     context: &Context,
 ) -> Result<Vec<Column<'a, R>>, CliError> {
-    let choice = Choice::new(&args.channel, context)?;
-    choice.check(file)?;
+    let selection = ChannelSelection::new(&args.channel, context)?;
+    selection.check(file)?;
     let (mut columns, mut without_values) = (Vec::new(), 0);
-    for channel in file.channels().filter(|channel| choice.has(channel.path())) {
+    for channel in file
+        .channels()
+        .filter(|channel| selection.has(channel.path()))
+    {
         let name = name_of(channel.path());
         let scaling = match args.raw {
             true => Scaling::None,
@@ -251,7 +260,7 @@ pub(super) fn columns<'a, R: ReadAt>(
     }
     if without_values > 0 {
         let channels = counted(without_values, "channel");
-        let note = format!("{channels} without values: no column for them");
+        let note = format!("no column for {channels} without values");
         context.terminal.note(&note)?;
     }
     use_unescaped_names(&mut columns);
@@ -278,7 +287,7 @@ fn reading<R: ReadAt>(
     }
 }
 
-/// Uses the names of the file without escapes, unless two columns would then have the same name.
+/// Names the columns without escapes, except where two columns would have the same name.
 fn use_unescaped_names<R: ReadAt>(columns: &mut [Column<'_, R>]) {
     let unescaped_name = |column: &Column<'_, R>| {
         let [escaped, unescaped] = names_of(column.channel.path());
@@ -305,7 +314,8 @@ fn repeat_channel<'a, R: ReadAt>(
     std::iter::repeat_with(move || file.channel(path)).map_while(|channel| channel)
 }
 
-/// Numbers names that differ only in bytes that are not UTF-8.
+/// Appends numbers to duplicate names. Names that differ only in bytes that are not UTF-8 become
+/// duplicates.
 fn number_duplicates<R>(columns: &mut [Column<'_, R>]) {
     let mut counts: HashMap<String, u64> = HashMap::new();
     for column in columns {
@@ -351,7 +361,7 @@ pub(super) fn cell(values: &Values, row: usize) -> Option<Value> {
             let time = v.get(row)?;
             match time.to_timestamp() {
                 Some(time) => Value::Timestamp(time),
-                // Beyond the range of 64-bit nanoseconds: as text.
+                // A time beyond the range of 64-bit nanoseconds is shown as text.
                 None => Value::String(time.to_string().into()),
             }
         }

@@ -14,7 +14,7 @@ use trunkline_tdms::{ReadAt, RewriteError, TdmsFile, Version};
 
 use super::arrow::Batches;
 use super::blocks::{Block, Blocks, report_unreadable};
-use super::columns::{Choice, columns, name_of};
+use super::columns::{ChannelSelection, columns, name_of};
 use super::events::TdmsEvent;
 use super::opened::{
     escaped, escaped_path, findings, index_of, not_readable, open, report_defects,
@@ -31,7 +31,8 @@ use crate::{CliError, Context, Exit, Problem, counted};
 /// Approximate size of a Parquet row group in bytes; it is kept in memory until it is complete.
 const ROW_GROUP_BYTES: usize = 64 * 1024 * 1024;
 
-/// Maximum number of columns in a Parquet file with dictionaries. With more columns, none has one.
+/// Maximum number of columns for which a Parquet file has dictionaries. With more columns, no column
+/// has a dictionary.
 const DICTIONARIES_MAX: usize = 1_000;
 
 enum Sink {
@@ -147,7 +148,7 @@ pub(crate) struct DefragArgs {
     out: OutArgs,
 }
 
-/// Forms of a file that is written.
+/// Format of the output file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum OutForm {
     /// Comma-separated values with a header
@@ -181,7 +182,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let is_selection = rows.from.is_some() || rows.to.is_some() || rows.count.is_some() || rows.raw;
     if is_selection || !rows.channel.is_empty() {
         let sentence = "a TDMS file is always written completely; leave out --channel, --from, \
-                        --to, --count and --raw, or convert to another form";
+                        --to, --count and --raw, or convert to another format";
         return Err(Problem::usage(sentence).into());
     }
     rewrite(&args.file, &args.out, Some(version), context)
@@ -241,7 +242,7 @@ fn rows_of<R: ReadAt>(
     let now = context.now();
     let range = range(file, &args.rows, count, &columns, axis.as_ref(), &now)?;
     report_no_rows(&args.rows, &columns, range, context)?;
-    // `--time none` leaves the column out.
+    // `--time none` omits the column of times.
     let times = context.settings.times.column(true, context.started);
     let axis = axis.filter(|_| times.is_some());
     let out = OutputFile::new(path, Some(&args.file), args.out.force, context)?;
@@ -287,7 +288,7 @@ fn sink(form: OutForm, lines: Lines, batches: Batches, out: OutputFile) -> io::R
     let mut out = BufWriter::new(out);
     let schema = batches.schema();
     Ok(match form {
-        // The file format has its footer at the end, which is too late for the reader of a pipe.
+        // The Arrow file format ends with a footer, so a pipe needs the streaming format.
         OutForm::Arrow if is_stream => {
             let writer = StreamWriter::try_new(out, schema).map_err(from_arrow)?;
             Sink::ArrowStream(batches, Box::new(writer))
@@ -315,7 +316,7 @@ fn sink(form: OutForm, lines: Lines, batches: Batches, out: OutputFile) -> io::R
     })
 }
 
-/// Rewrites the whole file, in its own version of the format unless another is requested.
+/// Rewrites the whole file, in the format version of the source unless another version is requested.
 fn rewrite(
     source: &Path,
     args: &OutArgs,
@@ -326,7 +327,7 @@ fn rewrite(
     let file = open(source)?;
     let is_damaged =
         report_defects(&file, source, context)? | report_checksums(&file, source, context)?;
-    let choice = Choice::new(&[], context)?;
+    let selection = ChannelSelection::new(&[], context)?;
     let version = version.unwrap_or(match file.report().version {
         Some(4712) => Version::V1,
         _ => Version::V2,
@@ -335,7 +336,7 @@ fn rewrite(
     out.expected = fs::metadata(source).ok().map(|file| file.len());
     let watch = out.watch();
     let mut out = BufWriter::new(out);
-    let written = file.rewrite_of(version, &|path| choice.has(path), &mut out);
+    let written = file.rewrite_of(version, &|path| selection.has(path), &mut out);
     let written = match written {
         Ok(written) => written,
         Err(RewriteError::Sink { source, .. }) => return watch.failed(path, &source),
@@ -347,11 +348,11 @@ fn rewrite(
     };
     out.finish(path)?;
     if !is_stdio(path) {
-        drop_index(path)?;
+        remove_index(path)?;
     }
     for (object, name) in &written.left_out {
         let note = format!(
-            "{}: its property {} has a type that cannot be written",
+            "{}: the property {} was left out, because its type cannot be written",
             escaped(&name_of(object)),
             escaped(&name.to_string())
         );
@@ -382,13 +383,13 @@ fn rewrite(
 }
 
 /// Removes the index file of an earlier file, because it does not belong to the new one.
-fn drop_index(path: &Path) -> Result<(), Problem> {
+fn remove_index(path: &Path) -> Result<(), Problem> {
     let Some(index) = index_of(path) else {
         return Ok(());
     };
     fs::remove_file(&index).map_err(|error| {
         let sentence = format!(
-            "{} belongs to an earlier file and cannot be removed: {error}; remove it",
+            "{} belongs to an earlier file and cannot be removed: {error}; remove it yourself",
             escaped_path(&index)
         );
         Problem::failed("index", sentence)

@@ -1,4 +1,4 @@
-//! Results of `tdms`, on standard error so that they do not mix with the data.
+//! Reports the results of `tdms` on standard error, so that they do not mix with the data.
 
 use std::fmt::{Display, Formatter, Result};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::output::record::{JsonSchema, Notice, Serialize};
 use crate::terminal::escaped;
 use crate::verbs::stream::units::bytes_text;
 
-/// A line on standard error, at the end.
+/// The last line of a command, on standard error.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[schemars(title = "Result of `tdms`, version 1")]
@@ -22,11 +22,11 @@ pub(crate) enum TdmsEvent {
     TdmsVerified {
         /// The file that was read.
         file: String,
-        /// Segments that were read.
+        /// Number of segments that were read.
         segments: u64,
         /// Number of channels.
         channels: u64,
-        /// Values of all channels.
+        /// Number of values in all channels.
         values: u64,
         /// Whether the index file belongs to this file. Left out if there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub(crate) enum TdmsEvent {
         /// Whether every byte matches the checksums beside the file. Left out if there are none.
         #[serde(skip_serializing_if = "Option::is_none")]
         sums: Option<bool>,
-        /// Segments that match their checksums.
+        /// Number of segments that match their checksums.
         #[serde(skip_serializing_if = "Option::is_none")]
         segments_summed: Option<u64>,
         /// Number of findings.
@@ -42,7 +42,7 @@ pub(crate) enum TdmsEvent {
     },
     /// The result of `repair`.
     TdmsRepaired(Repaired),
-    /// What `repair` has cut off.
+    /// `repair` has saved the removed part of a file.
     TdmsKept {
         /// The file that was written.
         file: String,
@@ -63,18 +63,18 @@ pub(crate) enum TdmsEvent {
         rows: u64,
         /// Number of channels.
         channels: usize,
-        /// Bytes that were written.
+        /// Number of bytes that were written.
         bytes: u64,
     },
     /// The result of `defrag`, and of `convert` into TDMS.
     TdmsRewritten {
         /// The file that was written.
         file: String,
-        /// Segments of the file that was read.
+        /// Number of segments in the file that was read.
         segments_before: u64,
-        /// Values of all channels.
+        /// Number of values in all channels.
         values: u64,
-        /// Bytes that were written.
+        /// Number of bytes that were written.
         bytes: u64,
         /// Number of findings.
         findings: usize,
@@ -93,12 +93,12 @@ pub(crate) struct Repaired {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["cut", "nothing"]))]
     pub(super) done: Option<&'static str>,
-    /// The repaired file, if it is another file.
+    /// The repaired file, if the command wrote it to another file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) out: Option<String>,
     #[serde(flatten)]
     pub(super) cut: Option<Cut>,
-    /// Number of findings that stay.
+    /// Number of findings that remain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) findings: Option<usize>,
     #[serde(skip)]
@@ -115,18 +115,18 @@ impl Repaired {
     }
 }
 
-/// What is cut off.
+/// The part that is cut off.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Cut {
     /// Position of the damage in the file.
     pub(super) byte: u64,
-    /// What is wrong there.
+    /// What is wrong at this position.
     pub(super) what: String,
-    /// The length that the file has now, or would have.
+    /// Length of the file after the cut, in bytes.
     pub(super) length: u64,
-    /// Bytes cut off.
+    /// Number of bytes that are cut off.
     pub(super) bytes_lost: u64,
-    /// Values that could be read before.
+    /// Number of readable values that are cut off.
     pub(super) values_lost: u64,
 }
 

@@ -7,7 +7,7 @@ use trunkline_tdms::{
     Channel, ObjectPath, Properties, PropertyValue, ReadAt, Scaling, TdmsFile, TdmsType,
 };
 
-use super::columns::{Choice, name_of, unit};
+use super::columns::{ChannelSelection, name_of, unit};
 use super::opened::{escaped, escaped_path, findings, index_of, open, report_defects};
 use super::rows::Axis;
 use super::sums::sums_of;
@@ -31,10 +31,10 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let file = open(&args.file)?;
-    let choice = Choice::new(&args.channel, context)?;
-    choice.check(&file)?;
+    let selection = ChannelSelection::new(&args.channel, context)?;
+    selection.check(&file)?;
     if context.settings.is_json() {
-        context.list([Contents::of(&file, args, &choice, context)?])?;
+        context.list([Contents::of(&file, args, &selection, context)?])?;
         report_defects(&file, &args.file, context)?;
         return Ok(Exit::Success);
     }
@@ -48,10 +48,13 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             }
         }
     }
-    let chosen = || file.channels().filter(|channel| choice.has(channel.path()));
-    context.list(chosen().map(|channel| Contained::of(&channel, context)))?;
+    let selected = || {
+        file.channels()
+            .filter(|channel| selection.has(channel.path()))
+    };
+    context.list(selected().map(|channel| Contained::of(&channel, context)))?;
     if is_wide {
-        for channel in chosen() {
+        for channel in selected() {
             properties(&file, channel.path(), context)?;
         }
     }
@@ -65,17 +68,17 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 pub(crate) struct Contents {
     /// The file, as named on the command line.
     file: String,
-    /// Its length.
+    /// Length of the file in bytes.
     bytes: u64,
-    /// 4712 (1.0) or 4713 (2.0), of the last segment; null without one.
+    /// Format version of the last segment: 4712 (1.0) or 4713 (2.0). Null if there is no segment.
     version: Option<u32>,
-    /// Segments that were read.
+    /// Number of segments that were read.
     segments: u64,
-    /// Whether there is an index file.
+    /// Whether there is an index file beside the file.
     index: bool,
-    /// Whether there are checksums beside it. They are compared by `tdms verify`.
+    /// Whether there are checksums beside the file. `tdms verify` compares them with the file.
     sums: bool,
-    /// What is wrong with it; `tdms verify` lists it.
+    /// Number of findings; `tdms verify` lists them.
     findings: u64,
     /// Number of bytes at the end that belong to no value.
     bytes_lost: u64,
@@ -100,9 +103,9 @@ struct Group {
 struct Contained {
     /// `group/channel`, with escapes.
     name: String,
-    /// Path in the form of the file.
+    /// Path in the syntax of TDMS.
     path: String,
-    /// Type of its values.
+    /// Type of the values.
     #[serde(rename = "type")]
     data_type: String,
     /// Number of values. A string with --int-strings.
@@ -117,10 +120,10 @@ struct Contained {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("type" = ["string", "number"]))]
     begins: Option<Json>,
-    /// Whether its scales are applied; left out if it has none.
+    /// Whether the scales of the channel are applied. Left out if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     scaled: Option<bool>,
-    /// Why its scales are not applied.
+    /// Why the scales are not applied. Left out otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_scaled: Option<String>,
     /// Properties of the channel.
@@ -141,7 +144,7 @@ impl Record for Contained {
         match column {
             "channel" => Some(self.name.clone()),
             "interval" => self.interval.map(|interval| interval.to_string()),
-            // A whole number has no decimal places.
+            // A JSON number would show a whole number with a decimal place.
             "begins" => Some(self.begins.as_ref()?.as_f64()?.to_string()),
             "scaled" => match (&self.not_scaled, self.scaled) {
                 (Some(why), _) => Some(format!("no: {why}")),
@@ -177,7 +180,10 @@ fn headline<R: ReadAt>(file: &TdmsFile<R>, args: &Args) -> Result<String, Proble
 fn size<R: ReadAt>(file: &TdmsFile<R>) -> Result<u64, Problem> {
     let size = file.source().byte_len();
     size.map_err(|error| {
-        Problem::failed("not-readable", format!("its length is not known: {error}"))
+        Problem::failed(
+            "not-readable",
+            format!("the length of the file is unknown: {error}"),
+        )
     })
 }
 
@@ -232,7 +238,7 @@ fn value_json(value: &PropertyValue) -> Json {
         PropertyValue::U16(n) => Json::from(*n),
         PropertyValue::U32(n) => Json::from(*n),
         PropertyValue::U64(n) => Json::from(*n),
-        // With the digits of an `f32`, not those of the converted `f64`.
+        // Keep the digits of the `f32`; the converted `f64` would have more.
         PropertyValue::F32(n) => n.to_string().parse().map_or(float(f64::from(*n)), float),
         PropertyValue::F64(n) => float(*n),
         PropertyValue::Extended(n) => float(n.to_f64()),
@@ -252,14 +258,16 @@ impl Contents {
     fn of<R: ReadAt>(
         file: &TdmsFile<R>,
         args: &Args,
-        choice: &Choice,
+        selection: &ChannelSelection,
         context: &Context,
     ) -> Result<Self, Problem> {
         let report = file.report();
         let groups = file
             .paths()
             .filter(|path| matches!(path, ObjectPath::Group(_)));
-        let channels = file.channels().filter(|channel| choice.has(channel.path()));
+        let channels = file
+            .channels()
+            .filter(|channel| selection.has(channel.path()));
         Ok(Self {
             file: args.file.display().to_string(),
             bytes: size(file)?,

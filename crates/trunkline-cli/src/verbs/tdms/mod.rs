@@ -4,9 +4,9 @@
 //! - `opened`: opens a file named on the command line, and describes its defects. `output_file`: the
 //!   destination of a new file, written completely or not at all.
 //! - `columns`: the selected channels, and the cells of a row. `rows`: selects rows by number or by
-//!   time; `times`: by a channel of times in the group. `blocks`: reads rows in blocks, in bounded
-//!   memory.
-//! - `sums`: the checksums beside a file.
+//!   time; `times`: selects rows by a channel of times in the group. `blocks`: reads rows in blocks, in
+//!   bounded memory.
+//! - `sums`: compares a file with the checksums beside it.
 //! - `info`, `cat`, `convert`, `verify`, `repair`: the subcommands; `events`: their results.
 //! - `text`: rows for people, JSON and CSV; `arrow`: rows for Arrow IPC and Parquet.
 
@@ -60,7 +60,7 @@ pub(crate) enum Subcommand {
     Defrag(convert::DefragArgs),
 }
 
-/// The selected rows, and how they are written.
+/// Options that select rows, and their format.
 #[derive(Clone, Debug, Default, clap::Args)]
 struct RowArgs {
     /// Only channels that match, such as 'daq/*'; may be given several times
@@ -97,7 +97,7 @@ struct RowArgs {
     spreadsheet: bool,
 }
 
-/// A file that is written.
+/// The output file.
 #[derive(Clone, Debug, clap::Args)]
 struct OutArgs {
     /// The file to write; `-` is standard output
@@ -121,4 +121,5 @@ pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliEr
     }
 }
 
+/// Default number of rows that `tdms head` prints.
 const HEAD: u64 = 10;

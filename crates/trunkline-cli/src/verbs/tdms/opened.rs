@@ -16,9 +16,10 @@ use crate::{CliError, Context, Problem};
 
 const INDEX_TAG: [u8; 4] = *b"TDSh";
 
+/// Maximum number of findings that a command reports one by one.
 const REPORTED_MAX: usize = 3;
 
-/// Opens a regular file. Directories, pipes and devices are refused: they have no length, and
+/// Opens a regular file. Refuses directories, pipes and devices, because they have no length, and
 /// opening some of them blocks.
 pub(crate) fn regular_file(path: &Path) -> io::Result<File> {
     let metadata = fs::metadata(path)?;
@@ -42,29 +43,31 @@ pub(super) fn source(path: &Path) -> Result<File, Problem> {
     })
 }
 
-/// Opens a file, with its index file if there is one, as far as it can be read.
+/// Opens the readable part of a file, with its index file if there is one.
 pub(super) fn open(path: &Path) -> Result<TdmsFile<File>, Problem> {
     open_with(path, index_of(path).as_deref())
 }
 
+/// Opens the readable part of a file without its index file.
 pub(super) fn open_alone(path: &Path) -> Result<TdmsFile<File>, Problem> {
     open_with(path, None)
 }
 
-/// Opens a file as far as the checksums beside it confirm it, without its index file. Also returns
-/// the number of readable values that this leaves out.
+/// Opens the part of a file that its checksums confirm, without its index file. Also returns the
+/// number of readable values that are left out.
 pub(super) fn open_summed(
     path: &Path,
     sums: &Path,
     unchecked: UncheckedSegments,
 ) -> Result<(TdmsFile<File>, u64), Problem> {
-    let opened = TdmsFile::open_summed(source(path)?, &source(sums)?, unchecked, salvaging());
+    let opened =
+        TdmsFile::open_summed(source(path)?, &source(sums)?, unchecked, salvaging_limits());
     opened
         .map(|summed| (summed.file, summed.values_left_out))
-        .map_err(|error| unopened(path, &error))
+        .map_err(|error| open_problem(path, &error))
 }
 
-fn salvaging() -> Limits {
+fn salvaging_limits() -> Limits {
     Limits {
         is_salvaging: true,
         ..Limits::default()
@@ -72,8 +75,8 @@ fn salvaging() -> Limits {
 }
 
 fn open_with(path: &Path, index: Option<&Path>) -> Result<TdmsFile<File>, Problem> {
-    let limits = salvaging();
-    // The index only saves time, so an unreadable one is ignored.
+    let limits = salvaging_limits();
+    // The index file only saves time, so an unreadable index file is ignored.
     let index = index.and_then(|index| source(index).ok());
     let opened = match index {
         Some(index) => TdmsFile::open_indexed(source(path)?, index, limits),
@@ -94,17 +97,17 @@ fn open_with(path: &Path, index: Option<&Path>) -> Result<TdmsFile<File>, Proble
         })) => TdmsFile::open_index(source(path)?, limits),
         opened => opened,
     }
-    .map_err(|error| unopened(path, &error))
+    .map_err(|error| open_problem(path, &error))
 }
 
-fn unopened(path: &Path, error: &OpenError) -> Problem {
+fn open_problem(path: &Path, error: &OpenError) -> Problem {
     let problem = not_readable(path, error);
     let OpenError::Refused(finding) = error else {
         return problem;
     };
     let hint = match finding.fault {
-        Fault::NotTdms { .. } | Fault::NotIndex { .. } => "check that it is the right file",
-        _ => "nothing in it can be read; use another copy",
+        Fault::NotTdms { .. } | Fault::NotIndex { .. } => "check that this is the right file",
+        _ => "nothing in the file can be read; use another copy",
     };
     Problem {
         code: "not-tdms".into(),
@@ -128,7 +131,7 @@ pub(super) fn index_name(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Returns all defects in the data of a file; an unused index file is not one.
+/// Returns all defects in the data of a file. An unused index file is not a defect of the data.
 pub(super) fn findings<R>(file: &TdmsFile<R>) -> Vec<Finding> {
     let report = file.report();
     let findings = report.incomplete.into_iter().chain(report.findings);
@@ -146,8 +149,8 @@ pub(super) fn report_defects(
 ) -> Result<bool, CliError> {
     if is_index(file) {
         let line = format!(
-            "{}: an index file, which has no values; the values are in the file with the same name \
-             without `_index`",
+            "{}: this is an index file, which has no values; the values are in the file with the \
+             same name without `_index`",
             escaped_path(path)
         );
         context.note_with_code("index-alone", &line)?;
@@ -195,7 +198,7 @@ fn is_index(file: &TdmsFile<File>) -> bool {
 
 pub(super) fn advice(fault: &Fault) -> &'static str {
     match fault {
-        Fault::Empty => "it has no data to read or repair",
+        Fault::Empty => "the file has no data to read or repair",
         Fault::TruncatedLeadIn { .. }
         | Fault::TruncatedMetadata { .. }
         | Fault::NotClosed
@@ -208,7 +211,7 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
         | Fault::UnknownFlags { .. }
         | Fault::UnannouncedData
         | Fault::DuplicatePath { .. }
-        | Fault::ShortChunk { .. } => "nothing is lost; `trunkline tdms defrag` rewrites it",
+        | Fault::ShortChunk { .. } => "nothing is lost; `trunkline tdms defrag` rewrites the file",
         Fault::UnassignedData { .. }
         | Fault::UnreadableType { .. }
         | Fault::UnequalRows
@@ -220,7 +223,7 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
         | Fault::LostMetadata => "this data is left out; the rest can be read",
         Fault::BadStrings => "the strings from here to the end of their chunk are lost",
         Fault::UnusableSums { .. } | Fault::SumsOfAnother => {
-            "the file is read without checksums; restore the right checksums, or delete these"
+            "the file is read without checksums; restore its own checksums, or delete these"
         }
         Fault::DamagedLeadIn => {
             "nothing is lost; `trunkline tdms defrag` writes a file that other programs can open"
@@ -230,14 +233,14 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
         }
         Fault::SummedBeyondEnd { .. } => "`trunkline tdms repair` removes the incomplete part",
         Fault::NoSum { .. } => {
-            "after a loss of power it can be wrong: `trunkline tdms repair --unsummed cut` cuts it \
-             off at the end"
+            "this data can be wrong after a loss of power; `trunkline tdms repair --unsummed cut` \
+             removes it from the end of the file"
         }
         Fault::DamagedSums { .. } | Fault::CutSums { .. } => {
-            "no checksum covers those segments; the file itself may be intact"
+            "no checksum covers these segments; the file itself may be intact"
         }
         Fault::StaleIndex => "delete the index file, or rewrite it with `trunkline tdms repair`",
-        _ => "nothing after it can be read; `trunkline tdms repair` removes the incomplete part",
+        _ => "nothing after this can be read; `trunkline tdms repair` removes the incomplete part",
     }
 }
 
@@ -246,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_file_is_named_after_its_file() {
+    fn index_file_has_the_name_of_its_file_with_a_suffix() {
         assert_eq!(
             index_name(Path::new("a/b.tdms")),
             PathBuf::from("a/b.tdms_index")

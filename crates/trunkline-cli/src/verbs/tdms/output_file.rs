@@ -1,5 +1,4 @@
-//! The destination of a new file: written completely or not at all, and never over another file
-//! without permission.
+//! Writes a new file completely or not at all, and replaces an existing file only with `--force`.
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,7 +12,7 @@ use crate::verbs::progress::Meter;
 use crate::verbs::stream::units::{bytes_text, rate_text};
 use crate::{CliError, Context, Exit, Problem};
 
-/// The destination of a file. It counts bytes, shows the progress, and fails after Ctrl-C.
+/// A file that is being written. A write counts the bytes, shows the progress, and fails after Ctrl-C.
 #[derive(Debug)]
 pub(crate) struct OutputFile {
     file: NewFile,
@@ -23,12 +22,13 @@ pub(crate) struct OutputFile {
     pub(crate) bytes: u64,
     /// Completed fraction of the work, from 0 to 1, if known.
     pub(crate) progress: Option<f64>,
+    /// Expected size of the file in bytes, if known.
     pub(crate) expected: Option<u64>,
 }
 
 impl OutputFile {
-    /// Creates a file that appears at `path` when it is finished; `-` is standard output. It must not
-    /// be the file `source`, which the command reads.
+    /// Creates a file that appears at `path` when it is finished; `-` is standard output. `path` must
+    /// not be the file `source`, which the command reads.
     pub(crate) fn new(
         path: &Path,
         source: Option<&Path>,
@@ -62,7 +62,7 @@ impl OutputFile {
         }
     }
 
-    /// Returns true if another process may read it while it is written.
+    /// Returns true if another process may read the file while it is being written.
     pub(crate) fn is_in_place(&self) -> bool {
         matches!(self.file, NewFile::InPlace(_))
     }
@@ -82,6 +82,7 @@ impl OutputFile {
     }
 }
 
+/// Explains why a write has failed.
 #[derive(Debug)]
 pub(crate) struct Watch {
     context: Context,
@@ -89,7 +90,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Converts the error of a failed write. After Ctrl-C, it is an orderly end.
+    /// Converts the error of a failed write. After Ctrl-C, the result is an exit code instead of an
+    /// error.
     pub(crate) fn failed(&self, path: &Path, error: &io::Error) -> Result<Exit, CliError> {
         self.context.terminal.end_progress();
         if self.context.interrupted.is_pressed() {

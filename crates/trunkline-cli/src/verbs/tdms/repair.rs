@@ -53,12 +53,12 @@ pub(crate) struct Args {
     unsummed: EndWithoutSums,
 }
 
-/// What to do with an end without checksums.
+/// What to do with values without checksums at the end of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum EndWithoutSums {
-    /// Keep them
+    /// Keep the values
     Keep,
-    /// Cut them off, because they can be wrong after a power failure
+    /// Cut off the values, because they can be wrong after a power failure
     Cut,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         compared,
         values_left_out,
     } = open(args)?;
-    // In a copy, the eight bytes of a length may change, which keeps more values.
+    // A repair that writes a copy may also change the eight bytes of a length, which keeps more values.
     let mode = match args.out {
         None => RepairMode::Cut,
         Some(_) => RepairMode::Close,
@@ -106,7 +106,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
                     original: path.display().to_string(),
                 })?;
             }
-            renew_index(path, context)?;
+            rewrite_index(path, context)?;
             if let Some(compared) = &compared {
                 compared
                     .shorten(repair.length)
@@ -132,12 +132,12 @@ fn nothing_left(file: &TdmsFile<File>, args: &Args) -> Result<String, Problem> {
             "`trunkline tdms repair {} OUT` keeps the intact part of its only segment",
             escaped_path(path)
         ),
-        _ => "it has no intact segment; delete it, or keep it unchanged".to_owned(),
+        _ => "the file has no intact segment; delete the file, or keep it unchanged".to_owned(),
     })
 }
 
 struct Opened {
-    /// Opened at least as far as it will be kept.
+    /// The file, opened at least up to the end of the part that is kept.
     file: TdmsFile<File>,
     compared: Option<Compared>,
     /// Number of readable values that are left out, because no checksum confirms them.
@@ -201,7 +201,7 @@ fn nothing_to_cut(
                 }))?;
                 return Ok(Exit::ProblemsFound);
             }
-            renew_index(path, context)?;
+            rewrite_index(path, context)?;
             is_index_written = true;
         }
     }
@@ -239,7 +239,7 @@ fn report_repair(
     other_findings: usize,
     context: &Context,
 ) -> Result<(), CliError> {
-    let (is_cut, are_removed) = match args.dry_run {
+    let (cut_text, removed_text) = match args.dry_run {
         true => ("would be cut", "would be removed"),
         false => ("was cut", "were removed"),
     };
@@ -253,7 +253,7 @@ fn report_repair(
         count => format!("; {} remain", counted(count as u64, "finding")),
     };
     let summary = format!(
-        "{}: {}\nthe file {is_cut} at byte {}{into}: {} and {} {are_removed}{remaining}",
+        "{}: {}\nthe file {cut_text} at byte {}{into}: {} and {} {removed_text}{remaining}",
         escaped_path(&args.file),
         escaped(&repair.finding.to_string()),
         repair.length,
@@ -279,7 +279,8 @@ fn cut(path: &Path, file: &TdmsFile<File>, repair: &Repair) -> io::Result<()> {
     let expected_length = repair.length.saturating_add(repair.bytes_lost);
     if file.source().byte_len()? != expected_length {
         return Err(io::Error::other(
-            "the file has changed meanwhile; another program writes to it",
+            "another program has changed the file during the repair; stop that program, and repeat \
+             the repair",
         ));
     }
     let file = OpenOptions::new().write(true).open(path)?;
@@ -303,7 +304,7 @@ fn save_cut(
 ) -> Result<Option<PathBuf>, Problem> {
     let cut_file = cut_name(path);
     let not_saved = |error: &io::Error| {
-        let mut problem = failed(&cut_file, "cannot be written, and nothing is cut", error);
+        let mut problem = failed(&cut_file, "cannot be written, so nothing is cut", error);
         if error.kind() == io::ErrorKind::AlreadyExists {
             problem.message = format!(
                 "{} already exists, with the bytes that an earlier repair cut off",
@@ -353,6 +354,7 @@ fn save_cut(
     Ok(Some(cut_file))
 }
 
+/// Reads a range of a file in pieces.
 struct Pieces<'a> {
     file: &'a TdmsFile<File>,
     position: u64,
@@ -384,7 +386,8 @@ fn copy(
     context: &Context,
 ) -> Result<Option<Exit>, CliError> {
     if is_stdio(path) {
-        let sentence = "the repaired file cannot go to standard output; name a file";
+        let sentence =
+            "the repaired file cannot be written to standard output; give the name of a file";
         return Err(Problem::usage(sentence).into());
     }
     let mut out = OutputFile::new(path, Some(&args.file), args.force, context)?;
@@ -407,22 +410,22 @@ fn copy(
     Ok(None)
 }
 
-/// Overwrites the bytes of the patch that lie in this piece.
+/// Overwrites the bytes of a piece that the repair changes. The piece begins at `position`.
 fn patch(piece: &mut [u8], position: u64, repair: &Repair) {
     let Some((patch_position, bytes)) = repair.patch else {
         return;
     };
-    for (byte, target) in bytes.into_iter().zip(patch_position..) {
-        let offset = target
+    for (byte, byte_position) in bytes.into_iter().zip(patch_position..) {
+        let offset = byte_position
             .checked_sub(position)
             .and_then(|n| usize::try_from(n).ok());
-        if let Some(old) = offset.and_then(|offset| piece.get_mut(offset)) {
-            *old = byte;
+        if let Some(target) = offset.and_then(|offset| piece.get_mut(offset)) {
+            *target = byte;
         }
     }
 }
 
-fn renew_index(path: &Path, context: &Context) -> Result<(), CliError> {
+fn rewrite_index(path: &Path, context: &Context) -> Result<(), CliError> {
     let index = index_name(path);
     if !index.is_file() {
         return Ok(());

@@ -14,12 +14,14 @@ use crate::{CliError, Context, Problem};
 
 const NANOS: f64 = 1e9;
 
-/// The times of rows, if all channels share them.
+/// The time axis of the rows, if all channels share one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Axis {
     /// Time of row 0 without the offset, in nanoseconds since 1970; `None` if unknown.
     start: Option<i64>,
+    /// Distance of row 0 from the start, in the unit of the axis: seconds if there is a start time.
     offset: f64,
+    /// Distance between two rows, in the unit of the axis.
     increment: f64,
 }
 
@@ -39,6 +41,7 @@ impl RowTime {
     }
 }
 
+/// A value of `--from` or `--to`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Bound {
     Row(u64),
@@ -49,7 +52,7 @@ enum Bound {
 }
 
 impl Axis {
-    /// Returns the axis of these columns, or `None` if a column has none or their axes differ.
+    /// Returns the axis of these columns, or `None` if a column has no axis or the axes differ.
     pub(super) fn of<R: ReadAt>(columns: &[Column<'_, R>]) -> Option<Self> {
         let mut all = columns.iter().map(|column| column.channel.waveform());
         let first = all.next().flatten()?;
@@ -106,7 +109,7 @@ impl Axis {
         };
         let row = seconds / self.increment;
         let nearest = row.round();
-        // A bound very close to a row means that row, despite the rounding of the division.
+        // A bound very close to a row selects that row, whatever the rounding error of the division.
         let tolerance = (1e-9 * row.abs())
             .max(0.5 / NANOS / self.increment)
             .min(0.5);
@@ -114,7 +117,7 @@ impl Axis {
             true => nearest,
             false => row.ceil(),
         };
-        // Saturates at both ends.
+        // The conversion saturates at the limits of `u64`.
         Ok(row.max(0.0) as u64)
     }
 }
@@ -139,7 +142,7 @@ impl Bound {
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum End {
+enum RangeEnd {
     From,
     To,
 }
@@ -156,16 +159,17 @@ pub(super) fn range<R: ReadAt>(
 ) -> Result<(u64, u64), Problem> {
     let len = columns.iter().map(|column| column.channel.len()).max();
     let len = len.unwrap_or(0);
-    let bound = |end: End, text: &Option<String>, default: u64| -> Result<u64, Problem> {
+    let bound = |end: RangeEnd, text: &Option<String>, default: u64| -> Result<u64, Problem> {
         let Some(text) = text else {
             return Ok(default);
         };
         let option = match end {
-            End::From => "--from",
-            End::To => "--to",
+            RangeEnd::From => "--from",
+            RangeEnd::To => "--to",
         };
         let no_row = |reason: &str, remedy: Option<&str>| {
-            let remedy = remedy.unwrap_or("choose others with --channel, or give row numbers");
+            let remedy =
+                remedy.unwrap_or("choose other channels with --channel, or give row numbers");
             Problem::usage(format!("{option} {text}: {reason}; {remedy}"))
         };
         match (Bound::parse(option, text, now)?, axis) {
@@ -178,21 +182,25 @@ pub(super) fn range<R: ReadAt>(
             }
         }
     };
-    let from = bound(End::From, &args.from, 0)?.min(len);
-    let to = bound(End::To, &args.to, len)?.min(len);
+    let from = bound(RangeEnd::From, &args.from, 0)?.min(len);
+    let to = bound(RangeEnd::To, &args.to, len)?.min(len);
     let to = to.min(from.saturating_add(count.unwrap_or(u64::MAX)));
     Ok((from, to.max(from)))
 }
 
-fn row_by_times<R: ReadAt>(times: &Times<'_, R>, bound: Bound, end: End) -> Result<u64, Problem> {
+fn row_by_times<R: ReadAt>(
+    times: &Times<'_, R>,
+    bound: Bound,
+    end: RangeEnd,
+) -> Result<u64, Problem> {
     let time = match bound {
         Bound::Row(row) => return Ok(row),
         Bound::Time(nanos) => Timestamp::from_nanos(nanos).into(),
         Bound::SinceFirst(seconds) => times.time_after_first(seconds)?,
     };
     match end {
-        End::From => times.first_from(time),
-        End::To => times.end_before(time),
+        RangeEnd::From => times.first_from(time),
+        RangeEnd::To => times.end_before(time),
     }
 }
 
@@ -208,7 +216,7 @@ pub(super) fn report_no_rows<R: ReadAt>(
     let reason = match (&args.from, &args.to) {
         _ if from < to || args.count == Some(0) => return Ok(()),
         (None, None) => return Ok(()),
-        (Some(text), _) if from >= len => format!("--from {text} is after all of them"),
+        (Some(text), _) if from >= len => format!("--from {text} is after the last row"),
         (Some(text), Some(end)) => format!("--to {end} is not after --from {text}"),
         (_, end) => format!(
             "no row is before --to {}",
@@ -237,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_is_a_row_a_time_since_the_first_or_a_date() {
+    fn bound_is_a_row_number_a_time_since_the_first_row_or_a_date() {
         let sut = axis(Some(1_000_000_000), 0.5, 0.001);
         let now = Now {
             time: Timestamp::UNIX_EPOCH,
@@ -263,9 +271,9 @@ mod tests {
         for text in ["", "-1", "x", "1 fortnight"] {
             assert!(Bound::parse("--from", text, &now).is_err(), "{text}");
         }
-        let without = axis(None, 0.0, 0.5);
-        assert_eq!(without.row(Bound::SinceFirst(2.0)), Ok(4));
-        assert!(without.row(Bound::Time(0)).is_err());
+        let without_start = axis(None, 0.0, 0.5);
+        assert_eq!(without_start.row(Bound::SinceFirst(2.0)), Ok(4));
+        assert!(without_start.row(Bound::Time(0)).is_err());
     }
 
     #[test]
@@ -274,7 +282,7 @@ mod tests {
             let sut = axis(Some(1_767_225_600_123_456_789), -0.25, increment);
             for row in [0, 1, 2, 999, 1_000_003, 86_400_000] {
                 let RowTime::Time(time) = sut.at(row) else {
-                    panic!("it has a start")
+                    panic!("the axis has a start time")
                 };
                 let found = sut.row(Bound::Time(time.as_nanos()));
                 assert_eq!(found, Ok(row), "{increment}");
@@ -283,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn channel_without_waveform_is_not_an_axis() {
+    fn invalid_waveform_gives_no_axis() {
         for (offset, increment) in [(0.0, 0.0), (0.0, -1.0), (0.0, f64::NAN), (f64::NAN, 1.0)] {
             let waveform = Waveform {
                 offset,

@@ -1,4 +1,4 @@
-//! The checksums beside a file: compares the file with them, and finds the part that they confirm.
+//! Compares a file with the checksums beside it, and finds the part that they confirm.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -22,11 +22,13 @@ pub(crate) fn sums_of(path: &Path) -> Option<PathBuf> {
     sums.is_file().then_some(sums)
 }
 
+/// The result of comparing a file with its checksums.
 #[derive(Debug)]
 pub(super) struct Compared {
+    /// Path of the checksum file.
     pub(super) path: PathBuf,
     pub(super) check: SumsCheck,
-    /// Number of the segment of each finding, from 1.
+    /// For each finding, the number of its segment, from 1.
     pub(super) segments: Vec<Option<u64>>,
 }
 
@@ -85,9 +87,9 @@ pub(crate) fn report_checksums(
 }
 
 impl Compared {
-    /// Returns the length to cut the file to, so that its checksums confirm all of it. Returns `None`
-    /// if there is nothing to cut, or if the cut would remove data that they confirm: a wrong segment
-    /// in the middle stays, because intact segments follow it.
+    /// Returns the length to which the file must be cut so that its checksums confirm all of it.
+    /// Returns `None` if there is nothing to cut, or if the cut would remove data that the checksums
+    /// confirm: a wrong segment in the middle stays, because intact segments follow it.
     pub(super) fn cut(&self, unchecked: UncheckedSegments, length: u64) -> Option<u64> {
         let check = &self.check;
         if check.state != SumsState::OfThisFile || check.findings_dropped > 0 {
@@ -116,8 +118,8 @@ impl Compared {
         (end < length && unconfirmed >= length - end).then_some(end)
     }
 
-    /// Removes the checksums of the part cut off the file, which now has `length` bytes. If it is
-    /// unclear which these are, they stay, and the next comparison reports them.
+    /// Removes the checksums of the part that was cut off, after the file was cut to `length` bytes. If
+    /// it is unclear which checksums these are, they stay, and the next comparison reports them.
     pub(super) fn shorten(&self, length: u64) -> io::Result<()> {
         if self.check.state != SumsState::OfThisFile || self.check.good_to != length {
             return Ok(());

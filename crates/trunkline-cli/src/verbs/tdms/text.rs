@@ -1,4 +1,4 @@
-//! Rows as lines: for people, as JSON and as CSV.
+//! Formats rows as lines of a table, of JSON or of CSV.
 
 use serde_json::{Map, Value as Json};
 use trunkline_tdms::ReadAt;
@@ -18,22 +18,23 @@ use crate::terminal::{padded, width};
 
 pub(super) const TIME: &str = "time";
 
+/// Maximum width of a column in a table, in character cells of the terminal.
 const WIDTH_MAX: usize = 40;
 
-/// A line of `tdms cat`, `tdms head` and of a file that `tdms convert` makes.
+/// A line of `tdms cat` or `tdms head`, or of a JSON Lines file that `tdms convert` writes.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "A row of a TDMS file, version 1")]
 pub(crate) struct Row {
     /// Number of the row, from 0. A string with --int-strings.
     row: WideInt,
     /// Time of the row: RFC 3339 with nanoseconds, or a position on the axis. Left out if the
-    /// channels have none in common.
+    /// channels do not share an axis.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("type" = ["string", "number"]))]
     time: Option<Json>,
     /// Values by channel; channels that have ended are left out.
     values: Map<String, Json>,
-    /// Channels whose value JSON cannot represent, and is null: `nan`, `inf` or `-inf`.
+    /// `nan`, `inf` or `-inf` for each channel whose value is null because JSON cannot represent it.
     #[serde(skip_serializing_if = "Map::is_empty")]
     special: Map<String, Json>,
 }
@@ -49,6 +50,7 @@ pub(super) struct Lines {
     style: ValueStyle,
     /// True if spreadsheets must not evaluate text in CSV as a formula.
     is_guarded: bool,
+    /// Widths of the columns of a table, which the first block determines.
     widths: Vec<usize>,
 }
 
@@ -72,9 +74,9 @@ impl Lines {
         }
     }
 
-    /// If `is_wanted`, puts a `'` before text cells of CSV that begin like a formula.
-    pub(super) fn guarded_if(mut self, is_wanted: bool) -> Self {
-        self.is_guarded = is_wanted && self.format == OutputFormat::Csv;
+    /// If `is_spreadsheet`, puts a `'` before text cells of CSV that begin like a formula.
+    pub(super) fn guarded_if(mut self, is_spreadsheet: bool) -> Self {
+        self.is_guarded = is_spreadsheet && self.format == OutputFormat::Csv;
         self
     }
 
@@ -181,7 +183,7 @@ impl Lines {
             None => String::new(),
             Some(Value::String(text)) if self.is_guarded => self.guarded(&text),
             Some(value) if self.format == OutputFormat::Csv => csv::cell(&value, ty, self.style),
-            // Unchanged: `safe` escapes it.
+            // `safe` escapes the text.
             Some(Value::String(text)) => text.to_string(),
             Some(value) => self.style.text(&value, ty, None),
         }

@@ -16,8 +16,10 @@ const OLDER_ROWS: [&str; 2] = ["initial_rows", "carried_rows"];
 
 const NANOS: f64 = 1e9;
 
+/// Number of times to read at once.
 const BLOCK_ROWS: u64 = 1 << 16;
 
+/// The times of the rows of a group.
 #[derive(Debug)]
 pub(super) struct Times<'a, R> {
     channel: Channel<'a, R>,
@@ -25,6 +27,7 @@ pub(super) struct Times<'a, R> {
     older_rows: u64,
 }
 
+/// Why rows cannot be selected by time, and what to do instead.
 #[derive(Debug)]
 pub(super) struct NoTimes {
     pub(super) reason: String,
@@ -91,7 +94,8 @@ impl<'a, R: ReadAt> Times<'a, R> {
             return Ok(TdmsTime::default());
         };
         let Some(first_time) = time.to_timestamp() else {
-            let sentence = format!("the first row was {time}; give row numbers");
+            let sentence =
+                format!("the time of the first row, {time}, is out of range; give row numbers");
             return Err(Problem::usage(sentence));
         };
         let nanos = (seconds * NANOS).round() as i64;
@@ -108,7 +112,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
         Ok(first.unwrap_or_else(|| self.channel.len()))
     }
 
-    /// Returns the row after the last one before `time`. Times may decrease where a clock was set back.
+    /// Returns the row after the last row before `time`. Times decrease where a clock was set back.
     pub(super) fn end_before(&self, time: TdmsTime) -> Result<u64, Problem> {
         let mut end = 0;
         self.for_each(|row, row_time| {

@@ -11,7 +11,7 @@ use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::terminal::Style;
 use crate::{CliError, Context, Exit, counted};
 
-/// One line per finding. Each way of checking a file adds its own.
+/// A finding, printed as one line.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "A finding of `tdms verify`, version 1")]
 pub(crate) struct Found {
@@ -39,12 +39,12 @@ impl Record for Found {
 }
 
 impl Found {
-    /// Returns a finding about further findings that are not listed, if there are any.
+    /// Returns a line that counts the findings that are not listed, if there are any.
     fn not_listed(count: u64, origin: &str) -> Option<Self> {
         (count > 0).then(|| Self {
             byte: None,
             what: format!("{}{origin} not listed", counted(count, "further finding")),
-            advice: "correct those above first".to_owned(),
+            advice: "repair the listed findings first".to_owned(),
         })
     }
 }
@@ -72,7 +72,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let file = match open_alone(&args.file) {
         Ok(file) => file,
-        // An unreadable file is a result of the check.
+        // A file in another format is a finding, not a failure of the check.
         Err(mut problem) if problem.code == "not-tdms" => {
             problem.exit = Exit::ProblemsFound;
             return Err(problem.into());
@@ -98,7 +98,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
     let compared = compare(&args.file, &file)?;
     if let Some(compared) = &compared {
-        add_sums(&mut found, compared);
+        add_checksum_findings(&mut found, compared);
     }
     let findings = found.len();
     context.list(found)?;
@@ -116,7 +116,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     Ok(Exit::ProblemsFound.when(findings > 0))
 }
 
-fn add_sums(found: &mut Vec<Found>, compared: &Compared) {
+fn add_checksum_findings(found: &mut Vec<Found>, compared: &Compared) {
     let findings = compared.check.findings.iter().zip(&compared.segments);
     for (finding, segment) in findings {
         let mut line = Found::from(finding);

@@ -120,10 +120,10 @@ fn rows_are_chosen_by_number_by_time_and_by_channel() {
         assert!(rows(&none).is_empty(), "{none:?}");
     }
     for (bounds, told) in [
-        (&["--from", "12"][..], "--from 12 is after all of them"),
+        (&["--from", "12"][..], "--from 12 is after the last row"),
         (
             &["--from", "1h"],
-            "none of the 12 rows is selected: --from 1h is after all of them",
+            "none of the 12 rows is selected: --from 1h is after the last row",
         ),
         (
             &["--from", "5", "--to", "2"],

@@ -1,4 +1,4 @@
-//! Members whose session is lost, and the updates that the log still has for their return.
+//! Keeps the members of lost sessions in a feed until the sessions return.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,25 +8,27 @@ use crate::delivery::outbox::Wakes;
 use crate::update::Update;
 
 /// Data of an absent member, stored outside its feed. It is older than everything queued in the
-/// feed, and becomes useless once an update in between is missing. Called under the feed's lock.
+/// feed, and becomes useless once an update between the two is missing. The methods are called
+/// under the feed's lock.
 pub(crate) trait Older: fmt::Debug + Send {
+    /// Reports that an update of the variable at this place was dropped from the feed.
     fn miss(&mut self, place: u32);
 
     /// Reports that updates of any place may have been dropped.
     fn miss_all(&mut self);
 
-    /// Drops data that has become useless. Returns true if bytes were returned.
+    /// Drops data that has become useless. Returns true if this released bytes.
     fn forget_missed(&mut self, wakes: &mut Wakes) -> bool;
 
     /// Reports that all queued entries were taken out and stored as well, so that nothing is
     /// missing after the stored data.
-    fn begin_anew(&mut self);
+    fn reset_gaps(&mut self);
 }
 
 impl Feed {
     /// Marks a member as absent because its session is lost. From now on it queues the newest
-    /// updates, within its bound, until it [departs](Feed::depart). `older` precedes them. Wakes
-    /// the writers that wait for the member.
+    /// updates, within its bound, until it [departs](Feed::depart). `older` is the data that
+    /// precedes them. Wakes the writers that wait for the member.
     pub(crate) fn set_absent(&self, member: usize, older: Box<dyn Older>, wakes: &mut Wakes) {
         self.log.lock().set_absent(member, older, wakes);
     }
@@ -68,8 +70,8 @@ impl Feed {
         }
     }
 
-    /// Called for each place removed before a member leaves. Drops the older data of that place
-    /// unless it is needed elsewhere.
+    /// Drops the older data of the variable at this place, unless it is needed elsewhere. Called
+    /// for each variable before a member leaves.
     pub(crate) fn miss(&self, member: usize, place: u32, wakes: &mut Wakes) {
         let mut log = self.log.lock();
         let older = log.member_mut(member).and_then(|one| one.older.as_mut());
@@ -79,16 +81,16 @@ impl Feed {
         }
     }
 
-    /// Adds the updates of a place after sequence `after` that are among the newest `looks`
-    /// entries. Reduces `looks` by the number of examined entries, so that the rest can be used
-    /// elsewhere.
+    /// Searches the newest entries, at most `scan_budget` of them, for updates of a variable after
+    /// sequence `after`, and adds these to `out`. Reduces `scan_budget` by the number of examined
+    /// entries.
     pub(crate) fn recent_of(
         &self,
         place: u32,
         after: u64,
-        looks: &mut usize,
+        scan_budget: &mut usize,
         out: &mut Vec<Update>,
     ) {
-        self.log.lock().recent_of(place, after, looks, out);
+        self.log.lock().recent_of(place, after, scan_budget, out);
     }
 }

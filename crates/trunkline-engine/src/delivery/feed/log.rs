@@ -1,9 +1,9 @@
-//! The state protected by a feed's lock: the entries, and the place of each member.
+//! The state protected by a feed's lock: the entries, and the members with their positions.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 
-use super::member::{Member, Terms};
+use super::member::{Member, MemberOptions};
 use super::{Event, FeedEntry, Room, SharedRun};
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::delivery::subscribers::Pressure;
@@ -13,65 +13,67 @@ use crate::update::Update;
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pub(super) entries: VecDeque<FeedEntry>,
-    /// Number of the first entry: the place of the slowest member that still takes entries.
+    /// Number of the first entry: the position of the slowest member that has not ended.
     pub(super) start: u64,
     pub(super) runs: VecDeque<Arc<SharedRun>>,
     /// Runs that all members have passed, retained to reuse their memory.
-    pub(super) spent: VecDeque<Arc<SharedRun>>,
-    /// Total room of all updates added so far that count against the bound. Wraps.
+    pub(super) spare_runs: VecDeque<Arc<SharedRun>>,
+    /// Number and bytes of all updates added so far that count against the bound. Wraps on
+    /// overflow.
     pub(super) written: Room,
     pub(super) reserved: Room,
-    /// Room known to be available in every member. It is used before the members are asked.
-    pub(super) at_hand: AtHand,
-    /// Room taken from `at_hand` and not yet recorded in the members.
+    /// Room that every member is known to have. A write within it need not check the members.
+    pub(super) headroom: Headroom,
+    /// Room taken from `headroom` and not yet recorded in the members.
     pub(super) unsettled: Room,
     /// Members by number. Numbers are reused.
     pub(super) members: Vec<Option<Member>>,
     pub(super) live: usize,
-    /// Number of members that [are not known to have been woken](Attention). Every writer checks
-    /// them.
-    pub(super) unattended: usize,
-    /// The wake-up list that contains all of those members. A writer with the same list can skip
-    /// them.
-    pub(super) waker: Option<NonZeroUsize>,
+    /// Number of members whose consumer may not have been woken for their newest entry. Every
+    /// writer checks them.
+    pub(super) unwoken: usize,
+    /// Number of the wake-up list that contains the consumers of all those members. A writer with
+    /// the same list can skip them.
+    pub(super) wake_list: Option<NonZeroUsize>,
     pub(super) places: u32,
     pub(super) next_place: u32,
-    /// Number of members that have ended so far. A reservation uses it to identify its members.
-    pub(super) turn: u32,
+    /// Number of members that have ended so far. A reservation is this number at its time, and so
+    /// identifies the members that it includes.
+    pub(super) end_count: u32,
     pub(super) open: bool,
     pub(super) parked: Vec<Arc<Outbox>>,
 }
 
-/// Room that can be used without asking the members.
+/// Room that a write can use without checking the members.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct AtHand {
+pub(super) struct Headroom {
     pub(super) room: Room,
     pub(super) claimed: usize,
 }
 
 impl Log {
-    /// Returns true if this room is available without asking the members.
+    /// Returns true if this room is available without checking the members.
     #[inline]
-    pub(super) fn has_at_hand(&self, room: Room) -> bool {
-        room.updates <= self.at_hand.room.updates
-            && room.bytes <= self.at_hand.room.bytes
-            && room.cost() <= self.at_hand.claimed
+    pub(super) fn has_headroom(&self, room: Room) -> bool {
+        room.updates <= self.headroom.room.updates
+            && room.bytes <= self.headroom.room.bytes
+            && room.cost() <= self.headroom.claimed
     }
 
-    /// Adds an update for which [room is at hand](Self::has_at_hand).
+    /// Adds an update whose room is within the [headroom](Self::has_headroom).
     #[inline]
     pub(super) fn put(&mut self, place: u32, update: Update, room: Room, wakes: &mut Wakes) {
-        self.at_hand.room = self.at_hand.room.minus(room);
-        self.at_hand.claimed = self.at_hand.claimed.wrapping_sub(room.cost());
+        self.headroom.room = self.headroom.room.minus(room);
+        self.headroom.claimed = self.headroom.claimed.wrapping_sub(room.cost());
         self.unsettled.add(room);
         self.written.add(room);
         let event = Event::Next(update);
         self.entries.push_back(FeedEntry { place, event });
-        self.see_to_members(wakes);
+        self.ensure_members_woken(wakes);
     }
 
-    /// Records entries that were added without asking the members. Must be called before any
-    /// operation that depends on the members' charges.
+    /// Charges the members for entries that were added without checking them. Must be called before
+    /// any operation that depends on the members' charges.
     pub(super) fn settle(&mut self) {
         let room = std::mem::take(&mut self.unsettled);
         if !room.is_none() {
@@ -79,37 +81,37 @@ impl Log {
         }
     }
 
-    /// Like `settle`, and stops the use of room at hand. Must be called before the members change,
-    /// or before their room shrinks.
+    /// Like `settle`, and clears the headroom. Must be called before the members change, or before
+    /// their room shrinks.
     pub(super) fn settle_all(&mut self) {
         self.settle();
-        self.at_hand = AtHand::default();
+        self.headroom = Headroom::default();
     }
 
-    /// Computes the room at hand from now on.
-    pub(super) fn update_at_hand(&mut self) {
+    /// Computes the headroom from the current state of the members.
+    pub(super) fn update_headroom(&mut self) {
         let total = self.total();
         let live = self.members.iter().flatten().filter(|one| !one.ended);
-        let least = |least: AtHand, one: AtHand| AtHand {
+        let least = |least: Headroom, one: Headroom| Headroom {
             room: Room {
                 updates: least.room.updates.min(one.room.updates),
                 bytes: least.room.bytes.min(one.room.bytes),
             },
             claimed: least.claimed.min(one.claimed),
         };
-        let at_hand = live.map(|one| one.at_hand(total)).reduce(least);
-        self.at_hand = at_hand.unwrap_or_default();
+        let headroom = live.map(|one| one.headroom(total)).reduce(least);
+        self.headroom = headroom.unwrap_or_default();
     }
 
-    pub(super) fn turn(&self) -> u32 {
-        self.turn
+    pub(super) fn end_count(&self) -> u32 {
+        self.end_count
     }
 
-    pub(super) fn new(terms: Terms) -> Self {
+    pub(super) fn new(options: MemberOptions) -> Self {
         Self {
-            members: vec![Some(Member::new(terms))],
+            members: vec![Some(Member::new(options))],
             live: 1,
-            unattended: 1,
+            unwoken: 1,
             ..Self::default()
         }
     }
@@ -154,28 +156,28 @@ impl Log {
 
     /// Ensures that every member is woken for an added entry.
     #[inline]
-    pub(super) fn see_to_members(&mut self, wakes: &mut Wakes) {
-        if self.unattended > 0 && !wakes.has_number(self.waker) {
+    pub(super) fn ensure_members_woken(&mut self, wakes: &mut Wakes) {
+        if self.unwoken > 0 && !wakes.has_number(self.wake_list) {
             self.wake_members(wakes);
         }
     }
 
     #[cold]
     fn wake_members(&mut self, wakes: &mut Wakes) {
-        let mut unattended = 0;
+        let mut unwoken = 0;
         for member in self.live_mut() {
             member.wake(wakes);
-            unattended += usize::from(member.is_unattended());
+            unwoken += usize::from(member.is_unwoken());
         }
-        self.unattended = unattended;
-        self.waker = Some(wakes.number());
+        self.unwoken = unwoken;
+        self.wake_list = Some(wakes.number());
     }
 
-    /// Counts a member that is new or has found nothing, and therefore needs a wake-up that is on
-    /// no list yet.
-    pub(super) fn add_unattended(&mut self) {
-        self.unattended += 1;
-        self.waker = None;
+    /// Counts a member that is new or has found its queue empty. Its next wake-up is on no list
+    /// yet.
+    pub(super) fn add_unwoken(&mut self) {
+        self.unwoken += 1;
+        self.wake_list = None;
     }
 
     pub(super) fn wake_parked(&mut self, wakes: &mut Wakes) {
@@ -198,14 +200,14 @@ impl Log {
             let event = Event::Gone;
             self.entries.push_back(FeedEntry { place, event });
         }
-        self.see_to_members(wakes);
+        self.ensure_members_woken(wakes);
         self.wake_parked(wakes);
         for member in self.members.iter().flatten() {
             member.wake_parked(wakes);
         }
     }
 
-    /// Advances a member's place in the log to `cursor`, unless it is already further.
+    /// Advances a member's position to `cursor`, unless it is already further.
     pub(super) fn skip_to(&mut self, member: usize, cursor: u64) {
         if let Some(member) = self.member_mut(member).filter(|one| !one.ended) {
             member.cursor = member.cursor.max(cursor);
@@ -236,7 +238,7 @@ impl Log {
             member.pass(room, is_last, wakes);
             if is_last {
                 // Returns the bytes that the member had claimed in advance.
-                self.at_hand = AtHand::default();
+                self.headroom = Headroom::default();
             }
             self.wake_parked(wakes);
         }
@@ -269,7 +271,7 @@ impl Log {
 
     pub(super) fn visit(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
         let present = self.members.iter().flatten().filter(|one| !one.is_absent());
-        let outboxes = present.map(|one| &one.terms.outbox);
+        let outboxes = present.map(|one| &one.options.outbox);
         outboxes
             .filter(|outbox| !outbox.is_service)
             .map(visit)
@@ -281,7 +283,7 @@ impl Log {
         self.settle();
         let total = self.total();
         let members = self.members.iter().flatten().filter(|one| !one.is_absent());
-        for member in members.filter(|one| !one.terms.outbox.is_service) {
+        for member in members.filter(|one| !one.options.outbox.is_service) {
             visit(match (member.ended, member.has_room(total, room)) {
                 (true, _) => Pressure::Ended,
                 (false, false) => Pressure::Full,

@@ -1,11 +1,11 @@
-//! One subscription's place in a log, its bound, and the bytes charged to its consumer.
+//! One subscription's position in a log, its bound, and the bytes charged to its consumer.
 
 use std::collections::VecDeque;
 
 use trunkline_types::Tick;
 
 use super::detached::Older;
-use super::log::AtHand;
+use super::log::Headroom;
 use super::{FeedEntry, Room, Stall};
 use crate::delivery::budget::Budget;
 use crate::delivery::outbox::{Outbox, Wakes};
@@ -14,16 +14,16 @@ use crate::sync::Arc;
 /// Bytes of the consumer's budget that a member of a shared feed claims at a time if the budget is
 /// large. Most updates then need no atomic operation per member.
 const CLAIM: usize = 64 << 10;
-/// Bytes that the only member of a feed claims at a time: the same number that the consumer borrows
+/// Bytes that the only member of a feed claims at a time. Equals the number that a consumer borrows
 /// at a time.
 const CLAIM_ALONE: usize = 4 << 10;
-/// Minimum budget for claims in advance. They also require that most of the budget is free. Thus
-/// subscriptions with short queues do not use up the budget of others.
+/// Minimum budget for claims in advance. Such claims also require that most of the budget is free.
+/// Subscriptions with short queues therefore do not use up the budget of others.
 const CLAIM_BUDGET_MIN: usize = 16 * CLAIM;
 
 /// The subscriber, and the bounds of its queue.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct MemberOptions {
     pub(crate) outbox: Arc<Outbox>,
     /// The index in the outbox that represents the subscription.
     pub(crate) mark: u32,
@@ -35,12 +35,12 @@ pub(crate) struct Terms {
 #[derive(Debug)]
 pub(crate) struct Moved {
     pub(super) member: Member,
-    /// The room taken by its queued updates.
+    /// The number and bytes of its queued updates.
     pub(super) waiting: Room,
 }
 
 impl Moved {
-    /// The entries that it brings from its previous log.
+    /// Returns the entries that the member brings from its previous log.
     pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = &mut FeedEntry> {
         self.member.backlog.iter_mut()
     }
@@ -52,51 +52,55 @@ impl Moved {
 /// therefore does not exempt later writers: each of them also wakes the consumer, until one finds
 /// that a wake-up was delivered after the mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Attention {
-    /// The consumer has found nothing. The next entry must mark the member and wake the consumer.
-    Asleep,
-    /// The member is marked, and the wake-up of its consumer may still be on a writer's list.
+pub(super) enum WakeState {
+    /// The consumer has found the queue empty. The next entry must mark the member and wake the
+    /// consumer.
+    Idle,
+    /// The member is marked, but its consumer may not have been woken yet: the wake-up may still be
+    /// on a writer's list.
     Marked,
     /// The consumer was woken after the mark, or is taking entries. It continues until the queue is
     /// empty.
-    Coming,
+    Draining,
 }
 
 #[derive(Debug)]
 pub(super) struct Member {
-    pub(super) terms: Terms,
-    /// Entries that precede its place in the log: entries from before it joined a shared feed, or
-    /// all remaining entries after its end.
+    pub(super) options: MemberOptions,
+    /// Entries that precede its position in the log: those from before it joined a shared feed, or,
+    /// after its end, all remaining ones.
     pub(super) backlog: VecDeque<FeedEntry>,
-    /// Its place in the log: the number of the next entry to take.
+    /// Its position in the log: the number of the next entry to take.
     pub(super) cursor: u64,
-    /// The log's total at the point up to which the member has delivered. The current total minus
-    /// this is the room used by its queue. Wraps.
+    /// The log's total up to the last update that the member has delivered. The current total minus
+    /// this value is the room used by its queue. Wraps on overflow.
     pub(super) passed: Room,
-    /// The total up to which its consumer's budget is charged. Wraps.
+    /// The log's total up to which its consumer's budget is charged. Wraps on overflow.
     pub(super) charged: Room,
     /// Bytes claimed in advance for future updates, in addition to `charged`.
     pub(super) claimed_ahead: usize,
-    /// Time at which a writer first found it full after it last had room or its consumer last took
-    /// something.
+    /// Time at which a writer first found the member full. `None` again once it has room or its
+    /// consumer takes an update.
     pub(super) full_since: Option<Tick>,
-    /// If the budget lacked room: the smallest number of free bytes needed by one of those writers.
+    /// Smallest number of free bytes that a waiting writer needs from the budget; `None` if the
+    /// budget was not the reason to wait.
     least_need: Option<usize>,
     /// The [`recoveries`](Budget::recoveries) of the budget when a writer last found it full.
     recoveries: usize,
     pub(super) ended: bool,
-    /// Value of the log's turn when it ended. A reservation made in an earlier turn includes it.
-    end_turn: u32,
-    pub(super) attention: Attention,
-    /// Set if its session is lost: the data that precedes its queue, stored until the session
-    /// returns. The member is then absent, and no writer waits for it.
+    /// The log's `end_count` right after the member ended. A reservation made before that has a
+    /// smaller number and includes the member.
+    end_number: u32,
+    pub(super) wake_state: WakeState,
+    /// Data that precedes the queue of a member whose session is lost, stored until the session
+    /// returns. While it is set, the member is absent, and no writer waits for it.
     pub(super) older: Option<Box<dyn Older>>,
 }
 
 impl Member {
-    pub(super) fn new(terms: Terms) -> Self {
+    pub(super) fn new(options: MemberOptions) -> Self {
         Self {
-            terms,
+            options,
             backlog: VecDeque::new(),
             cursor: 0,
             passed: Room::default(),
@@ -106,14 +110,14 @@ impl Member {
             least_need: None,
             recoveries: 0,
             ended: false,
-            end_turn: 0,
-            attention: Attention::Asleep,
+            end_number: 0,
+            wake_state: WakeState::Idle,
             older: None,
         }
     }
 
     fn budget(&self) -> &Budget {
-        &self.terms.outbox.budget
+        &self.options.outbox.budget
     }
 
     /// Returns true if its own bound has room. `total` is the log's total including reservations.
@@ -122,8 +126,8 @@ impl Member {
     pub(super) fn fits(&self, total: Room, room: Room) -> bool {
         let waiting = total.minus(self.passed);
         waiting.is_none()
-            || (waiting.updates + room.updates <= self.terms.updates_max
-                && waiting.bytes.saturating_add(room.bytes) <= self.terms.bytes_max)
+            || (waiting.updates + room.updates <= self.options.updates_max
+                && waiting.bytes.saturating_add(room.bytes) <= self.options.bytes_max)
     }
 
     /// Returns true if both its bound and the consumer's budget have room.
@@ -146,8 +150,9 @@ impl Member {
         self.older.is_some()
     }
 
-    /// Returns true if it may take only as many bytes as it gives up: it is absent, and half of the
-    /// engine's bytes are reserved for connected sessions.
+    /// Returns true if the member must release as many bytes as it takes. This applies to an absent
+    /// member once half of the engine's bytes are in use; the other half is reserved for connected
+    /// sessions.
     pub(super) fn gives_way(&self) -> bool {
         self.is_absent()
             && self
@@ -173,13 +178,13 @@ impl Member {
         true
     }
 
-    /// Returns the room that it has without asking its budget.
-    pub(super) fn at_hand(&self, total: Room) -> AtHand {
+    /// Returns the room that the member has without a new claim on its budget.
+    pub(super) fn headroom(&self, total: Room) -> Headroom {
         let waiting = total.minus(self.passed);
-        AtHand {
+        Headroom {
             room: Room {
-                updates: self.terms.updates_max.saturating_sub(waiting.updates),
-                bytes: self.terms.bytes_max.saturating_sub(waiting.bytes),
+                updates: self.options.updates_max.saturating_sub(waiting.updates),
+                bytes: self.options.bytes_max.saturating_sub(waiting.bytes),
             },
             claimed: match self.budget().counts() {
                 true => self.claimed_ahead,
@@ -188,7 +193,7 @@ impl Member {
         }
     }
 
-    /// Like [`claim`](Self::claim), for room that was [at hand](Self::at_hand).
+    /// Like [`claim`](Self::claim), for room within the [headroom](Self::headroom).
     pub(super) fn spend(&mut self, room: Room) {
         if self.budget().counts() {
             self.claimed_ahead = self.claimed_ahead.saturating_sub(room.cost());
@@ -196,8 +201,8 @@ impl Member {
         self.charged.add(room);
     }
 
-    /// Returns the bytes taken by [`claim`](Self::claim), because the write was not committed, and
-    /// those claimed in advance.
+    /// Returns the bytes taken by [`claim`](Self::claim) for a write that was not committed,
+    /// together with those claimed in advance.
     pub(super) fn unclaim(&mut self, room: Room, wakes: &mut Wakes) {
         self.charged = self.charged.minus(room);
         let cost = room.cost() + std::mem::take(&mut self.claimed_ahead);
@@ -259,7 +264,7 @@ impl Member {
     fn note_passed(&mut self, room: Room, is_last: bool) -> usize {
         debug_assert!(
             room.updates <= self.charged.minus(self.passed).updates,
-            "more is delivered than was put in"
+            "more updates are delivered than were added"
         );
         self.passed.add(room);
         self.forget_full();
@@ -270,22 +275,22 @@ impl Member {
         freed
     }
 
-    /// Ends the member. No more room is reserved for it, but it still receives the updates whose
-    /// room was reserved before `turn`.
-    pub(super) fn end(&mut self, turn: u32, wakes: &mut Wakes) {
+    /// Ends the member, with this value of the log's `end_count`. No more room is reserved for it,
+    /// but it still receives the updates whose room is already reserved.
+    pub(super) fn end(&mut self, end_number: u32, wakes: &mut Wakes) {
         self.ended = true;
-        self.end_turn = turn;
+        self.end_number = end_number;
         let unused = std::mem::take(&mut self.claimed_ahead);
         if unused > 0 {
             self.budget().give_back(unused, wakes);
         }
         self.budget().wake_parked(wakes);
-        self.terms.outbox.mark(self.terms.mark, wakes);
+        self.options.outbox.mark(self.options.mark, wakes);
     }
 
-    /// Returns true if a reservation made at `turn` includes it.
-    pub(super) fn has_reserved(&self, turn: u32) -> bool {
-        !self.ended || turn < self.end_turn
+    /// Returns true if the reservation includes the member.
+    pub(super) fn has_reserved(&self, reservation: u32) -> bool {
+        !self.ended || reservation < self.end_number
     }
 
     pub(super) fn close(mut self, wakes: &mut Wakes) {
@@ -302,19 +307,19 @@ impl Member {
     /// Ensures that its consumer takes new entries: marks the member unless it is marked, and adds
     /// the consumer to `wakes` unless it was woken after the mark.
     pub(super) fn wake(&mut self, wakes: &mut Wakes) {
-        let outbox = &self.terms.outbox;
-        let is_woken = match self.attention {
-            Attention::Asleep => outbox.mark(self.terms.mark, wakes),
-            Attention::Marked => outbox.see_to_wake(wakes),
-            Attention::Coming => return,
+        let outbox = &self.options.outbox;
+        let is_woken = match self.wake_state {
+            WakeState::Idle => outbox.mark(self.options.mark, wakes),
+            WakeState::Marked => outbox.ensure_woken(wakes),
+            WakeState::Draining => return,
         };
-        self.attention = match is_woken {
-            true => Attention::Coming,
-            false => Attention::Marked,
+        self.wake_state = match is_woken {
+            true => WakeState::Draining,
+            false => WakeState::Marked,
         };
     }
 
-    pub(super) fn is_unattended(&self) -> bool {
-        self.attention != Attention::Coming
+    pub(super) fn is_unwoken(&self) -> bool {
+        self.wake_state != WakeState::Draining
     }
 }

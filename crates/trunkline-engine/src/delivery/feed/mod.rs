@@ -4,18 +4,17 @@
 //! commit cannot fail. First readings and undeployments are also in the log, at their place in the
 //! order, but do not count against its bound.
 //!
-//! Subscriptions of the same variables share one log. Each is a *member* with its own place in the
-//! log, its own bound and its own bytes. An update is stored once for all of them. Lock order:
-//! variable, then feed.
+//! Subscriptions of the same variables share one log. Each subscription is a *member* with its own
+//! position in the log, its own bound and its own byte count. An update is stored once for all
+//! members. Each variable has a number in the log, its *place*. Lock order: variable, then feed.
 //!
 //! # Layout
 //! - `log`: the state protected by the lock; `reserving`: room in the log; `reading`: how members
 //!   take entries out.
-//! - `member`: one subscription's place, bound and charge; `moving`: how members join and leave;
+//! - `member`: one subscription's position, bound and charge; `moving`: how members join and leave;
 //!   `share`: merging the feeds of the same variables.
 //! - `run`: a piece of the log, encoded once for all members.
-//! - `detached`: members whose session is lost, and the updates that a log still has for their
-//!   return.
+//! - `detached`: members whose session is lost, and which stay in the log for some time.
 
 mod detached;
 mod log;
@@ -33,7 +32,7 @@ use trunkline_types::Tick;
 
 pub(crate) use self::detached::Older;
 use self::log::Log;
-pub(crate) use self::member::{Moved, Terms};
+pub(crate) use self::member::{MemberOptions, Moved};
 pub use self::run::SharedRun;
 pub(crate) use self::share::Feeds;
 use crate::delivery::budget::cost_of;
@@ -43,8 +42,8 @@ use crate::sync::{Arc, Mutex};
 use crate::update::Update;
 
 /// Maximum number of entries copied out of a shared log at a time, and of updates in a run.
-const RUN: usize = 256;
-/// Size of the values at which a run accepts no further update.
+const RUN_UPDATES_MAX: usize = 256;
+/// Total size of the values, in bytes, at which a run accepts no further update.
 const RUN_BYTES: usize = 16 << 10;
 
 #[derive(Clone, Debug)]
@@ -55,7 +54,8 @@ pub(crate) struct FeedEntry {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// The variable's update when it was subscribed. Does not count against the bound.
+    /// The variable's current update at the time of the subscription. Does not count against the
+    /// bound.
     First(Update),
     /// An update. Counts against the bound.
     Next(Update),
@@ -74,13 +74,14 @@ impl FeedEntry {
         }
     }
 
-    /// The memory cost of storing the entry, even if it does not count against the bound.
+    /// Returns the memory cost of storing the entry, even if it does not count against the bound.
     pub(crate) fn cost(&self) -> usize {
         self.update()
             .map_or(0, |update| cost_of(1, update.value.as_slice().len()))
     }
 
-    /// The room that it uses of the bound for updates from before the subscription.
+    /// Returns the room that the entry takes within the separate bound for updates from before the
+    /// subscription.
     pub(crate) fn past(&self) -> Room {
         match &self.event {
             Event::Past(update) => Room::one(update.value.as_slice().len()),
@@ -104,7 +105,8 @@ impl FeedEntry {
         }
     }
 
-    /// Returns true if it is an update of this place, or a first reading with an update.
+    /// Returns true if the entry is an update of the variable at this place, including a first
+    /// reading that has a value.
     pub(crate) fn is_update_of(&self, place: u32) -> bool {
         self.place == place && self.sequence() > 0
     }
@@ -114,7 +116,7 @@ impl FeedEntry {
     }
 }
 
-/// Room for updates: for one, for a group committed together, or for all queued ones.
+/// A number of updates and their bytes: one update, a group committed together, or a whole queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Room {
     pub(crate) updates: usize,
@@ -168,20 +170,21 @@ pub(crate) enum Reserve {
     Ended,
     /// A member has no room, and writers may wait for it.
     WouldBlock {
-        /// Time at which that subscription ends instead.
+        /// Time at which the full subscription ends if it still has no room.
         until: Tick,
     },
 }
 
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// Entries were appended to the existing ones.
+    /// Entries were appended to the caller's queue.
     Entries,
-    /// Entries were appended that are not encoded yet. They begin at this number in the log.
+    /// Entries that are not encoded yet were appended to the caller's queue. The first one has this
+    /// number in the log.
     Fresh(u64),
     /// The next updates, already encoded for another member.
     Run(Arc<SharedRun>),
-    /// There is nothing to take. The member is marked when there is.
+    /// There is nothing to take. The next entry marks the member.
     Nothing {
         /// True if the member ended with `overrun`, so that nothing will follow.
         ended: bool,
@@ -195,9 +198,9 @@ pub(crate) struct Feed {
 
 impl Feed {
     /// Creates a log with one member, which has number 0.
-    pub(crate) fn new(terms: Terms) -> Self {
+    pub(crate) fn new(options: MemberOptions) -> Self {
         Self {
-            log: Mutex::new(Log::new(terms)),
+            log: Mutex::new(Log::new(options)),
         }
     }
 
@@ -237,16 +240,16 @@ impl Feed {
     ) -> Reserve {
         let room = Room::one(update.value.as_slice().len());
         let mut log = self.log.lock();
-        if log.has_at_hand(room) {
+        if log.has_headroom(room) {
             publish(update);
             log.put(place, update.clone(), room, wakes);
-            return Reserve::Reserved(log.turn());
+            return Reserve::Reserved(log.end_count());
         }
         let reserve = log.reserve(room, stall, wakes);
         match reserve {
-            Reserve::Reserved(turn) => {
+            Reserve::Reserved(reservation) => {
                 publish(update);
-                log.fill(place, update.clone(), turn, wakes);
+                log.fill(place, update.clone(), reservation, wakes);
             }
             Reserve::Ended => {
                 drop(log);
@@ -258,8 +261,8 @@ impl Feed {
     }
 
     /// Like [`Feed::commit_one`], for an update whose value is stored in place. Returns the
-    /// sequence of the update. Does nothing and returns `None` unless all members have room at
-    /// hand.
+    /// sequence of the update. Does nothing and returns `None` unless the room is within the log's
+    /// headroom.
     #[inline(always)] // Otherwise the update is copied on the stack, which costs each write 3 ns.
     pub(crate) fn commit_short(
         &self,
@@ -270,7 +273,7 @@ impl Feed {
     ) -> Option<u64> {
         let room = Room::one(update.value.as_slice().len());
         let mut log = self.log.lock();
-        if !log.has_at_hand(room) {
+        if !log.has_headroom(room) {
             return None;
         }
         update.sequence = publish();
@@ -294,20 +297,28 @@ impl Feed {
         self.log.lock().full_outboxes()
     }
 
-    pub(crate) fn release(&self, room: Room, turn: u32, wakes: &mut Wakes) {
-        self.log.lock().release(room, turn, wakes);
+    pub(crate) fn release(&self, room: Room, reservation: u32, wakes: &mut Wakes) {
+        self.log.lock().release(room, reservation, wakes);
     }
 
     /// Fills reserved room. Returns false if every subscription has ended in the meantime.
-    pub(crate) fn commit(&self, place: u32, update: &Update, turn: u32, wakes: &mut Wakes) -> bool {
-        self.log.lock().fill(place, update.clone(), turn, wakes)
+    pub(crate) fn commit(
+        &self,
+        place: u32,
+        update: &Update,
+        reservation: u32,
+        wakes: &mut Wakes,
+    ) -> bool {
+        self.log
+            .lock()
+            .fill(place, update.clone(), reservation, wakes)
     }
 
     /// Fills reserved room with the updates of a group, contiguously.
-    pub(crate) fn commit_run(&self, run: Vec<(u32, Update)>, turn: u32, wakes: &mut Wakes) {
+    pub(crate) fn commit_run(&self, run: Vec<(u32, Update)>, reservation: u32, wakes: &mut Wakes) {
         let mut log = self.log.lock();
         for (place, update) in run {
-            log.fill(place, update, turn, wakes);
+            log.fill(place, update, reservation, wakes);
         }
     }
 
@@ -319,9 +330,9 @@ impl Feed {
         });
     }
 
-    /// Adds an entry after the last update of an undeployed variable, and wakes the writers waiting
-    /// for room. If the subscription has ended, its end is reported with the updates that it
-    /// misses.
+    /// Adds the entry that ends an undeployed variable, and wakes the writers waiting for room. A
+    /// member that has already ended gets no such entry, because the report of its end lists its
+    /// variables.
     pub(crate) fn push_gone(&self, place: u32, wakes: &mut Wakes) {
         self.log.lock().push_gone(place, wakes);
     }
@@ -354,8 +365,8 @@ impl Feed {
     }
 
     /// Removes the entries of these places, and lets every waiting writer retry. `freed` is the
-    /// room of entries that were already taken. Unless this has made room, the waiting time of
-    /// writers continues to run, so that no writer gains time. The feed must not be shared.
+    /// room of entries that were already taken. If this makes no room, the time limit of waiting
+    /// writers stays the same. The feed must not be shared.
     pub(crate) fn remove_places(&self, places: &HashSet<u32>, freed: Room, wakes: &mut Wakes) {
         if !places.is_empty() {
             self.log.lock().remove_places(places, freed, wakes);

@@ -1,10 +1,10 @@
-//! How members and variables join and leave a log, and members whose session is lost.
+//! Adds members and variables to a log, removes them, and handles members whose session is lost.
 
 use std::collections::{HashSet, VecDeque};
 
 use super::detached::Older;
 use super::log::Log;
-use super::member::{Attention, Member, Moved};
+use super::member::{Member, Moved, WakeState};
 use super::reading::move_behind;
 use super::{Event, FeedEntry, Room};
 use crate::delivery::outbox::{Outbox, Wakes};
@@ -26,7 +26,7 @@ impl Log {
         let gone = self.members.get_mut(member)?.take()?;
         if !gone.ended {
             self.live -= 1;
-            self.unattended -= usize::from(gone.is_unattended());
+            self.unwoken -= usize::from(gone.is_unwoken());
         }
         self.trim();
         Some(gone)
@@ -49,7 +49,7 @@ impl Log {
         let mut log = Self {
             written: waiting,
             live: usize::from(!member.ended),
-            unattended: usize::from(!member.ended && member.is_unattended()),
+            unwoken: usize::from(!member.ended && member.is_unwoken()),
             places,
             next_place,
             ..Self::default()
@@ -81,7 +81,7 @@ impl Log {
     /// Adds a member whose `places` variables are the variables of this log. They must not be
     /// written in the meantime. Returns the member if it can no longer join.
     pub(super) fn join(&mut self, moved: Moved, places: u32) -> Result<usize, Box<Moved>> {
-        let outbox = &moved.member.terms.outbox;
+        let outbox = &moved.member.options.outbox;
         if !self.open || self.live == 0 || self.places != places || self.is_of(outbox) {
             return Err(Box::new(moved));
         }
@@ -89,8 +89,8 @@ impl Log {
         let mut member = moved.member;
         member.place_at(self.end(), self.written);
         self.live += 1;
-        if member.is_unattended() {
-            self.add_unattended();
+        if member.is_unwoken() {
+            self.add_unwoken();
         }
         let free = self.members.iter().position(Option::is_none);
         Ok(match free {
@@ -109,7 +109,7 @@ impl Log {
 
     pub(super) fn is_of(&self, outbox: &Arc<Outbox>) -> bool {
         let mut members = self.members.iter().flatten();
-        members.any(|one| Arc::ptr_eq(&one.terms.outbox, outbox))
+        members.any(|one| Arc::ptr_eq(&one.options.outbox, outbox))
     }
 
     pub(super) fn remove_places(
@@ -127,8 +127,8 @@ impl Log {
             stays
         };
         self.entries.retain(&mut keep);
-        // Runs are numbered by entries that may have been removed. The next member encodes them
-        // again.
+        // Runs refer to entries by number, and the numbers have changed. The next member encodes
+        // the entries again.
         self.runs.clear();
         for member in self.members.iter_mut().flatten() {
             member.backlog.retain(&mut keep);
@@ -136,7 +136,7 @@ impl Log {
         let end = self.end();
         self.wake_parked(wakes);
         for member in self.members.iter_mut().flatten() {
-            // The member had not taken the removed entries, so its place does not change.
+            // The member had not taken the removed entries, so its position does not change.
             member.cursor = member.cursor.min(end);
             if !freed.is_none() {
                 member.pass(freed, false, wakes);
@@ -152,10 +152,10 @@ impl Log {
         };
         one.older = Some(older);
         one.forget_full();
-        let was_unattended = one.is_unattended() && !one.ended;
+        let was_unwoken = one.is_unwoken() && !one.ended;
         // There is no consumer to mark.
-        one.attention = Attention::Coming;
-        self.unattended -= usize::from(was_unattended);
+        one.wake_state = WakeState::Draining;
+        self.unwoken -= usize::from(was_unwoken);
         one.wake_parked(wakes);
         self.wake_parked(wakes);
     }
@@ -184,19 +184,19 @@ impl Log {
             }
             one.cursor = end;
             if let Some(older) = &mut one.older {
-                older.begin_anew();
+                older.reset_gaps();
             }
         }
         let mut freed = Room::default();
         let taken = out.iter().skip(before);
         taken.for_each(|entry| freed.add(entry.room()));
-        let lent = match freed.is_none() {
+        let handed_over = match freed.is_none() {
             true => 0,
             false => self.hand_over(member, freed, wakes),
         };
         self.drop_runs();
         self.trim();
-        lent
+        handed_over
     }
 
     pub(super) fn hand_over(&mut self, member: usize, room: Room, wakes: &mut Wakes) -> usize {
@@ -207,20 +207,20 @@ impl Log {
         };
         let mut passed = one.passed;
         passed.add(room);
-        let lent = one.hand_over(room, total.minus(passed).is_none(), wakes);
+        let handed_over = one.hand_over(room, total.minus(passed).is_none(), wakes);
         self.wake_parked(wakes);
-        lent
+        handed_over
     }
 
     pub(super) fn recent_of(
         &self,
         place: u32,
         after: u64,
-        looks: &mut usize,
+        scan_budget: &mut usize,
         out: &mut Vec<Update>,
     ) {
-        for entry in self.entries.iter().rev().take(*looks) {
-            *looks -= 1;
+        for entry in self.entries.iter().rev().take(*scan_budget) {
+            *scan_budget -= 1;
             if entry.place == place
                 && let Event::Next(update) = &entry.event
             {
@@ -232,9 +232,10 @@ impl Log {
         }
     }
 
-    /// Drops an absent member's oldest entries until its bound has `room`. It drops at least an
-    /// eighth of the queue, so that this is not needed for every write. A member that gives way to
-    /// others drops at least as much as is added. Returns false if nothing was left.
+    /// Drops an absent member's oldest entries until `room` fits within its bound. Drops at least
+    /// an eighth of the queue, so that this is not needed for every write. A member that [gives
+    /// way](Member::gives_way) drops at least as many bytes as are added. Returns false if nothing
+    /// was left to drop.
     #[cold]
     pub(super) fn drop_oldest(&mut self, at: usize, room: Room, wakes: &mut Wakes) -> bool {
         let (start, total) = (self.start, self.total());
@@ -246,7 +247,7 @@ impl Log {
             true => (1, room.cost()),
             false => (1 + waiting.updates / 8, 0),
         };
-        let (updates, bytes) = (one.terms.updates_max, one.terms.bytes_max);
+        let (updates, bytes) = (one.options.updates_max, one.options.bytes_max);
         let fits = |freed: Room| {
             let left = waiting.minus(freed);
             freed.updates >= least.0
@@ -293,7 +294,7 @@ impl Log {
 }
 
 impl Member {
-    /// Sets its place in a log with this total, without changing the amount of queued updates.
+    /// Sets its position in a log whose total is `written`. Its queued updates stay the same.
     fn place_at(&mut self, cursor: u64, written: Room) {
         let waiting = self.charged.minus(self.passed);
         self.cursor = cursor;

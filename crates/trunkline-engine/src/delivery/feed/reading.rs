@@ -1,10 +1,10 @@
-//! How members take entries out of a log: singly, or in runs encoded for all members.
+//! Takes entries out of a log, one by one or in runs encoded for all members.
 
 use std::collections::VecDeque;
 
 use super::log::Log;
-use super::member::Attention;
-use super::{Event, FeedEntry, RUN, RUN_BYTES, SharedRun, Taken};
+use super::member::WakeState;
+use super::{Event, FeedEntry, RUN_BYTES, RUN_UPDATES_MAX, SharedRun, Taken};
 use crate::sync::Arc;
 
 impl Log {
@@ -19,8 +19,8 @@ impl Log {
             return Taken::Nothing { ended: false };
         };
         if !one.ended {
-            self.unattended -= usize::from(one.is_unattended());
-            one.attention = Attention::Coming;
+            self.unwoken -= usize::from(one.is_unwoken());
+            one.wake_state = WakeState::Draining;
         }
         if !one.backlog.is_empty() {
             move_behind(&mut one.backlog, out);
@@ -30,8 +30,8 @@ impl Log {
             return Taken::Nothing { ended: true };
         }
         if one.cursor >= end {
-            one.attention = Attention::Asleep;
-            self.add_unattended();
+            one.wake_state = WakeState::Idle;
+            self.add_unwoken();
             return Taken::Nothing { ended: false };
         }
         if !is_shared && one.cursor == start {
@@ -70,7 +70,7 @@ impl Log {
             None => {
                 let next = self.runs.iter().find(|run| run.start() > cursor);
                 let next = next.map_or(u64::MAX, |run| run.start());
-                next.min(cursor + RUN as u64)
+                next.min(cursor + RUN_UPDATES_MAX as u64)
             }
         };
         let from = cursor.saturating_sub(self.start) as usize;
@@ -118,21 +118,22 @@ impl Log {
     pub(super) fn drop_runs(&mut self) {
         let start = self.start;
         while let Some(run) = self.runs.pop_front_if(|run| run.end() <= start) {
-            if self.spent.len() < SPENT {
-                self.spent.push_back(run);
+            if self.spare_runs.len() < SPARE_RUNS_MAX {
+                self.spare_runs.push_back(run);
             }
         }
     }
 
     pub(super) fn spare_run(&mut self) -> Option<Arc<SharedRun>> {
         // The oldest run is the first that all members have confirmed.
-        self.spent.pop_front_if(|run| Arc::strong_count(run) == 1)
+        self.spare_runs
+            .pop_front_if(|run| Arc::strong_count(run) == 1)
     }
 }
 
 /// Maximum number of runs retained for their memory: about the number that is usually in flight to
 /// the peers.
-const SPENT: usize = 64;
+const SPARE_RUNS_MAX: usize = 64;
 
 /// Appends all entries to `out`. If `out` is empty, swaps the buffers.
 pub(super) fn move_behind(from: &mut VecDeque<FeedEntry>, out: &mut VecDeque<FeedEntry>) {

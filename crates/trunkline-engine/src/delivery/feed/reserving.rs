@@ -1,4 +1,4 @@
-//! Room in a log: requesting it from every member, waiting for it, releasing and filling it.
+//! Reserves, releases and fills room in a log.
 
 use std::collections::VecDeque;
 
@@ -36,16 +36,16 @@ impl Log {
         }
         self.reserved.add(room);
         self.live_mut().for_each(Member::forget_full);
-        self.update_at_hand();
-        Reserve::Reserved(self.turn)
+        self.update_headroom();
+        Reserve::Reserved(self.end_count)
     }
 
-    /// Claims room for every member; with `look`, only determines which members have none. Returns
-    /// the earliest time at which writers must stop waiting for full members. Ends members for
-    /// which writers may not wait.
+    /// Claims room for every member. With `check_only`, only determines which members have none.
+    /// Returns the earliest time at which writers must stop waiting for full members. Ends members
+    /// for which writers may not wait.
     fn reserve_where(
         &mut self,
-        look: bool,
+        check_only: bool,
         room: Room,
         stall: Stall,
         wakes: &mut Wakes,
@@ -56,11 +56,11 @@ impl Log {
             let Some(member) = self.member_mut(at).filter(|one| !one.ended) else {
                 continue;
             };
-            let has_room = |member: &mut Member| match look {
+            let has_room = |member: &mut Member| match check_only {
                 true => member.has_room(total, room),
                 false => member.fits(total, room) && member.claim(room, is_shared),
             };
-            let gives_way = !look && member.gives_way();
+            let gives_way = !check_only && member.gives_way();
             if !gives_way && has_room(member) {
                 continue;
             }
@@ -81,7 +81,7 @@ impl Log {
             }
             match member.note_full(stall) {
                 None => self.end_member(at, wakes),
-                Some(until) if look => {
+                Some(until) if check_only => {
                     blocked = Some(blocked.map_or(until, |known| known.min(until)));
                 }
                 Some(until) => {
@@ -101,7 +101,7 @@ impl Log {
         for member in self.live_mut().filter(|one| one.full_since.is_some()) {
             match of {
                 None => member.note_need(total, room, 0),
-                Some((outbox, held)) if Arc::ptr_eq(outbox, &member.terms.outbox) => {
+                Some((outbox, held)) if Arc::ptr_eq(outbox, &member.options.outbox) => {
                     member.note_need(total, room, held);
                 }
                 Some(_) => {}
@@ -111,57 +111,58 @@ impl Log {
 
     pub(super) fn full_outboxes(&mut self) -> Vec<Arc<Outbox>> {
         let full = self.live_mut().filter(|one| one.full_since.is_some());
-        full.map(|one| Arc::clone(&one.terms.outbox)).collect()
+        full.map(|one| Arc::clone(&one.options.outbox)).collect()
     }
 
-    pub(super) fn release(&mut self, room: Room, turn: u32, wakes: &mut Wakes) {
+    pub(super) fn release(&mut self, room: Room, reservation: u32, wakes: &mut Wakes) {
         self.settle_all();
         self.reserved = self.reserved.minus(room);
         let members = self.members.iter_mut().flatten();
-        for member in members.filter(|one| one.has_reserved(turn)) {
+        for member in members.filter(|one| one.has_reserved(reservation)) {
             member.unclaim(room, wakes);
             member.forget_full();
         }
         self.wake_parked(wakes);
     }
 
-    /// Adds an update in the room reserved for it at `turn`. Returns false if no member is left to
-    /// receive it.
+    /// Adds an update to the room reserved for it. Returns false if no member is left to receive
+    /// it.
     pub(super) fn fill(
         &mut self,
         place: u32,
         update: Update,
-        turn: u32,
+        reservation: u32,
         wakes: &mut Wakes,
     ) -> bool {
         let event = Event::Next(update);
         let entry = FeedEntry { place, event };
         let room = entry.room();
         self.reserved = self.reserved.minus(room);
-        let owed = turn != self.turn && self.fill_ended(&entry, turn, wakes);
+        let is_delivered =
+            reservation != self.end_count && self.fill_ended(&entry, reservation, wakes);
         if self.live == 0 {
-            return owed;
+            return is_delivered;
         }
         self.written.add(room);
         self.entries.push_back(entry);
-        self.see_to_members(wakes);
+        self.ensure_members_woken(wakes);
         true
     }
 
     /// Gives the update to members that have ended after room was reserved for them.
     #[cold]
-    fn fill_ended(&mut self, entry: &FeedEntry, turn: u32, wakes: &mut Wakes) -> bool {
+    fn fill_ended(&mut self, entry: &FeedEntry, reservation: u32, wakes: &mut Wakes) -> bool {
         let members = self.members.iter_mut().flatten();
-        let mut owed = false;
-        for member in members.filter(|one| one.ended && one.has_reserved(turn)) {
+        let mut is_delivered = false;
+        for member in members.filter(|one| one.ended && one.has_reserved(reservation)) {
             member.backlog.push_back(entry.clone());
-            member.terms.outbox.mark(member.terms.mark, wakes);
-            owed = true;
+            member.options.outbox.mark(member.options.mark, wakes);
+            is_delivered = true;
         }
-        owed
+        is_delivered
     }
 
-    /// Ends a member with `overrun`. The member takes its remaining entries along, so that the log
+    /// Ends a member with `overrun`. Its remaining entries move to its own backlog, so that the log
     /// need not store them.
     #[cold]
     pub(super) fn end_member(&mut self, at: usize, wakes: &mut Wakes) {
@@ -171,28 +172,32 @@ impl Log {
         let slowest_other = slowest_other.filter(|(other, _)| *other != at);
         let slowest_other = slowest_other.filter_map(|(_, one)| one.as_ref());
         let slowest_other = slowest_other.filter(|one| !one.ended);
-        let rest = slowest_other.map(|one| one.cursor).min().unwrap_or(end);
-        self.turn += 1;
-        let turn = self.turn;
+        let keep_from = slowest_other.map(|one| one.cursor).min().unwrap_or(end);
+        self.end_count += 1;
+        let end_number = self.end_count;
         let Some(member) = self.members.get_mut(at).and_then(Option::as_mut) else {
             return;
         };
         let mut own: VecDeque<FeedEntry>;
         if member.cursor <= start {
-            // Other members usually need few of these entries, so these are copied.
-            let theirs = self.entries.iter().skip((rest - start) as usize).cloned();
-            let theirs = theirs.collect();
-            own = std::mem::replace(&mut self.entries, theirs);
-            self.start = rest;
+            // The other members usually need only a few of these entries, so those few are copied.
+            let kept_for_others = self
+                .entries
+                .iter()
+                .skip((keep_from - start) as usize)
+                .cloned();
+            let kept_for_others = kept_for_others.collect();
+            own = std::mem::replace(&mut self.entries, kept_for_others);
+            self.start = keep_from;
         } else {
             let from = (member.cursor - start) as usize;
             own = self.entries.iter().skip(from).cloned().collect();
         }
         member.backlog.append(&mut own);
-        let was_unattended = member.is_unattended();
-        member.end(turn, wakes);
+        let was_unwoken = member.is_unwoken();
+        member.end(end_number, wakes);
         member.drop_older(wakes);
-        self.unattended -= usize::from(was_unattended);
+        self.unwoken -= usize::from(was_unwoken);
         self.live -= 1;
         self.drop_runs();
         self.wake_parked(wakes);

@@ -1,4 +1,4 @@
-//! A piece of a shared log, encoded once for all members.
+//! A run: consecutive entries of a shared log, encoded once for all members.
 
 use std::collections::VecDeque;
 
@@ -21,9 +21,9 @@ pub struct SharedRun {
 }
 
 impl SharedRun {
-    /// Replaces the content by the `entries` that begin at `start`, encoded by `encode`, and
-    /// removes them from `entries`. Reuses its memory. If some are not updates, or cannot be
-    /// encoded, leaves them in `entries` and returns false.
+    /// Replaces the content with the `entries` that begin at `start`, encoded by `encode`, and
+    /// removes them from `entries`. Reuses the memory of the old content. If an entry is not an
+    /// update, or cannot be encoded, leaves all of them in `entries` and returns false.
     pub(crate) fn fill(
         &mut self,
         start: u64,
@@ -80,6 +80,7 @@ impl SharedRun {
         self.updates.len() as u32
     }
 
+    /// Returns true if this session wrote any of the updates.
     pub fn is_of(&self, session: u32) -> bool {
         self.writers.binary_search(&session).is_ok()
     }

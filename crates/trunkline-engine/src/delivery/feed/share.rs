@@ -7,8 +7,8 @@ use super::{Feed, Moved};
 use crate::delivery::outbox::Wakes;
 use crate::sync::{Arc, Mutex, Weak};
 
-/// Feeds that others may join, by a hash of their variables. The caller must check that a found
-/// feed has the right variables. No other lock is taken while this one is held.
+/// Feeds that other subscriptions may join, by a hash of their variables. The caller must check
+/// that a found feed has the right variables. No other lock is taken while this one is held.
 #[derive(Debug, Default)]
 pub(crate) struct Feeds {
     by_variables: Mutex<FeedIndex>,
@@ -18,7 +18,7 @@ pub(crate) struct Feeds {
 struct FeedIndex {
     feeds: HashMap<u64, Weak<Feed>>,
     /// Number of remaining entries when ended feeds were last removed.
-    left: usize,
+    len_after_cleanup: usize,
 }
 
 impl Feeds {
@@ -43,9 +43,9 @@ impl Feeds {
 
 impl FeedIndex {
     fn put(&mut self, key: u64, feed: &Arc<Feed>) {
-        if self.feeds.len() > 2 * self.left + 8 {
+        if self.feeds.len() > 2 * self.len_after_cleanup + 8 {
             self.feeds.retain(|_, feed| feed.strong_count() > 0);
-            self.left = self.feeds.len();
+            self.len_after_cleanup = self.feeds.len();
         }
         self.feeds.insert(key, Arc::downgrade(feed));
     }

@@ -10,8 +10,8 @@ use trunkline_types::wire::encode_alarm;
 use crate::delivery::outbox::{Outbox, Wake, Wakes};
 use crate::sync::{Arc, Mutex};
 
-/// Maximum number of changes that wait for a reader. Beyond it, a reader loses the oldest changes,
-/// and gets their number with the next ones.
+/// Maximum number of changes that wait for a reader. Beyond this number, a reader loses the oldest
+/// changes, and [`AlarmReader::take`] reports how many.
 pub const ALARM_CHANGES_MAX: usize = 100_000;
 
 /// The changes that at least one reader has not taken yet.
@@ -20,12 +20,12 @@ pub(super) struct ChangeLog {
     notes: VecDeque<Arc<AlarmNote>>,
     /// The number of the first note in `notes`; the first note ever has number 0.
     first: u64,
-    readers: Vec<Option<Place>>,
-    /// Variables whose alarms have a state that must be saved and that no note contains: a delay
-    /// has begun or ended, or the alarm is new. Empty unless a reader saves states.
+    readers: Vec<Option<ReaderPosition>>,
+    /// Variables with an alarm whose state must be saved although no note contains it: a delay has
+    /// begun or ended, or the alarm is new. Empty unless a reader saves states.
     unkept: BTreeSet<u32>,
-    /// Alarms, by variable and name, whose kept state must be dropped, each with the version of its
-    /// removal. Empty unless a reader saves states.
+    /// Removed alarms whose saved state must be deleted, by variable and alarm name, each with the
+    /// version of its removal. Empty unless a reader saves states.
     gone: BTreeMap<(String, String), u64>,
     /// The version of the newest snapshot of an alarm.
     version: u64,
@@ -33,7 +33,7 @@ pub(super) struct ChangeLog {
 
 /// A reader's position in the log.
 #[derive(Debug)]
-struct Place {
+struct ReaderPosition {
     /// The number of the next note to take.
     next: u64,
     outbox: Arc<Outbox>,
@@ -62,23 +62,24 @@ impl ChangeLog {
             version: self.next_version(),
         };
         self.notes.push_back(Arc::new(note));
-        for place in self.readers.iter().flatten() {
-            wakes.add(&place.outbox);
+        for position in self.readers.iter().flatten() {
+            wakes.add(&position.outbox);
         }
     }
 
-    /// Marks a variable whose alarms have a state that must be saved and that no note contains.
+    /// Marks a variable with an alarm whose state must be saved although no note contains it.
     pub(super) fn note_unkept(&mut self, handle: u32, wakes: &mut Wakes) {
         if !self.keeps_states() {
             return;
         }
         self.unkept.insert(handle);
-        for place in self.readers.iter().flatten().filter(|one| one.keeps_states) {
-            wakes.add(&place.outbox);
+        for position in self.readers.iter().flatten().filter(|one| one.keeps_states) {
+            wakes.add(&position.outbox);
         }
     }
 
-    /// Notes that a variable no longer has this alarm. A new one with its name has a newer snapshot.
+    /// Notes that an alarm was removed from a variable. A later alarm with the same name has a
+    /// newer snapshot.
     pub(super) fn note_gone(&mut self, variable: &str, alarm: &str, wakes: &mut Wakes) {
         if !self.keeps_states() {
             return;
@@ -86,8 +87,8 @@ impl ChangeLog {
         let version = self.next_version();
         self.gone
             .insert((variable.to_owned(), alarm.to_owned()), version);
-        for place in self.readers.iter().flatten().filter(|one| one.keeps_states) {
-            wakes.add(&place.outbox);
+        for position in self.readers.iter().flatten().filter(|one| one.keeps_states) {
+            wakes.add(&position.outbox);
         }
     }
 
@@ -100,7 +101,7 @@ impl ChangeLog {
         (std::mem::take(&mut self.unkept), gone.collect())
     }
 
-    /// Returns a version that is greater than all before it.
+    /// Returns a version that is greater than all previous ones.
     pub(super) fn next_version(&mut self) -> u64 {
         self.version += 1;
         self.version
@@ -114,20 +115,20 @@ impl ChangeLog {
         self.readers
             .iter()
             .flatten()
-            .any(|place| place.keeps_states)
+            .any(|position| position.keeps_states)
     }
 
     /// Drops the notes that all readers have taken.
     fn trim(&mut self) {
-        let nexts = self.readers.iter().flatten().map(|place| place.next);
-        let wanted = nexts.min().unwrap_or(self.end());
-        while self.first < wanted && self.notes.pop_front().is_some() {
+        let nexts = self.readers.iter().flatten().map(|position| position.next);
+        let first_needed = nexts.min().unwrap_or(self.end());
+        while self.first < first_needed && self.notes.pop_front().is_some() {
             self.first += 1;
         }
     }
 }
 
-/// A change of an alarm, with the state of the alarm to keep across restarts.
+/// A change of an alarm, with the alarm state to save across restarts.
 #[derive(Debug)]
 pub struct AlarmNote {
     pub change: AlarmChange,
@@ -144,13 +145,13 @@ pub struct AlarmSnapshot {
 }
 
 impl AlarmNote {
-    /// The alarm after the change.
+    /// Returns the state of the alarm after the change.
     pub fn snapshot(&self) -> AlarmSnapshot {
         let status = &self.change.status;
         let machine = (self.machine, self.delayed_since);
         AlarmSnapshot {
             version: self.version,
-            kept: kept(
+            kept: kept_alarm(
                 &status.variable,
                 &status.definition,
                 machine,
@@ -160,7 +161,7 @@ impl AlarmNote {
     }
 }
 
-pub(super) fn kept(
+pub(super) fn kept_alarm(
     variable: &str,
     definition: &AlarmDefinition,
     (machine, delayed_since): (Machine, Option<Timestamp>),
@@ -199,7 +200,7 @@ impl AlarmReader {
     ) -> Self {
         let shared = Arc::clone(log);
         let mut log = log.lock();
-        let place = Place {
+        let position = ReaderPosition {
             next: log.end(),
             outbox: Arc::new(Outbox::new(wake, true, None)),
             keeps_states,
@@ -211,7 +212,7 @@ impl AlarmReader {
                 log.readers.len() - 1
             }
         };
-        log.readers[slot] = Some(place);
+        log.readers[slot] = Some(position);
         Self { log: shared, slot }
     }
 
@@ -220,13 +221,13 @@ impl AlarmReader {
     pub fn take(&self, limit: usize) -> (Vec<Arc<AlarmNote>>, u64) {
         let mut log = self.log.lock();
         let (first, end) = (log.first, log.end());
-        let Some(Some(place)) = log.readers.get_mut(self.slot) else {
+        let Some(Some(position)) = log.readers.get_mut(self.slot) else {
             return (Vec::new(), 0);
         };
-        let lost = first.saturating_sub(place.next);
-        let from = place.next.max(first);
+        let lost = first.saturating_sub(position.next);
+        let from = position.next.max(first);
         let count = (end - from).min(limit as u64);
-        place.next = from + count;
+        position.next = from + count;
         let notes = log.notes.iter().skip((from - first) as usize);
         let taken = notes.take(count as usize).map(Arc::clone).collect();
         log.trim();
@@ -236,10 +237,10 @@ impl AlarmReader {
     /// Returns true if there are no changes to take, and no states to save.
     pub fn is_idle(&self) -> bool {
         let log = self.log.lock();
-        let place = log.readers.get(self.slot).and_then(Option::as_ref);
-        place.is_none_or(|place| {
+        let position = log.readers.get(self.slot).and_then(Option::as_ref);
+        position.is_none_or(|position| {
             let has_states = !log.unkept.is_empty() || !log.gone.is_empty();
-            place.next == log.end() && !(place.keeps_states && has_states)
+            position.next == log.end() && !(position.keeps_states && has_states)
         })
     }
 }
@@ -247,8 +248,8 @@ impl AlarmReader {
 impl Drop for AlarmReader {
     fn drop(&mut self) {
         let mut log = self.log.lock();
-        if let Some(place) = log.readers.get_mut(self.slot) {
-            *place = None;
+        if let Some(position) = log.readers.get_mut(self.slot) {
+            *position = None;
         }
         if !log.keeps_states() {
             log.unkept.clear();

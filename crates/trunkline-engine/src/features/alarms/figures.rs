@@ -1,4 +1,4 @@
-//! How many alarms are in which state, and how many were raised lately.
+//! Counts the alarms in each state, and the alarms raised recently.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use trunkline_alarm::{Change, Event};
 use trunkline_types::Tick;
 use trunkline_types::alarm::{AlarmRecord, AlarmState};
 
-/// Numbers of alarms.
+/// The number of alarms by state, and the number raised recently.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AlarmFigures {
-    /// Number of alarms in each state, by the number of the state.
+    /// Number of alarms in each state, indexed by `AlarmState::number`.
     by_state: [u64; AlarmState::ALL.len()],
-    /// Number of alarms whose condition is met, also of hidden ones.
+    /// Number of alarms whose condition is met, including hidden ones.
     pub active: u64,
     /// Number of alarms raised within the last ten minutes.
     pub raised_lately: u64,
 }
 
 impl AlarmFigures {
-    /// Number of alarms in the states that `is_counted` selects.
+    /// Returns the number of alarms in the states that `is_counted` selects.
     pub fn in_states(&self, is_counted: impl Fn(AlarmState) -> bool) -> u64 {
         let states = AlarmState::ALL.iter().zip(self.by_state);
         let counted = states.filter(|(state, _)| is_counted(**state));
@@ -30,14 +30,14 @@ impl AlarmFigures {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     figures: AlarmFigures,
-    /// Number of alarms raised in each period of [`RAISES_PERIOD`], if any; the periods of the last
-    /// ten minutes.
+    /// The periods of the last ten minutes in which alarms were raised, each with its number of
+    /// raised alarms.
     raises: VecDeque<(u64, u64)>,
 }
 
 /// The resolution of [`AlarmFigures::raised_lately`].
 const RAISES_PERIOD: Duration = Duration::from_secs(10);
-/// The periods in ten minutes.
+/// Number of periods in ten minutes.
 const RAISES_PERIODS: u64 = 60;
 
 impl Counts {
@@ -62,7 +62,7 @@ impl Counts {
             Event::Raise => {
                 self.figures.active += 1;
                 if change.to.is_hidden() {
-                    // No operator sees it.
+                    // Operators do not see hidden alarms.
                     return;
                 }
                 let period = now.as_nanos() / RAISES_PERIOD.as_nanos() as u64;

@@ -1,8 +1,9 @@
-//! Alarms: evaluated with each update of their variable, and acted on by operators (SV-04, H-06..H-11).
+//! Evaluates alarms at each update of their variable, and carries out operators' actions on them
+//! (SV-04, H-06..H-11).
 //!
 //! ```text
 //! commit --> VariableAlarms (extension) --change--> log --wake--> AlarmReader: journal, sessions
-//!                 |  due                               record ---> fields of the variable
+//!                 |  deadline                          record ---> fields of the variable
 //! Engine::poll <--+
 //! ```
 //!
@@ -37,7 +38,7 @@ use trunkline_types::{
 };
 
 pub use self::changes::{ALARM_CHANGES_MAX, AlarmNote, AlarmReader, AlarmSnapshot};
-use self::changes::{ChangeLog, kept, wire_form};
+use self::changes::{ChangeLog, kept_alarm, wire_form};
 pub use self::figures::AlarmFigures;
 use self::figures::Counts;
 use crate::caller::Caller;
@@ -62,23 +63,23 @@ pub struct AlarmTable {
     lists: Mutex<Lists>,
     log: Arc<Mutex<ChangeLog>>,
     counts: Mutex<Counts>,
-    /// Alarm states of an earlier run, by name of the variable, until the variable is deployed.
+    /// Alarm states from an earlier run, by variable name. Removed when the variable is deployed.
     restorable: Mutex<HashMap<String, Vec<KeptAlarm>>>,
 }
 
 #[derive(Debug, Default)]
 struct Lists {
-    /// Variables with alarms.
-    known: BTreeSet<u32>,
+    /// Handles of the variables that have alarms.
+    with_alarms: BTreeSet<u32>,
     /// Times at which the alarms of a variable can change without an update, at most one for each
     /// variable.
     queue: BTreeSet<(Tick, u32)>,
-    /// For each variable in `queue`, its time.
-    due: HashMap<u32, Tick>,
-    /// Variables whose limits, setpoints or conditions may have changed.
+    /// The time in `queue`, by handle of the variable.
+    deadlines: HashMap<u32, Tick>,
+    /// Variables with alarms whose limits, setpoints or suppressing conditions may have changed.
     changed: BTreeSet<u32>,
-    /// Maps the name of each variable that alarms refer to, to the variables with those alarms.
-    referred: BTreeMap<String, BTreeSet<u32>>,
+    /// Variables with alarms that refer to another variable, by the name of that other variable.
+    dependents: BTreeMap<String, BTreeSet<u32>>,
 }
 
 /// The reason why an action on an alarm was refused.
@@ -90,7 +91,7 @@ pub enum AlarmRefusal {
     Unknown { name: String, known: String },
     #[error("{0}")]
     State(#[from] ActionError),
-    #[error("an alarm can be shelved for 1 second to 30 days")]
+    #[error("the shelving time is out of range; shelve the alarm for 1 second to 30 days")]
     Time,
 }
 
@@ -116,7 +117,7 @@ impl From<&AlarmRefusal> for Fault {
 struct VariableAlarms {
     table: Arc<AlarmTable>,
     /// The time in the table's queue for this variable.
-    due: Cell<Option<Tick>>,
+    deadline: Cell<Option<Tick>>,
     /// True while the alarms keep the states from before a restart: an initial or retained value,
     /// which was not measured in this run, does not change them.
     waits_for_sample: Cell<bool>,
@@ -129,7 +130,7 @@ struct Entry {
     alarm: Alarm,
     record: AlarmRecord,
     unshelve_at: Option<Tick>,
-    /// Start of the delay that is running; `None` if none is.
+    /// Time at which the current on-delay or off-delay started; `None` if no delay is running.
     delayed_since: Option<Timestamp>,
 }
 
@@ -144,8 +145,8 @@ impl Entry {
         }
     }
 
-    /// Restores an alarm of an earlier run. Returns `None` if the definition has changed since, or
-    /// the state is invalid.
+    /// Restores an alarm of an earlier run. Returns `None` if the definition has changed since
+    /// then, or if the state is invalid.
     fn restored(definition: &AlarmDefinition, kept: &KeptAlarm, moment: Moment) -> Option<Self> {
         if kept.definition != wire_form(definition) {
             return None;
@@ -178,7 +179,8 @@ impl Entry {
         })
     }
 
-    /// An alarm of an earlier run with another definition. Returns `None` if it cannot be read.
+    /// Creates an entry for an alarm of an earlier run whose definition has changed. Returns `None`
+    /// if the saved definition cannot be decoded.
     fn ended(kept: &KeptAlarm) -> Option<Self> {
         let definition = decode_alarm(&mut Reader::new(&kept.definition)).ok()?;
         Some(Self {
@@ -209,8 +211,8 @@ impl Entry {
         }
     }
 
-    /// Describes the state, unless it is normal and the alarm can be raised.
-    fn explained(&self) -> Option<String> {
+    /// Describes the state for operators. Returns `None` if the alarm is enabled and normal.
+    fn describe(&self) -> Option<String> {
         let AlarmDefinition {
             name,
             enabled,
@@ -231,7 +233,7 @@ impl Entry {
         })
     }
 
-    fn due(&self) -> Option<Tick> {
+    fn deadline(&self) -> Option<Tick> {
         let times = self
             .alarm
             .next_deadline()
@@ -285,8 +287,9 @@ fn input_of(update: &Update, data_type: &DataType) -> Input {
     }
 }
 
-/// The variable's newest update, as an input; without a number if there is none in this run.
-fn present_input(variable: &Variable, state: &State) -> Input {
+/// Returns the variable's newest update as an alarm input. The input has no number if the variable
+/// has not been updated since the engine started.
+fn newest_input(variable: &Variable, state: &State) -> Input {
     let update = variable.update_locked(state);
     let input = input_of(&update, variable.data_type());
     match update.sequence {
@@ -326,7 +329,8 @@ impl Extension for VariableAlarms {
             commit.update,
             commit.update.value.to_f64(commit.variable.data_type()),
         );
-        // The call may be meant for another extension.
+        // Another extension may have required this call, so the value can still be in the quiet
+        // range.
         if !commit.state.is_quiet(number, update.quality) {
             self.evaluate(commit, wakes);
         }
@@ -352,7 +356,7 @@ impl VariableAlarms {
         self.change_all(at, input, commit.moment, wakes, change);
     }
 
-    /// The current limits and setpoints of the alarms.
+    /// Returns the current limits and setpoints of the alarms.
     fn operands(&self) -> Vec<Option<f64>> {
         let alarms = self.alarms.borrow();
         let operands = alarms.iter().map(|entry| entry.alarm.condition().operand());
@@ -378,7 +382,7 @@ impl VariableAlarms {
                 Some(change) => {
                     entry.note(change, input, moment.wall);
                     self.table
-                        .enter(variable, entry, change, None, moment, wakes);
+                        .log_change(variable, entry, change, None, moment, wakes);
                     has_changed = true;
                 }
                 None => {
@@ -390,12 +394,12 @@ impl VariableAlarms {
         if is_unkept {
             self.table.note_unkept(variable.handle(), wakes);
         }
-        self.settle(variable, state, input);
+        self.recompute(variable, state, input);
         has_changed
     }
 
-    /// Recomputes what depends on the alarms' states: the quiet range and the time in the queue.
-    fn settle(&self, variable: &Variable, state: &State, input: Input) {
+    /// Recomputes the quiet range and the time in the queue, which depend on the alarms' states.
+    fn recompute(&self, variable: &Variable, state: &State, input: Input) {
         let alarms = self.alarms.borrow();
         let ranges = alarms.iter().map(|entry| entry.alarm.quiet_range());
         let all = Some((f64::NEG_INFINITY, f64::INFINITY));
@@ -412,32 +416,32 @@ impl VariableAlarms {
             },
             None => QuietRange::EMPTY,
         });
-        let due = alarms.iter().filter_map(Entry::due).min();
-        if self.due.replace(due) != due {
-            self.table.set_due(variable.handle(), due);
+        let deadline = alarms.iter().filter_map(Entry::deadline).min();
+        if self.deadline.replace(deadline) != deadline {
+            self.table.set_deadline(variable.handle(), deadline);
         }
     }
 }
 
 impl AlarmTable {
-    fn set_due(&self, handle: u32, due: Option<Tick>) {
+    fn set_deadline(&self, handle: u32, deadline: Option<Tick>) {
         let mut lists = self.lists.lock();
-        let before = match due {
-            Some(due) => lists.due.insert(handle, due),
-            None => lists.due.remove(&handle),
+        let previous = match deadline {
+            Some(deadline) => lists.deadlines.insert(handle, deadline),
+            None => lists.deadlines.remove(&handle),
         };
-        if before != due {
-            if let Some(before) = before {
-                lists.queue.remove(&(before, handle));
+        if previous != deadline {
+            if let Some(previous) = previous {
+                lists.queue.remove(&(previous, handle));
             }
-            if let Some(due) = due {
-                lists.queue.insert((due, handle));
+            if let Some(deadline) = deadline {
+                lists.queue.insert((deadline, handle));
             }
         }
     }
 
     /// Counts a change, and appends it to the log.
-    fn enter(
+    fn log_change(
         &self,
         variable: &Variable,
         entry: &Entry,
@@ -462,16 +466,17 @@ impl AlarmTable {
         self.append(variable, entry, change, wakes);
     }
 
-    /// Logs the end of an alarm that its variable no longer has, and has its kept state dropped.
-    fn enter_removed(&self, variable: &Variable, entry: &Entry, moment: Moment, wakes: &mut Wakes) {
-        self.enter_end(variable, entry, moment, wakes);
-        // After the note of its end, whose state would otherwise be kept.
+    /// Logs the end of an alarm that was removed from its variable, and requests the deletion of
+    /// its saved state.
+    fn log_removed(&self, variable: &Variable, entry: &Entry, moment: Moment, wakes: &mut Wakes) {
+        self.log_end(variable, entry, moment, wakes);
+        // Done after the end is logged. Otherwise the state in that log entry would be saved again.
         let mut log = self.log.lock();
         log.note_gone(variable.name(), &entry.definition.name, wakes);
     }
 
     /// Logs the end of an alarm that no longer exists, unless it is normal.
-    fn enter_end(&self, variable: &Variable, entry: &Entry, moment: Moment, wakes: &mut Wakes) {
+    fn log_end(&self, variable: &Variable, entry: &Entry, moment: Moment, wakes: &mut Wakes) {
         let from = entry.record.state;
         if from == AlarmState::Normal {
             return;
@@ -496,7 +501,7 @@ impl AlarmTable {
     }
 
     fn append(&self, variable: &Variable, entry: &Entry, change: AlarmChange, wakes: &mut Wakes) {
-        // Other programs read the log, and do not see single-process variables.
+        // Other programs read the log, and single-process variables are hidden from them.
         if variable.deployed().scope != Scope::Process {
             let kept = (entry.alarm.machine(), entry.delayed_since);
             self.log.lock().append(change, kept, wakes);
@@ -508,10 +513,10 @@ impl AlarmTable {
     }
 }
 
-/// The alarms of a variable, for its fields.
+/// The alarms of one variable, as read by the variable's fields.
 pub(crate) struct AlarmsRef<'s>(Option<Ref<'s, Vec<Entry>>>);
 
-/// One alarm, for its fields.
+/// One alarm, as read by the alarm's fields.
 #[derive(Clone, Copy)]
 pub(crate) struct AlarmView<'a> {
     pub(crate) definition: &'a AlarmDefinition,
@@ -542,7 +547,7 @@ impl<'s> AlarmsRef<'s> {
 pub(crate) fn alarm_states(variable: &Variable) -> Option<WhyStep> {
     let state = variable.lock();
     let alarms = state.extension::<VariableAlarms>()?.alarms.borrow();
-    let phrases: Vec<String> = alarms.iter().filter_map(Entry::explained).collect();
+    let phrases: Vec<String> = alarms.iter().filter_map(Entry::describe).collect();
     let stage = WhyStage::Filter;
     Some(match (phrases.is_empty(), alarms.len()) {
         (true, 1) => WhyStep::ok(stage, "its alarm is normal"),
@@ -572,13 +577,15 @@ impl AlarmTable {
     fn operand_changed(&self, name: &str) {
         let mut lists = self.lists.lock();
         let Lists {
-            changed, referred, ..
+            changed,
+            dependents,
+            ..
         } = &mut *lists;
-        changed.extend(referred.get(name).into_iter().flatten());
+        changed.extend(dependents.get(name).into_iter().flatten());
     }
 }
 
-/// The names of the variables that an alarm refers to.
+/// Returns the names of the variables that an alarm refers to.
 fn operands(definition: &AlarmDefinition) -> impl Iterator<Item = &String> {
     let suppressing = Some(&definition.suppressed_by).filter(|name| !name.is_empty());
     definition.kind.variable().into_iter().chain(suppressing)
@@ -595,18 +602,18 @@ impl Alarms<'_> {
         moment: Moment,
         wakes: &mut Wakes,
     ) {
-        let known = state.extension::<VariableAlarms>();
-        if known.is_none() && properties.alarms.is_empty() {
+        let existing = state.extension::<VariableAlarms>();
+        if existing.is_none() && properties.alarms.is_empty() {
             return;
         }
         let handle = variable.handle();
-        let is_new = known.is_none();
-        let waited = known.is_some_and(|known| known.waits_for_sample.get());
-        let mut before = known.map_or(Vec::new(), |known| known.alarms.take());
-        self.unlist(handle, &before);
+        let is_new = existing.is_none();
+        let was_waiting = existing.is_some_and(|existing| existing.waits_for_sample.get());
+        let mut old_entries = existing.map_or(Vec::new(), |existing| existing.alarms.take());
+        self.remove_from_lists(handle, &old_entries);
         let is_kept = |entry: &Entry| properties.alarms.contains(&entry.definition);
-        for entry in before.iter().filter(|entry| !is_kept(entry)) {
-            self.table.enter_removed(variable, entry, moment, wakes);
+        for entry in old_entries.iter().filter(|entry| !is_kept(entry)) {
+            self.table.log_removed(variable, entry, moment, wakes);
         }
         if properties.alarms.is_empty() {
             variable.detach::<VariableAlarms>(state);
@@ -623,17 +630,17 @@ impl Alarms<'_> {
             if restored.is_none()
                 && let Some(ended) = Entry::ended(kept)
             {
-                self.table.enter_removed(variable, &ended, moment, wakes);
+                self.table.log_removed(variable, &ended, moment, wakes);
             }
             restored
         };
         let mut is_restored = false;
         let alarms = properties.alarms.iter().map(|definition| {
-            let place = before
+            let place = old_entries
                 .iter()
                 .position(|entry| *entry.definition == *definition);
             if let Some(place) = place {
-                return before.swap_remove(place);
+                return old_entries.swap_remove(place);
             }
             let restored = restored(definition);
             is_restored |= restored.is_some();
@@ -646,17 +653,17 @@ impl Alarms<'_> {
         }
         {
             let mut lists = self.table.lists.lock();
-            lists.known.insert(handle);
+            lists.with_alarms.insert(handle);
             for name in alarms.iter().flat_map(|entry| operands(&entry.definition)) {
-                let referring = lists.referred.entry(name.clone()).or_default();
+                let referring = lists.dependents.entry(name.clone()).or_default();
                 referring.insert(handle);
                 lists.changed.insert(handle);
             }
         }
         let extension = VariableAlarms {
             table: Arc::clone(self.table),
-            due: Cell::new(None),
-            waits_for_sample: Cell::new(is_restored || waited),
+            deadline: Cell::new(None),
+            waits_for_sample: Cell::new(is_restored || was_waiting),
             alarms: RefCell::new(alarms),
         };
         variable.attach(state, extension);
@@ -665,9 +672,9 @@ impl Alarms<'_> {
             return;
         };
         self.table.note_unkept(handle, wakes);
-        // `unlist` removed their times; queue them again, even if there is no update to evaluate
-        // below.
-        alarms.settle(variable, state, input_of(&update, variable.data_type()));
+        // `remove_from_lists` removed the deadlines. Queue them again, even if there is no update
+        // to evaluate below.
+        alarms.recompute(variable, state, input_of(&update, variable.data_type()));
         state.set_quiet(QuietRange::EMPTY);
         if update.sequence > 0 {
             let commit = Committed {
@@ -683,12 +690,12 @@ impl Alarms<'_> {
 
     /// Attaches [`Operand`] to deployed variables that alarms refer to.
     pub(crate) fn deployed(&self, handles: &[u32]) {
-        if self.table.lists.lock().referred.is_empty() {
+        if self.table.lists.lock().dependents.is_empty() {
             return;
         }
         let names: Vec<String> = {
             let lists = self.table.lists.lock();
-            lists.referred.keys().cloned().collect()
+            lists.dependents.keys().cloned().collect()
         };
         for name in names {
             let Some(variable) = self.core.variables.find(&name) else {
@@ -703,8 +710,16 @@ impl Alarms<'_> {
             }
         }
         let mut lists = self.table.lists.lock();
-        let Lists { known, changed, .. } = &mut *lists;
-        changed.extend(handles.iter().filter(|handle| known.contains(*handle)));
+        let Lists {
+            with_alarms,
+            changed,
+            ..
+        } = &mut *lists;
+        changed.extend(
+            handles
+                .iter()
+                .filter(|handle| with_alarms.contains(*handle)),
+        );
     }
 
     /// Removes the alarms of a variable that is being undeployed. The caller holds its lock.
@@ -716,30 +731,30 @@ impl Alarms<'_> {
         wakes: &mut Wakes,
     ) {
         self.table.operand_changed(variable.name());
-        if let Some(known) = state.extension::<VariableAlarms>() {
-            let alarms = known.alarms.take();
-            self.unlist(variable.handle(), &alarms);
+        if let Some(existing) = state.extension::<VariableAlarms>() {
+            let alarms = existing.alarms.take();
+            self.remove_from_lists(variable.handle(), &alarms);
             for entry in &alarms {
-                self.table.enter_end(variable, entry, moment, wakes);
+                self.table.log_end(variable, entry, moment, wakes);
             }
             variable.detach::<VariableAlarms>(state);
         }
     }
 
-    fn unlist(&self, handle: u32, alarms: &[Entry]) {
-        self.table.set_due(handle, None);
+    fn remove_from_lists(&self, handle: u32, alarms: &[Entry]) {
+        self.table.set_deadline(handle, None);
         {
             let mut counts = self.table.counts.lock();
             alarms.iter().for_each(|entry| counts.remove(&entry.record));
         }
         let mut lists = self.table.lists.lock();
-        lists.known.remove(&handle);
+        lists.with_alarms.remove(&handle);
         lists.changed.remove(&handle);
         for name in alarms.iter().flat_map(|entry| operands(&entry.definition)) {
-            if let Some(referring) = lists.referred.get_mut(name) {
+            if let Some(referring) = lists.dependents.get_mut(name) {
                 referring.remove(&handle);
                 if referring.is_empty() {
-                    lists.referred.remove(name);
+                    lists.dependents.remove(name);
                 }
             }
         }
@@ -751,37 +766,37 @@ impl Alarms<'_> {
         for _ in 0..slice {
             let changed = self.table.lists.lock().changed.pop_first();
             let Some(handle) = changed else {
-                return self.poll_due(moment, slice, wakes);
+                return self.poll_deadlines(moment, slice, wakes);
             };
             self.read_operands(handle, moment, wakes);
         }
         Some(moment.now)
     }
 
-    fn poll_due(&self, moment: Moment, slice: usize, wakes: &mut Wakes) -> Option<Tick> {
+    fn poll_deadlines(&self, moment: Moment, slice: usize, wakes: &mut Wakes) -> Option<Tick> {
         for _ in 0..slice {
             let handle = {
                 let mut lists = self.table.lists.lock();
-                let (due, handle) = *lists.queue.first()?;
-                if due > moment.now {
-                    return Some(due);
+                let (deadline, handle) = *lists.queue.first()?;
+                if deadline > moment.now {
+                    return Some(deadline);
                 }
                 lists.queue.pop_first();
-                lists.due.remove(&handle);
+                lists.deadlines.remove(&handle);
                 handle
             };
             if self.core.variable(handle).is_none() {
-                // It is being deployed.
+                // The variable is still being deployed.
                 let later = moment.now.saturating_add(DEPLOYING_PAUSE);
-                self.table.set_due(handle, Some(later));
+                self.table.set_deadline(handle, Some(later));
                 continue;
             }
-            self.forget_due(handle);
+            self.clear_deadline(handle);
             self.change(handle, moment, wakes, |entry, _| {
                 if entry.unshelve_at.is_some_and(|at| at <= moment.now) {
                     entry.unshelve_at = None;
                     entry.record.shelved_until = None;
-                    // It may have been unshelved in the meantime.
+                    // An operator may have unshelved the alarm in the meantime.
                     return entry.alarm.apply(Event::Unshelve).ok().flatten();
                 }
                 entry.alarm.poll(moment.now)
@@ -790,12 +805,12 @@ impl Alarms<'_> {
         Some(moment.now)
     }
 
-    /// Clears `due` of a variable, whose time is no longer in the table's queue.
-    fn forget_due(&self, handle: u32) {
+    /// Clears the deadline of a variable after the deadline was taken from the table's queue.
+    fn clear_deadline(&self, handle: u32) {
         if let Some(variable) = self.core.variable(handle)
             && let Some(alarms) = variable.lock().extension::<VariableAlarms>()
         {
-            alarms.due.set(None);
+            alarms.deadline.set(None);
         }
     }
 
@@ -815,7 +830,7 @@ impl Alarms<'_> {
         let Some(alarms) = state.extension::<VariableAlarms>() else {
             return;
         };
-        let input = present_input(&variable, &state);
+        let input = newest_input(&variable, &state);
         let is_sampled = variable.sequence() > 0 && !alarms.waits_for_sample.get();
         let operands = alarms.operands();
         let change = |entry: &mut Entry, input| change(entry, is_sampled.then_some(input));
@@ -839,7 +854,7 @@ impl Alarms<'_> {
             let names = alarms.iter().flat_map(|entry| operands(&entry.definition));
             names.cloned().collect()
         };
-        // Read without the lock of the variable with the alarms.
+        // The lock of the variable with the alarms is not held while other variables are read.
         let values = names.into_iter().map(|name| {
             let sample = self.core.variables.find(&name).map(|one| one.sample());
             let value = sample.filter(|sample| sample.quality.level() != Level::Bad);
@@ -856,19 +871,27 @@ impl Alarms<'_> {
             } = entry;
             let operand = values.get(definition.kind.variable()?)?;
             let operand = operand.as_ref().and_then(Value::as_f64);
-            // NaN is no limit: an alarm does not clear because the source of its limit failed.
+            // NaN is not a valid limit. An alarm must not clear because the source of its limit
+            // failed.
             let operand = operand.filter(|number| !number.is_nan());
             alarm.set_operand(operand, input, moment.now)
         });
     }
 
-    /// Returns the alarms of variables that the caller may read, in order of their handles,
-    /// beginning above `after`. Stops after the variable with which `limit` is reached.
+    /// Returns the alarms of the variables that the caller may read, ordered by handle, beginning
+    /// with the first handle above `after`. Stops after the variable that reaches `limit`.
     pub fn list(&self, caller: &Caller, after: Option<u32>, limit: usize) -> Vec<AlarmStatus> {
         let mut found = Vec::new();
         let mut next = after.map_or(0, |after| after.saturating_add(1));
         while found.len() < limit {
-            let handle = self.table.lists.lock().known.range(next..).next().copied();
+            let handle = self
+                .table
+                .lists
+                .lock()
+                .with_alarms
+                .range(next..)
+                .next()
+                .copied();
             let Some(handle) = handle else { break };
             next = handle.saturating_add(1);
             let visible = self.core.visible(caller, handle);
@@ -920,7 +943,7 @@ impl Alarms<'_> {
         let Some(alarms) = state.extension::<VariableAlarms>() else {
             return Err(unknown("none".to_owned()));
         };
-        let input = present_input(&variable, &state);
+        let input = newest_input(&variable, &state);
         let mut entries = alarms.alarms.borrow_mut();
         let Some(place) = entries.iter().position(|one| one.definition.name == name) else {
             let names: Vec<&str> = entries.iter().map(|one| &*one.definition.name).collect();
@@ -949,13 +972,13 @@ impl Alarms<'_> {
         if let Some(change) = change {
             entry.note(change, input, moment.wall);
             let table = self.table;
-            table.enter(&variable, entry, change, Some(caller), moment, wakes);
+            table.log_change(&variable, entry, change, Some(caller), moment, wakes);
         }
         let now = entry.record.state;
-        // Needed even if only the comment or the end of the shelving has changed.
+        // Needed even if only the comment or the end of the shelving period has changed.
         self.table.note_unkept(handle, wakes);
         drop(entries);
-        alarms.settle(&variable, &state, input);
+        alarms.recompute(&variable, &state, input);
         variable.reconfigured(&state, moment, wakes);
         Ok(now)
     }
@@ -971,8 +994,8 @@ impl Alarms<'_> {
         AlarmReader::new(&self.table.log, wake, keeps_states)
     }
 
-    /// Takes the states that must be saved and that no note contains, and the alarms that are gone.
-    /// A note that a reader takes afterwards may be older or newer than these: compare the versions.
+    /// Takes the states that must be saved but are not in any note, and the removed alarms. A note
+    /// taken afterwards can be older or newer than these snapshots: compare the versions.
     pub fn unkept(&self) -> Vec<AlarmSnapshot> {
         let (handles, mut found) = self.table.log.lock().take_unkept();
         found.extend(self.snapshots(handles));
@@ -981,7 +1004,7 @@ impl Alarms<'_> {
 
     /// Returns the states of all alarms.
     pub fn all_snapshots(&self) -> Vec<AlarmSnapshot> {
-        let handles = self.table.lists.lock().known.clone();
+        let handles = self.table.lists.lock().with_alarms.clone();
         self.snapshots(handles)
     }
 
@@ -998,7 +1021,7 @@ impl Alarms<'_> {
             for entry in alarms.alarms.borrow().iter() {
                 let version = self.table.log.lock().next_version();
                 let machine = (entry.alarm.machine(), entry.delayed_since);
-                let kept = kept(variable.name(), &entry.definition, machine, &entry.record);
+                let kept = kept_alarm(variable.name(), &entry.definition, machine, &entry.record);
                 found.push(AlarmSnapshot { version, kept });
             }
         }
@@ -1010,9 +1033,9 @@ impl Alarms<'_> {
     pub fn restore(&self, kept: Vec<KeptAlarm>) {
         let mut restorable = self.table.restorable.lock();
         restorable.clear();
-        for one in kept {
-            let of_variable = restorable.entry(one.variable.clone()).or_default();
-            of_variable.push(one);
+        for saved in kept {
+            let of_variable = restorable.entry(saved.variable.clone()).or_default();
+            of_variable.push(saved);
         }
     }
 }

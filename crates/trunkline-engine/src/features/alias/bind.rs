@@ -12,8 +12,8 @@ use crate::variable::{Committed, State, Variable};
 use crate::write::{EngineCore, requalify_admitted};
 
 impl Aliases<'_> {
-    /// Called when a library was deployed or replaced. Binds its aliases, and the aliases that lead
-    /// to its variables.
+    /// Adds the aliases of a library that was deployed or replaced. Binds these aliases, and the
+    /// aliases of the library's variables in other libraries.
     pub(crate) fn enter(
         &self,
         library: &LibraryDefinition,
@@ -24,7 +24,7 @@ impl Aliases<'_> {
         let mut table = self.table.table.lock();
         table.retain(|name, _| name.library() != library.name);
         for (definition, handle) in library.variables.iter().zip(handles) {
-            // Errors in them were reported before anything was changed.
+            // Invalid definitions were reported before anything was changed.
             if let Ok(Some(target)) = target_of(&definition.properties)
                 && let Ok(name) = Name::join(&library.name, &definition.path)
             {
@@ -41,28 +41,29 @@ impl Aliases<'_> {
         table.retain(|name, _| name.library() != library);
     }
 
-    /// Binds the aliases of a library, and those that lead to its variables, to targets that exist
-    /// and are suitable. The aliases then show the current values.
+    /// Binds the aliases of a library, and the aliases of its variables in other libraries, to
+    /// targets that exist and are suitable. The aliases then show the current values of their
+    /// targets.
     pub(crate) fn bind(&self, library: &str, moment: Moment, wakes: &mut Wakes) {
         let table = self.table.table.lock();
-        let concerned = table.iter().filter_map(|(name, entry)| {
-            let is_concerned = name.library() == library || entry.target.library() == library;
-            let alias = self.core.variable(entry.handle).filter(|_| is_concerned)?;
+        let affected = table.iter().filter_map(|(name, entry)| {
+            let is_affected = name.library() == library || entry.target.library() == library;
+            let alias = self.core.variable(entry.handle).filter(|_| is_affected)?;
             Some((alias, &entry.target))
         });
-        let concerned: Vec<(Arc<Variable>, &Name)> = concerned.collect();
+        let affected: Vec<(Arc<Variable>, &Name)> = affected.collect();
         // All aliases leave their old targets before any gets a new one, because a mixture of old
         // and new bindings could form a cycle.
-        for (alias, target) in &concerned {
-            self.leave_other(alias, target);
+        for (alias, target) in &affected {
+            self.unbind_from_other(alias, target);
         }
-        for (alias, target) in &concerned {
+        for (alias, target) in &affected {
             self.bind_alias(alias, target, moment, wakes);
         }
     }
 
     /// Returns the target that an alias must follow, or the reason why it cannot follow it.
-    fn fitting(&self, alias: &Variable, target: &Name) -> Result<Arc<Variable>, Unbound> {
+    fn suitable_target(&self, alias: &Variable, target: &Name) -> Result<Arc<Variable>, Unbound> {
         let name = target.as_str();
         let Some(variable) = self.core.variables.find(name) else {
             return Err(Unbound::missing(name));
@@ -73,14 +74,14 @@ impl Aliases<'_> {
         }
     }
 
-    /// Unbinds the alias from its target, unless that is already the target to follow.
-    fn leave_other(&self, alias: &Arc<Variable>, target: &Name) {
+    /// Unbinds the alias, unless it is already bound to the target that it must follow.
+    fn unbind_from_other(&self, alias: &Arc<Variable>, target: &Name) {
         let Some(bound) = bound_to(self.core, alias) else {
             return;
         };
-        let unbound = match self.fitting(alias, target) {
-            Ok(wanted) if Arc::ptr_eq(&wanted, &bound) => return,
-            // Lasts only until the new target is bound.
+        let unbound = match self.suitable_target(alias, target) {
+            Ok(suitable) if Arc::ptr_eq(&suitable, &bound) => return,
+            // This state lasts only until the new target is bound.
             Ok(_) => Unbound::missing(target.as_str()),
             Err(unbound) => unbound,
         };
@@ -89,14 +90,14 @@ impl Aliases<'_> {
     }
 
     fn bind_alias(&self, alias: &Arc<Variable>, target: &Name, moment: Moment, wakes: &mut Wakes) {
-        let target = match self.fitting(alias, target) {
+        let target = match self.suitable_target(alias, target) {
             Ok(target) => target,
             Err(unbound) => return unbind(alias, unbound, moment, wakes),
         };
         let mut target_state = target.lock();
         target.change_extension(&mut target_state, |links: &mut AliasLinks| {
             let mut followers = links.followers.iter();
-            if !followers.any(|known| Arc::ptr_eq(known, alias)) {
+            if !followers.any(|follower| Arc::ptr_eq(follower, alias)) {
                 links.followers.push(Arc::clone(alias));
             }
         });
@@ -125,7 +126,7 @@ impl Aliases<'_> {
     fn leave_target(&self, alias: &Arc<Variable>) {
         if let Some(target) = bound_to(self.core, alias) {
             let mut state = target.lock();
-            take_followers(&target, &mut state, |known| Arc::ptr_eq(known, alias));
+            remove_followers(&target, &mut state, |follower| Arc::ptr_eq(follower, alias));
         }
     }
 
@@ -136,7 +137,7 @@ impl Aliases<'_> {
             self.leave_target(variable);
         }
         let mut state = variable.lock();
-        for alias in take_followers(variable, &mut state, |_| true) {
+        for alias in remove_followers(variable, &mut state, |_| true) {
             let unbound = Unbound::missing(variable.name());
             unbind(&alias, unbound, moment, wakes);
         }
@@ -151,7 +152,7 @@ pub(crate) fn bound_to(core: &EngineCore, alias: &Variable) -> Option<Arc<Variab
 }
 
 /// Returns the variable at the end of a chain of aliases: `variable` itself if it is not an alias.
-pub(crate) fn behind(core: &EngineCore, variable: &Arc<Variable>) -> Arc<Variable> {
+pub(crate) fn resolve_alias(core: &EngineCore, variable: &Arc<Variable>) -> Arc<Variable> {
     let mut at = Arc::clone(variable);
     // Terminates, because no cyclic chain is ever deployed.
     while at.is_alias()
@@ -162,17 +163,17 @@ pub(crate) fn behind(core: &EngineCore, variable: &Arc<Variable>) -> Arc<Variabl
     at
 }
 
-fn take_followers(
+fn remove_followers(
     target: &Variable,
     state: &mut State,
-    is_one: impl Fn(&Arc<Variable>) -> bool,
+    is_match: impl Fn(&Arc<Variable>) -> bool,
 ) -> Vec<Arc<Variable>> {
     let Some(links) = state.extension_mut::<AliasLinks>() else {
         return Vec::new();
     };
     let taken = links
         .followers
-        .extract_if(.., |known| is_one(known))
+        .extract_if(.., |follower| is_match(follower))
         .collect();
     if links.followers.is_empty() && links.target.is_none() {
         target.detach::<AliasLinks>(state);

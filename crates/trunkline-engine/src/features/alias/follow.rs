@@ -50,8 +50,8 @@ fn apply(
         requalify_admitted(alias, state, quality, commit.moment, wakes);
         return WriteOutcome::Refused(refusal);
     }
-    let asked = Admission::Source(&accepted.update);
-    if let Err(refusal) = alias.admit(state, &asked, commit.moment) {
+    let admission = Admission::Source(&accepted.update);
+    if let Err(refusal) = alias.admit(state, &admission, commit.moment) {
         if !refresh {
             state.count_refused(alias.sequence(), &refusal);
         }
@@ -85,7 +85,7 @@ fn apply(
     if alias.deployed().timestamps {
         update.engine_timestamp = commit.moment.wall;
     }
-    // The target already has its sequence, so this must not be delayed.
+    // The target's update already has its sequence, so the alias's update must not be delayed.
     let own = Commit {
         changed: !is_same,
         redirect: commit.redirect,
@@ -134,7 +134,7 @@ fn convert_update(
     accept_value(properties, &source(WriteValue::Value(&value)), accepted)
 }
 
-/// Returns true if the alias needs no computation.
+/// Returns true if the alias shows the value of its target without scaling, range or deadband.
 fn is_plain(properties: &Properties) -> bool {
     properties.scaling.is_none()
         && properties.range.is_none()
@@ -151,7 +151,8 @@ fn engineering(value: &Value, properties: &Properties) -> Result<Value, Refusal>
     }
 }
 
-/// Converts the value to `data_type`: unchanged, or as the same number.
+/// Returns the value unchanged if it has the type `data_type`, otherwise the same number in that
+/// type.
 pub(super) fn convert(value: &Value, data_type: &DataType) -> Result<Value, Refusal> {
     if value.has_type(data_type) {
         return Ok(value.clone());
@@ -163,7 +164,7 @@ pub(super) fn convert(value: &Value, data_type: &DataType) -> Result<Value, Refu
         })
 }
 
-/// A write by a source, already in engineering units.
+/// Returns a write by a source, of a value that is already in engineering units.
 fn source(value: WriteValue<'_>) -> Write<'_> {
     Write {
         origin: Origin::Source,

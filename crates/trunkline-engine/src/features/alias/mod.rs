@@ -1,10 +1,10 @@
-//! Aliases: a variable that shows and writes another one of the same engine (H-20).
+//! Aliases: variables that show and write another variable of the same engine (H-20).
 //!
 //! ```text
 //! write to the target --> [ target ] --follow--> [ alias ] --follow--> [ alias of the alias ]
-//!                            ^  under the target's lock, in its order       each its own number
+//!                            ^  under the target's lock, in its order    each its own sequence
 //!                            |
-//! write to the alias  --> check, range, unscale                             never under a lock
+//! write to the alias  --> check, range, unscale                             no lock is held
 //! ```
 //!
 //! An alias is a separate variable: it has its own handle, sequence, subscribers, ledger, access
@@ -20,7 +20,7 @@ mod follow;
 mod graph;
 mod write;
 
-pub(crate) use self::bind::{behind, bound_to};
+pub(crate) use self::bind::{bound_to, resolve_alias};
 pub(crate) use self::graph::AliasTable;
 pub(crate) use self::write::AliasHook;
 pub use trunkline_types::alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};

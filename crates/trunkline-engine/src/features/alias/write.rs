@@ -29,14 +29,14 @@ impl Hook for AliasHook {
         }
         match (call.write.origin, call.write.verb) {
             (Origin::Client, WriteVerb::Force | WriteVerb::Unforce) => None,
-            (Origin::Client, _) => Some(put_through(core, call, wakes)),
+            (Origin::Client, _) => Some(write_target(core, call, wakes)),
             (Origin::Source | Origin::SourceRaw, _) => Some(Err(Refusal::ReadOnly)),
         }
     }
 }
 
-/// Writes the target. No lock of the alias is held in the meantime.
-fn put_through(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result<Attempt, Refusal> {
+/// Writes the target without holding the lock of the alias.
+fn write_target(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result<Attempt, Refusal> {
     let Call {
         variable: alias,
         write,
@@ -45,12 +45,12 @@ fn put_through(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result<
     let properties = alias.properties();
     call.check(&properties)?;
     let (target, expected) = target_for(core, alias, write)?;
-    let mut through = Write {
+    let mut target_write = Write {
         value: WriteValue::Wire(&[]),
         expected,
-        completion: write.completion.clone().map(|known| Completion {
-            named: known.named.or_else(|| core.variable(alias.handle())),
-            ..known
+        completion: write.completion.clone().map(|completion| Completion {
+            named: completion.named.or_else(|| core.variable(alias.handle())),
+            ..completion
         }),
         ..write.clone()
     };
@@ -65,9 +65,9 @@ fn put_through(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result<
                 .map_err(Refusal::Scaling)?,
             None => convert(&value, target.data_type())?,
         };
-        through.value = WriteValue::Value(&raw);
+        target_write.value = WriteValue::Value(&raw);
         if accepted.update.quality.is_coerced() {
-            through.quality = Some(accepted.update.quality);
+            target_write.quality = Some(accepted.update.quality);
         }
     }
     // A request only reads. Other writes count at the alias unless the alias itself refuses them.
@@ -75,7 +75,7 @@ fn put_through(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result<
     let own = Redirect::from(alias);
     let inner = Call {
         variable: &target,
-        write: &through,
+        write: &target_write,
         redirect: call.redirect.or(Some(&own)),
         observer: None,
         outer: call.observer,
@@ -88,7 +88,7 @@ fn put_through(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result<
             Ok(Attempt::Done(own.outcome(write.verb, outcome)))
         }
         Ok(attempt) => Ok(attempt),
-        // The conflict must report the alias's own sequence, which the target does not know.
+        // The conflict must report the sequence of the alias, which the target does not know.
         Err(Refusal::Conflict { .. }) => {
             Err(conflict(core, alias, write.expected.unwrap_or_default()))
         }
@@ -99,7 +99,7 @@ fn put_through(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result<
     }
 }
 
-/// Returns the target of the alias, and the position at which the target is expected to be.
+/// Returns the target of the alias, and the position of the target that the write expects.
 fn target_for(
     core: &EngineCore,
     alias: &Variable,

@@ -1,4 +1,4 @@
-//! The audit: records clients' writes and orders in order, for the host to store (B-24).
+//! The audit: records clients' writes and orders in sequence, for the host to store (B-24).
 //!
 //! ```text
 //! commit, refusal, order --> [ notes, bounded ] --wake--> the host: numbers them, stores them
@@ -16,7 +16,7 @@
 //! actions are refused. Writes of variables with a best-effort audit never wait: notes without room
 //! are counted, and an entry in their place reports how many are missing.
 //!
-//! Lock order: last, except for an outbox.
+//! Lock order: the locks of the audit come last, followed only by the lock of an outbox.
 
 mod room;
 mod value;
@@ -41,7 +41,8 @@ pub(crate) use self::write::{Audited, is_noted};
 
 /// Maximum number of notes, including those for which room is claimed.
 pub const AUDIT_NOTES_MAX: usize = 50_000;
-/// Number of notes up to which one is added without a claim. The rest is reserved for claims.
+/// Maximum number of notes up to which a note without a claim is accepted. The remaining capacity
+/// is reserved for claims.
 pub const AUDIT_BEST_EFFORT_MAX: usize = 40_000;
 
 pub type Audit<'e> = View<'e, AuditLog>;
@@ -49,16 +50,17 @@ pub type Audit<'e> = View<'e, AuditLog>;
 #[derive(Debug, Default)]
 pub struct AuditLog {
     notes: Mutex<Notes>,
-    keeper: Mutex<Option<Arc<Outbox>>>,
+    /// Woken when there are notes to take; `None` if no host stores the audit.
+    host_outbox: Mutex<Option<Arc<Outbox>>>,
     keeping: Mutex<AuditKeeping>,
 }
 
 /// The storage of the audit and its condition, as set by the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditKeeping {
-    /// True if entries that were taken survive a restart.
+    /// True if stored entries survive a restart.
     pub is_lasting: bool,
-    /// Readable text that continues "it is audited: ".
+    /// Text for people that completes the sentence "it is audited: ...".
     pub sentence: Arc<str>,
 }
 
@@ -66,7 +68,7 @@ impl Default for AuditKeeping {
     fn default() -> Self {
         Self {
             is_lasting: false,
-            sentence: Arc::from("nobody keeps the entries"),
+            sentence: Arc::from("no host stores the entries"),
         }
     }
 }
@@ -88,8 +90,9 @@ struct Notes {
     lost_at: Timestamp,
     /// Number of future notes that have claimed room.
     claimed: usize,
-    /// Time at which room was first missing after the host last took notes.
+    /// Time of the first claim that found no room since the host last took notes.
     full_since: Option<Tick>,
+    /// Consumers to wake when the host takes notes.
     parked: Vec<Arc<Outbox>>,
 }
 
@@ -99,14 +102,14 @@ struct Note {
     who: Principal,
     from: Arc<str>,
     action: AuditAction,
-    subject: Target,
+    subject: Subject,
     outcome: AuditOutcome,
 }
 
 #[derive(Debug)]
-enum Target {
+enum Subject {
     Variable {
-        name: Noted,
+        name: NotedVariable,
         old: AuditedValue,
         new: AuditedValue,
     },
@@ -117,24 +120,24 @@ enum Target {
 }
 
 #[derive(Debug)]
-enum Noted {
+enum NotedVariable {
     Deployed(Arc<Variable>),
     /// The variable was gone before the note was made.
     Gone(Box<str>, DataType),
 }
 
-impl Noted {
+impl NotedVariable {
     fn of(core: &EngineCore, variable: &Variable) -> Self {
         match core.variable(variable.handle()) {
-            Some(variable) => Noted::Deployed(variable),
-            None => Noted::Gone(variable.name().into(), variable.data_type().clone()),
+            Some(variable) => NotedVariable::Deployed(variable),
+            None => NotedVariable::Gone(variable.name().into(), variable.data_type().clone()),
         }
     }
 
     fn name_and_type(&self) -> (&str, &DataType) {
         match self {
-            Noted::Deployed(variable) => (variable.name(), variable.data_type()),
-            Noted::Gone(name, data_type) => (name, data_type),
+            NotedVariable::Deployed(variable) => (variable.name(), variable.data_type()),
+            NotedVariable::Gone(name, data_type) => (name, data_type),
         }
     }
 }
@@ -165,7 +168,7 @@ impl Audit<'_> {
             who: caller.principal.clone(),
             from: Arc::clone(&caller.origin),
             action,
-            subject: Target::Order {
+            subject: Subject::Order {
                 name: short(name),
                 effect: short(effect),
             },
@@ -176,7 +179,7 @@ impl Audit<'_> {
 
     /// Registers `wake`, which is called when there are notes to take.
     pub fn keep(&self, wake: Box<dyn Wake>) {
-        *self.table.keeper.lock() = Some(Arc::new(Outbox::new(wake, true, None)));
+        *self.table.host_outbox.lock() = Some(Arc::new(Outbox::new(wake, true, None)));
     }
 
     /// Takes the oldest notes as entries, at most `limit`, numbered from `first` on.
@@ -185,7 +188,7 @@ impl Audit<'_> {
         let taken: Vec<Note> = {
             let mut notes = self.table.notes.lock();
             if notes.waiting.is_empty() {
-                notes.tell_lost();
+                notes.push_loss_note();
             }
             notes.full_since = None;
             let count = limit.min(notes.waiting.len());
@@ -200,6 +203,7 @@ impl Audit<'_> {
         numbered.map(|(number, note)| entry(number, note)).collect()
     }
 
+    /// Returns the number of waiting notes, and the number of lost notes that no note reports yet.
     pub fn waiting(&self) -> (usize, u64) {
         let notes = self.table.notes.lock();
         (notes.waiting.len(), notes.lost)
@@ -237,10 +241,10 @@ impl AuditLog {
             notes.lost_at = note.when;
             return;
         }
-        notes.tell_lost();
+        notes.push_loss_note();
         notes.waiting.push_back(note);
         drop(notes);
-        if was_empty && let Some(outbox) = &*self.keeper.lock() {
+        if was_empty && let Some(outbox) = &*self.host_outbox.lock() {
             wakes.add(outbox);
         }
     }
@@ -248,14 +252,14 @@ impl AuditLog {
 
 fn entry(number: u64, note: Note) -> AuditEntry {
     let (name, data_type, old, new) = match note.subject {
-        Target::Order { name, effect } => {
+        Subject::Order { name, effect } => {
             (name.into(), String::new(), String::new(), effect.into())
         }
-        Target::Variable { name, old, new } => {
+        Subject::Variable { name, old, new } => {
             let (name, data_type) = name.name_and_type();
-            let shown = cut(&data_type.to_string(), AUDIT_TEXT_BYTES_MAX);
+            let type_text = cut(&data_type.to_string(), AUDIT_TEXT_BYTES_MAX);
             let (old, new) = (old.text(data_type), new.text(data_type));
-            (name.to_owned(), shown, old, new)
+            (name.to_owned(), type_text, old, new)
         }
     };
     AuditEntry {
@@ -280,7 +284,7 @@ impl Notes {
     }
 
     /// Adds a note that reports lost notes, at their place in the order.
-    fn tell_lost(&mut self) {
+    fn push_loss_note(&mut self) {
         let lost = std::mem::take(&mut self.lost);
         if lost == 0 {
             return;
@@ -291,7 +295,7 @@ impl Notes {
             who: engine.principal,
             from: engine.origin,
             action: AuditAction::Lost,
-            subject: Target::Order {
+            subject: Subject::Order {
                 name: Box::default(),
                 effect: Box::default(),
             },

@@ -14,9 +14,9 @@ use crate::write::WriteVerb;
 pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
 /// Time after which a claim is retried even without a wake-up, because dropping another claim also
 /// frees room.
-const LOOK: Duration = Duration::from_millis(100);
+const CLAIM_RETRY: Duration = Duration::from_millis(100);
 
-/// Room for future entries. Dropping the last clone returns the unused rest.
+/// Room claimed for future entries. Dropping the last clone releases the room.
 #[derive(Clone, Default, Debug)]
 pub struct AuditRoom(Option<Arc<Claim>>);
 
@@ -31,6 +31,7 @@ pub enum NoAuditRoom {
     /// The host has not stored the waiting notes yet. Retry when woken, but no later than this
     /// time.
     Wait(Tick),
+    /// The host has stored nothing for [`AUDIT_PATIENCE`]. The action must be refused.
     Unstored,
 }
 
@@ -60,7 +61,7 @@ impl Audit<'_> {
     /// claim without waiting.
     pub fn claim(&self, count: usize, now: Tick) -> Result<AuditRoom, NoAuditRoom> {
         let audit = self.table;
-        if count == 0 || audit.keeper.lock().is_none() {
+        if count == 0 || audit.host_outbox.lock().is_none() {
             return Ok(AuditRoom::default());
         }
         let mut notes = audit.notes.lock();
@@ -70,7 +71,7 @@ impl Audit<'_> {
             return Ok(AuditRoom(Some(Arc::new(Claim { audit, count }))));
         }
         if notes.waiting.is_empty() {
-            // The host has nothing to take, so it does not cause the lack of room.
+            // The host has nothing to take, so it is not the cause of the shortage.
             notes.full_since = Some(now);
         }
         let end = notes
@@ -78,7 +79,7 @@ impl Audit<'_> {
             .get_or_insert(now)
             .saturating_add(AUDIT_PATIENCE);
         match now < end {
-            true => Err(NoAuditRoom::Wait(end.min(now.saturating_add(LOOK)))),
+            true => Err(NoAuditRoom::Wait(end.min(now.saturating_add(CLAIM_RETRY)))),
             false => Err(NoAuditRoom::Unstored),
         }
     }

@@ -7,7 +7,8 @@ use trunkline_types::{DataType, Value, wire};
 use crate::update::{Encoded, Update};
 use crate::write::WriteValue;
 
-/// Maximum length of a value stored in a note. For a longer value, only the length is recorded.
+/// Maximum length of a value stored in a note, in bytes. For a longer value, only the length is
+/// recorded.
 const VALUE_BYTES_MAX: usize = 4096;
 /// Maximum number of array elements or bytes in the text.
 const ELEMENTS_MAX: usize = 16;
@@ -61,7 +62,7 @@ impl AuditedValue {
                 Err(_) => AuditedValue::Long(bytes.len()),
             },
             Err(_) => {
-                let text = format!("({} bytes that are no value)", bytes.len());
+                let text = format!("({} bytes that are not a valid value)", bytes.len());
                 AuditedValue::Text(text.into())
             }
         }
@@ -72,13 +73,13 @@ impl AuditedValue {
             AuditedValue::Nothing => String::new(),
             AuditedValue::Long(bytes) => format!("({bytes} bytes)"),
             AuditedValue::Text(text) => text.to_string(),
-            AuditedValue::Value(value) => shown(&value.decode(data_type), data_type),
+            AuditedValue::Value(value) => value_text(&value.decode(data_type), data_type),
         };
         cut(&text, AUDIT_VALUE_BYTES_MAX)
     }
 }
 
-fn shown(value: &Value, data_type: &DataType) -> String {
+fn value_text(value: &Value, data_type: &DataType) -> String {
     let options = FormatOptions {
         elide: Some(ELEMENTS_MAX),
         ..FormatOptions::default()

@@ -1,4 +1,4 @@
-//! Audited writes of clients: the caller, the request and its outcome.
+//! Audits writes of clients: the caller, the request and its outcome.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -6,7 +6,7 @@ use std::cell::Cell;
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
 use trunkline_types::{AuditAction, AuditOutcome, Position};
 
-use super::{Audit, AuditLog, AuditRoom, AuditedValue, NoAuditRoom, Note, Noted, Target};
+use super::{Audit, AuditLog, AuditRoom, AuditedValue, NoAuditRoom, Note, NotedVariable, Subject};
 use crate::caller::{Caller, Principal};
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
@@ -79,8 +79,8 @@ impl Audit<'_> {
         } = *call;
         let outer = call.outer.map(|outer| outer as &dyn Any);
         let outer: Option<&Audited> = outer.and_then(|outer| outer.downcast_ref());
-        let is_due = call.observer.is_none() && write.origin == Origin::Client;
-        if !is_due || (outer.is_none() && !is_noted(variable, write.verb)) {
+        let is_candidate = call.observer.is_none() && write.origin == Origin::Client;
+        if !is_candidate || (outer.is_none() && !is_noted(variable, write.verb)) {
             return None;
         }
         let claimed = match outer.map(|outer| &outer.room) {
@@ -138,7 +138,7 @@ impl WriteObserver for Audited {
             WriteOutcome::Applied(sequence) => AuditOutcome::Applied(at(sequence)),
             WriteOutcome::Unchanged(sequence) => AuditOutcome::Unchanged(at(sequence)),
             WriteOutcome::Superseded => {
-                AuditOutcome::Refused("a newer value took its place".to_owned())
+                AuditOutcome::Refused("superseded by a newer value".to_owned())
             }
             WriteOutcome::Refused(refusal) => AuditOutcome::Refused(sentence(refusal.to_string())),
             WriteOutcome::Unknown(cause) => AuditOutcome::Unknown(sentence(cause.to_string())),
@@ -149,8 +149,8 @@ impl WriteObserver for Audited {
             who: self.who.clone(),
             from: Arc::clone(&self.from),
             action: self.action,
-            subject: Target::Variable {
-                name: Noted::of(core, end.variable),
+            subject: Subject::Variable {
+                name: NotedVariable::of(core, end.variable),
                 old: AuditedValue::of_update(end.old),
                 new: end.new.map_or_else(|| self.new.clone(), AuditedValue::of),
             },

@@ -1,4 +1,4 @@
-//! All checks of a library. They precede any change.
+//! Checks a library completely before a deployment changes anything.
 
 use std::collections::HashSet;
 
@@ -38,8 +38,8 @@ pub(super) fn names(library: &LibraryDefinition) -> Result<Vec<Name>, DeployErro
     }
     let mut seen = HashSet::with_capacity(names.len());
     match names.iter().find(|name| !seen.insert(name.as_str())) {
-        Some(twice) => Err(DeployError::DuplicateName {
-            name: twice.as_str().to_owned(),
+        Some(duplicate) => Err(DeployError::DuplicateName {
+            name: duplicate.as_str().to_owned(),
         }),
         None => Ok(names),
     }

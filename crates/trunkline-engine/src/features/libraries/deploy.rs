@@ -9,7 +9,7 @@ use trunkline_types::{
 };
 
 use super::check::{self, initial_write};
-use super::{DeployError, Libraries, Library, UnknownLibrary, place};
+use super::{DeployError, Libraries, Library, UnknownLibrary, index_of};
 use crate::caller::Caller;
 use crate::delivery::outbox::Wakes;
 use crate::features::alias::followers;
@@ -48,7 +48,9 @@ pub type RetainedValues<'a> = dyn Fn(&Name, &Properties) -> Option<Retained> + '
 /// The changes of a deployment, determined before anything is changed.
 struct Plan {
     names: Vec<Name>,
+    /// Deployed variables that stay deployed, by name.
     kept: HashMap<Name, Arc<Variable>>,
+    /// Deployed variables that will be removed.
     gone: Vec<Arc<Variable>>,
 }
 
@@ -67,8 +69,8 @@ impl Libraries<'_> {
 
     /// Deploys a library whose variables start with their `retained` values, or otherwise with
     /// their `initial` values (H-17). With `replace`, the library may already be deployed:
-    /// unchanged variables keep their handles, values and subscribers (SP-06); the others are
-    /// removed and added.
+    /// unchanged variables keep their handles, values and subscribers (SP-06); the other variables
+    /// are removed and added again.
     pub fn deploy_retained(
         &self,
         library: &LibraryDefinition,
@@ -79,14 +81,14 @@ impl Libraries<'_> {
         wakes: &mut Wakes,
     ) -> Result<Deployed, DeployError> {
         let _change = self.core.changes.lock();
-        let before = self.get(&library.name);
-        let plan = self.plan(library, before.as_ref(), replace)?;
+        let previous = self.get(&library.name);
+        let plan = self.plan(library, previous.as_ref(), replace)?;
         let reserved = plan.names.len() - plan.kept.len();
         if let Err(room) = self.core.variables.reserve_slots(reserved) {
             return Err(too_many(reserved, room));
         }
-        let before = before.unwrap_or_default();
-        let (state, numbered_before) = (before.state, before.handles);
+        let previous = previous.unwrap_or_default();
+        let (state, previous_handles) = (previous.state, previous.handles);
         let moment = Moment { now, wall };
         let deployed = self.carry_out(plan, library, state, retained, moment, wakes);
         let entry = Library {
@@ -94,13 +96,13 @@ impl Libraries<'_> {
             description: library.description.clone(),
             state,
             handles: deployed.handles.clone(),
-            before_stop: before.before_stop,
+            before_stop: previous.before_stop,
         };
         {
             let mut libraries = self.table.list.lock();
-            let place = place(&libraries, &library.name).ok();
+            let place = index_of(&libraries, &library.name).ok();
             match place.and_then(|place| libraries.get_mut(place)) {
-                Some(known) => *known = entry,
+                Some(existing) => *existing = entry,
                 None => libraries.push(entry),
             }
         }
@@ -109,7 +111,7 @@ impl Libraries<'_> {
         self.of(&features.alarms).deployed(handles);
         let providers = self.of(&features.providers);
         providers.deployed(handles, moment, wakes);
-        self.core.variables.renumber(&numbered_before, handles);
+        self.core.variables.renumber(&previous_handles, handles);
         let aliases = self.of(&features.aliases);
         aliases.enter(library, handles, moment, wakes);
         if deployed.added > 0 || deployed.removed > 0 {
@@ -121,17 +123,17 @@ impl Libraries<'_> {
     /// Checks that [`deploy_retained`](Self::deploy_retained) would succeed.
     pub fn check(&self, library: &LibraryDefinition, replace: bool) -> Result<(), DeployError> {
         let _change = self.core.changes.lock();
-        let before = self.get(&library.name);
-        self.plan(library, before.as_ref(), replace).map(|_| ())
+        let previous = self.get(&library.name);
+        self.plan(library, previous.as_ref(), replace).map(|_| ())
     }
 
     fn plan(
         &self,
         library: &LibraryDefinition,
-        before: Option<&Library>,
+        previous: Option<&Library>,
         replace: bool,
     ) -> Result<Plan, DeployError> {
-        if before.is_some() && !replace {
+        if previous.is_some() && !replace {
             return Err(DeployError::AlreadyDeployed {
                 name: library.name.clone(),
             });
@@ -141,8 +143,9 @@ impl Libraries<'_> {
             true => Err(too_many(needed, room)),
             false => Ok(()),
         };
-        let handles = before.map_or(&[][..], |before| &before.handles);
-        // At best all existing variables remain. A list that is too long even then is not examined.
+        let handles = previous.map_or(&[][..], |previous| &previous.handles);
+        // In the best case, all existing variables remain. A library that is too large even then is
+        // rejected without further checks.
         check_room(library.variables.len().saturating_sub(handles.len()))?;
         let names = check::names(library)?;
         self.check_numbers(library, &names, handles)?;
@@ -152,14 +155,16 @@ impl Libraries<'_> {
         let mut kept = HashMap::new();
         for (name, definition) in names.iter().zip(&library.variables) {
             if let Some(variable) = self.core.variables.find(name.as_str())
-                && variable.is_made_for(&definition.properties)
+                && variable.has_layout_of(&definition.properties)
             {
                 kept.insert(name.clone(), Arc::clone(&variable));
             }
         }
         check_room(names.len() - kept.len())?;
-        let stay: HashSet<u32> = kept.values().map(|variable| variable.handle()).collect();
-        let gone = handles.iter().filter(|handle| !stay.contains(handle));
+        let kept_handles: HashSet<u32> = kept.values().map(|variable| variable.handle()).collect();
+        let gone = handles
+            .iter()
+            .filter(|handle| !kept_handles.contains(handle));
         let gone = gone
             .filter_map(|handle| self.core.variable(*handle))
             .collect();
@@ -176,13 +181,13 @@ impl Libraries<'_> {
         Ok(Plan { names, kept, gone })
     }
 
-    /// Register numbers are unique in the engine, over all libraries. `before` are the previous
-    /// variables of the library, whose numbers become free.
+    /// Checks that register numbers are unique in the engine, across all libraries. `previous`
+    /// contains the handles of the library's previous variables, whose numbers become free.
     fn check_numbers(
         &self,
         library: &LibraryDefinition,
         names: &[Name],
-        before: &[u32],
+        previous: &[u32],
     ) -> Result<(), DeployError> {
         let mut seen: HashMap<u32, &Name> = HashMap::new();
         for (name, definition) in names.iter().zip(&library.variables) {
@@ -191,7 +196,7 @@ impl Libraries<'_> {
             };
             let here = seen.insert(number, name).map(Name::as_str);
             let elsewhere = self.core.variables.numbered(number);
-            let elsewhere = elsewhere.filter(|known| !before.contains(&known.handle()));
+            let elsewhere = elsewhere.filter(|variable| !previous.contains(&variable.handle()));
             if let Some(holder) = here.or(elsewhere.as_ref().map(|variable| variable.name())) {
                 return Err(DeployError::NumberTaken {
                     name: name.as_str().to_owned(),
@@ -249,7 +254,7 @@ impl Libraries<'_> {
             // A variable cannot be found before it has its first value, so no client can have
             // written it.
             let retained = retained(&name, &definition.properties);
-            let made = self.core.variables.insert_reserved(|handle| {
+            let inserted = self.core.variables.insert_reserved(|handle| {
                 let variable = Variable::new(handle, name.into(), properties);
                 if variable.deployed().single_writer {
                     leases.refresh(&variable, &mut variable.lock(), variable.deployed());
@@ -267,14 +272,14 @@ impl Libraries<'_> {
                 }
                 variable
             });
-            if let Some(made) = &made {
-                self.of(&self.table.tables).enter(made);
+            if let Some(inserted) = &inserted {
+                self.of(&self.table.tables).enter(inserted);
             }
-            // There is room, because it was reserved.
+            // The insertion cannot fail, because the slots were reserved.
             deployed.added += 1;
             deployed
                 .handles
-                .extend(made.map(|variable| variable.handle()));
+                .extend(inserted.map(|variable| variable.handle()));
         }
         deployed
     }
@@ -291,7 +296,7 @@ impl Libraries<'_> {
         let _change = self.core.changes.lock();
         let library = {
             let mut libraries = self.table.list.lock();
-            let place = place(&libraries, name)?;
+            let place = index_of(&libraries, name)?;
             libraries.remove(place)
         };
         for (place, handle) in library.handles.iter().enumerate() {
@@ -312,17 +317,19 @@ impl Libraries<'_> {
     /// other libraries.
     pub fn subscriptions(&self, name: &str) -> Result<usize, UnknownLibrary> {
         let libraries = self.table.list.lock();
-        let place = place(&libraries, name)?;
+        let place = index_of(&libraries, name)?;
         let handles = libraries.get(place).map(|library| library.handles.iter());
         let variables = handles
             .into_iter()
             .flatten()
             .filter_map(|handle| self.core.variable(*handle));
-        Ok(variables.map(|variable| users(&variable, name)).sum())
+        Ok(variables
+            .map(|variable| lost_subscriptions(&variable, name))
+            .sum())
     }
 
-    /// Drops the removed variables after every [`WAKE_EVERY`] of them, so that requests that end in
-    /// the meantime need not drop them.
+    /// Drops the removed variables in batches of [`WAKE_EVERY`], so that concurrent requests do not
+    /// have to drop them when they end.
     fn reclaim_after(&self, place: usize) {
         if place % WAKE_EVERY == WAKE_EVERY - 1 {
             self.core.variables.reclaim();
@@ -335,7 +342,7 @@ impl Libraries<'_> {
         self.of(&features.aliases).detach(variable, moment, wakes);
         let mut state = variable.lock();
         variable.set_gone(&state);
-        // The place in the tables now belongs to the next variable in the slot.
+        // The entry in the tables now belongs to the next variable in the slot.
         state.latest.leave_tables();
         self.of(&features.leases).forget(variable, &mut state);
         let alarms = self.of(&features.alarms);
@@ -362,9 +369,9 @@ impl Libraries<'_> {
         self.core.variables.release(variable);
     }
 
-    /// Writes the value from before the start as update number 1, as `uncertain: retained` with its
-    /// old source timestamp. Returns false if there is none, or if the variable's properties do not
-    /// permit it.
+    /// Writes the retained value as update number 1, with the quality `uncertain: retained` and its
+    /// old source timestamp. Returns false if there is no retained value, or if the variable's
+    /// properties do not permit it.
     fn write_retained(
         &self,
         variable: &Variable,
@@ -381,7 +388,7 @@ impl Libraries<'_> {
         self.write_first(variable, &write, moment)
     }
 
-    /// Writes the initial value as update number 1, as `uncertain: initial` (H-17).
+    /// Writes the initial value as update number 1, with the quality `uncertain: initial` (H-17).
     fn write_initial(&self, variable: &Variable, moment: Moment) {
         let properties = variable.properties();
         if let Some(initial) = &properties.initial {
@@ -409,7 +416,7 @@ fn too_many(needed: usize, room: usize) -> DeployError {
     }
 }
 
-/// Wakes the consumers marked so far, after every [`WAKE_EVERY`] variables of an order. This is
+/// Wakes the consumers marked so far, after every [`WAKE_EVERY`] variables of an operation. This is
 /// safe under the lock for changes, because no wake-up makes changes.
 pub(super) fn wake_after(place: usize, wakes: &mut Wakes) {
     if place % WAKE_EVERY == WAKE_EVERY - 1 {
@@ -421,11 +428,14 @@ const WAKE_EVERY: usize = 64;
 
 /// Returns the number of subscriptions that lose the variable when its library is undeployed. The
 /// recursion is shallow, because chains of aliases are short.
-fn users(variable: &Variable, library: &str) -> usize {
+fn lost_subscriptions(variable: &Variable, library: &str) -> usize {
     let followers = followers(&variable.lock()).to_vec();
     let is_own = |alias: &Variable| alias.name().split('/').next() == Some(library);
     let others = followers.iter().filter(|alias| !is_own(alias));
-    variable.subscribers() + others.map(|alias| users(alias, library)).sum::<usize>()
+    variable.subscribers()
+        + others
+            .map(|alias| lost_subscriptions(alias, library))
+            .sum::<usize>()
 }
 
 /// Shares equal properties. Compares only with the latest few, so that a library of 100,000 equal
@@ -435,11 +445,12 @@ fn intern(
     definition: &VariableDefinition,
 ) -> Arc<Properties> {
     const LOOK_BACK: usize = 16;
-    let wanted = &definition.properties;
+    let properties = &definition.properties;
     let mut recent = templates.iter().rev().take(LOOK_BACK);
-    if let Some(known) = recent.find(|known| Arc::ptr_eq(known, wanted) || known == &wanted) {
+    if let Some(known) = recent.find(|known| Arc::ptr_eq(known, properties) || known == &properties)
+    {
         return Arc::clone(known);
     }
-    templates.push(Arc::clone(wanted));
-    Arc::clone(wanted)
+    templates.push(Arc::clone(properties));
+    Arc::clone(properties)
 }

@@ -19,19 +19,27 @@ pub enum DeployError {
         path: String,
         error: trunkline_types::name::NameError,
     },
-    #[error("{name} names a field; a variable's name has no `#`, write `%23` for the character")]
+    #[error("{name} is the name of a field; write `%23` instead of `#` in the name of a variable")]
     Field { name: String },
     #[error("{name} is defined twice; rename one of them")]
     DuplicateName { name: String },
-    #[error("a library cannot be named {name}: names that begin with {name}/ are register numbers")]
+    #[error(
+        "a library cannot be named {name}, which is reserved for register numbers; choose another \
+         name"
+    )]
     NumbersLibrary { name: String },
-    #[error("{name} has the register number {number}, which {holder} has; give it another one")]
+    #[error(
+        "{name} has the register number {number}, which {holder} already has; choose another number"
+    )]
     NumberTaken {
         name: String,
         number: u32,
         holder: String,
     },
-    #[error("{needed} variables do not fit: the engine holds at most {max}, {room} are free")]
+    #[error(
+        "{needed} more variables do not fit: {room} of the engine's {max} are free; undeploy \
+         libraries that are not used"
+    )]
     TooMany {
         needed: usize,
         room: usize,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use trunkline_types::{Level, Moment, Quality, Reason, Tick, Timestamp};
 
 use super::deploy::wake_after;
-use super::{Libraries, UnknownLibrary, place};
+use super::{Libraries, UnknownLibrary, index_of};
 use crate::delivery::outbox::Wakes;
 use crate::outcome::orders::LibraryState;
 use crate::variable::Variable;
@@ -37,7 +37,7 @@ impl Libraries<'_> {
             before_stop.extend(before.map(|quality| (*handle, quality)));
         }
         let mut libraries = self.table.list.lock();
-        let place = place(&libraries, name)?;
+        let place = index_of(&libraries, name)?;
         if let Some(library) = libraries.get_mut(place) {
             library.before_stop = before_stop;
         }
@@ -46,9 +46,13 @@ impl Libraries<'_> {
 
     /// Sets the state of a library. Returns its handles, and the qualities recorded when it was
     /// stopped, or `None` if it was already in that state. The caller holds the lock for changes.
-    fn set_state(&self, name: &str, state: LibraryState) -> Result<Option<Set>, UnknownLibrary> {
+    fn set_state(
+        &self,
+        name: &str,
+        state: LibraryState,
+    ) -> Result<Option<HandlesAndQualities>, UnknownLibrary> {
         let mut libraries = self.table.list.lock();
-        let place = place(&libraries, name)?;
+        let place = index_of(&libraries, name)?;
         let Some(library) = libraries.get_mut(place).filter(|one| one.state != state) else {
             return Ok(None);
         };
@@ -58,8 +62,8 @@ impl Libraries<'_> {
     }
 
     /// Starts a stopped library. As at a start of the engine, its variables have their earlier
-    /// values as `uncertain: retained` until they are written. Their sources are asked for fresh
-    /// values. Returns false if the library was already running.
+    /// values as `uncertain: retained` until they are written. Their sources are requested to send
+    /// fresh values. Returns false if the library was already running.
     pub fn start(
         &self,
         name: &str,
@@ -93,7 +97,8 @@ impl Libraries<'_> {
     }
 }
 
-type Set = (Vec<u32>, Vec<(u32, Quality)>);
+/// The handles of a library, and the qualities recorded when it was stopped.
+type HandlesAndQualities = (Vec<u32>, Vec<(u32, Quality)>);
 
 /// Stops one variable. Returns its quality unless it was good.
 fn stop(variable: &Variable, moment: Moment, wakes: &mut Wakes) -> Option<Quality> {
@@ -108,7 +113,7 @@ fn stop(variable: &Variable, moment: Moment, wakes: &mut Wakes) -> Option<Qualit
     (before.sequence > 0 && !before.quality.is_good()).then_some(before.quality)
 }
 
-/// Starts one variable whose quality was `before`.
+/// Starts one variable, whose quality before the stop was `before`.
 fn start(variable: &Variable, before: Quality, moment: Moment, wakes: &mut Wakes) {
     let mut state = variable.lock();
     variable.set_stopped(&state, false);
@@ -121,7 +126,7 @@ fn start(variable: &Variable, before: Quality, moment: Moment, wakes: &mut Wakes
         return requalify_locked(variable, &mut state, forced, moment, wakes);
     }
     if variable.is_alias() {
-        // It shows its target's value and quality.
+        // An alias shows the value and quality of its target.
         return;
     }
     let quality = match before.level() {

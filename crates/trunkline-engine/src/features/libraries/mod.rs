@@ -78,7 +78,7 @@ impl Libraries<'_> {
     }
 }
 
-fn place(libraries: &MutexGuard<'_, Vec<Library>>, name: &str) -> Result<usize, UnknownLibrary> {
+fn index_of(libraries: &MutexGuard<'_, Vec<Library>>, name: &str) -> Result<usize, UnknownLibrary> {
     let place = libraries.iter().position(|library| library.name == name);
     place.ok_or_else(|| UnknownLibrary {
         name: name.to_owned(),

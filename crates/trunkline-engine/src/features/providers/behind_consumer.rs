@@ -8,34 +8,35 @@ use crate::subscriptions::Consumer;
 use crate::sync::Arc;
 use trunkline_types::Value;
 
-/// Number of queued orders from which reads without a waiting caller are dropped, because the
-/// device is then read often enough. The limit on a provider's unanswered orders bounds the others.
+/// Number of queued orders at which further reads without a waiting caller are dropped, because the
+/// device is already read often enough. The limit on a provider's unanswered orders bounds all
+/// other orders.
 const UNTICKETED_MAX: usize = 8192;
 
 impl Providers<'_> {
     /// Creates a provider with this name that uses a consumer as its connection. The consumer takes
     /// its orders with [`Consumer::take_provider_order`].
     pub fn behind(&self, consumer: &Consumer, name: &str) -> Arc<dyn Provider> {
-        Arc::new(Behind {
+        Arc::new(ConsumerProvider {
             name: Arc::from(name),
             outbox: Arc::clone(&consumer.outbox),
         })
     }
 }
 
-struct Behind {
+struct ConsumerProvider {
     name: Arc<str>,
     outbox: Arc<Outbox>,
 }
 
-impl Behind {
+impl ConsumerProvider {
     fn push(&self, orders: impl IntoIterator<Item = ProviderOrder>) {
         self.outbox.orders.lock().extend(orders);
         Wakes::new().add(&self.outbox);
     }
 }
 
-impl Provider for Behind {
+impl Provider for ConsumerProvider {
     fn name(&self) -> Arc<str> {
         Arc::clone(&self.name)
     }

@@ -15,7 +15,7 @@ use trunkline_types::{Moment, Quality, Reason, Tick, Timestamp, Value};
 use crate::caller::Caller;
 use crate::delivery::mail::{ProviderId, SourceItem, Ticket};
 use crate::delivery::outbox::Wakes;
-use crate::features::alias::behind;
+use crate::features::alias::resolve_alias;
 use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
 use crate::sync::Arc;
 use crate::update::NoMemory;
@@ -25,7 +25,7 @@ use crate::write::{
 };
 
 use self::pending::PendingWrite;
-pub(crate) use self::pending::{Ask, ProviderTable, Waiting};
+pub(crate) use self::pending::{DeviceRequest, ProviderTable, Waiting};
 
 pub type Providers<'e> = View<'e, ProviderTable>;
 
@@ -44,14 +44,14 @@ pub trait Provider: Send + Sync {
     /// for it: call [`answer`](Providers::answer) with [`Answer::Read`]. Without a ticket, publish
     /// the value when it is available.
     fn request(&self, ticket: Option<Ticket>, handle: u32);
-    /// Delivers these variables from now on, each from the named item. Called when the provider is
-    /// attached or when variables are deployed, with the variables whose `source` begins with the
-    /// provider's name.
+    /// Starts publishing the values of these variables, each from its named item. Called when the
+    /// provider is attached or when variables are deployed, with the variables whose `source`
+    /// begins with the provider's name.
     fn bind(&self, _items: &[SourceItem]) {}
-    /// Returns a sentence about its current failure, if any.
+    /// Returns a sentence that describes the provider's current failure, if any.
     fn error(&self) -> Option<String>;
-    /// Returns true if it runs in a separate process. Its faults then do not result from the
-    /// engine's configuration.
+    /// Returns true if the provider runs in a separate process. Its faults then do not result from
+    /// the engine's configuration.
     fn is_process(&self) -> bool {
         false
     }
@@ -84,14 +84,14 @@ pub enum Answer {
     Unknown(String),
 }
 
-/// A provider that has left, while some of its variables do not show that yet.
+/// A detached provider, some of whose variables do not show the end of the provider yet.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct DetachedProvider {
     id: ProviderId,
     quality: Quality,
-    /// Slot from which its remaining variables are updated.
+    /// Slot from which the remaining variables must be updated.
     next: u32,
-    /// Time at which it left, or at which its variables were last processed.
+    /// Time at which the provider was detached, or at which its variables were last processed.
     moment: Moment,
 }
 
@@ -118,12 +118,12 @@ impl Providers<'_> {
         let mut wakes = Wakes::new();
         let mut ended = self.table.ended.lock();
         let id = ProviderId(self.table.attach_named(provider)?);
-        // Its variables must show the end of the previous provider before they show anything from
+        // The variables must show the end of the previous provider before they show values from
         // this one.
         if let Some(at) = ended.iter().position(|one| one.id == id)
             && let Some(mut before) = ended.remove(at)
         {
-            self.mark_some(&mut before, &mut { usize::MAX }, &mut wakes);
+            self.mark_slice(&mut before, &mut { usize::MAX }, &mut wakes);
         }
         drop(ended);
         self.bind_sources(self.core.all_variables());
@@ -131,7 +131,7 @@ impl Providers<'_> {
     }
 
     /// Announces a provider that a separate process will [attach](Self::attach_source). Until then
-    /// its variables behave as if the provider had left: they cannot be written.
+    /// its variables behave as if the provider were detached: they cannot be written.
     pub fn expect_source(&self, name: &str, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         let _change = self.core.changes.lock();
         self.table.expect(name);
@@ -139,7 +139,7 @@ impl Providers<'_> {
         mark_orphans(&orphans, Moment { now, wall }, wakes);
     }
 
-    /// Takes over variables that were deployed or edited.
+    /// Binds variables that were deployed or edited to their providers.
     pub(crate) fn deployed(&self, handles: &[u32], moment: Moment, wakes: &mut Wakes) {
         let variables = handles.iter();
         let variables = variables.filter_map(|handle| self.core.variable(*handle));
@@ -171,7 +171,7 @@ impl Providers<'_> {
                     None => orphans.push(Arc::clone(&variable)),
                 }
             } else if named.iter().any(|named| Some(named.index) == current) {
-                // Its previous source was that provider.
+                // The variable's previous source was that provider.
                 variable.set_provider(None);
             }
         }
@@ -183,8 +183,8 @@ impl Providers<'_> {
         orphans
     }
 
-    /// Detaches a provider. Its variables become bad, with the cause, and its unanswered writes end as
-    /// unknown.
+    /// Detaches a provider. Its variables become bad for the given reason, and its unanswered
+    /// writes end with an unknown outcome.
     pub fn detach(
         &self,
         id: ProviderId,
@@ -203,23 +203,23 @@ impl Providers<'_> {
             self.finish_unknown(write, cause, wall, wakes);
         }
         let quality = Quality::bad(reason);
-        self.table.ended.lock().push_back(Ended {
+        self.table.ended.lock().push_back(DetachedProvider {
             id,
             quality,
             next: 1,
             moment: Moment { now, wall },
         });
-        // The next polls mark variables beyond one slice.
+        // Later polls mark the variables beyond the first slice.
         self.mark_ended(&mut { SLICE }, Moment { now, wall }, wakes);
     }
 
-    /// Marks variables whose provider has left, examining at most `budget` variables. Returns false
-    /// if some remain.
+    /// Marks variables whose provider was detached, examining at most `budget` variables. Returns
+    /// false if some remain.
     fn mark_ended(&self, budget: &mut usize, moment: Moment, wakes: &mut Wakes) -> bool {
         let mut ended = self.table.ended.lock();
         while let Some(first) = ended.front_mut() {
             first.moment = moment;
-            if !self.mark_some(first, budget, wakes) {
+            if !self.mark_slice(first, budget, wakes) {
                 return false;
             }
             ended.pop_front();
@@ -227,7 +227,12 @@ impl Providers<'_> {
         true
     }
 
-    fn mark_some(&self, ended: &mut Ended, budget: &mut usize, wakes: &mut Wakes) -> bool {
+    fn mark_slice(
+        &self,
+        ended: &mut DetachedProvider,
+        budget: &mut usize,
+        wakes: &mut Wakes,
+    ) -> bool {
         while ended.next < self.core.variables.end() {
             if *budget == 0 {
                 return false;
@@ -288,8 +293,8 @@ impl Providers<'_> {
         let pending = self.table.take(ticket);
         // The variable recorded with the write is more reliable than the handle supplied by the
         // provider.
-        let known = pending.as_ref().map(|write| Arc::clone(&write.variable));
-        let Some(variable) = known.or_else(|| self.core.variable(handle)) else {
+        let recorded = pending.as_ref().map(|write| Arc::clone(&write.variable));
+        let Some(variable) = recorded.or_else(|| self.core.variable(handle)) else {
             return;
         };
         let variable = &variable;
@@ -412,7 +417,7 @@ impl Providers<'_> {
         let Some(variable) = self
             .core
             .variable(handle)
-            .map(|named| behind(self.core, &named))
+            .map(|named| resolve_alias(self.core, &named))
         else {
             return false;
         };
@@ -430,17 +435,18 @@ impl Providers<'_> {
         self.table.is_pending(ticket)
     }
 
-    /// Ends writes whose provider has taken too long, and marks variables whose provider has left,
-    /// one slice of each. Returns the time of the next call, which is in the past if work remains.
+    /// Ends writes whose provider has taken too long, and marks variables whose provider was
+    /// detached, one slice of each. Returns the time of the next call, which is the current time if
+    /// work remains.
     pub(crate) fn poll(&self, moment: Moment, wakes: &mut Wakes) -> Option<Tick> {
         let due = self.table.take_due(moment.now, SLICE);
-        let is_all = due.len() < SLICE;
+        let took_all = due.len() < SLICE;
         for (ticket, write) in due {
             let (provider, _) = self.table.get(ticket.provider.0);
             let cause = UnknownCause::ProviderTimedOut { provider };
             self.finish_unknown(write, cause, moment.wall, wakes);
         }
-        match is_all && self.mark_ended(&mut { SLICE }, moment, wakes) {
+        match took_all && self.mark_ended(&mut { SLICE }, moment, wakes) {
             true => self.table.next_deadline(),
             false => Some(moment.now),
         }
@@ -459,15 +465,16 @@ impl Providers<'_> {
     }
 }
 
-/// Marks variables that have never had a value as lacking their source. Retained and initial values
-/// have their own qualities.
+/// Marks variables that have never had a value as bad, because their provider is not running.
+/// Retained and initial values have their own qualities.
 fn mark_orphans(orphans: &[Arc<Variable>], moment: Moment, wakes: &mut Wakes) {
     for variable in orphans.iter().filter(|variable| variable.sequence() == 0) {
         requalify(variable, Quality::bad(Reason::ProviderGone), moment, wakes);
     }
 }
 
-/// The variable cannot show the device's current value, so it must not look good.
+/// Marks a variable as bad, because there is not enough memory to show the device's current value.
+/// Counts the write as unknown.
 fn read_back_without_memory(
     variable: &Variable,
     moment: Moment,

@@ -1,4 +1,4 @@
-//! The providers, and their unanswered writes.
+//! The list of providers, and their unanswered writes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trunkline_types::{Tick, Value};
 
-use super::{Ended, NameTaken, PROVIDER_PENDING_MAX, Provider};
+use super::{DetachedProvider, NameTaken, PROVIDER_PENDING_MAX, Provider};
 use crate::delivery::mail::{ProviderId, Ticket};
 use crate::sync::{Arc, Mutex, RwLock};
 use crate::variable::Variable;
@@ -17,11 +17,13 @@ pub(crate) enum SendFailure {
     Gone { provider: Arc<str> },
 }
 
-pub(crate) enum Ask {
-    Take(Value),
+/// A request to the device of a variable, which its provider must answer.
+pub(crate) enum DeviceRequest {
+    Write(Value),
     Read,
 }
 
+/// The parties to inform of the outcome of a write or request.
 #[derive(Default)]
 pub(crate) struct Waiting {
     pub(crate) completion: Option<Completion>,
@@ -33,14 +35,15 @@ pub(crate) struct Waiting {
 pub struct ProviderTable {
     slots: RwLock<Vec<ProviderSlot>>,
     pending: Mutex<Pending>,
-    /// Providers that have left recently, in the order of leaving. Locked before a variable.
-    pub(super) ended: Mutex<VecDeque<Ended>>,
+    /// Detached providers whose variables must still be marked, in the order of detachment. Locked
+    /// before a variable.
+    pub(super) ended: Mutex<VecDeque<DetachedProvider>>,
     timeout: Duration,
 }
 
 struct ProviderSlot {
     name: Arc<str>,
-    /// `None` once it has left. The slot and its name remain for messages.
+    /// `None` while the provider is not running. The slot and its name remain for error messages.
     provider: Option<Arc<dyn Provider>>,
     is_source: bool,
     is_process: bool,
@@ -170,8 +173,8 @@ impl ProviderTable {
             is_source: true,
         };
         match place.and_then(|place| Some((place, slots.get_mut(place)?))) {
-            Some((place, known)) => {
-                *known = slot;
+            Some((place, existing)) => {
+                *existing = slot;
                 Ok(place)
             }
             None => {
@@ -210,7 +213,7 @@ impl ProviderTable {
         index: usize,
         now: Tick,
         variable: &Arc<Variable>,
-        ask: Ask,
+        device_request: DeviceRequest,
         waiting: Waiting,
     ) -> Result<(), SendFailure> {
         let handle = variable.handle();
@@ -246,9 +249,9 @@ impl ProviderTable {
             );
             ticket
         };
-        match ask {
-            Ask::Take(raw) => provider.send(ticket, handle, raw),
-            Ask::Read => provider.request(Some(ticket), handle),
+        match device_request {
+            DeviceRequest::Write(raw) => provider.send(ticket, handle, raw),
+            DeviceRequest::Read => provider.request(Some(ticket), handle),
         }
         Ok(())
     }

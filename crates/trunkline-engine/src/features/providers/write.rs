@@ -4,7 +4,7 @@
 use trunkline_types::Properties;
 
 use super::Providers;
-use super::pending::{Ask, ProviderTable, SendFailure, Waiting};
+use super::pending::{DeviceRequest, ProviderTable, SendFailure, Waiting};
 use crate::delivery::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::sync::Arc;
@@ -37,7 +37,7 @@ impl Providers<'_> {
         call.check(&properties)?;
         let mut accepted = Accepted::nothing();
         self.core.accept_write(call, &properties, &mut accepted)?;
-        self.ask_provider(index, call, &properties, &accepted.update.value)
+        self.send_write(index, call, &properties, &accepted.update.value)
     }
 
     fn order(&self, index: Option<usize>, call: &Call<'_>) -> Result<Attempt, Refusal> {
@@ -49,16 +49,16 @@ impl Providers<'_> {
             // Without a provider there is only the cell (LM-11).
             None => Ok(Attempt::Done(WriteOutcome::Unchanged(update.sequence))),
             Some(index) if call.write.verb == WriteVerb::Request => {
-                self.hand_over(index, call, Ask::Read)
+                self.send_request(index, call, DeviceRequest::Read)
             }
             Some(_) if update.sequence == 0 => Err(Refusal::NoValue),
-            Some(index) => self.ask_provider(index, call, &properties, &update.value),
+            Some(index) => self.send_write(index, call, &properties, &update.value),
         }
     }
 
     /// Sends a write of a provided variable to its provider, outside all locks. The cell changes
     /// when the provider reports the value of the device.
-    fn ask_provider(
+    fn send_write(
         &self,
         index: usize,
         call: &Call<'_>,
@@ -75,22 +75,30 @@ impl Providers<'_> {
                 .map_err(Refusal::Scaling)?,
             None => value,
         };
-        self.hand_over(index, call, Ask::Take(raw))
+        self.send_request(index, call, DeviceRequest::Write(raw))
     }
 
-    fn hand_over(&self, index: usize, call: &Call<'_>, ask: Ask) -> Result<Attempt, Refusal> {
+    fn send_request(
+        &self,
+        index: usize,
+        call: &Call<'_>,
+        device_request: DeviceRequest,
+    ) -> Result<Attempt, Refusal> {
         let variable = self.core.variable(call.variable.handle());
         let variable = variable.ok_or(Refusal::Gone)?;
         let waiting = Waiting {
             completion: call.write.completion.clone(),
-            writer: match ask {
-                Ask::Take(_) => call.caller.session,
-                Ask::Read => 0,
+            writer: match device_request {
+                DeviceRequest::Write(_) => call.caller.session,
+                DeviceRequest::Read => 0,
             },
             observer: call.observer.map(|observer| observer.detach()),
         };
         let now = call.moment.now;
-        match self.table.send(index, now, &variable, ask, waiting) {
+        match self
+            .table
+            .send(index, now, &variable, device_request, waiting)
+        {
             Ok(()) => Ok(Attempt::Pending),
             Err(SendFailure::Busy { provider, pending }) => {
                 Err(Refusal::ProviderBusy { provider, pending })

@@ -20,7 +20,7 @@ pub enum RtRead {
     Fresh,
     /// The FIFO was empty. The value is this reader's last element, or the type's default.
     Underflow,
-    /// Writers overtook the reader on every attempt. The value is its previous reading.
+    /// Writers overtook the reader on every attempt. The value is the reader's previous value.
     Overtaken,
 }
 
@@ -69,11 +69,11 @@ impl RtWriter {
         self.write_words(value.to_words().as_ref(), at)
     }
 
-    /// Writes one value, given as a slice of numbers that are words, such as a block of `f64`. The
-    /// slice is copied into the FIFO without conversion.
+    /// Writes one value given as a slice of word-sized numbers, such as a block of `f64`. The slice
+    /// is copied into the FIFO without conversion.
     ///
     /// # Panics
-    /// If the width is not that of the variable.
+    /// If the number of words is not the width of the variable.
     pub fn write_slice<W: WholeWord>(&mut self, values: &[W], at: Timestamp) -> RtWrite {
         self.write_words(W::as_words(values), at)
     }
@@ -81,7 +81,7 @@ impl RtWriter {
     /// Writes one value given as words.
     ///
     /// # Panics
-    /// If the width is not that of the variable.
+    /// If the number of words is not the width of the variable.
     #[inline]
     pub fn write_words(&mut self, words: &[u64], at: Timestamp) -> RtWrite {
         let at = [at.as_nanos() as u64];
@@ -138,8 +138,8 @@ impl RtReader {
         }
     }
 
-    /// Reads a value as a slice of numbers that are words, such as a block of `f64`. The slice is
-    /// the buffer with the reader's last element.
+    /// Reads a value as a slice of word-sized numbers, such as a block of `f64`. The slice refers
+    /// to the reader's buffer of its last element.
     pub fn read_slice<W: WholeWord>(&mut self) -> RtReading<&[W]> {
         let stamped = self.stamped;
         let (words, status) = self.read_words();
@@ -154,7 +154,8 @@ impl RtReader {
     }
 
     /// Reads a value as words, followed by its timestamp if the variable has timestamps.
-    // A function of its own, which returns in registers: 2.0 ns instead of 5.1.
+    // Kept as a separate function, so that the result is returned in registers: 2.0 ns instead of
+    // 5.1 ns.
     #[inline(never)]
     pub fn read_words(&mut self) -> (&[u64], RtRead) {
         match &mut self.side {
@@ -254,7 +255,7 @@ impl Realtime<'_> {
         let memory = FifoMemory::new(variable.properties().fifo, &layout);
         let side = memory.reader();
         let fifo = Arc::new(ReaderFifo::new(&memory, layout));
-        // Readers of a real-time endpoint poll.
+        // Real-time readers poll, so they need no wake-up.
         let outbox = Arc::new(Outbox::new(Box::new(NoWake), false, None));
         let mut state = variable.lock();
         let current = variable.update_locked(&state);

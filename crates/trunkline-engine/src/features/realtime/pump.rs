@@ -22,7 +22,7 @@ use crate::variable::Variable;
 use crate::write::{Origin, Write, WriteValue};
 
 /// Maximum number of elements moved from one FIFO before the other FIFOs are served.
-const TURN_ELEMENTS_MAX: usize = 1024;
+const ELEMENTS_PER_CALL_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub struct Pump {
@@ -47,7 +47,7 @@ pub(super) struct Source {
     input: Input,
     overflows_counted: u64,
     /// An element whose write was blocked. The next call tries it first.
-    held: Option<Element>,
+    blocked_element: Option<Element>,
     /// Buffer for the words of an element that remains in its FIFO.
     words: Box<[u64]>,
     buffers: Buffers,
@@ -117,15 +117,15 @@ impl Source {
             variable: Arc::clone(variable),
             input,
             overflows_counted: 0,
-            held: None,
+            blocked_element: None,
             words: vec![0; words].into(),
             buffers: Buffers::default(),
             writer_alive,
         }
     }
 
-    /// Returns true if it will publish nothing more: its writer was dropped, or the variable to
-    /// which the FIFO belongs was removed.
+    /// Returns true if the source will publish nothing more: its writer was dropped, or the
+    /// variable to which the FIFO belongs was removed.
     fn is_closed(&self) -> bool {
         let Some(writer) = &self.writer_alive else {
             return self.variable.is_gone();
@@ -140,8 +140,8 @@ impl Source {
     }
 
     fn next(&mut self) -> Option<Element> {
-        if let Some(held) = self.held.take() {
-            return Some(held);
+        if let Some(blocked_element) = self.blocked_element.take() {
+            return Some(blocked_element);
         }
         let layout = &self.variable.realtime.as_deref()?.layout;
         let buffers = &mut self.buffers;
@@ -258,7 +258,7 @@ impl PumpState {
     }
 }
 
-/// When to call [`Realtime::pump`] next.
+/// The result of a call to [`Realtime::pump`], which determines the time of the next call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pumped {
     /// There were no elements. Call again in 10 ms.
@@ -293,12 +293,12 @@ impl Realtime<'_> {
             // Checked before the elements are moved, because no elements follow once it is closed.
             let closed = source.is_closed();
             match self.move_elements(source, now, wall, wakes) {
-                Turn::Empty if closed => state.remove(*index),
-                Turn::Empty => {}
-                Turn::Blocked => {
+                MoveResult::Empty if closed => state.remove(*index),
+                MoveResult::Empty => {}
+                MoveResult::Blocked => {
                     pump.marks.mark(*index);
                 }
-                Turn::Over => {
+                MoveResult::LimitReached => {
                     pump.marks.mark(*index);
                     pumped = Pumped::More;
                 }
@@ -314,12 +314,12 @@ impl Realtime<'_> {
         now: Tick,
         wall: Timestamp,
         wakes: &mut Wakes,
-    ) -> Turn {
+    ) -> MoveResult {
         source.count_overflows();
         let caller = &self.table.caller;
-        for _ in 0..TURN_ELEMENTS_MAX {
+        for _ in 0..ELEMENTS_PER_CALL_MAX {
             let Some((value, stamp)) = source.next() else {
-                return Turn::Empty;
+                return MoveResult::Empty;
             };
             let mut write = Write::of(WriteValue::Encoded(&value));
             write.source_timestamp = stamp;
@@ -328,16 +328,17 @@ impl Realtime<'_> {
                 .core
                 .try_write(caller, now, wall, &source.variable, &write, wakes);
             if let Attempt::WouldBlock { .. } = attempt {
-                source.held = Some((value, stamp));
-                return Turn::Blocked;
+                source.blocked_element = Some((value, stamp));
+                return MoveResult::Blocked;
             }
         }
-        Turn::Over
+        MoveResult::LimitReached
     }
 }
 
-enum Turn {
+/// The reason why `move_elements` returned.
+enum MoveResult {
     Empty,
     Blocked,
-    Over,
+    LimitReached,
 }

@@ -1,4 +1,4 @@
-//! The subscribers of a variable, and what prevents their updates.
+//! Explains the subscribers of a variable, and what prevents their updates.
 
 use trunkline_types::{WhyStage, WhyStep};
 
@@ -17,15 +17,14 @@ impl Walk<'_> {
             let sentence = format!(
                 "the engine's memory is full: {sentence}, and new buffered subscriptions are refused"
             );
-            let next = "end the subscribers that do not take their updates (trunkline info \
+            let next = "stop the subscribers that do not take their updates (trunkline info \
                         '_engine/**'), or raise `queue_bytes_max`";
             return Some(WhyStep::fault(WhyStage::Buffer, sentence, next));
         }
-        // Refused requests are over, but worth reporting.
+        // Refused requests no longer need memory, but are worth reporting.
         (memory.refusals > 0).then(|| {
             let refusals = memory.refusals;
-            let sentence =
-                format!("{sentence}; {refusals} times somebody needed more than was left");
+            let sentence = format!("{sentence}; free memory was insufficient {refusals} times");
             WhyStep::note(WhyStage::Buffer, sentence)
         })
     }
@@ -34,7 +33,7 @@ impl Walk<'_> {
         let bytes = self.update.value.as_slice().len();
         let (mut full, mut ended, mut dropping) = (0, 0, 0);
         self.variable
-            .of_pressures(bytes, &mut |pressure| match pressure {
+            .visit_pressures(bytes, &mut |pressure| match pressure {
                 Pressure::None => {}
                 Pressure::Full => full += 1,
                 Pressure::Ended => ended += 1,
@@ -46,7 +45,7 @@ impl Walk<'_> {
                 "the `all` buffers of {full} subscribers are full, and writes wait up to {stall:?} \
                  for them"
             );
-            let next = "have them take their updates, or give the variable `stall = 0`";
+            let next = "make the subscribers take their updates faster, or set `stall = 0`";
             return Some(WhyStep::fault(WhyStage::Buffer, sentence, next));
         }
         if full + ended + dropping == 0 {
@@ -55,7 +54,8 @@ impl Walk<'_> {
         Some(WhyStep::note(
             WhyStage::Buffer,
             format!(
-                "of its subscribers {} have fallen behind under `all`, {dropping} drop updates",
+                "{} of its `all` subscribers have fallen behind, and {dropping} of its subscribers \
+                 drop updates",
                 full + ended
             ),
         ))

@@ -1,8 +1,8 @@
-//! Explains why a variable does not update, as far as its engine can tell: a walk from its name to
-//! its subscribers.
+//! Explains why a variable does not update, as far as its engine can tell. The checks follow the
+//! path of a value from the variable's name to its subscribers.
 //!
-//! `Check` lists the checks in order; each examines one aspect. Other code examines the asking
-//! session and the path from it to the program.
+//! `Check` lists the checks in order; each examines one aspect. Other code examines the client's
+//! session and the connection to the client.
 //!
 //! - `source`: the source of the value; `writes`: outcomes of writes; `buffer`: queued updates.
 
@@ -22,7 +22,7 @@ use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
 
-/// One check of the walk, in order. The name was checked before.
+/// The checks, in order. The name is checked before them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Check {
     Library,
@@ -40,6 +40,7 @@ enum Check {
     Subscribers,
 }
 
+/// The explained variable, with the data that the checks share.
 struct Walk<'a> {
     queries: Queries<'a>,
     caller: &'a Caller,
@@ -48,6 +49,7 @@ struct Walk<'a> {
     moment: Moment,
 }
 
+/// The result of a check.
 enum Checked {
     Nothing,
     Step(WhyStep),
@@ -107,10 +109,10 @@ impl Check {
 }
 
 impl Queries<'_> {
-    /// Walks from the name to the subscribers and reports the result of each step. The first fault
-    /// is the cause. Steps whose result depends on a fault are left out.
+    /// Runs all checks, from the name to the subscribers, and reports the result of each. The first
+    /// fault is the cause. Checks whose result depends on a fault are left out.
     pub fn explain(&self, caller: &Caller, name: &str, now: Tick, wall: Timestamp) -> Vec<WhyStep> {
-        // A field is explained by its variable.
+        // The explanation of a field is that of its variable.
         let name = name.split_once('#').map_or(name, |(variable, _)| variable);
         let variable = match self.core.resolve_one(caller, name) {
             Ok(variable) => variable,
@@ -123,7 +125,7 @@ impl Queries<'_> {
         steps
     }
 
-    /// The part of the walk after the name. Returns each step with its check.
+    /// Runs the checks after the check of the name. Returns each step with its check.
     fn walk(
         &self,
         caller: &Caller,
@@ -194,10 +196,10 @@ impl Walk<'_> {
             false => {
                 WhyStep::ok(WhyStage::Library, format!("library {library} is deployed")).into()
             }
-            // Steps about its source and its age would only repeat that.
+            // Steps about the source and the age would only report the same fault again.
             true => Checked::Last(WhyStep::fault(
                 WhyStage::Library,
-                format!("library {library} is stopped: nobody can write its variables"),
+                format!("library {library} is stopped: its variables cannot be written"),
                 format!("start it: trunkline library start {library}"),
             )),
         }
@@ -215,7 +217,7 @@ impl Walk<'_> {
                 WhyStep::ok(stage, "you may read and write it")
             }
             Access::ReadWrite | Access::WriteOnly => {
-                WhyStep::note(stage, "you may read it, not write it")
+                WhyStep::note(stage, "you may read it, but not write it")
             }
         }
     }
@@ -256,17 +258,17 @@ impl Walk<'_> {
         }
         let sentence = format!("its value is {quality}: {}", quality.reason().sentence());
         if let Some(unscaled) = self.unscaled() {
-            let next = "correct its `scale`, or what its source sends";
+            let next = "correct its `scale`, or the values that its source sends";
             return WhyStep::fault(stage, format!("{sentence}; {unscaled}"), next);
         }
         let next = match (quality.reason(), source.split_once(':')) {
             (Reason::VariableMissing, Some((server, item))) => {
                 format!("correct `source`: I/O server {server} has no item {item}")
             }
-            (Reason::Stale, _) => self.silent(),
-            (_, Some((server, _))) => format!("see what is wrong at I/O server {server}"),
+            (Reason::Stale, _) => self.missing_updates_hint(),
+            (_, Some((server, _))) => format!("check I/O server {server} and its device"),
             (_, None) => match self.last_writer() {
-                who if who.is_empty() => "write it".to_owned(),
+                who if who.is_empty() => "write the variable".to_owned(),
                 who => format!("reported by its last writer: {who}"),
             },
         };
@@ -279,16 +281,17 @@ impl Walk<'_> {
         }
     }
 
-    fn silent(&self) -> String {
+    fn missing_updates_hint(&self) -> String {
         match self.variable.properties().source.split_once(':') {
             Some((server, item)) => {
                 format!(
-                    "see whether the device behind {item} of I/O server {server} still delivers"
+                    "check whether I/O server {server} still receives values of {item} from its \
+                     device"
                 )
             }
             None => match self.last_writer() {
-                who if who.is_empty() => "write it".to_owned(),
-                who => format!("see whether its last writer still runs: {who}"),
+                who if who.is_empty() => "write the variable".to_owned(),
+                who => format!("check whether its last writer is still running: {who}"),
             },
         }
     }
@@ -306,7 +309,7 @@ impl Walk<'_> {
             Some(max_age) if age > max_age => WhyStep::fault(
                 WhyStage::Source,
                 format!("{sentence}, later than its max_age of {max_age:?} allows"),
-                self.silent(),
+                self.missing_updates_hint(),
             ),
             _ => WhyStep::ok(WhyStage::Source, sentence),
         }

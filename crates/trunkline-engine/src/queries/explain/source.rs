@@ -1,4 +1,4 @@
-//! The source of a variable's value, and its condition.
+//! Explains the source of a variable's value, and the state of the source.
 
 use trunkline_types::{Moment, WhyStage, WhyStep, WhyVerdict};
 
@@ -10,8 +10,8 @@ use crate::sync::Arc;
 use crate::variable::Variable;
 
 impl Queries<'_> {
-    /// Returns a sentence on the source of the variable's value and on its condition; empty if it
-    /// has no source.
+    /// Returns a sentence about the source of the variable's value and the state of that source;
+    /// empty if the variable has no source.
     pub fn source_state(&self, variable: &Variable) -> String {
         let has_none = variable.properties().source.is_empty() && !variable.is_provided();
         if has_none && !variable.is_alias() {
@@ -72,7 +72,7 @@ impl Queries<'_> {
             return WhyStep::fault(
                 WhyStage::Source,
                 format!("its source {configured} is not served by any I/O server"),
-                unserved(configured),
+                hint_without_server(configured),
             );
         };
         let (name, provider) = self.table.providers.get(index);
@@ -91,7 +91,7 @@ impl Queries<'_> {
             Some(error) => WhyStep::fault(
                 WhyStage::Source,
                 format!("I/O server {name}: {error}"),
-                "repair what it names; it tries again by itself".to_owned(),
+                "repair the named fault; the I/O server then recovers by itself".to_owned(),
             ),
             None => WhyStep::ok(
                 WhyStage::Source,
@@ -101,12 +101,12 @@ impl Queries<'_> {
     }
 }
 
-fn unserved(source: &str) -> String {
+fn hint_without_server(source: &str) -> String {
     match source.split_once(':') {
         Some((name, _)) => format!(
             "add an [[io]] section named {name}, start it as a process (trunkline io run DRIVER \
              --name {name}), or correct `source`"
         ),
-        None => "write it as NAME:ITEM, with the name of an I/O server".to_owned(),
+        None => "write `source` as NAME:ITEM, where NAME is an I/O server".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! The outcomes of a variable's writes, and the exclusive right to write it.
+//! Explains the outcomes of a variable's writes, and the exclusive right to write it.
 
 use trunkline_types::{WhyStage, WhyStep};
 
@@ -15,7 +15,7 @@ impl Walk<'_> {
     /// Returns the reason why the last value from the source cannot be shown.
     pub(super) fn unscaled(&self) -> Option<String> {
         let state = self.variable.lock();
-        // The change of quality to bad is a separate update.
+        // After the refusal, the change of the quality to bad was one more update.
         match state.unapplied()?.last_refusal.as_ref()? {
             (sequence, Refusal::Scaling(error)) if sequence + 1 >= self.update.sequence => {
                 Some(error.to_string())
@@ -24,23 +24,23 @@ impl Walk<'_> {
         }
     }
 
-    /// Reports the exclusive right to write the variable. It is the cause if it led to the refusal
-    /// of the last write and still exists.
+    /// Reports the exclusive right to write the variable. The right is the cause of missing updates
+    /// if the last write was refused because of it.
     pub(super) fn writer(&self) -> Option<WhyStep> {
         let leases = self.queries.of(&self.queries.table.leases);
-        let held = leases.held_by(self.variable, self.moment.now)?;
-        let who = match *held.who == *self.caller.to_string() {
+        let holder = leases.held_by(self.variable, self.moment.now)?;
+        let who = match *holder.who == *self.caller.to_string() {
             true => "you",
-            false => &*held.who,
+            false => &*holder.who,
         };
-        let (sentence, next) = match held.left {
+        let (sentence, next) = match holder.left {
             Some(left) => (
-                format!("it is leased by {who} for {left:?} more: what others write is refused"),
-                "wait until the lease is over, or end the program that holds it",
+                format!("it is leased by {who} for {left:?} more: writes by others are refused"),
+                "wait until the lease expires, or stop the program that holds it",
             ),
             None => (
-                format!("its single writer is {who}: what others write is refused"),
-                "write through that program, or end it: whoever waits takes over",
+                format!("its single writer is {who}: writes by others are refused"),
+                "write through that program, or stop it: the next waiting writer takes over",
             ),
         };
         let was_refused = matches!(
@@ -53,7 +53,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Reports the writes withheld since the newest update.
+    /// Reports the outcomes of all writes, and the writes that have failed since the newest update.
     pub(super) fn filter(&self) -> WhyStep {
         let stage = WhyStage::Filter;
         let ledger = self.variable.ledger();
@@ -64,7 +64,7 @@ impl Walk<'_> {
         for (count, what) in [
             (ledger.superseded, "superseded by newer ones"),
             (ledger.fifo_overflow, "lost in a full FIFO"),
-            (ledger.upstream_lost, "lost before they came here"),
+            (ledger.upstream_lost, "lost before they reached the engine"),
         ] {
             if count > 0 {
                 sentence.push_str(&format!(", {count} {what}"));
@@ -81,7 +81,7 @@ impl Walk<'_> {
                         "write a value that its type, range and access allow",
                     ),
                 };
-                return WhyStep::fault(stage, format!("{sentence}; the last: {why}"), next);
+                return WhyStep::fault(stage, format!("{sentence}; the last refusal: {why}"), next);
             }
         }
         let state = self.variable.lock();
@@ -90,10 +90,10 @@ impl Walk<'_> {
         if count > 1 && since == self.update.sequence || count > 0 && ledger.written <= 1 {
             let deadband = self.variable.properties().deadband;
             let next = format!(
-                "its deadband is {} % for clients and {} % for its source: make it smaller",
+                "its deadband is {} % for clients and {} % for its source: reduce it",
                 deadband.user_percent, deadband.source_percent
             );
-            let sentence = format!("{sentence}; the last {count} lay within the deadband");
+            let sentence = format!("{sentence}; the last {count} writes were within the deadband");
             return WhyStep::fault(stage, sentence, next);
         }
         match ledger.offered - ledger.written {

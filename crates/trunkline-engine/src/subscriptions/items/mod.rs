@@ -1,7 +1,7 @@
 //! The items of a consumer: each is one variable in one subscription, with its side of the ledger.
 //!
 //! There may be two million items, so each takes only 24 bytes. Its variable is stored separately
-//! (`ItemVariables`), and so is the data that few items need (`Rest`). The number of deliveries is
+//! (`ItemVariables`), and so is the data that few items need (`ItemExtra`). The number of deliveries is
 //! computed from the sequences instead of counted.
 
 #[cfg(test)]
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use trunkline_types::Lost;
 
-use super::in_flight::{InFlight, Seat, Table};
+use super::in_flight::{InFlight, ItemRef, ItemTable};
 use super::sink::{Delivery, Sink};
 use crate::delivery::feed::SharedRun;
 use crate::sync::Arc;
@@ -27,48 +27,59 @@ const CHUNK: usize = 1024;
 #[derive(Clone, Copy, Default)]
 pub(crate) struct VariableItem {
     pub(crate) subscription: u32,
-    /// 18 bits of the coalesced count, a flag, and 13 bits of `unconfirmed`.
+    /// Bit fields: the coalesced count (18 bits), the flag [`PENDING`], and the upper 13 bits of
+    /// the unconfirmed count.
     counts: u32,
-    /// Sequence before the first update that counts for this subscription, in the bits below 8 more
-    /// bits of `unconfirmed`.
+    /// Bit fields: the sequence before the first update that counts for this subscription, and the
+    /// lower 8 bits of the unconfirmed count.
     opened: u64,
-    /// Sequence of the last delivery, in the bits below the flags.
+    /// Bit fields: the sequence of the last delivery, and flags.
     last: u64,
 }
 
 /// Bits of a sequence. They suffice for 28 years at ten million updates per second.
-const SEQUENCE: u64 = (1 << 53) - 1;
-const FIRST: u64 = 1 << 53;
-const REST: u64 = 1 << 54;
+const SEQUENCE_MASK: u64 = (1 << 53) - 1;
+/// In `last`: the first delivery is still to come.
+const AWAITS_FIRST: u64 = 1 << 53;
+/// In `last`: the item has an entry in [`Items::extras`].
+const HAS_EXTRA: u64 = 1 << 54;
+/// In `last`: the index stands for the feed of an `all` subscription.
 const FEED: u64 = 1 << 55;
+/// In `last`: the index stands for a variable in a subscription.
 const VARIABLE: u64 = 1 << 56;
-/// The first delivery uses no credit.
-const FREE: u64 = 1 << 57;
-const COALESCED: u32 = (1 << 18) - 1;
-/// In `counts`: the item's [`Rest`] matters for the next delivery or confirmation.
+/// In `last`: the first delivery uses no credit.
+const FIRST_IS_FREE: u64 = 1 << 57;
+const COALESCED_MASK: u32 = (1 << 18) - 1;
+/// In `counts`: the item's [`ItemExtra`] matters for the next delivery or confirmation.
 const PENDING: u32 = 1 << 18;
 const UNCONFIRMED_HIGH_SHIFT: u32 = 19;
 const UNCONFIRMED_LOW_SHIFT: u32 = 56;
-/// Maximum count in the item itself: more deliveries than a peer may leave unconfirmed over all its
-/// items.
+/// Maximum unconfirmed count that the item itself can store. A peer may leave fewer deliveries
+/// unconfirmed over all its items.
 const UNCONFIRMED_MAX: u32 = (1 << 21) - 1;
 
 const _: () = assert!(size_of::<VariableItem>() == 24);
 
 /// Data needed only for buffered contracts, filters, resumed subscriptions and large counts.
 #[derive(Default)]
-pub(crate) struct Rest {
+pub(crate) struct ItemExtra {
     /// The push number to read next from the ring (`last:n`).
     pub(crate) cursor: u64,
     /// The first reading of a buffered contract, until it is delivered.
     pub(crate) initial: Option<Box<Update>>,
     /// Number of updates that `only_changes` filtered out and that were reported.
     pub(crate) filtered: u64,
+    /// Number of updates that the item's own buffer dropped.
     pub(crate) queue: u64,
+    /// Number of updates missed while disconnected.
     pub(crate) disconnect: u64,
+    /// Number of times that the last delivery was resent, because the peer had a different value.
     pub(crate) repaired: u64,
+    /// Losses to report with the next delivery.
     unreported: Lost,
+    /// Coalesced updates beyond the range of the item's own count.
     coalesced: u64,
+    /// Unconfirmed deliveries beyond the range of the item's own count.
     unconfirmed: u64,
 }
 
@@ -76,22 +87,22 @@ impl VariableItem {
     /// Creates a variable item whose subscriber has every update up to `sequence`, except its first
     /// reading.
     fn new(subscription: u32, sequence: u64) -> Self {
-        let sequence = sequence & SEQUENCE;
+        let sequence = sequence & SEQUENCE_MASK;
         Self {
             subscription,
             counts: 0,
             opened: sequence,
-            last: sequence | VARIABLE | FIRST,
+            last: sequence | VARIABLE | AWAITS_FIRST,
         }
     }
 
-    pub(crate) fn set_free(&mut self) {
-        self.last |= FREE;
+    pub(crate) fn set_first_is_free(&mut self) {
+        self.last |= FIRST_IS_FREE;
     }
 
-    /// Returns true if its first delivery is still to come and uses no credit.
+    /// Returns true if the first delivery is still to come and uses no credit.
     pub(crate) fn has_free_credit(&self) -> bool {
-        self.has(FIRST) && self.has(FREE)
+        self.has(AWAITS_FIRST) && self.has(FIRST_IS_FREE)
     }
 
     fn of_feed(subscription: u32) -> Self {
@@ -115,27 +126,27 @@ impl VariableItem {
         !self.has(FEED | VARIABLE)
     }
 
-    pub(crate) fn is_first(&self) -> bool {
-        self.has(FIRST)
+    pub(crate) fn awaits_first(&self) -> bool {
+        self.has(AWAITS_FIRST)
     }
 
     pub(crate) fn opened_at(&self) -> u64 {
-        self.opened & SEQUENCE
+        self.opened & SEQUENCE_MASK
     }
 
     fn set_opened_at(&mut self, sequence: u64) {
-        self.opened = self.opened & !SEQUENCE | sequence & SEQUENCE;
+        self.opened = self.opened & !SEQUENCE_MASK | sequence & SEQUENCE_MASK;
     }
 
     #[inline]
     pub(crate) fn last(&self) -> u64 {
-        self.last & SEQUENCE
+        self.last & SEQUENCE_MASK
     }
 
     /// Sets the sequence of the last delivery of an item. No other code changes it.
     #[inline]
     fn set_last(&mut self, sequence: u64) {
-        self.last = self.last & !(SEQUENCE | FIRST) | sequence & SEQUENCE;
+        self.last = self.last & !(SEQUENCE_MASK | AWAITS_FIRST) | sequence & SEQUENCE_MASK;
     }
 
     #[inline]
@@ -146,26 +157,26 @@ impl VariableItem {
     /// Counts one more unconfirmed delivery. Returns false if that exceeds the range of the item.
     #[inline]
     fn count_unconfirmed(&mut self) -> bool {
-        let count = self.unconfirmed_here();
+        let count = self.unconfirmed_inline();
         if count < UNCONFIRMED_MAX {
-            self.set_unconfirmed_here(count + 1);
+            self.set_unconfirmed_inline(count + 1);
         }
         count < UNCONFIRMED_MAX
     }
 
     #[inline]
-    fn unconfirmed_here(&self) -> u32 {
+    fn unconfirmed_inline(&self) -> u32 {
         let low = (self.opened >> UNCONFIRMED_LOW_SHIFT) as u32;
         low | self.counts >> UNCONFIRMED_HIGH_SHIFT << 8
     }
 
     #[inline]
-    fn set_unconfirmed_here(&mut self, count: u32) {
+    fn set_unconfirmed_inline(&mut self, count: u32) {
         // The shift leaves the low 8 bits.
         let low = u64::from(count) << UNCONFIRMED_LOW_SHIFT;
         let high = (count >> 8) << UNCONFIRMED_HIGH_SHIFT;
-        self.opened = self.opened & SEQUENCE | low;
-        self.counts = self.counts & (COALESCED | PENDING) | high;
+        self.opened = self.opened & SEQUENCE_MASK | low;
+        self.counts = self.counts & (COALESCED_MASK | PENDING) | high;
     }
 
     #[inline]
@@ -174,8 +185,8 @@ impl VariableItem {
     }
 }
 
-impl Rest {
-    /// Returns true if it matters for the next delivery or confirmation.
+impl ItemExtra {
+    /// Returns true if the data matters for the next delivery or confirmation.
     fn is_pending(&self) -> bool {
         self.unconfirmed > 0 || self.unreported != Lost::NONE
     }
@@ -199,13 +210,13 @@ pub(crate) struct Items {
     free: Vec<u32>,
     /// Indices of removed items, with the number of their unconfirmed deliveries.
     retired: HashMap<u32, u64>,
-    rests: HashMap<u32, Rest>,
+    extras: HashMap<u32, ItemExtra>,
     variables: usize,
 }
 
 /// The update that a new subscriber already has, if any.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Had {
+pub(crate) enum ResumePoint {
     Nothing,
     Sequence(u64),
     /// An update of another engine start, or one unknown to this engine start.
@@ -234,21 +245,28 @@ impl Items {
         self.free.last().copied().unwrap_or(self.len)
     }
 
-    /// Adds an item. It counts from `sequence`, the variable's current update, and from the update
-    /// that the subscriber already has. `first` is the sequence of the first update to deliver: the
-    /// current one, or an earlier one found in a feed. Returns the item's index.
-    pub(crate) fn insert(&mut self, subscription: u32, sequence: u64, had: Had, first: u64) -> u32 {
+    /// Adds an item. Updates count for it from `sequence`, the variable's current update, or from
+    /// `had`, the update that the subscriber already has. `first` is the sequence of the first
+    /// update to deliver: the current one, or an earlier one found in a feed. Returns the item's
+    /// index.
+    pub(crate) fn insert(
+        &mut self,
+        subscription: u32,
+        sequence: u64,
+        had: ResumePoint,
+        first: u64,
+    ) -> u32 {
         let item = VariableItem::new(subscription, first.saturating_sub(1));
         let index = self.put(item);
         self.variables += 1;
         let had = match had {
-            Had::Nothing => return index,
-            Had::Unknown => {
+            ResumePoint::Nothing => return index,
+            ResumePoint::Unknown => {
                 // The number of updates in between cannot be known.
                 self.make_pending(index).unreported.unknown = true;
                 return index;
             }
-            Had::Sequence(had) => had,
+            ResumePoint::Sequence(had) => had,
         };
         if let Some(item) = self.get_mut(index) {
             item.set_opened_at(had);
@@ -259,14 +277,14 @@ impl Items {
         }
         let missed = first.saturating_sub(1).saturating_sub(had);
         if missed > 0 {
-            let rest = self.make_pending(index);
-            rest.disconnect = missed;
-            rest.unreported.disconnect = missed;
+            let extra = self.make_pending(index);
+            extra.disconnect = missed;
+            extra.unreported.disconnect = missed;
         }
         index
     }
 
-    /// Adds a place for the feed of a subscription. Returns its index.
+    /// Adds an index for the feed of a subscription, and returns it.
     pub(crate) fn insert_feed(&mut self, subscription: u32) -> u32 {
         self.put(VariableItem::of_feed(subscription))
     }
@@ -303,18 +321,18 @@ impl Items {
         };
         let item = std::mem::take(slot);
         self.variables -= usize::from(item.is_variable());
-        if item.has(REST) {
-            self.rests.remove(&index);
+        if item.has(HAS_EXTRA) {
+            self.extras.remove(&index);
         }
         match unconfirmed {
             0 => self.free.push(index),
             left => drop(self.retired.insert(index, left)),
         }
-        self.give_back();
+        self.free_if_empty();
     }
 
     /// Frees all memory if no item is left.
-    fn give_back(&mut self) {
+    fn free_if_empty(&mut self) {
         if self.free.len() == self.len as usize {
             *self = Self::default();
         }
@@ -341,7 +359,7 @@ impl Items {
         })
     }
 
-    /// One more than the largest index.
+    /// Returns one more than the largest index in use.
     pub(crate) fn end(&self) -> u32 {
         self.len
     }
@@ -351,8 +369,8 @@ impl Items {
     pub(crate) fn repair(&mut self, index: u32, in_flight: &mut InFlight) {
         let Some(item) = self.get(index) else { return };
         let counts = item.last() > 0;
-        self.make_rest(index).repaired += 1;
-        self.sent(index, counts, in_flight);
+        self.make_extra(index).repaired += 1;
+        self.note_sent(index, counts, in_flight);
     }
 
     pub(crate) fn get(&self, index: u32) -> Option<&VariableItem> {
@@ -364,34 +382,34 @@ impl Items {
         self.place_mut(index).filter(|item| item.is_variable())
     }
 
-    pub(crate) fn rest(&self, index: u32) -> Option<&Rest> {
-        self.rests.get(&index)
+    pub(crate) fn extra(&self, index: u32) -> Option<&ItemExtra> {
+        self.extras.get(&index)
     }
 
-    pub(crate) fn rest_mut(&mut self, index: u32) -> Option<&mut Rest> {
-        self.rests.get_mut(&index)
+    pub(crate) fn extra_mut(&mut self, index: u32) -> Option<&mut ItemExtra> {
+        self.extras.get_mut(&index)
     }
 
     /// Returns the data that few items have, creating it if necessary.
-    pub(crate) fn make_rest(&mut self, index: u32) -> &mut Rest {
+    pub(crate) fn make_extra(&mut self, index: u32) -> &mut ItemExtra {
         if let Some(item) = self.get_mut(index) {
-            item.set(REST);
+            item.set(HAS_EXTRA);
         }
-        self.rests.entry(index).or_default()
+        self.extras.entry(index).or_default()
     }
 
-    /// Like [`make_rest`](Self::make_rest), for data that matters for the next delivery or
+    /// Like [`make_extra`](Self::make_extra), for data that matters for the next delivery or
     /// confirmation.
-    fn make_pending(&mut self, index: u32) -> &mut Rest {
+    fn make_pending(&mut self, index: u32) -> &mut ItemExtra {
         if let Some(item) = self.get_mut(index) {
             item.counts |= PENDING;
         }
-        self.make_rest(index)
+        self.make_extra(index)
     }
 
-    /// Lets the next delivery or confirmation skip the rest if it contains nothing pending.
+    /// Lets the next delivery or confirmation skip [`ItemExtra`] if it contains nothing pending.
     fn settle_pending(&mut self, index: u32) {
-        let is_pending = self.rests.get(&index).is_some_and(Rest::is_pending);
+        let is_pending = self.extras.get(&index).is_some_and(ItemExtra::is_pending);
         if !is_pending && let Some(item) = self.get_mut(index) {
             item.counts &= !PENDING;
         }
@@ -399,31 +417,33 @@ impl Items {
 
     /// Returns the number of updates that `only_changes` filtered out and that were reported.
     pub(crate) fn filtered(&self, index: u32) -> u64 {
-        self.rest(index).map_or(0, |rest| rest.filtered)
+        self.extra(index).map_or(0, |extra| extra.filtered)
     }
 
     /// Returns the number of deliveries that the peer has not confirmed; 0 if it does not confirm.
     pub(crate) fn unconfirmed(&self, index: u32) -> u64 {
-        let here = self.get(index).map_or(0, VariableItem::unconfirmed_here);
-        u64::from(here) + self.rest(index).map_or(0, |rest| rest.unconfirmed)
+        let here = self.get(index).map_or(0, VariableItem::unconfirmed_inline);
+        u64::from(here) + self.extra(index).map_or(0, |extra| extra.unconfirmed)
     }
 
     pub(crate) fn coalesced(&self, index: u32) -> u64 {
-        let here = self.get(index).map_or(0, |item| item.counts & COALESCED);
-        u64::from(here) + self.rest(index).map_or(0, |rest| rest.coalesced)
+        let here = self
+            .get(index)
+            .map_or(0, |item| item.counts & COALESCED_MASK);
+        u64::from(here) + self.extra(index).map_or(0, |extra| extra.coalesced)
     }
 
     pub(crate) fn add_coalesced(&mut self, index: u32, more: u64) {
         let Some(item) = self.get_mut(index) else {
             return;
         };
-        let sum = u64::from(item.counts & COALESCED).saturating_add(more);
-        match u32::try_from(sum).ok().filter(|sum| *sum <= COALESCED) {
-            Some(sum) => item.counts = item.counts & !COALESCED | sum,
+        let sum = u64::from(item.counts & COALESCED_MASK).saturating_add(more);
+        match u32::try_from(sum).ok().filter(|sum| *sum <= COALESCED_MASK) {
+            Some(sum) => item.counts = item.counts & !COALESCED_MASK | sum,
             None => {
-                item.counts &= !COALESCED;
-                let rest = self.make_rest(index);
-                rest.coalesced = rest.coalesced.saturating_add(sum);
+                item.counts &= !COALESCED_MASK;
+                let extra = self.make_extra(index);
+                extra.coalesced = extra.coalesced.saturating_add(sum);
             }
         }
     }
@@ -435,8 +455,8 @@ impl Items {
             return 0;
         };
         let missed = self
-            .rest(index)
-            .map_or(0, |rest| rest.filtered + rest.queue + rest.disconnect);
+            .extra(index)
+            .map_or(0, |extra| extra.filtered + extra.queue + extra.disconnect);
         let passed = item.last().saturating_sub(item.opened_at());
         passed
             .saturating_sub(missed)
@@ -446,8 +466,8 @@ impl Items {
     /// Records a delivery until the peer confirms it, if the peer confirms at all. `counts` is
     /// false if the delivery is not counted for the item.
     #[inline]
-    fn sent(&mut self, index: u32, counts: bool, in_flight: &mut InFlight) {
-        if !in_flight.is_kept() {
+    fn note_sent(&mut self, index: u32, counts: bool, in_flight: &mut InFlight) {
+        if !in_flight.tracks_confirmations() {
             return;
         }
         in_flight.push(counts.then_some(index));
@@ -465,23 +485,23 @@ impl Items {
         let Some(item) = self.get_mut(index) else {
             return self.confirm_retired(index);
         };
-        if !item.is_pending() || !self.confirm_rest(index) {
+        if !item.is_pending() || !self.confirm_extra(index) {
             let Some(item) = self.get_mut(index) else {
                 return;
             };
-            let count = item.unconfirmed_here();
-            item.set_unconfirmed_here(count.saturating_sub(1));
+            let count = item.unconfirmed_inline();
+            item.set_unconfirmed_inline(count.saturating_sub(1));
         }
     }
 
-    /// Returns true if the rest counts this delivery.
+    /// Returns true if [`ItemExtra`] counted this delivery.
     #[cold]
-    fn confirm_rest(&mut self, index: u32) -> bool {
-        let rest = self.rests.get_mut(&index);
-        let Some(rest) = rest.filter(|rest| rest.unconfirmed > 0) else {
+    fn confirm_extra(&mut self, index: u32) -> bool {
+        let extra = self.extras.get_mut(&index);
+        let Some(extra) = extra.filter(|extra| extra.unconfirmed > 0) else {
             return false;
         };
-        rest.unconfirmed -= 1;
+        extra.unconfirmed -= 1;
         self.settle_pending(index);
         true
     }
@@ -493,16 +513,16 @@ impl Items {
             if *left == 0 {
                 self.retired.remove(&index);
                 self.free.push(index);
-                self.give_back();
+                self.free_if_empty();
             }
         }
     }
 
     /// Records that a whole run was delivered. Every item in it already had its first reading.
     /// `confirmed` is true if the peer will confirm the deliveries.
-    pub(crate) fn note_run(&mut self, table: &Table, run: &SharedRun, confirmed: bool) {
+    pub(crate) fn note_run(&mut self, table: &ItemTable, run: &SharedRun, confirmed: bool) {
         for (place, sequence) in run.updates() {
-            let Some(Seat { index, .. }) = table.get(*place as usize).copied() else {
+            let Some(ItemRef { index, .. }) = table.get(*place as usize).copied() else {
                 continue;
             };
             let Some(item) = self.place_mut(index).filter(|item| item.is_variable()) else {
@@ -532,7 +552,7 @@ impl Items {
         if !is_next || item.is_pending() {
             return false;
         }
-        if in_flight.is_kept() {
+        if in_flight.tracks_confirmations() {
             if !item.count_unconfirmed() {
                 return false;
             }
@@ -544,7 +564,7 @@ impl Items {
 
     /// Delivers the newest update unless this item already has it. `held_back` is the number of
     /// updates that `only_changes` has filtered out since the previous delivery.
-    pub(crate) fn hand_over_newest(
+    pub(crate) fn deliver_newest(
         &mut self,
         index: u32,
         variable: &Arc<Variable>,
@@ -555,7 +575,7 @@ impl Items {
     ) {
         let Some(item) = self.get(index) else { return };
         let news = update.sequence.saturating_sub(item.last());
-        if !item.is_first() && news <= held_back {
+        if !item.awaits_first() && news <= held_back {
             return;
         }
         let coalesced = news.saturating_sub(1).saturating_sub(held_back);
@@ -573,12 +593,12 @@ impl Items {
             lost,
             filtered: held_back,
         };
-        self.hand_over(update, in_flight, sink);
+        self.deliver(update, in_flight, sink);
     }
 
     /// Delivers an update of a buffered contract. Buffered contracts do not coalesce, so updates
     /// that were neither delivered nor dropped were filtered.
-    pub(crate) fn hand_over_buffered(
+    pub(crate) fn deliver_buffered(
         &mut self,
         index: u32,
         variable: &Arc<Variable>,
@@ -591,7 +611,7 @@ impl Items {
         let between = update.sequence.saturating_sub(last).saturating_sub(1);
         let filtered = between.saturating_sub(queue);
         if queue > 0 {
-            self.make_rest(index).queue += queue;
+            self.make_extra(index).queue += queue;
         }
         let lost = Lost {
             queue,
@@ -604,10 +624,10 @@ impl Items {
             lost,
             filtered,
         };
-        self.hand_over(update, in_flight, sink);
+        self.deliver(update, in_flight, sink);
     }
 
-    pub(crate) fn hand_over(
+    pub(crate) fn deliver(
         &mut self,
         update: ItemUpdate<'_>,
         in_flight: &mut InFlight,
@@ -621,21 +641,21 @@ impl Items {
             filtered,
         } = update;
         if filtered > 0 {
-            self.make_rest(index).filtered += filtered;
+            self.make_extra(index).filtered += filtered;
         }
         let Some(item) = self.get_mut(index) else {
             return;
         };
         let (is_pending, subscription) = (item.is_pending(), item.subscription);
         item.set_last(update.sequence);
-        if is_pending && let Some(rest) = self.rests.get_mut(&index) {
-            lost = lost.plus(std::mem::take(&mut rest.unreported));
+        if is_pending && let Some(extra) = self.extras.get_mut(&index) {
+            lost = lost.plus(std::mem::take(&mut extra.unreported));
             self.settle_pending(index);
         }
-        // The reading of a variable that was never written is not an update: it is sent, but not
-        // counted.
+        // The reading of a variable that was never written is delivered, but does not count as an
+        // update.
         let counts = update.sequence > 0;
-        self.sent(index, counts, in_flight);
+        self.note_sent(index, counts, in_flight);
         sink.deliver(&Delivery {
             subscription,
             variable,
@@ -648,10 +668,9 @@ impl Items {
 
 /// The variables of a consumer's items.
 ///
-/// An item keeps its variable alive, so that queued updates can be delivered after the variable was
-/// removed, when its slot may belong to another variable. There may be two million items, and a
-/// reference is as long as all the other data read by a delivery, so references are stored
-/// separately.
+/// An item keeps its variable alive, so that queued updates can still be delivered after the
+/// variable was removed and its slot reused. There may be two million items, and a reference is as
+/// long as all the other data read by a delivery, so references are stored separately.
 #[derive(Debug, Default)]
 pub(crate) struct ItemVariables {
     chunks: Vec<Vec<Option<Arc<Variable>>>>,
@@ -675,7 +694,7 @@ impl ItemVariables {
             return;
         };
         if chunk.len() <= place {
-            // A consumer with one item needs no full chunk; one with many items has full chunks.
+            // A consumer with one item needs no full chunk; one with many items fills its chunks.
             match place {
                 0 => {}
                 _ => chunk.reserve_exact(CHUNK - chunk.len()),

@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// Items with one variable, with `sequence` delivered and nothing confirmed.
+/// Returns items with one variable, of which `sequence` is delivered and nothing is unconfirmed.
 fn items(sequence: u64) -> (Items, InFlight, u32) {
     let mut sut = Items::default();
-    let index = sut.insert(1, 0, Had::Nothing, 1);
+    let index = sut.insert(1, 0, ResumePoint::Nothing, 1);
     if let Some(item) = sut.get_mut(index) {
         item.set_last(sequence);
     }
@@ -21,26 +21,32 @@ fn writes_within_the_in_flight_limit_take_the_fast_path() {
         assert!(sut.note_next(index, sequence, &mut in_flight));
     }
     assert_eq!(sut.unconfirmed(index), 1 << 20);
-    assert!(sut.rest(index).is_none(), "nothing is kept apart");
+    assert!(
+        sut.extra(index).is_none(),
+        "the item itself holds the count"
+    );
     assert!(in_flight.confirm(1 << 20, &mut sut));
     assert_eq!((sut.unconfirmed(index), sut.coalesced(index)), (0, 0));
 }
 
 /// Behaviour: B-01.
 #[test]
-fn unconfirmed_updates_beyond_the_item_counter_are_counted_apart() {
+fn unconfirmed_updates_beyond_the_item_counter_are_counted_separately() {
     let (mut sut, mut in_flight, index) = items(10);
     if let Some(item) = sut.get_mut(index) {
-        item.set_unconfirmed_here(UNCONFIRMED_MAX - 1);
+        item.set_unconfirmed_inline(UNCONFIRMED_MAX - 1);
     }
     let max = u64::from(UNCONFIRMED_MAX);
     assert!(sut.note_next(index, 11, &mut in_flight));
     assert!(!sut.note_next(index, 12, &mut in_flight), "full");
     for more in 1..=3 {
-        sut.sent(index, true, &mut in_flight);
+        sut.note_sent(index, true, &mut in_flight);
         assert_eq!(sut.unconfirmed(index), max + more);
     }
-    assert!(!sut.note_next(index, 12, &mut in_flight), "apart");
+    assert!(
+        !sut.note_next(index, 12, &mut in_flight),
+        "counted separately"
+    );
     for left in (max - 2..max + 3).rev() {
         sut.confirm(index);
         assert_eq!(sut.unconfirmed(index), left);
@@ -55,12 +61,12 @@ fn unconfirmed_updates_beyond_the_item_counter_are_counted_apart() {
 fn item_takes_the_fast_path_after_its_loss_is_reported() {
     let mut sut = Items::default();
     let mut in_flight = InFlight::confirmed_by_peer();
-    let index = sut.insert(1, 10, Had::Sequence(5), 10);
+    let index = sut.insert(1, 10, ResumePoint::Sequence(5), 10);
     assert!(!sut.note_next(index, 10, &mut in_flight));
-    assert!(sut.rest(index).is_some_and(Rest::is_pending));
-    // As a delivery does.
-    if let Some(rest) = sut.rest_mut(index) {
-        assert_eq!(std::mem::take(&mut rest.unreported).disconnect, 4);
+    assert!(sut.extra(index).is_some_and(ItemExtra::is_pending));
+    // A delivery takes the loss in the same way.
+    if let Some(extra) = sut.extra_mut(index) {
+        assert_eq!(std::mem::take(&mut extra.unreported).disconnect, 4);
     }
     sut.settle_pending(index);
     assert!(sut.note_next(index, 10, &mut in_flight));

@@ -15,12 +15,13 @@ use crate::update::Update;
 /// Updates by the handles of their variables, and their bytes. Locked after a feed.
 #[derive(Debug)]
 pub(crate) struct Backlog {
+    /// The stored updates, by handle.
     updates: HashMap<u32, Vec<Update>>,
     /// For each owed variable, the number of feeds that still contain every update after the stored
     /// ones.
-    whole_in: HashMap<u32, usize>,
+    gapless_feeds: HashMap<u32, usize>,
     /// Useless updates that have not been freed yet.
-    over: Vec<Vec<Update>>,
+    useless: Vec<Vec<Update>>,
     pub(crate) charge: Charge,
 }
 
@@ -32,21 +33,23 @@ impl Backlog {
     pub(crate) fn new(charge: Charge) -> Self {
         Self {
             updates: HashMap::new(),
-            whole_in: HashMap::new(),
-            over: Vec::new(),
+            gapless_feeds: HashMap::new(),
+            useless: Vec::new(),
             charge,
         }
     }
 
     /// Returns true if one of the feeds still contains every update of a variable after the stored
     /// ones.
-    fn is_wanted(&self, handle: u32) -> bool {
-        self.whole_in.get(&handle).is_some_and(|feeds| *feeds > 0)
+    fn is_useful(&self, handle: u32) -> bool {
+        self.gapless_feeds
+            .get(&handle)
+            .is_some_and(|feeds| *feeds > 0)
     }
 
     /// Adds an update whose cost is already charged here.
     pub(crate) fn add_charged(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
-        if self.is_wanted(handle) {
+        if self.is_useful(handle) {
             self.updates.entry(handle).or_default().push(update);
         } else {
             self.charge.give_back(cost_of(&update), wakes);
@@ -56,15 +59,15 @@ impl Backlog {
     /// Adds an update that was not charged before, if bytes can be spared or are freed by dropping
     /// older updates of its variable.
     pub(crate) fn add(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
-        if !self.is_wanted(handle) {
+        if !self.is_useful(handle) {
             return;
         }
         let cost = cost_of(&update);
-        let is_taken = self.charge.take(cost) || {
+        let is_charged = self.charge.take(cost) || {
             self.forget_before(handle, update.sequence, wakes);
             self.charge.take(cost)
         };
-        if is_taken {
+        if is_charged {
             self.updates.entry(handle).or_default().push(update);
         }
     }
@@ -72,15 +75,15 @@ impl Backlog {
     /// Adds an update that was queued until now, if its bytes were handed over, are free, or are
     /// freed by dropping the older half of all stored updates.
     pub(crate) fn add_waiting(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
-        if !self.is_wanted(handle) {
+        if !self.is_useful(handle) {
             return;
         }
         let cost = cost_of(&update);
-        let is_taken = self.charge.take_over(cost) || {
+        let is_charged = self.charge.take_over(cost) || {
             self.forget_older(wakes);
             self.charge.take_over(cost)
         };
-        if is_taken {
+        if is_charged {
             self.updates.entry(handle).or_default().push(update);
         } else {
             self.forget_before(handle, update.sequence, wakes);
@@ -91,12 +94,12 @@ impl Backlog {
     #[cold]
     fn forget_older(&mut self, wakes: &mut Wakes) {
         let mut cost = 0;
-        self.updates.retain(|_, known| {
+        self.updates.retain(|_, stored| {
             // The updates have several sources, so they may be out of order.
-            known.sort_by_key(|one| one.sequence);
-            let half = known.len().div_ceil(2);
-            cost += known.drain(..half).map(|one| cost_of(&one)).sum::<usize>();
-            !known.is_empty()
+            stored.sort_by_key(|one| one.sequence);
+            let half = stored.len().div_ceil(2);
+            cost += stored.drain(..half).map(|one| cost_of(&one)).sum::<usize>();
+            !stored.is_empty()
         });
         self.charge.give_back(cost, wakes);
     }
@@ -105,39 +108,40 @@ impl Backlog {
     /// sequence is not stored.
     #[cold]
     fn forget_before(&mut self, handle: u32, sequence: u64, wakes: &mut Wakes) {
-        let Some(known) = self.updates.get_mut(&handle) else {
+        let Some(stored) = self.updates.get_mut(&handle) else {
             return;
         };
         let mut cost = 0;
-        known.retain(|one| {
+        stored.retain(|one| {
             let stays = one.sequence > sequence;
             cost += if stays { 0 } else { cost_of(one) };
             stays
         });
-        if known.is_empty() {
+        if stored.is_empty() {
             self.updates.remove(&handle);
         }
         self.charge.give_back(cost, wakes);
     }
 
-    /// Returns a copy of the stored updates of a variable that are also needed elsewhere.
+    /// Returns a copy of the stored updates of a variable, for updates that other subscriptions
+    /// need too.
     pub(crate) fn of(&self, handle: u32) -> Option<Vec<Update>> {
         self.updates.get(&handle).cloned()
     }
 
-    /// Takes the stored updates of a variable that are not needed elsewhere. Also returns their
+    /// Takes the stored updates of a variable that no other subscription needs. Also returns their
     /// borrowed engine bytes, which the caller now owns.
     pub(crate) fn take(&mut self, handle: u32) -> Option<(Vec<Update>, usize)> {
-        self.whole_in.remove(&handle);
-        let known = self.updates.remove(&handle)?;
-        let cost = known.iter().map(cost_of).sum();
-        Some((known, self.charge.hand_over(cost)))
+        self.gapless_feeds.remove(&handle);
+        let stored = self.updates.remove(&handle)?;
+        let cost = stored.iter().map(cost_of).sum();
+        Some((stored, self.charge.hand_over(cost)))
     }
 
     /// Drops the stored updates of a variable, and returns their cost.
     fn forget(&mut self, handle: u32, wakes: &mut Wakes) -> usize {
-        let known = self.updates.remove(&handle).unwrap_or_default();
-        let cost = known.iter().map(cost_of).sum();
+        let stored = self.updates.remove(&handle).unwrap_or_default();
+        let cost = stored.iter().map(cost_of).sum();
         if cost > 0 {
             self.charge.give_back(cost, wakes);
         }
@@ -147,105 +151,106 @@ impl Backlog {
     /// Marks all updates as useless, because no session can take over any more.
     /// [`drop_excess`](Self::drop_excess) frees the memory.
     pub(crate) fn forget_all(&mut self) {
-        self.over
-            .extend(self.updates.drain().map(|(_, known)| known));
-        self.whole_in.clear();
+        self.useless
+            .extend(self.updates.drain().map(|(_, stored)| stored));
+        self.gapless_feeds.clear();
     }
 
     /// Frees useless updates in slices of `budget` updates. Returns false if some remain.
     pub(crate) fn drop_excess(&mut self, budget: &mut usize, wakes: &mut Wakes) -> bool {
         let mut cost = 0;
         while *budget > 0
-            && let Some(known) = self.over.last_mut()
+            && let Some(stored) = self.useless.last_mut()
         {
-            let from = known.len().saturating_sub(*budget);
-            *budget -= known.len() - from;
-            cost += known.drain(from..).map(|one| cost_of(&one)).sum::<usize>();
-            if known.is_empty() {
-                self.over.pop();
+            let from = stored.len().saturating_sub(*budget);
+            *budget -= stored.len() - from;
+            cost += stored.drain(from..).map(|one| cost_of(&one)).sum::<usize>();
+            if stored.is_empty() {
+                self.useless.pop();
             }
         }
         self.charge.give_back(cost, wakes);
-        let is_over = self.over.is_empty();
-        if is_over {
+        let is_done = self.useless.is_empty();
+        if is_done {
             self.charge.settle(wakes);
         }
-        is_over
+        is_done
     }
 }
 
 /// Tracks, for an absent member of a feed, which stored updates are still useful, by the places of
 /// their variables in the feed.
 #[derive(Debug)]
-pub(crate) struct BacklogBehind {
-    kept: Arc<Mutex<Backlog>>,
+pub(crate) struct GapTracker {
+    backlog: Arc<Mutex<Backlog>>,
     /// Handles of the variables for which the feed contains every update after the stored ones.
-    whole: HashMap<u32, u32>,
-    parted: HashMap<u32, u32>,
-    /// Handles of variables that moved to `parted`, which `kept` does not reflect yet.
+    gapless: HashMap<u32, u32>,
+    /// Handles of the variables for which the feed has dropped an update after the stored ones.
+    gapped: HashMap<u32, u32>,
+    /// Handles of variables that moved to `gapped`, which `backlog` does not reflect yet.
     missed: Vec<u32>,
 }
 
-impl BacklogBehind {
+impl GapTracker {
     /// Creates the tracker for a feed with these variables, by place.
-    pub(crate) fn new(kept: &Arc<Mutex<Backlog>>, handles: HashMap<u32, u32>) -> Self {
-        let mut locked = kept.lock();
+    pub(crate) fn new(backlog: &Arc<Mutex<Backlog>>, handles: HashMap<u32, u32>) -> Self {
+        let mut locked = backlog.lock();
         for handle in handles.values() {
-            *locked.whole_in.entry(*handle).or_default() += 1;
+            *locked.gapless_feeds.entry(*handle).or_default() += 1;
         }
         drop(locked);
         Self {
-            kept: Arc::clone(kept),
-            whole: handles,
-            parted: HashMap::new(),
+            backlog: Arc::clone(backlog),
+            gapless: handles,
+            gapped: HashMap::new(),
             missed: Vec::new(),
         }
     }
 }
 
-impl Older for BacklogBehind {
+impl Older for GapTracker {
     fn miss(&mut self, place: u32) {
-        if let Some(handle) = self.whole.remove(&place) {
-            self.parted.insert(place, handle);
+        if let Some(handle) = self.gapless.remove(&place) {
+            self.gapped.insert(place, handle);
             self.missed.push(handle);
         }
     }
 
     fn miss_all(&mut self) {
-        self.missed.extend(self.whole.values());
-        self.parted.extend(self.whole.drain());
+        self.missed.extend(self.gapless.values());
+        self.gapped.extend(self.gapless.drain());
     }
 
     fn forget_missed(&mut self, wakes: &mut Wakes) -> bool {
         if self.missed.is_empty() {
             return false;
         }
-        let mut kept = self.kept.lock();
+        let mut backlog = self.backlog.lock();
         let mut cost = 0;
         for handle in self.missed.drain(..) {
-            if let Some(feeds) = kept.whole_in.get_mut(&handle) {
+            if let Some(feeds) = backlog.gapless_feeds.get_mut(&handle) {
                 *feeds = feeds.saturating_sub(1);
                 if *feeds == 0 {
-                    cost += kept.forget(handle, wakes);
+                    cost += backlog.forget(handle, wakes);
                 }
             }
         }
         if cost > 0 {
-            kept.charge.settle(wakes);
+            backlog.charge.settle(wakes);
         }
         cost > 0
     }
 
-    fn begin_anew(&mut self) {
-        if self.parted.is_empty() {
+    fn reset_gaps(&mut self) {
+        if self.gapped.is_empty() {
             return;
         }
-        let mut kept = self.kept.lock();
-        for handle in self.parted.values() {
-            if let Some(feeds) = kept.whole_in.get_mut(handle) {
+        let mut backlog = self.backlog.lock();
+        for handle in self.gapped.values() {
+            if let Some(feeds) = backlog.gapless_feeds.get_mut(handle) {
                 *feeds += 1;
             }
         }
-        self.whole.extend(self.parted.drain());
+        self.gapless.extend(self.gapped.drain());
     }
 }

@@ -5,8 +5,9 @@ use crate::delivery::outbox::Wakes;
 use crate::sync::Arc;
 use crate::write::EngineCore;
 
+/// Bytes borrowed at a time.
 const CHUNK: usize = 16 << 10;
-/// Bytes borrowed at a time if there are many charges that use only a little.
+/// Bytes borrowed at a time by charges of which there are many, each using only a little.
 const FINE_CHUNK: usize = 1 << 10;
 
 /// A share of the engine's budget for stored data. Queued updates take precedence: such data gets
@@ -32,7 +33,7 @@ impl Charge {
         self.max = max;
     }
 
-    /// Takes bytes. Returns false if none can be spared.
+    /// Takes bytes, and returns true. Returns false if the engine cannot spare them.
     #[inline]
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
         self.take_from(bytes, CHUNK, EngineBudget::borrow_spare)
@@ -72,7 +73,10 @@ impl Charge {
 
     #[inline]
     pub(crate) fn give_back(&mut self, bytes: usize, wakes: &mut Wakes) {
-        debug_assert!(bytes <= self.used, "more is given back than was taken");
+        debug_assert!(
+            bytes <= self.used,
+            "more bytes are given back than were taken"
+        );
         self.used = self.used.saturating_sub(bytes);
         if self.borrowed > self.used + 4 * CHUNK || self.used == 0 {
             self.shrink(CHUNK, wakes);
@@ -83,16 +87,19 @@ impl Charge {
     /// borrowed for the charge that [adopts](Self::adopt) them, so that no other consumer takes
     /// them in between.
     pub(crate) fn hand_over(&mut self, bytes: usize) -> usize {
-        debug_assert!(bytes <= self.used, "more is handed over than was taken");
+        debug_assert!(
+            bytes <= self.used,
+            "more bytes are handed over than were taken"
+        );
         self.used = self.used.saturating_sub(bytes);
-        let lent = self.borrowed.saturating_sub(self.used);
-        self.borrowed -= lent;
-        lent
+        let handed_over = self.borrowed.saturating_sub(self.used);
+        self.borrowed -= handed_over;
+        handed_over
     }
 
     /// Takes over borrowed engine bytes. Return unused ones with [`settle`](Self::settle).
-    pub(crate) fn adopt(&mut self, lent: usize) {
-        self.borrowed += lent;
+    pub(crate) fn adopt(&mut self, handed_over: usize) {
+        self.borrowed += handed_over;
     }
 
     /// Returns unused bytes, because nothing more will be taken for some time.

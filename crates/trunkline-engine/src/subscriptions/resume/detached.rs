@@ -31,15 +31,16 @@ pub struct Detached {
     pub(crate) sessions: Vec<u32>,
     pub(crate) principal: Principal,
     pub(crate) until: Tick,
+    /// Sessions are dropped in this order if there are too many.
     pub(crate) order: u64,
     pub(crate) feeds: BTreeMap<u32, DetachedFeed>,
-    /// Number of these feeds in which each variable is owed.
+    /// For each variable, the number of these feeds that still owe updates to a successor.
     pub(crate) owed: HashMap<u32, u32>,
     /// Updates that were taken from the feeds, or sent but never confirmed.
-    pub(crate) kept: Arc<Mutex<Backlog>>,
+    pub(crate) backlog: Arc<Mutex<Backlog>>,
 }
 
-/// An `all` subscription of a lost session, with its place in the feed.
+/// An `all` subscription of a lost session that is still a member of its feed.
 #[derive(Debug)]
 pub(crate) struct DetachedFeed {
     pub(super) membership: Membership,
@@ -48,9 +49,9 @@ pub(crate) struct DetachedFeed {
     /// Variables that no session has taken over yet, each with the sequence after which the
     /// subscription is owed updates.
     pub(crate) owed: HashMap<u32, u64>,
-    /// The place and handle of variables whose feed must still be left, once the subscription is
-    /// dropped.
-    pub(crate) leaving: Option<Vec<(u32, u32)>>,
+    /// Variables, by place and handle, that still refer to the feed while the subscription is being
+    /// dropped; `None` before that.
+    pub(crate) to_release: Option<Vec<(u32, u32)>>,
 }
 
 impl Detached {
@@ -63,7 +64,7 @@ impl Detached {
         let Membership {
             feed: log, member, ..
         } = &feed.membership;
-        let lent = log.take_rest(*member, &mut entries, wakes);
+        let handed_over = log.take_rest(*member, &mut entries, wakes);
         if entries.is_empty() {
             return;
         }
@@ -73,12 +74,12 @@ impl Detached {
             self.owed.contains_key(&handle).then_some((handle, update))
         };
         let updates: Vec<_> = entries.into_iter().filter_map(of_handle).collect();
-        let mut kept = self.kept.lock();
-        kept.charge.adopt(lent);
+        let mut backlog = self.backlog.lock();
+        backlog.charge.adopt(handed_over);
         for (handle, update) in updates {
-            kept.add_waiting(handle, update, wakes);
+            backlog.add_waiting(handle, update, wakes);
         }
-        kept.charge.settle(wakes);
+        backlog.charge.settle(wakes);
     }
 
     /// Adds to `out` the updates of a re-subscribed variable after sequence `had`, which the
@@ -102,22 +103,22 @@ impl Detached {
                 self.owed.remove(&handle);
             }
         }
-        let known = match self.owed.contains_key(&handle) {
-            true => self.kept.lock().of(handle).map(|known| (known, 0)),
-            false => self.kept.lock().take(handle),
+        let stored = match self.owed.contains_key(&handle) {
+            true => self.backlog.lock().of(handle).map(|stored| (stored, 0)),
+            false => self.backlog.lock().take(handle),
         };
-        if let Some((known, lent)) = known {
-            charge.adopt(lent);
+        if let Some((stored, handed_over)) = stored {
+            charge.adopt(handed_over);
             // A subscriber that has no update of the variable gets all updates that this
             // subscription was owed.
             if let Some(after) = had.or(opened) {
-                out.extend(known.into_iter().filter(|update| update.sequence > after));
+                out.extend(stored.into_iter().filter(|update| update.sequence > after));
             }
         }
         opened
     }
 
-    /// Leaves the place in a feed once the feed contains no more owed updates.
+    /// Leaves the feed of a subscription once it owes no more updates.
     pub(crate) fn release_settled(
         &mut self,
         subscription: u32,
@@ -129,7 +130,7 @@ impl Detached {
             && let Some(feed) = self.feeds.remove(&subscription)
         {
             let cost = feed.handles.len() * ITEM_COST;
-            self.kept.lock().charge.give_back(cost, wakes);
+            self.backlog.lock().charge.give_back(cost, wakes);
             self.give_up_feed(subscription, feed, home, wakes);
         }
     }
@@ -141,20 +142,20 @@ impl Detached {
         home: &Subscriptions,
         wakes: &mut Wakes,
     ) {
-        self.only_with(subscription, feed).give_up(home, wakes);
+        self.with_feed(subscription, feed).give_up(home, wakes);
     }
 
-    /// Leaves the place in a feed, beginning with the next [poll](crate::Engine::poll).
+    /// Leaves a feed in slices, beginning with the next [poll](crate::Engine::poll).
     pub(crate) fn give_up_later(
         &self,
         subscription: u32,
         feed: DetachedFeed,
         home: &Subscriptions,
     ) {
-        home.absences.give_up(self.only_with(subscription, feed));
+        home.absences.give_up(self.with_feed(subscription, feed));
     }
 
-    fn only_with(&self, subscription: u32, feed: DetachedFeed) -> Self {
+    fn with_feed(&self, subscription: u32, feed: DetachedFeed) -> Self {
         Self {
             sessions: Vec::new(),
             principal: self.principal.clone(),
@@ -162,12 +163,12 @@ impl Detached {
             order: self.order,
             feeds: BTreeMap::from([(subscription, feed)]),
             owed: HashMap::new(),
-            kept: Arc::clone(&self.kept),
+            backlog: Arc::clone(&self.backlog),
         }
     }
 
-    /// Drops the state, so that no session may take over any more. Does what is quick at once, and
-    /// leaves the rest to the engine's next [polls](crate::Engine::poll).
+    /// Drops the state, so that no session may take it over any more. Releases one slice at once,
+    /// and the others in the engine's next [polls](crate::Engine::poll).
     pub(crate) fn give_up(mut self, home: &Subscriptions, wakes: &mut Wakes) {
         if !self.release_some(home, &mut { SLICE }, wakes) {
             home.absences.give_up(self);
@@ -175,7 +176,7 @@ impl Detached {
     }
 
     /// Releases the state in slices of `budget` items. Returns false if some remain. No session may
-    /// take over any more.
+    /// take the state over any more.
     fn release_some(
         &mut self,
         home: &Subscriptions,
@@ -184,9 +185,9 @@ impl Detached {
     ) -> bool {
         if !self.sessions.is_empty() {
             self.sessions.clear();
-            self.kept.lock().forget_all();
+            self.backlog.lock().forget_all();
         }
-        if !self.kept.lock().drop_excess(budget, wakes) {
+        if !self.backlog.lock().drop_excess(budget, wakes) {
             return false;
         }
         while let Some(mut feed) = self.feeds.first_entry() {
@@ -200,7 +201,7 @@ impl Detached {
 }
 
 impl DetachedFeed {
-    /// Releases its place in slices of `budget` items. Returns false if some remain.
+    /// Leaves the feed in slices of `budget` items. Returns false if some remain.
     fn release_some(
         &mut self,
         home: &Subscriptions,
@@ -212,7 +213,7 @@ impl DetachedFeed {
             return false;
         }
         *budget -= 1;
-        if self.leaving.is_none() {
+        if self.to_release.is_none() {
             if feed.depart_from_others(member, wakes) {
                 return true;
             }
@@ -224,16 +225,16 @@ impl DetachedFeed {
             }
         }
         let handles = &mut self.handles;
-        let leaving = self
-            .leaving
+        let to_release = self
+            .to_release
             .get_or_insert_with(|| handles.drain().collect());
-        while let Some((place, handle)) = leaving.pop() {
+        while let Some((place, handle)) = to_release.pop() {
             feed.miss(member, place, wakes);
             if let Some(variable) = home.core.variable(handle) {
                 self.membership.forget(&variable);
             }
             *budget = budget.saturating_sub(1);
-            if *budget == 0 && !leaving.is_empty() {
+            if *budget == 0 && !to_release.is_empty() {
                 return false;
             }
         }
@@ -245,16 +246,16 @@ impl DetachedFeed {
 /// A lost session that is being processed in slices, by the engine's polls or by its successor
 /// session, whichever holds the lock.
 #[derive(Clone)]
-struct Sorting {
+struct PendingDetach {
     session: u32,
     principal: Principal,
-    /// `None` once it was processed and taken.
-    leaving: Arc<Mutex<Option<Detaching>>>,
+    /// `None` once the session was processed and its state taken.
+    detaching: Arc<Mutex<Option<Detaching>>>,
 }
 
-impl fmt::Debug for Sorting {
+impl fmt::Debug for PendingDetach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sorting")
+        f.debug_struct("PendingDetach")
             .field("session", &self.session)
             .finish_non_exhaustive()
     }
@@ -267,90 +268,91 @@ pub(crate) struct DetachedSessions {
 
 #[derive(Debug, Default)]
 struct Lists {
-    /// Number of sessions lost so far, plus the number of times that one was stored again.
-    broken: u64,
+    /// Number of sessions lost so far, plus the number of states stored again after an interrupted
+    /// resumption.
+    lost_count: u64,
     /// States that a session may take over, oldest first.
     kept: VecDeque<Detached>,
     /// States being dropped in slices. No session may take them over any more.
-    given_up: VecDeque<Detached>,
-    /// The rest of ended consumers, also dropped in slices.
-    departing: VecDeque<Teardown>,
-    /// Recently lost sessions, oldest first.
-    sorting: VecDeque<Sorting>,
+    dropping: VecDeque<Detached>,
+    /// Remaining data of ended consumers, also dropped in slices.
+    teardowns: VecDeque<Teardown>,
+    /// Recently lost sessions that are still being processed, oldest first.
+    pending: VecDeque<PendingDetach>,
 }
 
 impl Lists {
     fn next_order(&mut self) -> u64 {
-        self.broken += 1;
-        self.broken
+        self.lost_count += 1;
+        self.lost_count
     }
 
     /// Stores the state of one more session, unless there is nothing to take over.
-    fn keep(&mut self, absent: Detached) {
-        if absent.feeds.is_empty() {
+    fn keep(&mut self, detached: Detached) {
+        if detached.feeds.is_empty() {
             return;
         }
         // A session that took long to process is older than those processed in the meantime.
-        let place = self.kept.partition_point(|one| one.order < absent.order);
-        self.kept.insert(place, absent);
+        let place = self.kept.partition_point(|one| one.order < detached.order);
+        self.kept.insert(place, detached);
         if self.kept.len() > DETACHED_MAX {
-            self.given_up.extend(self.kept.pop_front());
+            self.dropping.extend(self.kept.pop_front());
         }
     }
 }
 
 impl DetachedSessions {
-    /// Returns the next expired state, and the time at which the next one expires.
+    /// Returns a state to drop, if any, and the time at which the next state expires.
     fn expired(&self, now: Tick) -> (Option<Detached>, Option<Tick>) {
-        let Lists { kept, given_up, .. } = &mut *self.lists.lock();
-        let over = given_up.pop_front().or_else(|| {
-            let over = kept.iter().position(|one| one.until <= now);
-            kept.remove(over?)
+        let Lists { kept, dropping, .. } = &mut *self.lists.lock();
+        let expired = dropping.pop_front().or_else(|| {
+            let expired = kept.iter().position(|one| one.until <= now);
+            kept.remove(expired?)
         });
-        (over, kept.iter().map(|one| one.until).min())
+        (expired, kept.iter().map(|one| one.until).min())
     }
 
     /// Stores the state of one more session. If there are too many, drops the oldest.
-    pub(crate) fn put(&self, mut absent: Detached) {
+    pub(crate) fn put(&self, mut detached: Detached) {
         let mut lists = self.lists.lock();
-        absent.order = lists.next_order();
-        lists.keep(absent);
+        detached.order = lists.next_order();
+        lists.keep(detached);
     }
 
     /// Drops the state in slices, beginning with the next [poll](crate::Engine::poll).
-    pub(crate) fn give_up(&self, absent: Detached) {
-        self.lists.lock().given_up.push_back(absent);
+    pub(crate) fn give_up(&self, detached: Detached) {
+        self.lists.lock().dropping.push_back(detached);
     }
 
-    /// Drops the rest of the consumer in slices, beginning with the next
+    /// Drops the remaining data of a consumer in slices, beginning with the next
     /// [poll](crate::Engine::poll).
-    pub(crate) fn depart(&self, departing: Teardown) {
-        self.lists.lock().departing.push_back(departing);
+    pub(crate) fn depart(&self, teardown: Teardown) {
+        self.lists.lock().teardowns.push_back(teardown);
     }
 
     /// Processes the session in slices, beginning with the next [poll](crate::Engine::poll).
-    pub(crate) fn sort_later(&self, mut leaving: Detaching) {
+    pub(crate) fn detach_later(&self, mut detaching: Detaching) {
         let mut lists = self.lists.lock();
-        leaving.absent.order = lists.next_order();
-        lists.sorting.push_back(Sorting {
-            session: leaving.absent.sessions.first().copied().unwrap_or(0),
-            principal: leaving.absent.principal.clone(),
-            leaving: Arc::new(Mutex::new(Some(leaving))),
+        detaching.detached.order = lists.next_order();
+        lists.pending.push_back(PendingDetach {
+            session: detaching.detached.sessions.first().copied().unwrap_or(0),
+            principal: detaching.detached.principal.clone(),
+            detaching: Arc::new(Mutex::new(Some(detaching))),
         });
     }
 
-    fn next_departing(&self) -> Option<Teardown> {
-        self.lists.lock().departing.pop_front()
+    fn next_teardown(&self) -> Option<Teardown> {
+        self.lists.lock().teardowns.pop_front()
     }
 
-    /// Puts a state back at the front, to continue with it.
-    fn put_back(&self, absent: Detached) {
-        self.lists.lock().given_up.push_front(absent);
+    /// Puts a state back at the front, so that dropping it continues next time.
+    fn put_back(&self, detached: Detached) {
+        self.lists.lock().dropping.push_front(detached);
     }
 
     pub(crate) fn count(&self) -> usize {
         let lists = self.lists.lock();
-        lists.kept.len() + lists.given_up.len() + lists.sorting.len()
+        lists.kept.len() + lists.dropping.len() + lists.pending.len()
     }
 }
 
@@ -358,81 +360,82 @@ impl Subscriptions {
     /// Drops about `budget` items of the sessions that no client has resumed in time. Returns the
     /// time at which the next state expires.
     pub(crate) fn poll(&self, now: Tick, mut budget: usize, wakes: &mut Wakes) -> Option<Tick> {
-        if !self.sort_some(&mut budget, wakes) {
+        if !self.detach_some(&mut budget, wakes) {
             return Some(now);
         }
-        while let Some(mut departing) = self.absences.next_departing() {
-            if !departing.give_up_some(self, &mut budget, wakes) {
+        while let Some(mut teardown) = self.absences.next_teardown() {
+            if !teardown.give_up_some(self, &mut budget, wakes) {
                 // Others are processed before it continues.
-                self.absences.depart(departing);
+                self.absences.depart(teardown);
                 return Some(now);
             }
         }
         loop {
-            let mut absent = match self.absences.expired(now) {
-                (Some(absent), _) => absent,
+            let mut detached = match self.absences.expired(now) {
+                (Some(detached), _) => detached,
                 (None, next) => return next,
             };
-            if !absent.release_some(self, &mut budget, wakes) {
-                self.absences.put_back(absent);
+            if !detached.release_some(self, &mut budget, wakes) {
+                self.absences.put_back(detached);
                 return Some(now);
             }
         }
     }
 
     /// Processes about `budget` items of lost sessions. Returns false if some remain.
-    fn sort_some(&self, budget: &mut usize, wakes: &mut Wakes) -> bool {
+    fn detach_some(&self, budget: &mut usize, wakes: &mut Wakes) -> bool {
         loop {
-            let Some(next) = self.absences.lists.lock().sorting.front().cloned() else {
+            let Some(next) = self.absences.lists.lock().pending.front().cloned() else {
                 return true;
             };
-            let mut leaving = next.leaving.lock();
-            let is_sorted = match &mut *leaving {
-                Some(leaving) => leaving.sort_some(self, budget, wakes),
+            let mut detaching = next.detaching.lock();
+            let is_finished = match &mut *detaching {
+                Some(detaching) => detaching.detach_some(self, budget, wakes),
                 None => true,
             };
-            drop(leaving);
-            if !is_sorted {
+            drop(detaching);
+            if !is_finished {
                 return false;
             }
             // The successor session may have taken it in the meantime. Otherwise the successor
             // finds it in one of the two lists at any moment.
             let mut lists = self.absences.lists.lock();
-            let is_it = |one: &Sorting| Arc::ptr_eq(&one.leaving, &next.leaving);
-            let sorted = match lists.sorting.iter().position(is_it) {
+            let matches = |one: &PendingDetach| Arc::ptr_eq(&one.detaching, &next.detaching);
+            let finished = match lists.pending.iter().position(matches) {
                 Some(at) => {
-                    lists.sorting.remove(at);
-                    next.leaving.lock().take()
+                    lists.pending.remove(at);
+                    next.detaching.lock().take()
                 }
                 None => None,
             };
-            if let Some(sorted) = sorted {
-                let (absent, rest) = sorted.into_absent();
-                lists.keep(absent);
-                drop((lists, rest));
+            if let Some(finished) = finished {
+                let (detached, unused) = finished.into_detached();
+                lists.keep(detached);
+                drop((lists, unused));
             }
         }
     }
 
     /// Finds the state of a session that is not processed yet, and processes it at once.
-    fn take_unsorted(&self, session: u32, caller: &Caller, found: &mut Vec<Detached>) {
+    fn take_pending(&self, session: u32, caller: &Caller, found: &mut Vec<Detached>) {
         loop {
-            let unsorted = {
-                let list = &mut self.absences.lists.lock().sorting;
-                let is_it =
-                    |one: &Sorting| one.session == session && one.principal == caller.principal;
-                let at = list.iter().position(is_it);
+            let pending = {
+                let list = &mut self.absences.lists.lock().pending;
+                let matches = |one: &PendingDetach| {
+                    one.session == session && one.principal == caller.principal
+                };
+                let at = list.iter().position(matches);
                 at.and_then(|at| list.remove(at))
             };
-            let Some(unsorted) = unsorted else { return };
-            let leaving = unsorted.leaving.lock().take();
-            if let Some(mut leaving) = leaving {
+            let Some(pending) = pending else { return };
+            let detaching = pending.detaching.lock().take();
+            if let Some(mut detaching) = detaching {
                 let mut wakes = Wakes::new();
-                let is_sorted = leaving.sort_some(self, &mut { usize::MAX }, &mut wakes);
-                debug_assert!(is_sorted, "the budget has no end");
-                let (absent, _) = leaving.into_absent();
-                if !absent.feeds.is_empty() {
-                    found.push(absent);
+                let is_finished = detaching.detach_some(self, &mut { usize::MAX }, &mut wakes);
+                debug_assert!(is_finished, "the budget has no end");
+                let (detached, _) = detaching.into_detached();
+                if !detached.feeds.is_empty() {
+                    found.push(detached);
                 }
             }
         }
@@ -441,11 +444,11 @@ impl Subscriptions {
     /// Takes the states of a session of the same principal; empty if there are none.
     pub(crate) fn take(&self, session: u32, caller: &Caller) -> Vec<Detached> {
         let mut found = Vec::new();
-        self.take_unsorted(session, caller, &mut found);
+        self.take_pending(session, caller, &mut found);
         let list = &mut self.absences.lists.lock().kept;
-        let is_it =
+        let matches =
             |one: &Detached| one.sessions.contains(&session) && one.principal == caller.principal;
-        while let Some(at) = list.iter().position(is_it) {
+        while let Some(at) = list.iter().position(matches) {
             found.extend(list.remove(at));
         }
         found

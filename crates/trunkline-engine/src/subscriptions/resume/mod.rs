@@ -5,11 +5,10 @@
 //!           |<------------------------- stored ------------------------------------->|
 //! ```
 //!
-//! Unacked updates are stored until the peer has confirmed them. When the session is lost, its
-//! place in the feeds remains for a while and collects new updates up to the subscription's own
-//! bound. The oldest are dropped first, and no writer ever waits for it. A session that names the
-//! lost one as its predecessor resumes at its peer's position, item by item.
-//!
+//! Unacked updates are stored until the peer has confirmed them. When the session is lost, it stays
+//! a member of its feeds for a while and collects new updates up to the subscription's own bound.
+//! The oldest are dropped first, and no writer ever waits for it. A session that names the lost one
+//! as its predecessor resumes at its peer's position, item by item.
 //!
 //! # Layout
 //! - `unacked`: sent and unconfirmed updates; `charge`: the bytes of all stored data.
@@ -29,7 +28,7 @@ use trunkline_types::Tick;
 use self::charge::Charge;
 pub(super) use self::detach::leave;
 pub(crate) use self::detached::{Detached, DetachedSessions};
-pub(super) use self::replay::LOOKS_PER_REQUEST;
+pub(super) use self::replay::SCAN_ENTRIES_PER_REQUEST;
 use self::unacked::Unacked;
 use super::Subscriptions;
 use crate::caller::Caller;
@@ -40,15 +39,17 @@ use crate::write::EngineCore;
 /// Maximum number of predecessors of a session. Each loss during a resumption adds one.
 const FOLLOWED_MAX: usize = 16;
 
-/// Data of a consumer for resuming an earlier session, and for being resumed itself.
+/// Data that lets a consumer resume an earlier session, and lets a later session resume this
+/// consumer.
 pub(super) struct Resume {
     /// Sent updates that the peer may request again; `None` if it never does.
     pub(super) unacked: Option<Unacked>,
+    /// States of earlier sessions that this one resumes.
     followed: Vec<Detached>,
     /// Charge for queued updates from before its subscriptions were made.
     pub(super) past: Charge,
-    /// Entries of other subscribers' feeds that this request may still examine.
-    pub(super) looks: usize,
+    /// Number of entries in other subscribers' feeds that this request may still examine.
+    pub(super) scan_budget: usize,
 }
 
 impl Resume {
@@ -57,7 +58,7 @@ impl Resume {
             unacked: None,
             followed: Vec::new(),
             past: Charge::default(),
-            looks: LOOKS_PER_REQUEST,
+            scan_budget: SCAN_ENTRIES_PER_REQUEST,
         }
     }
 
@@ -73,12 +74,12 @@ impl Resume {
 
     pub(super) fn follow(&mut self, home: &Subscriptions, caller: &Caller, session: u32) -> bool {
         let found = home.take(session, caller);
-        let is_kept = !found.is_empty();
+        let is_found = !found.is_empty();
         self.followed.extend(found);
         while self.followed.len() > FOLLOWED_MAX {
             home.absences.give_up(self.followed.remove(0));
         }
-        is_kept
+        is_found
     }
 
     /// Returns true if an item replaces a stored one, and therefore needs no additional memory.
@@ -86,7 +87,7 @@ impl Resume {
         let mut feeds = self
             .followed
             .iter()
-            .filter_map(|absent| absent.feeds.get(&subscription));
+            .filter_map(|detached| detached.feeds.get(&subscription));
         feeds.any(|feed| feed.owed.contains_key(&variable.handle()))
     }
 
@@ -96,10 +97,10 @@ impl Resume {
         home: &Subscriptions,
         wakes: &mut Wakes,
     ) {
-        for absent in &mut self.followed {
-            absent.release_settled(subscription, home, wakes);
+        for detached in &mut self.followed {
+            detached.release_settled(subscription, home, wakes);
         }
-        self.followed.retain(|absent| !absent.feeds.is_empty());
+        self.followed.retain(|detached| !detached.feeds.is_empty());
     }
 
     /// Drops expired states. Returns the time at which the next one expires.
@@ -110,8 +111,8 @@ impl Resume {
         wakes: &mut Wakes,
     ) -> Option<Tick> {
         while let Some(at) = self.followed.iter().position(|one| one.until <= now) {
-            let absent = self.followed.remove(at);
-            absent.give_up(home, wakes);
+            let detached = self.followed.remove(at);
+            detached.give_up(home, wakes);
         }
         self.followed.iter().map(|one| one.until).min()
     }

@@ -9,9 +9,9 @@ use crate::variable::{State, Variable};
 
 /// Maximum number of entries in other subscribers' feeds examined for the updates of one variable.
 /// A returning subscriber with many variables must not delay the writers.
-const LOOK_BACK: usize = 1024;
+const SCAN_ENTRIES_PER_VARIABLE: usize = 1024;
 /// Maximum number of such entries for all variables of one request.
-pub(crate) const LOOKS_PER_REQUEST: usize = 64 * LOOK_BACK;
+pub(crate) const SCAN_ENTRIES_PER_REQUEST: usize = 64 * SCAN_ENTRIES_PER_VARIABLE;
 
 fn in_order(found: &mut Vec<Update>) {
     found.sort_by_key(|update| update.sequence);
@@ -30,8 +30,8 @@ impl Resume {
     /// Takes out the updates that have arrived in the meantime for a re-created subscription. Done
     /// before any of its variables is locked, because there may be many updates.
     pub(crate) fn gather(&mut self, subscription: u32, wakes: &mut Wakes) {
-        for absent in &self.followed {
-            absent.gather(subscription, wakes);
+        for detached in &self.followed {
+            detached.gather(subscription, wakes);
         }
     }
 
@@ -49,32 +49,32 @@ impl Resume {
     ) -> (Vec<Update>, Option<u64>) {
         let mut found = Vec::new();
         let mut opened = None;
-        for absent in &mut self.followed {
+        for detached in &mut self.followed {
             let (handle, past) = (variable.handle(), &mut self.past);
-            let before = absent.claim(subscription, handle, had, &mut found, past, wakes);
+            let before = detached.claim(subscription, handle, had, &mut found, past, wakes);
             opened = opened.into_iter().chain(before).min();
         }
         in_order(&mut found);
         if let (Some(had), Some(subscribers)) = (had, state.subscribers()) {
-            let most = LOOK_BACK.min(self.looks);
-            let mut looks = most;
+            let most = SCAN_ENTRIES_PER_VARIABLE.min(self.scan_budget);
+            let mut scan_budget = most;
             let mut is_whole = reaches(&found, had, newest.sequence);
             for subscriber in subscribers.feeds().filter(|one| !one.only_changes) {
-                if looks == 0 || is_whole {
+                if scan_budget == 0 || is_whole {
                     break;
                 }
-                // A feed without such updates also costs one look.
-                looks -= 1;
+                // A feed without such updates also uses up one entry of the budget.
+                scan_budget -= 1;
                 let known = found.len();
                 subscriber
                     .feed
-                    .recent_of(subscriber.place, had, &mut looks, &mut found);
+                    .recent_of(subscriber.place, had, &mut scan_budget, &mut found);
                 if found.len() > known {
                     in_order(&mut found);
                     is_whole = reaches(&found, had, newest.sequence);
                 }
             }
-            self.looks -= most - looks;
+            self.scan_budget -= most - scan_budget;
         }
         if found
             .last()
@@ -90,8 +90,8 @@ impl Resume {
     }
 
     /// Charges the updates found for a variable, which will be queued together. Drops the oldest
-    /// updates that exceed the room. If no bytes can be spared, keeps only the newest. `is_kept` is
-    /// true if they were queued elsewhere until now.
+    /// updates that exceed `room`. If no bytes can be spared, keeps only the newest. `is_kept` is
+    /// true if a lost session's state stored them until now.
     pub(crate) fn count_past(
         &mut self,
         room: Room,
@@ -107,11 +107,11 @@ impl Resume {
         found.drain(..found.len().saturating_sub(fitting));
         if found.len() > 1 {
             let cost = found.iter().map(cost_of).sum();
-            let is_taken = match is_kept {
+            let is_charged = match is_kept {
                 true => self.past.take_over(cost),
                 false => self.past.take(cost),
             };
-            if !is_taken {
+            if !is_charged {
                 found.drain(..found.len() - 1);
             }
         }

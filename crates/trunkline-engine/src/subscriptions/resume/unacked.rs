@@ -7,23 +7,25 @@ use crate::delivery::feed::FeedEntry;
 use crate::delivery::outbox::Wakes;
 use crate::write::EngineCore;
 
-/// Divisor of the consumer's queue limit. Unacked updates may use that fraction of it, in addition
-/// to the queued updates.
-const SENT_PART: usize = 10;
+/// Unacked updates may use the consumer's queue limit divided by this number, in addition to the
+/// queued updates.
+const UNACKED_BYTES_DIVISOR: usize = 10;
 /// Updates that were sent in `all` subscriptions but not confirmed, in the order of sending. The
 /// `place` of each entry is the variable's handle instead of its place in the feed.
 #[derive(Debug)]
 pub(crate) struct Unacked {
     entries: VecDeque<FeedEntry>,
-    /// The deliveries of these entries. Deliveries of other contracts lie in between.
-    pieces: VecDeque<Piece>,
+    /// The deliveries of these entries. Between these ranges are deliveries of other contracts.
+    ranges: VecDeque<SentRange>,
     /// Number of deliveries confirmed so far, of all contracts.
     confirmed: u64,
     pub(crate) charge: Charge,
 }
 
+/// Consecutive deliveries of stored entries.
 #[derive(Debug)]
-struct Piece {
+struct SentRange {
+    /// One past the number of the last delivery.
     end: u64,
     count: usize,
 }
@@ -34,9 +36,9 @@ impl Unacked {
     pub(crate) fn new(core: &EngineCore, queue_max: usize) -> Self {
         Self {
             entries: VecDeque::new(),
-            pieces: VecDeque::new(),
+            ranges: VecDeque::new(),
             confirmed: 0,
-            charge: Charge::of(core, queue_max / SENT_PART),
+            charge: Charge::of(core, queue_max / UNACKED_BYTES_DIVISOR),
         }
     }
 
@@ -65,7 +67,7 @@ impl Unacked {
         self.entries.extend(named);
     }
 
-    /// Adds entries singly, dropping older ones if there are not enough bytes for all. Only the
+    /// Adds entries one by one, dropping older ones if there are not enough bytes for all. Only the
     /// newest entries without a gap are useful. `start` is the number of the first delivery.
     #[cold]
     fn extend_singly(
@@ -76,12 +78,12 @@ impl Unacked {
     ) {
         for (end, entry) in (start + 1..).zip(entries) {
             let cost = entry.cost();
-            let mut is_taken = self.charge.take(cost);
-            while !is_taken && !self.entries.is_empty() {
+            let mut is_charged = self.charge.take(cost);
+            while !is_charged && !self.entries.is_empty() {
                 self.forget(self.entries.len().div_ceil(2), wakes);
-                is_taken = self.charge.take(cost);
+                is_charged = self.charge.take(cost);
             }
-            if is_taken {
+            if is_charged {
                 self.note(end, 1);
                 self.entries.push_back(entry);
             }
@@ -91,12 +93,12 @@ impl Unacked {
     /// Records `count` more entries. The last one is the delivery before `end`.
     #[inline]
     fn note(&mut self, end: u64, count: usize) {
-        match self.pieces.back_mut() {
+        match self.ranges.back_mut() {
             Some(last) if last.end + count as u64 == end => {
                 last.end = end;
                 last.count += count;
             }
-            _ => self.pieces.push_back(Piece { end, count }),
+            _ => self.ranges.push_back(SentRange { end, count }),
         }
     }
 
@@ -105,16 +107,16 @@ impl Unacked {
     pub(crate) fn confirm(&mut self, deliveries: usize, wakes: &mut Wakes) {
         self.confirmed += deliveries as u64;
         let mut over = 0;
-        while let Some(piece) = self.pieces.front_mut() {
-            let start = piece.end - piece.count as u64;
+        while let Some(range) = self.ranges.front_mut() {
+            let start = range.end - range.count as u64;
             if start >= self.confirmed {
                 break;
             }
-            let confirmed = ((self.confirmed - start) as usize).min(piece.count);
+            let confirmed = ((self.confirmed - start) as usize).min(range.count);
             over += confirmed;
-            piece.count -= confirmed;
-            if piece.count == 0 {
-                self.pieces.pop_front();
+            range.count -= confirmed;
+            if range.count == 0 {
+                self.ranges.pop_front();
             }
         }
         if over > 0 {
@@ -129,19 +131,19 @@ impl Unacked {
         self.entries.drain(..).map(|entry| (entry.place, entry))
     }
 
-    /// Drops the oldest entries. The rest of their piece still ends at the same delivery.
+    /// Drops the oldest entries. The end of their range stays the same.
     fn forget(&mut self, count: usize, wakes: &mut Wakes) {
         let mut left = count.min(self.entries.len());
         let cost = self.entries.drain(..left).map(|entry| entry.cost()).sum();
         self.charge.give_back(cost, wakes);
         while left > 0
-            && let Some(piece) = self.pieces.front_mut()
+            && let Some(range) = self.ranges.front_mut()
         {
-            let gone = left.min(piece.count);
-            left -= gone;
-            piece.count -= gone;
-            if piece.count == 0 {
-                self.pieces.pop_front();
+            let dropped = left.min(range.count);
+            left -= dropped;
+            range.count -= dropped;
+            if range.count == 0 {
+                self.ranges.pop_front();
             }
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 use trunkline_proto::frame::Frame;
 use trunkline_proto::message::kinds::{MessageVisitor, with_message};
-use trunkline_proto::message::layout::{FieldSink, Record as _, Shown};
+use trunkline_proto::message::layout::{FieldSink, FieldValue, Record as _};
 use trunkline_proto::message::list::{List, ListFrame};
 use trunkline_proto::message::single::SingleFrame;
 use trunkline_proto::{DecodeError, FrameKind};
@@ -44,16 +44,16 @@ impl Object {
 }
 
 impl FieldSink for Object {
-    fn field(&mut self, name: &str, value: Shown<'_>) {
+    fn field(&mut self, name: &str, value: FieldValue<'_>) {
         let value = match value {
-            Shown::Nothing => Json::Null,
-            Shown::Flag(flag) => flag.into(),
-            Shown::Number(number) => number.into(),
-            Shown::NumberAsText(number) => number.to_string().into(),
-            Shown::Signed(number) => number.to_string().into(),
-            Shown::Real(number) => number.into(),
-            Shown::Text(text) => text.into(),
-            Shown::Bytes(bytes) => hex(bytes).into(),
+            FieldValue::Nothing => Json::Null,
+            FieldValue::Flag(flag) => flag.into(),
+            FieldValue::Number(number) => number.into(),
+            FieldValue::NumberAsText(number) => number.to_string().into(),
+            FieldValue::Signed(number) => number.to_string().into(),
+            FieldValue::Real(number) => number.into(),
+            FieldValue::Text(text) => text.into(),
+            FieldValue::Bytes(bytes) => hex(bytes).into(),
         };
         self.put(name, value);
     }

@@ -7,13 +7,14 @@ use trunkline_types::wire::put_u8;
 use super::Form;
 use crate::DecodeError;
 use crate::decode::Payload;
-use crate::message::layout::{FieldSink, FrameContext, Shown};
+use crate::message::layout::{FieldSink, FieldValue, FrameContext};
 #[cfg(test)]
 use crate::message::round_trip::Source;
 
-/// A field preceded by the flags of the record, one byte. Flags above `MAX` are an error.
+/// A field preceded by the flags of the record, one byte. A value above `MAX` is an error.
 #[derive(Debug)]
 pub struct FlagsThen<F, const MAX: u8 = { u8::MAX }>(PhantomData<F>);
+/// A flag of the record: true if the bit is set. Takes no bytes of its own.
 #[derive(Debug)]
 pub enum Flag<const BIT: u8> {}
 /// A field that is present if a flag of its record is set.
@@ -72,7 +73,7 @@ impl<'a, const BIT: u8> Form<'a, bool> for Flag<BIT> {
     }
 
     fn show(value: &bool, name: &str, to: &mut dyn FieldSink) {
-        to.field(name, Shown::Flag(*value));
+        to.field(name, FieldValue::Flag(*value));
     }
 
     #[cfg(test)]
@@ -107,7 +108,7 @@ impl<'a, T, const BIT: u8, F: Form<'a, T>> Form<'a, Option<T>> for Optional<BIT,
     fn show(value: &Option<T>, name: &str, to: &mut dyn FieldSink) {
         match value {
             Some(value) => F::show(value, name, to),
-            None => to.field(name, Shown::Nothing),
+            None => to.field(name, FieldValue::Nothing),
         }
     }
 

@@ -1,11 +1,11 @@
-//! The frames that the endpoints of a stream exchange, other than its bytes.
+//! The frames between the endpoints of a stream, except the hello, the welcome and S_DATA.
 
 use super::Position;
 use crate::limits::SENTENCE_BYTES_MAX;
 use crate::message::closing::{Goodbye, Refused};
 use crate::message::form::{Code, Fixed, Number, Numbered, Text, forms};
 use crate::message::keepalive::Keepalive;
-use crate::message::layout::{FieldSink, Shown, record};
+use crate::message::layout::{FieldSink, FieldValue, record};
 use crate::message::single::{SingleFrame, single_frame};
 use crate::{DecodeError, FaultCode, Frame, FrameKind};
 
@@ -40,11 +40,11 @@ forms! {
     [const BIT: u8] HeaderFlag<BIT>: bool, 0,
         |_, flag, context| context.header_flags |= if *flag { BIT } else { 0 },
         |_, context| Ok(context.header_flags & BIT != 0),
-        |flag, name, to| to.field(name, Shown::Flag(*flag)),
+        |flag, name, to| to.field(name, FieldValue::Flag(*flag)),
         |source, _| source.bool();
 }
 
-/// The event for which a flush waits.
+/// A delivery stage of the bytes of a stream, for which a flush can wait.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Until {
     /// The bytes were handed to the transport.
@@ -58,7 +58,7 @@ pub enum Until {
 }
 
 impl Until {
-    /// The events that can be requested.
+    /// The stages for which an acknowledgement can be requested.
     pub const ASKED: [Until; 3] = [Until::Available, Until::Read, Until::Durable];
 }
 
@@ -76,7 +76,7 @@ impl Numbered for Until {
     }
 
     fn show(self, name: &str, to: &mut dyn FieldSink) {
-        to.field(name, Shown::Number(self.number().into()));
+        to.field(name, FieldValue::Number(self.number().into()));
     }
 }
 
@@ -84,7 +84,7 @@ record! {
     /// Requests an acknowledgement as soon as `position` is reached.
     #[derive(Copy, Eq)]
     pub struct Ask {
-        /// The event that must reach the position; not [`Until::Sent`].
+        /// The stage that the bytes before the position must reach; not [`Until::Sent`].
         pub until: Until = Number,
         pub position: u64 = Position,
     }
@@ -120,10 +120,11 @@ record! {
     /// Elements that will never be sent, because the writer does not wait for a slow reader.
     #[derive(Copy, Eq)]
     pub struct Lost {
-        /// The end of the last whole element that was sent, after which elements are missing. Any
-        /// bytes of a partial element after it are void. The next bytes are sent for this position.
+        /// The end of the last whole element that was sent, after which elements are missing. The
+        /// receiver discards the bytes of a partial element after this position. The next bytes
+        /// continue at this position.
         pub position: u64 = Position,
-        /// Total number of elements lost up to this position, since the reader began.
+        /// Total number of elements lost before this position since the reader began.
         pub lost: u64 = Position,
     }
 }

@@ -16,25 +16,26 @@ use crate::decode::Payload;
 use crate::frame::{FrameHeader, HEADER_BYTES};
 use crate::{DecodeError, Frame, FrameKind};
 
-/// Flag of S_DATA: it carries a checksum.
+/// Flag of S_DATA: the frame carries a checksum.
 pub const CHECKED: u8 = 4;
-/// Flag of S_DATA: the writer's program is waiting for room, so the acknowledgement must not be
+/// Flag of S_DATA: the writer's program is waiting for space, so the acknowledgement must not be
 /// delayed.
 pub const SHORT_OF_ROOM: u8 = 8;
 
 /// The head of the frame, before the bytes of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DataHead {
+    /// Position of the first byte.
     pub position: u64,
+    /// Number of bytes of the stream in the frame.
     pub len: u32,
     pub crc32c: Option<u32>,
-    /// True if the writer's program is waiting for room.
+    /// True if the writer's program is waiting for space.
     pub is_short_of_room: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Data<'a> {
-    /// Position of the first byte.
     pub head: DataHead,
     pub bytes: &'a [u8],
 }
@@ -90,8 +91,8 @@ impl DataHead {
         } else {
             Some(payload.u32()?)
         };
-        let before = Self::len_bytes(header) as u64;
-        let len = u64::from(header.length).checked_sub(before);
+        let head_bytes = Self::len_bytes(header) as u64;
+        let len = u64::from(header.length).checked_sub(head_bytes);
         let end = len.and_then(|len| position.checked_add(len));
         match (len, end) {
             (Some(len), Some(end)) if end <= POSITION_MAX => Ok(Self {

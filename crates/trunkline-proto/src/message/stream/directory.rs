@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::Incarnation;
-use super::hello::{Life, URL_BYTES_MAX, Url};
+use super::hello::{IncarnationBytes, URL_BYTES_MAX, Url};
 use crate::VersionRange;
 use crate::message::fields::{Always, IfSet, fields};
 use crate::message::form::{Fixed, FixedMillis, Flat, Rest, Text, Varint};
@@ -26,7 +26,7 @@ fields! {
         }
         /// URL of the requested endpoint, in canonical form.
         1: pub url: String = IfSet<Url> as "endpoint",
-        2: pub incarnation: Incarnation = Always<Life>,
+        2: pub incarnation: Incarnation = Always<IncarnationBytes>,
         /// The requesting program and its version, shown to users.
         3: pub program: String = IfSet<Brief>,
     }
@@ -56,7 +56,7 @@ fields! {
         }
         /// URL of the endpoint, in canonical form.
         1: pub url: String = IfSet<Url> as "endpoint",
-        2: pub incarnation: Incarnation = Always<Life>,
+        2: pub incarnation: Incarnation = Always<IncarnationBytes>,
         /// The endpoint's program and its version, shown to users.
         3: pub program: String = IfSet<Brief>,
         /// Process id of the program; 0 if unknown.
@@ -69,7 +69,7 @@ single_frame! { StreamRegister, Register, unnumbered }
 record! {
     #[derive(Eq)]
     pub struct Registered {
-        /// Duration of silence after which the name becomes free again, in whole milliseconds.
+        /// Silence after which the name becomes free again, in whole milliseconds.
         pub lease: Duration = FixedMillis as "lease_ms",
         /// The URL under which other endpoints find this endpoint.
         pub url: String = Text<URL_BYTES_MAX> as "endpoint",

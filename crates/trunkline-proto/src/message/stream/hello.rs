@@ -11,11 +11,12 @@ use crate::message::fault::cut_text;
 use crate::message::fields::{Always, IfSet, Mark, Maybe, fields};
 use crate::message::form::{Elsewhere, Fixed, Flat, Form, Inner, Varint, WholeType, forms, mapped};
 use crate::message::hello::{Brief, FeatureBits, MagicThen};
-use crate::message::layout::{FrameContext, Record, Shown, record};
+use crate::message::layout::{FieldValue, FrameContext, Record, record};
 use crate::stream::Secret;
 use crate::{DecodeError, Features, Frame, FrameKind, FrameWriter, PROTOCOL_VERSION, VersionRange};
 
-/// Identifies one life of an endpoint: 128 random bits, chosen each time the endpoint is created.
+/// Identifies one incarnation of an endpoint: 128 random bits, chosen each time the endpoint is
+/// created. With a journal, the last 64 bits remain the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Incarnation(pub [u8; 16]);
 
@@ -27,16 +28,16 @@ pub struct StreamEnd {
     pub incarnation: Incarnation,
     /// URL of the endpoint in canonical form, at most 1024 bytes.
     pub url: String,
-    /// Expected URL of its peer; empty if any peer is accepted.
+    /// Expected URL of the peer; empty if any peer is accepted.
     pub peer_url: String,
     pub data_type: DataType,
-    /// Number of elements that its buffer can hold.
+    /// Number of elements that the endpoint's buffer can hold.
     pub capacity: u64,
-    /// Number of bytes that its buffer can hold.
+    /// Number of bytes that the endpoint's buffer can hold.
     pub bytes_max: u64,
-    /// True if the endpoint has a journal on disk, from which its next life continues.
+    /// True if the endpoint has a journal on disk, from which its next incarnation continues.
     pub has_journal: bool,
-    /// Its program and version, shown to users.
+    /// Program and version of the endpoint, shown to users.
     pub program: String,
     pub state: EndState,
 }
@@ -84,15 +85,15 @@ record! {
 pub struct StreamHello {
     pub versions: VersionRange,
     pub end: StreamEnd,
-    /// The incarnation of the peer to which it was previously connected; `None` if there was none.
+    /// The incarnation of the previous peer; `None` if there was none.
     pub peer: Option<Incarnation>,
-    /// Number of its dial attempts, so that a delayed dial does not replace a later one.
+    /// Number of dials so far, so that a delayed hello does not replace a later one.
     pub attempt: u64,
-    /// The ticket from the directory; `None` if it dialled the endpoint directly.
+    /// The ticket from the directory; `None` if the endpoint was dialled without the directory.
     pub ticket: Option<[u8; 16]>,
-    /// Its share of the pair's secret, if the two endpoints have not met before.
+    /// The sender's share of the pair's secret, if the two endpoints have not connected before.
     pub share: Option<Secret>,
-    /// Proof that it is the endpoint to which the peer was previously connected.
+    /// Proof that the sender is the previous peer of the receiver.
     pub proof: Option<Secret>,
 }
 
@@ -101,9 +102,9 @@ pub struct StreamHello {
 pub struct StreamWelcome {
     pub version: u8,
     pub end: StreamEnd,
-    /// Its share of the pair's secret, if the two endpoints meet for the first time.
+    /// The sender's share of the pair's secret, if the two endpoints connect for the first time.
     pub share: Option<Secret>,
-    /// Proof that it is the endpoint to which the peer was previously connected.
+    /// Proof that the sender is the previous peer of the receiver.
     pub proof: Option<Secret>,
 }
 
@@ -114,7 +115,7 @@ fields! {
     #[derive(Default)]
     struct Fields {
         1: pub features: Features = Always<FeatureBits>,
-        2: pub incarnation: Incarnation = Always<Life>,
+        2: pub incarnation: Incarnation = Always<IncarnationBytes>,
         3: pub url: String = IfSet<Url>,
         4: pub peer_url: String = IfSet<Url>,
         5: pub data_type: Option<DataType> = Maybe<WholeType>,
@@ -125,7 +126,7 @@ fields! {
         10: pub writer: Option<WriterState> = Maybe<Inner>,
         11: pub reader: Option<ReaderState> = Maybe<Inner>,
         12: pub lost: u64 = IfSet<VarintPosition>,
-        20: pub peer: Option<Incarnation> = Maybe<Life>,
+        20: pub peer: Option<Incarnation> = Maybe<IncarnationBytes>,
         21: pub attempt: Option<u64> = Maybe<Varint>,
         22: pub ticket: Option<[u8; 16]> = Maybe<Fixed>,
         23: pub share: Option<Secret> = Maybe<SecretBytes>,
@@ -252,8 +253,9 @@ fn encode<'a, T, F: Form<'a, T>>(kind: FrameKind, first: &T, fields: &Fields, ou
     seal(out, start);
 }
 
+/// An incarnation, 16 bytes.
 #[derive(Debug)]
-pub enum Life {}
+pub enum IncarnationBytes {}
 #[derive(Debug)]
 pub enum SecretBytes {}
 /// A URL, up to the end of the field.
@@ -261,7 +263,7 @@ pub enum SecretBytes {}
 pub enum Url {}
 
 mapped! {
-    Life: Incarnation = Fixed: [u8; 16], |life| life.0, Incarnation;
+    IncarnationBytes: Incarnation = Fixed: [u8; 16], |incarnation| incarnation.0, Incarnation;
     SecretBytes: Secret = Fixed: [u8; 32], |secret| secret.0, Secret;
 }
 
@@ -272,6 +274,6 @@ forms! {
             url if url.len() <= URL_BYTES_MAX => Ok(url.to_owned()),
             url => Err(field.unexpected("a URL of at most 1024 bytes", url.len() as u64)),
         },
-        |url, name, to| to.field(name, Shown::Text(url)),
+        |url, name, to| to.field(name, FieldValue::Text(url)),
         |source, _| source.text().to_owned();
 }

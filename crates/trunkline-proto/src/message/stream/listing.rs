@@ -1,4 +1,4 @@
-//! The state of the endpoints of a machine, as reported to its directory and listed by it.
+//! The status of a machine's endpoints, which they report to the directory and the directory lists.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use crate::VersionRange;
 use crate::message::fields::{IfSet, Many, Maybe, fields};
 use crate::message::form::{Flat, Inner, Varint, Whole, mapped};
 use crate::message::hello::{Brief, MagicThen};
-use crate::message::layout::Shown;
+use crate::message::layout::FieldValue;
 use crate::message::single::single_frame;
 
 pub const ENDPOINTS_PAGE_MAX: usize = 256;
 
-/// Longest text of an element type that is reported, in bytes; longer texts are truncated.
+/// Longest reported text of an element type, in bytes; longer texts are truncated.
 pub const TYPE_SHOWN_BYTES_MAX: usize = 1024;
 
 fields! {
@@ -40,15 +40,18 @@ fields! {
         /// True for a writer, false for a reader, `None` if not reported yet.
         2: pub is_writer: Option<bool> = IfSet<Direction> as "direction",
         3: pub data_type: String = IfSet<Whole<TYPE_SHOWN_BYTES_MAX>> as "type",
-        /// Number of elements that its buffer can hold.
+        /// Number of elements that the endpoint's buffer can hold.
         4: pub capacity: u64 = IfSet<Varint>,
+        /// Number of elements in the buffer.
         5: pub in_buffer: u64 = IfSet<Varint>,
+        /// Number of elements written or read so far.
         6: pub total: u64 = IfSet<Varint>,
         /// True while the two ends are connected.
         7: pub is_connected: bool = IfSet<VarintFlag>,
         /// Number of times that a connection was lost.
         8: pub disconnections: u64 = IfSet<Varint>,
-        /// Time since a connection was lost; `None` if there was none or the ends are connected.
+        /// Time since the last connection was lost; `None` while connected or before the first
+        /// connection.
         9: pub away_for: Option<Duration> = Maybe<Elapsed> as "away_ms",
         /// The reason why the last connection ended or was not established.
         10: pub last_disconnect: String = IfSet<Brief>,
@@ -85,7 +88,7 @@ single_frame! { StreamEndpoints, EndpointsPage }
 /// 1 for a writer, 2 for a reader; other numbers are directions unknown to this version.
 #[derive(Debug)]
 pub enum Direction {}
-/// A flag: 1, or any other nonzero number, means true.
+/// A flag: 0 means false, and any other number true.
 #[derive(Debug)]
 pub enum VarintFlag {}
 /// Whole milliseconds as a varint.
@@ -102,15 +105,15 @@ mapped! {
         2 => Some(false),
         _ => None,
     }, |writes| match writes {
-        None => Shown::Nothing,
-        Some(true) => Shown::Text("writes"),
-        Some(false) => Shown::Text("reads"),
+        None => FieldValue::Nothing,
+        Some(true) => FieldValue::Text("writes"),
+        Some(false) => FieldValue::Text("reads"),
     };
     VarintFlag: bool = Varint: u64, |flag| u64::from(*flag), |number| number != 0, |flag| {
-        Shown::Flag(*flag)
+        FieldValue::Flag(*flag)
     };
     Elapsed: Duration = Varint: u64, millis, Duration::from_millis, |time| {
-        Shown::Number(millis(time))
+        FieldValue::Number(millis(time))
     };
 }
 

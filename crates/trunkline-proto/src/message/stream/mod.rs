@@ -1,7 +1,7 @@
 //! The frames between the two endpoints of a stream, and between an endpoint and the directory.
 //!
-//! Positions count the bytes since the beginning of the stream. The bytes of a stream are its
-//! elements in sequence. Elements of fixed size have the same form as in memory; elements of
+//! Positions count the bytes from the beginning of the stream. The bytes of a stream are the encoded
+//! elements, one after another. Elements of fixed size have the same form as in memory; elements of
 //! variable size are a `u32` length followed by their wire form. A frame may begin and end within
 //! an element.
 //!
@@ -25,12 +25,13 @@ use crate::DecodeError;
 use crate::decode::Payload;
 use trunkline_types::wire::{put_u64, put_varint};
 
+/// Largest position, so that additions cannot overflow.
 pub const POSITION_MAX: u64 = 1 << 62;
 
-/// A position, or a number that is added to one; little-endian.
+/// A position in bytes, or a number of bytes or elements, at most [`POSITION_MAX`]; little-endian.
 #[derive(Debug)]
 pub enum Position {}
-/// A position, or a number that is added to one; a varint.
+/// A position in bytes, or a number of bytes or elements, at most [`POSITION_MAX`]; a varint.
 #[derive(Debug)]
 pub enum VarintPosition {}
 
@@ -46,6 +47,6 @@ integers! {
 fn checked(position: u64, payload: &Payload<'_>) -> Result<u64, DecodeError> {
     match position {
         0..=POSITION_MAX => Ok(position),
-        nonsense => Err(payload.unexpected("a position of at most 2^62", nonsense)),
+        invalid => Err(payload.unexpected("a position of at most 2^62", invalid)),
     }
 }

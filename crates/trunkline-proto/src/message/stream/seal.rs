@@ -1,11 +1,11 @@
-//! The checksums of the frames between two endpoints.
+//! The header and payload checksums of frames between two endpoints ("seals").
 //!
 //! A stream outlives its connections, so altered data must never be accepted. An altered
 //! acknowledgement could free data that has not arrived, and an altered length or kind could hide
 //! the frames that follow. In these frames `count` is therefore the CRC-32C of the payload (in
-//! S_DATA: of the head, because the bytes have their own checksum). `request` is the CRC-32C of the
-//! header, computed with `request` set to 0. A corrupt header is detected before the receiver waits
-//! for any payload.
+//! S_DATA: of the head, because the bytes have a separate checksum). `request` is the CRC-32C of the
+//! header, computed with `request` set to 0, so that the receiver detects a corrupt header before
+//! waiting for the payload.
 
 use crate::frame::{EXT, FrameHeader, HEADER_BYTES};
 use crate::{Frame, FrameKind};
@@ -39,13 +39,13 @@ pub fn seal(out: &mut [u8], start: usize) {
     if let Some((bytes, payload)) = frame.split_first_chunk_mut::<HEADER_BYTES>() {
         let mut header = FrameHeader::from_bytes(bytes);
         header.count = crc32c::crc32c(payload);
-        header.request = sum(&header);
+        header.request = header_checksum(&header);
         *bytes = header.to_bytes();
     }
 }
 
 pub fn is_intact(header: &FrameHeader) -> bool {
-    header.request == sum(header)
+    header.request == header_checksum(header)
 }
 
 /// Returns true if the payload is unaltered. The header must have been checked before.
@@ -65,7 +65,7 @@ pub fn is_frame_intact(frame: &Frame<'_>) -> bool {
     is_intact(&header) && header.count == count
 }
 
-fn sum(header: &FrameHeader) -> u32 {
+fn header_checksum(header: &FrameHeader) -> u32 {
     let header = FrameHeader {
         request: 0,
         ..*header

@@ -43,7 +43,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Source,
         "line 3 is broken",
-        "repair what it names",
+        "repair the named fault",
     ),
     row(
         "its source says that the value is bad",
@@ -54,7 +54,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Source,
         "its value is bad: sensor-failure",
-        "see what is wrong at I/O server plc",
+        "check I/O server plc and its device",
     ),
     row(
         "a raw value that cannot be scaled",
@@ -90,7 +90,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Source,
         "later than its max_age of 2s",
-        "see whether its last writer still runs",
+        "check whether its last writer is still running",
     ),
     row(
         "an alias of what is not there",

@@ -1,16 +1,16 @@
-//! Reading with a journal.
+//! Reads from a stream with a journal.
 
 use super::ReaderCore;
 use crate::error::StreamError;
 use crate::journal::{Commit, Durability, JournalError, JournalOptions};
 use crate::wait::Waiter;
 
-/// When elements count as read, and how durable a commit is.
+/// The commit settings of a reader with a journal, and the position of its last commit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Commits {
     commit: Commit,
     durability: Durability,
-    /// Position up to which elements count as read.
+    /// Position up to which elements count as read, in bytes.
     position: u64,
 }
 
@@ -24,8 +24,8 @@ impl ReaderCore {
         self
     }
 
-    /// In the mode `ByNextRead`, commits before the next read: reading again means that the program
-    /// is done with the previous elements.
+    /// With [`Commit::ByNextRead`], commits before the next read, because a program that reads again
+    /// has processed the previous elements.
     pub(super) async fn commit_before_read(
         &mut self,
         waiter: &impl Waiter,
@@ -44,16 +44,18 @@ impl ReaderCore {
             .journal
             .is_some_and(|commits| commits.durability == Durability::Disk)
         {
-            let safe = self.link.wait(waiter, None, |end, _| {
-                let is_safe = end.is_committed(mark);
-                is_safe.map(|is_safe| is_safe.then_some(())).transpose()
+            let durable = self.link.wait(waiter, None, |end, _| {
+                let is_durable = end.is_committed(mark);
+                let is_durable = is_durable.map(|is_durable| is_durable.then_some(()));
+                is_durable.transpose()
             });
-            safe.await.unwrap_or(Err(StreamError::Closed))?;
+            durable.await.unwrap_or(Err(StreamError::Closed))?;
         }
         Ok(())
     }
 
-    /// Returns the mark of the appended commit; `None` if there was nothing to commit.
+    /// Appends a commit to the journal. Returns the mark of the commit, or `None` if there was nothing
+    /// to commit.
     fn append_commit(&mut self) -> Result<Option<u64>, StreamError> {
         let (position, elements) = (self.ring.read_position(), self.ring.read_elements());
         let Some(commits) = self.journal.as_mut().filter(|c| c.position < position) else {
@@ -70,14 +72,14 @@ impl ReaderCore {
         let _ = self.append_commit();
     }
 
-    /// Releases the journal after the reader has been destroyed.
+    /// Empties the journal after the reader has been destroyed.
     pub(super) fn finish_journal(&mut self) -> Result<(), JournalError> {
         let lineage = self.link.new_lineage();
         self.link.with(|end, _, _| end.finish_journal(lineage))
     }
 
     /// Closes the reader, and leaves the stream to the next incarnation.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn suspend(&mut self) {
         if self.link.is_closed() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The byte-level core of every kind of reader.
+//! Implements the byte-level core that all kinds of readers share.
 
 mod closing;
 mod journaled;
@@ -26,8 +26,8 @@ use crate::wait::Waiter;
 
 pub use self::region::{ByteRegion, Region};
 
-/// Memory for copied elements that a reader keeps between calls, in bytes.
-const COPIED_KEPT: usize = 1 << 20;
+/// Maximum capacity of the copy buffer that a reader keeps between calls, in bytes.
+const COPY_BUFFER_BYTES_MAX: usize = 1 << 20;
 
 pub struct ReaderCore {
     pub(crate) link: EndpointHandle<ReaderEnd>,
@@ -35,21 +35,21 @@ pub struct ReaderCore {
     pub(crate) form: ElementForm,
     /// Capacity of this endpoint's buffer, in elements; a ring shared by both ends holds more.
     capacity: u64,
-    /// Read position at which the writer needs new credit.
+    /// Read position at which the writer needs new credit, in bytes.
     credit_at: u64,
-    /// The ring is shared with the other end's process.
+    /// The ring is shared with the peer's process.
     is_shared: bool,
     wait_policy: WaitPolicy,
     /// Copies of elements that vary in size.
     copied: Vec<u8>,
-    /// Position of the next gap, if the writer drops elements.
+    /// Position of the next gap, in elements, if the writer drops elements.
     gap_at: Option<Arc<AtomicU64>>,
     /// Set if the reader has a journal.
     journal: Option<Commits>,
     registration: Option<Registration>,
 }
 
-/// A wait for this many bytes and elements.
+/// Holds when the ring contains this many bytes and elements.
 struct Elements<'a> {
     ring: &'a mut ElementConsumer,
     bytes: u64,
@@ -72,9 +72,11 @@ impl RingCondition for Elements<'_> {
     }
 }
 
+/// The number of elements that a read asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum ReadAmount {
     Exactly(usize),
+    /// All elements that have arrived; the read does not wait for more.
     Available,
 }
 
@@ -130,7 +132,7 @@ impl ReaderCore {
     fn elements_before_gap(&self) -> u64 {
         match &self.gap_at {
             None => u64::MAX,
-            // Acquire: elements after the gap were put into the ring after this was set.
+            // Acquire: the link sets this before it puts the elements after the gap into the ring.
             Some(at) => at
                 .load(Ordering::Acquire)
                 .saturating_sub(self.ring.read_elements()),
@@ -150,27 +152,27 @@ impl ReaderCore {
         is_read
     }
 
-    /// Waits until the elements are available, and returns how many of them the caller gets: as
-    /// many as it asked for, those before a gap, or the rest of a stream that has ended (NS-48).
+    /// Waits until the elements are available, and returns the number of elements that the caller
+    /// gets: the requested number, the elements before a gap, or the remaining elements of a stream
+    /// that has ended (NS-48).
     pub(crate) async fn wait_for(
         &mut self,
         waiter: &impl Waiter,
-        wanted: Wanted,
+        amount: ReadAmount,
         timeout: Option<Duration>,
     ) -> Result<usize, StreamError> {
         if self.journal.is_some() {
             self.commit_before_read(waiter).await?;
         }
-        match wanted {
-            Wanted::Exactly(count) if self.has(count) => Ok(count),
-            Wanted::Exactly(count) => self.wait_long(waiter, count, timeout).await,
-            Wanted::Available => {
+        match amount {
+            ReadAmount::Exactly(count) if self.has(count) => Ok(count),
+            ReadAmount::Exactly(count) => self.wait_long(waiter, count, timeout).await,
+            ReadAmount::Available => {
                 let count = self.available();
                 if count > 0 {
                     return Ok(count);
                 }
-                // Takes in data that has arrived but is not in the ring yet, and detects the end of
-                // the stream.
+                // Moves data that has arrived into the ring, and detects the end of the stream.
                 match self.wait_long(waiter, 1, Some(Duration::ZERO)).await {
                     Ok(_) => Ok(self.available()),
                     Err(StreamError::Timeout { .. }) => Ok(0),
@@ -199,7 +201,8 @@ impl ReaderCore {
             && count as u64 <= self.elements_before_gap()
     }
 
-    /// The result of a call that reaches a gap: first the elements before it, then the loss.
+    /// Returns the result of a read that reaches a gap: the number of elements before the gap, or the
+    /// loss if no elements remain before it.
     fn at_gap(
         &mut self,
         end: &mut StreamEndpoint<ReaderEnd>,
@@ -298,7 +301,7 @@ impl ReaderCore {
     /// [`StreamError::Element`]: the lengths exceed the available bytes. [`StreamError::Memory`].
     pub(crate) fn region(&mut self, count: usize) -> Result<&[u8], StreamError> {
         match self.form {
-            ElementForm::Fixed(size) => Ok(self.known_region(count * size as usize)),
+            ElementForm::Fixed(size) => Ok(self.available_region(count * size as usize)),
             ElementForm::Variable => {
                 self.copy_varying(count)?;
                 Ok(&self.copied)
@@ -341,7 +344,7 @@ impl ReaderCore {
     }
 
     /// The next `bytes` bytes, which are known to be available.
-    pub(crate) fn known_region(&self, bytes: usize) -> &[u8] {
+    pub(crate) fn available_region(&self, bytes: usize) -> &[u8] {
         // The memory is mirrored: the region is in one piece.
         let [bytes, _] = self
             .ring
@@ -359,13 +362,13 @@ impl ReaderCore {
     #[inline]
     pub(crate) fn release(&mut self, bytes: usize, count: usize) {
         self.ring.release(bytes as u64, count as u64);
-        if self.copied.capacity() > COPIED_KEPT {
+        if self.copied.capacity() > COPY_BUFFER_BYTES_MAX {
             self.copied = Vec::new();
         }
         self.after_release();
     }
 
-    /// Makes sure that the writer is notified that the ring has room again.
+    /// Notifies the writer, if necessary, that the ring has room again.
     #[inline(always)]
     fn after_release(&mut self) {
         if self.ring.read_position() >= self.credit_at || self.ring.glance_wake() {
@@ -389,7 +392,8 @@ impl ReaderCore {
 
 const NOT_ARRIVED: &str = "not enough elements have arrived";
 
-/// The reason why nothing more arrives; elements that have arrived can still be read.
+/// Returns the reason why no more elements will arrive, if any. Elements that have arrived can still
+/// be read.
 fn end_of_stream_error(link: &ReaderLink) -> Option<StreamError> {
     // The end takes precedence over a fault: the connection of a stream that has ended is also
     // gone.
@@ -401,7 +405,7 @@ fn end_of_stream_error(link: &ReaderLink) -> Option<StreamError> {
         // A journal records that the stream was aborted, but not why.
         let reason = link
             .abort_reason()
-            .unwrap_or("its program did not close it");
+            .unwrap_or("the writer's program did not close the stream");
         let reason = reason.to_owned();
         return Some(StreamError::Aborted { missing, reason });
     }

@@ -1,4 +1,4 @@
-//! Access to elements in place.
+//! Provides access to the elements in a reader's buffer without a copy.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -7,23 +7,23 @@ use crate::element::Plain;
 
 use super::ReaderCore;
 
-/// Contiguous elements in a reader's buffer. Dropping the region releases them: they count as read.
+/// Contiguous elements in a reader's buffer. The elements count as read when the region is dropped.
 ///
 /// Both programs of a stream on one machine share this memory. A faulty or hostile writing program
 /// can modify the elements while you use them. If you validate elements, copy them first.
 pub struct Region<'a, T: Plain> {
     core: &'a mut ReaderCore,
     count: usize,
-    of: PhantomData<T>,
+    element_type: PhantomData<T>,
 }
 
 impl<'a, T: Plain> Region<'a, T> {
-    /// The next `count` elements, which must be available.
+    /// Creates a region of the next `count` elements, which must be available.
     pub(crate) fn new(core: &'a mut ReaderCore, count: usize) -> Self {
         Self {
             core,
             count,
-            of: PhantomData,
+            element_type: PhantomData,
         }
     }
 }
@@ -33,7 +33,7 @@ impl<T: Plain> Deref for Region<'_, T> {
 
     fn deref(&self) -> &[T] {
         // The offset is a multiple of the element's size, in memory that begins at a page boundary.
-        bytemuck::cast_slice(self.core.known_region(self.count * size_of::<T>()))
+        bytemuck::cast_slice(self.core.available_region(self.count * size_of::<T>()))
     }
 }
 
@@ -49,8 +49,8 @@ impl<T: Plain + std::fmt::Debug> std::fmt::Debug for Region<'_, T> {
     }
 }
 
-/// The contiguous bytes of whole elements in a reader's buffer. Dropping the region releases them:
-/// they count as read. The writing program may share this memory: see [`Region`].
+/// The contiguous bytes of complete elements in a reader's buffer. The elements count as read when
+/// the region is dropped. The writing program may share this memory: see [`Region`].
 pub struct ByteRegion<'a> {
     core: &'a mut ReaderCore,
     bytes: usize,
@@ -58,7 +58,7 @@ pub struct ByteRegion<'a> {
 }
 
 impl<'a> ByteRegion<'a> {
-    /// The next `count` elements of `size` bytes, which must be available.
+    /// Creates a region of the next `count` elements of `size` bytes, which must be available.
     pub(crate) fn new(core: &'a mut ReaderCore, size: usize, count: usize) -> Self {
         Self {
             core,
@@ -76,7 +76,7 @@ impl Deref for ByteRegion<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.core.known_region(self.bytes)
+        self.core.available_region(self.bytes)
     }
 }
 

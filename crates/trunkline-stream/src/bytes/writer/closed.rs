@@ -1,4 +1,4 @@
-//! Closing and aborting a writer.
+//! Closes and aborts a writer.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::wait::Waiter;
 /// Default time for which closing a writer waits for the reader to receive everything.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reason given to the reader if its writer is closed before the reader has received everything.
+/// Reason sent to the reader if the writer is closed before the reader has received everything.
 pub(crate) const NOT_RECEIVED_IN_TIME: &str =
-    "it was closed, and the reader did not receive the remaining elements in time";
+    "the writer was closed, and the reader did not receive the remaining elements in time";
 
-/// Reason given to the reader if its writer is aborted without a reason.
-pub(crate) const ABORTED: &str = "its program aborted it";
+/// Reason sent to the reader if the writer is aborted without a reason.
+pub(crate) const ABORTED: &str = "the writer's program aborted the stream";
 
-/// Reason given to the reader if the writer's program panics.
-pub(crate) const PANICKED: &str = "its program panicked";
+/// Reason sent to the reader if the writer's program panics.
+pub(crate) const PANICKED: &str = "the writer's program panicked";
 
 /// The result of closing or aborting a writer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Closed {
-    /// Number of elements that were written but that the reader is not known to have.
+    /// Number of written elements that the reader has not confirmed.
     pub elements: u64,
     /// Number of these elements that were in flight when the connection was lost; the reader may
     /// have received them. 0 once the two endpoints have determined how many arrived.
@@ -38,9 +38,9 @@ pub struct Closed {
 
 impl WriterCore {
     /// Ends the stream, waits up to `timeout` for the reader to receive everything, and reports how
-    /// many elements it has not received. After a timeout, a journal keeps those elements. Without
-    /// a journal they are discarded and the reader is notified, because it would otherwise wait for
-    /// them.
+    /// many elements the reader has not received. After a timeout, a journal keeps those elements.
+    /// Without a journal, they are discarded and the reader is notified, because the reader would
+    /// otherwise wait for them.
     pub(crate) async fn close(
         &mut self,
         waiter: &impl Waiter,
@@ -63,23 +63,23 @@ impl WriterCore {
             .await;
         match is_closed {
             Some(()) => self.end(None),
-            // The next incarnation of this endpoint sends the rest.
+            // The next incarnation of this endpoint sends the remaining elements.
             None if self.journal.is_some() => self.end(None),
             None => self.abort(waiter, NOT_RECEIVED_IN_TIME).await,
         }
     }
 
-    /// Stops sending elements, and tells the reader why. Waits at most one second to learn how much
-    /// the reader has received.
+    /// Stops sending elements, and sends the reader the reason. Waits at most one second to learn how
+    /// many elements the reader has received.
     pub(crate) async fn abort(&mut self, waiter: &impl Waiter, reason: &str) -> Closed {
         self.link.with(|end, _, _| {
             end.poll_ring();
             end.link.abort(reason);
         });
-        let soon = self.link.now().saturating_add(Duration::from_secs(1));
+        let deadline = self.link.now().saturating_add(Duration::from_secs(1));
         // The link is closed once the reader has reported its position, or the connection is gone.
-        let settled = |end: &mut StreamEndpoint<WriterEnd>, _| end.link.is_closed().then_some(());
-        let _is_settled = self.link.wait(waiter, Some(soon), settled).await;
+        let closed = |end: &mut StreamEndpoint<WriterEnd>, _| end.link.is_closed().then_some(());
+        let _is_closed = self.link.wait(waiter, Some(deadline), closed).await;
         self.end(None)
     }
 
@@ -101,9 +101,9 @@ impl WriterCore {
 impl Drop for WriterCore {
     fn drop(&mut self) {
         if self.journal.is_some() {
-            self.leave();
+            self.suspend();
         } else if self.link.is_closed() {
-            // Already closed or aborted by the program.
+            // The program has already closed or aborted the writer.
         } else if std::thread::panicking() {
             // The stream is incomplete, and the reader must not treat it as complete. This does not
             // wait, because the reader may belong to the part of the program that panicked.

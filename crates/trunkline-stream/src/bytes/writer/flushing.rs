@@ -1,4 +1,5 @@
-//! Flushing: waiting until everything written has been sent, or is available, read or durable.
+//! Implements flushing, which waits until all written elements have been sent, or are available, read
+//! or durable at the reader.
 
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ use crate::wait::Waiter;
 
 const NOT_REACHED: &str = "not all elements have reached the requested state";
 
-/// A wait until this many elements have been read in total.
-struct Read<'a> {
+/// Holds when this many elements have been read in total.
+struct ElementsRead<'a> {
     ring: &'a mut ElementProducer,
     elements: u64,
 }
 
-impl RingCondition for Read<'_> {
+impl RingCondition for ElementsRead<'_> {
     fn holds(&mut self) -> bool {
         // The link detects invalid positions from the other program.
         let read = self.ring.read_elements();
@@ -38,7 +39,7 @@ impl RingCondition for Read<'_> {
 }
 
 impl WriterCore {
-    /// Sends everything now, and waits until it has reached the stage `until`.
+    /// Sends all written elements now, and waits until they have reached the stage `until`.
     pub(crate) async fn flush(
         &mut self,
         waiter: &impl Waiter,
@@ -51,7 +52,7 @@ impl WriterCore {
         if self.is_shared {
             self.wake_reader();
         }
-        // Waking the reader shows whether it still shares the ring.
+        // Waking the reader updates `is_shared`.
         if self.is_shared {
             return self.flush_shared(waiter, until, timeout).await;
         }
@@ -89,11 +90,11 @@ impl WriterCore {
         }
     }
 
-    /// Wakes the other end of the ring if it sleeps. An endpoint that is spinning is not disturbed,
-    /// at the cost of a fence.
+    /// Wakes the reader of a shared ring if it sleeps. The check costs a memory fence, but does not
+    /// disturb a reader that is spinning.
     fn wake_reader(&mut self) {
-        if let Some(at) = self.woken_at {
-            let has_read = self.ring.read_elements().is_ok_and(|read| read >= at);
+        if let Some(woken_at) = self.woken_at {
+            let has_read = self.ring.read_elements().is_ok_and(|read| read >= woken_at);
             self.woken_at = self.woken_at.filter(|_| !has_read);
         }
         if self.ring.must_wake() || self.woken_at.is_some() {
@@ -117,10 +118,10 @@ impl WriterCore {
                 };
                 written.saturating_sub(self.link.with(fills))
             }
-            // Ends with journals share no ring, so nothing here waits for a disk.
+            // Endpoints with journals share no ring, so no stage here depends on a disk.
             Until::Read | Until::Durable => written,
         };
-        let mut read = Read {
+        let mut read = ElementsRead {
             ring: &mut self.ring,
             elements: target,
         };

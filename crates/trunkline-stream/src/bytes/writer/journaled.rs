@@ -1,4 +1,4 @@
-//! Writing into a journal.
+//! Writes elements into a journal.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl WriterCore {
     ) -> Result<(), StreamError> {
         self.check_size(bytes.len(), elements)?;
         let count = elements as u64;
-        // Sends the elements at once if possible.
+        // Accessing the endpoint sends the elements at once, if possible.
         let written = self
             .link
             .with(|end, _, _| match end_of_stream_error(&end.link) {
@@ -57,11 +57,12 @@ impl WriterCore {
             }
         };
         if self.journal == Some(Durability::Disk) {
-            let safe = self.link.wait(waiter, None, |end, _| {
-                let is_safe = end.is_written(mark);
-                is_safe.map(|is_safe| is_safe.then_some(())).transpose()
+            let durable = self.link.wait(waiter, None, |end, _| {
+                let is_durable = end.is_written(mark);
+                let is_durable = is_durable.map(|is_durable| is_durable.then_some(()));
+                is_durable.transpose()
             });
-            safe.await.unwrap_or(Err(StreamError::Closed))?;
+            durable.await.unwrap_or(Err(StreamError::Closed))?;
         }
         Ok(())
     }
@@ -89,9 +90,9 @@ impl WriterCore {
     }
 
     /// Closes the writer without ending the stream.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn suspend(&mut self) {
         if !self.link.is_closed() {
-            // There is no caller to return the error to; the properties show it.
+            // No caller can handle the error, but the properties show it.
             let _ = self.release_journal();
             self.link.close(self.link.now());
             self.registration = None;

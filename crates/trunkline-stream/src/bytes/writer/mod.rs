@@ -1,4 +1,4 @@
-//! The byte-level core of every kind of writer.
+//! Implements the byte-level core that all kinds of writers share.
 
 mod closed;
 mod flushing;
@@ -12,7 +12,7 @@ use trunkline_ring::ElementProducer;
 
 use super::ConnectedEnd;
 use crate::directory::Registration;
-use crate::end::{EndpointRole, GATHER_BYTES, WriterEnd, Writing};
+use crate::end::{EndpointRole, GATHER_BYTES, WriteLock, WriterEnd};
 use crate::error::StreamError;
 use crate::handle::{EndpointHandle, RingCondition, WaitPolicy};
 use crate::journal::Durability;
@@ -26,29 +26,29 @@ pub struct WriterCore {
     pub(crate) link: EndpointHandle<WriterEnd>,
     pub(crate) ring: ElementProducer,
     pub(crate) form: ElementForm,
-    /// Size of this endpoint's buffer, in elements and bytes; a ring shared by both ends holds
-    /// more.
+    /// Capacity of this endpoint's buffer, in elements; a ring shared by both ends holds more.
     capacity: u64,
+    /// Capacity of this endpoint's buffer, in bytes.
     bytes_max: u64,
     /// Length of the longest element known to fit both buffers.
     longest_checked: usize,
     /// Bytes written since the link last polled the ring.
     unsent: u64,
-    /// Total number of elements written at the last flush.
+    /// Total number of elements that had been written at the last flush.
     flushed: u64,
     /// The last flush covered at most one element.
     flushes_each_element: bool,
     /// The last write was already sent, so a flush has nothing to send.
     has_sent: bool,
-    /// The ring is shared with the other end's process.
+    /// The ring is shared with the peer's process.
     is_shared: bool,
-    /// Total number of elements written when the other end was last woken. Cleared when the other
-    /// end has read them: until then it may have gone back to sleep to wait for more elements, and
-    /// may announce this only later.
+    /// Total number of elements written when the reader was last woken. Cleared when the reader has
+    /// read them. Until then the reader may wait for more elements without having announced its
+    /// wait.
     woken_at: Option<u64>,
     wait_policy: WaitPolicy,
     /// Locked during a write, if the ring's memory may be released.
-    writing: Option<Writing>,
+    write_lock: Option<WriteLock>,
     /// Set once the stream is over.
     over: Arc<OnceLock<()>>,
     /// Set if the writer has a journal: writes go into the journal, and not directly into the ring.
@@ -57,7 +57,7 @@ pub struct WriterCore {
     registration: Option<Registration>,
 }
 
-/// A wait for room for this many bytes and elements.
+/// Holds when the ring has room for this many bytes and elements.
 struct Room<'a> {
     ring: &'a mut ElementProducer,
     bytes: u64,
@@ -94,7 +94,7 @@ impl WriterCore {
             longest_checked: 0,
             is_shared: is_shared(&connected.link),
             woken_at: None,
-            writing: connected.link.with(|end, _, _| end.inner.writing()),
+            write_lock: connected.link.with(|end, _, _| end.inner.write_lock()),
             over: connected.link.with(|end, _, _| end.over()),
             link: connected.link,
             ring,
@@ -132,8 +132,8 @@ impl WriterCore {
     pub(crate) fn room(&mut self) -> usize {
         // The link detects invalid positions from the other program.
         let freed = self.ring.read_elements().unwrap_or(0);
-        let kept = self.ring.written_elements().saturating_sub(freed);
-        let room = self.ring.shape().capacity().saturating_sub(kept);
+        let occupied = self.ring.written_elements().saturating_sub(freed);
+        let room = self.ring.shape().capacity().saturating_sub(occupied);
         usize::try_from(room).unwrap_or(usize::MAX)
     }
 
@@ -180,14 +180,14 @@ impl WriterCore {
         if !self.can_ever_fit(bytes.len(), elements) {
             return false;
         }
-        // A poisoned lock is fine: it protects no state that could be left half changed.
-        let writing = self.writing.as_ref();
-        let held = writing.map(|writing| writing.lock().unwrap_or_else(PoisonError::into_inner));
+        // A poisoned lock can be used: it protects no state that a panic could leave inconsistent.
+        let lock = self.write_lock.as_ref();
+        let guard = lock.map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
         // The link detects invalid positions from the other program.
         let is_pushed = self.ring.push(bytes, elements).unwrap_or(false);
-        drop(held);
+        drop(guard);
         if is_pushed {
-            self.wrote(bytes.len() as u64);
+            self.after_write(bytes.len() as u64);
         }
         is_pushed
     }
@@ -199,7 +199,7 @@ impl WriterCore {
         elements <= self.capacity && bytes as u64 <= self.bytes_max
     }
 
-    /// The memory for the next elements; there must be room for them.
+    /// Returns the memory for the next elements; there must be room for them.
     #[inline]
     pub(crate) fn free_space(&mut self, bytes: usize) -> &mut [u8] {
         let position = self.ring.written();
@@ -211,12 +211,12 @@ impl WriterCore {
     #[inline]
     pub(crate) fn commit(&mut self, bytes: usize, elements: usize) {
         self.ring.commit(bytes as u64, elements as u64);
-        self.wrote(bytes as u64);
+        self.after_write(bytes as u64);
     }
 
     /// Called after `bytes` bytes were added to the ring.
     #[inline(always)]
-    fn wrote(&mut self, bytes: u64) {
+    fn after_write(&mut self, bytes: u64) {
         self.unsent += bytes;
         if self.ring.glance_wake() {
             self.wake();
@@ -270,9 +270,9 @@ impl WriterCore {
             };
         }
         let ring = &mut self.ring;
-        let until = self.link.deadline(timeout);
+        let deadline = self.link.deadline(timeout);
         let (bytes, count) = (bytes as u64, elements as u64);
-        let found = self.link.wait(waiter, until, |end, _| {
+        let found = self.link.wait(waiter, deadline, |end, _| {
             if let Some(error) = end_of_stream_error(&end.link) {
                 return Some(Err(error));
             }
@@ -326,14 +326,14 @@ impl WriterCore {
     }
 }
 
-/// The unmet condition in a write's timeout error.
+/// The condition that a write's timeout error reports.
 const NO_ROOM: &str = "the buffer has no room for all of the elements";
 
 fn is_shared(link: &EndpointHandle<WriterEnd>) -> bool {
     link.with(|end, _, _| end.inner.shared().is_some())
 }
 
-/// The reason why nothing more can be written, if any.
+/// Returns the reason why nothing more can be written, if any.
 fn end_of_stream_error(link: &WriterLink) -> Option<StreamError> {
     match link.fault() {
         Some(fault) => Some(fault.clone().into()),

@@ -1,5 +1,5 @@
-//! Both ends with journals on disks that crash at every call, verified by the model of the
-//! journals' own tests.
+//! Tests a writer and a reader whose journals are on disks that crash at every call. The model from
+//! the journal tests verifies the result.
 
 #[path = "../../../tests/journal/model.rs"]
 mod model;
@@ -13,11 +13,11 @@ use world::{BOUNDS, CAPACITY, ELEMENT, Plan, Step, World, owner};
 
 fn steps(seed: u64, count: usize) -> Vec<Step> {
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = |below: u64| {
+    let mut next = |bound: u64| {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        random % below
+        random % bound
     };
     let step = |_| match next(14) {
         0..5 => Step::Write(next(CAPACITY) + 1),
@@ -120,8 +120,8 @@ fn single_disk_failure_at_any_call_loses_and_duplicates_nothing() {
 
 /// Behaviour: B-60.
 ///
-/// When the reader's disk is full, its program gets an error that names the folder, the writer gets
-/// the same error, and once there is room everything arrives.
+/// When the reader's disk is full, the reader's program gets an error that names the folder, and the
+/// writer gets the same error. Once there is room, everything arrives.
 #[test]
 fn full_disk_of_a_reader_is_reported_to_both_programs() {
     let mut world = World::new(Durability::Process, None);
@@ -151,7 +151,7 @@ fn full_disk_of_a_reader_is_reported_to_both_programs() {
     assert_eq!(
         world.model.received.len() as u64,
         5 * ELEMENT,
-        "only what is stored"
+        "only stored elements are delivered"
     );
     world.disks[1].clear_faults();
     while world.model.committed < world.total {
@@ -167,10 +167,10 @@ fn full_disk_of_a_reader_is_reported_to_both_programs() {
 
 /// Behaviour: B-60.
 ///
-/// Once the writer knows that the reader has the end of the stream, it can leave for good: the
-/// reader's journal has everything.
+/// Once the reader has confirmed the end of the stream, the writer can be destroyed, because the
+/// reader's journal contains the whole stream.
 #[test]
-fn an_end_that_is_known_is_safe() {
+fn confirmed_end_of_the_stream_is_durable() {
     let mut world = World::new(Durability::Process, None);
     world.total = 5 * ELEMENT;
     world.start();
@@ -215,7 +215,7 @@ fn an_end_that_is_known_is_safe() {
 /// When the writer's disk is full, refused elements are not in the stream, stored elements are
 /// delivered, and writing continues once there is room.
 #[test]
-fn full_disk_of_a_writer_is_reported_and_the_rest_is_delivered() {
+fn full_disk_of_a_writer_is_reported_and_stored_elements_are_delivered() {
     let mut world = World::new(Durability::Process, None);
     world.total = 40 * ELEMENT;
     world.start();

@@ -1,4 +1,4 @@
-//! Both ends with journals, complete except for threads and sockets, and their programs.
+//! Simulates a writer and a reader with journals, and their programs, without threads and sockets.
 
 mod programs;
 
@@ -24,7 +24,7 @@ use crate::journal::{
 };
 
 pub(super) const ELEMENT: u64 = 8;
-/// Capacity of each buffer, in elements: far fewer than are written while disconnected.
+/// Capacity of each buffer, in elements. The tests write far more elements while disconnected.
 pub(super) const CAPACITY: u64 = 6;
 const URLS: [&str; 2] = ["tl://localhost/writer", "tl://localhost/reader"];
 pub(super) const BOUNDS: Bounds = Bounds {
@@ -34,15 +34,20 @@ pub(super) const BOUNDS: Bounds = Bounds {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
+    /// Writes this many elements.
     Write(u64),
+    /// Reads this many elements.
     Read(u64),
     Commit,
     /// Exchanges data until nothing is left to exchange.
     Run,
+    /// Cuts the connection.
     Cut,
+    /// Syncs the journal of this side.
     Sync(usize),
 }
 
+/// A planned crash of one side, at its disk's call with number `call`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) side: usize,
@@ -287,7 +292,7 @@ impl World {
             let durable = w.link.position(Until::Durable);
             self.model.durable = self.model.durable.max(durable);
             if w.wants_close().is_some() || r.wants_close().is_some() {
-                // A journal cannot be written, and the other end has been notified.
+                // A journal cannot be written, and the other endpoint has been notified.
                 self.cut();
             }
             self.crash();

@@ -1,4 +1,4 @@
-//! One file of a journal.
+//! Defines a segment, which is one file of a journal.
 
 use std::sync::Arc;
 
@@ -9,14 +9,17 @@ const SEGMENT_SUFFIX: &str = ".log";
 /// A file with records.
 #[derive(Debug)]
 pub(in crate::journal) struct Segment {
+    /// Number of the segment, counted from 1.
     pub(in crate::journal) seq: u64,
+    /// Stream position of the first data in the segment, in bytes.
     pub(in crate::journal) position: u64,
     pub(in crate::journal) file: Arc<dyn DiskFile>,
-    /// Length of the head and the records, in bytes.
+    /// Length of the header and the records, in bytes.
     pub(in crate::journal) len: u64,
     /// Length of the file when the segment began. In a reused file, the bytes from `len` up to here
     /// are old content.
     pub(in crate::journal) old_len: u64,
+    /// Seed for the checksums of the records.
     pub(in crate::journal) seed: u32,
     /// Length of the durable part, in bytes.
     pub(in crate::journal) safe: u64,

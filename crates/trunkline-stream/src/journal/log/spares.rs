@@ -1,4 +1,4 @@
-//! Former segment files, kept for reuse.
+//! Keeps former segment files, and reuses them for new segments.
 
 use std::io;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use crate::journal::error::JournalError;
 
 const SPARE_SUFFIX: &str = ".spare";
 
-/// Number of files kept for reuse: a file that already has its space on the disk and in the page
-/// cache can be written several times faster than a new one.
+/// Maximum number of files kept for reuse. A file that already has space on the disk and in the page
+/// cache can be written several times faster than a new file.
 const SPARES_MAX: usize = 4;
 
 /// Number of segments retired together, because each retirement costs one write of the cursor and
@@ -23,8 +23,8 @@ pub(super) struct Spare {
     pub(super) name: String,
     file: Arc<dyn DiskFile>,
     len: u64,
-    /// Its new name is durable, so its next content cannot be mistaken for the former segment.
-    is_settled: bool,
+    /// The new name of the file is durable, so new content cannot be mistaken for the former segment.
+    is_name_durable: bool,
 }
 
 /// Returns true if this is the name of a file kept for reuse.
@@ -33,31 +33,31 @@ pub(in crate::journal) fn is_spare(name: &str) -> bool {
 }
 
 impl Log {
-    /// Size of the file that the next segment will reuse, if any.
+    /// Returns the size of the file that the next segment will reuse, if any.
     pub(super) fn next_spare(&self) -> Option<u64> {
-        let next = self.spares.iter().find(|spare| spare.is_settled);
+        let next = self.spares.iter().find(|spare| spare.is_name_durable);
         next.map(|spare| spare.len)
     }
 
-    /// Creates a segment file with this head, durable under this name. Returns its previous length
-    /// if it is reused, otherwise 0.
+    /// Creates a segment file with this name and header, and makes both durable. Returns the previous
+    /// length of the file if it is reused, otherwise 0.
     pub(super) fn create_segment(
         &mut self,
         name: &str,
-        head: &[u8],
+        header: &[u8],
     ) -> io::Result<(u64, Arc<dyn DiskFile>)> {
-        let settled = self.spares.iter().position(|spare| spare.is_settled);
-        let Some(index) = settled else {
+        let reusable = self.spares.iter().position(|spare| spare.is_name_durable);
+        let Some(index) = reusable else {
             let file = self.disk.create(name)?;
-            file.write_at(0, [head, &[]])?;
+            file.write_at(0, [header, &[]])?;
             file.sync()?;
             self.sync_folder()?;
             return Ok((0, file));
         };
-        // The head is durable before the file gets the name, so a file of that name always has a
-        // head.
+        // The header is durable before the file gets the name, so a file with that name always has a
+        // header.
         let spare = &self.spares[index];
-        spare.file.write_at(0, [head, &[]])?;
+        spare.file.write_at(0, [header, &[]])?;
         spare.file.sync()?;
         self.disk.rename(&spare.name, name)?;
         let spare = self.spares.remove(index);
@@ -69,14 +69,14 @@ impl Log {
     pub(super) fn sync_folder(&mut self) -> io::Result<()> {
         self.disk.sync_folder()?;
         for spare in &mut self.spares {
-            spare.is_settled = true;
+            spare.is_name_durable = true;
         }
         Ok(())
     }
 
-    /// Removes all but `kept` of the files kept for reuse.
-    pub(super) fn remove_spares(&mut self, kept: usize) -> Result<(), JournalError> {
-        while self.spares.len() > kept {
+    /// Removes files kept for reuse until at most `max` of them remain.
+    pub(super) fn remove_spares(&mut self, max: usize) -> Result<(), JournalError> {
+        while self.spares.len() > max {
             let Some(spare) = self.spares.last() else {
                 break;
             };
@@ -87,7 +87,7 @@ impl Log {
         Ok(())
     }
 
-    /// Retires the first segment: its file is kept for reuse, or removed.
+    /// Retires the first segment, and keeps the file for reuse or removes it.
     pub(super) fn retire_first(&mut self) -> io::Result<()> {
         let Some(first) = self.segments.front() else {
             return Ok(());
@@ -98,7 +98,7 @@ impl Log {
                 name: format!("{:016x}{SPARE_SUFFIX}", first.seq),
                 file: first.file.clone(),
                 len: first.file_len(),
-                is_settled: false,
+                is_name_durable: false,
             };
             self.disk.rename(&name, &spare.name)?;
             self.spares.push(spare);

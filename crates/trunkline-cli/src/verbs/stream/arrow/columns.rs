@@ -16,6 +16,7 @@ use trunkline_types::{DataType, ElementType, Elements, StructType, Value};
 
 use crate::Problem;
 
+/// Returns an iterator over the values of one variant.
 macro_rules! only {
     ($values:expr, $enum:ident, $variant:ident) => {
         $values.filter_map(|value| match value {

@@ -1,4 +1,5 @@
-//! Elements in the Arrow IPC streaming format: batches of columns that most data programs can read.
+//! Converts elements to and from the Arrow IPC streaming format: batches of columns, which most data
+//! programs can read.
 //!
 //! A struct has a column per field; any other type has the single column `value`. In the input,
 //! numbers must have exactly the element's type, while text, bytes, lists and times may have any
@@ -27,7 +28,7 @@ use trunkline_types::{DataType, Value};
 use super::text::WRITER;
 use crate::{CliError, Problem};
 
-/// The column of elements without fields.
+/// Name of the column for elements without fields.
 const COLUMN: &str = "value";
 
 fn fields(data_type: &DataType) -> Result<Fields, Problem> {
@@ -44,8 +45,8 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// Begins batches for elements of this type. With `has_writer`, the first column names the writer
-    /// of each element.
+    /// Begins an output of batches for elements of this type. With `has_writer`, the first column names
+    /// the writer of each element.
     pub(super) fn new(out: File, data_type: &DataType, has_writer: bool) -> Result<Self, CliError> {
         let writer = has_writer.then(|| Arc::new(Field::new(WRITER, ArrowType::Utf8, false)));
         let fields = fields(data_type)?;
@@ -116,7 +117,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    pub(super) fn take(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
+    pub(super) fn parse(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
         let mut buffer = Buffer::from(piece);
         while !buffer.is_empty() {
             let batch = without_panic(|| self.decoder.decode(&mut buffer));
@@ -190,13 +191,13 @@ mod tests {
         let mut sut = Parser::new(data_type)?;
         let mut found = Vec::new();
         for piece in bytes.chunks(piece) {
-            sut.take(piece, &mut found)?;
+            sut.parse(piece, &mut found)?;
         }
         sut.finish()?;
         Ok(found)
     }
 
-    /// Returns the bytes of two batches.
+    /// Returns the encoded bytes of the values, in two batches.
     fn written(data_type: &DataType, values: &[Value]) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("elements.arrow");
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_were_altered_are_refused_or_read_as_something_else() {
+    fn altered_bytes_are_refused_or_parsed_without_a_panic() {
         let data_type = parse_type("struct(text: string, n: array(f64, *))").unwrap();
         let value = |text: &str| {
             let numbers = Value::Array(Numbers::vector(Elements::F64(vec![1.0, 2.0])).into());

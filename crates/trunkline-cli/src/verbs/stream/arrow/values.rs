@@ -18,7 +18,7 @@ use trunkline_types::{
 pub(super) fn values(array: &ArrayRef, data_type: &DataType) -> Result<Vec<Value>, String> {
     if array.null_count() > 0 {
         return Err(format!(
-            "{} of the values are null, but {data_type} has no null",
+            "{} of the values are null, but {data_type} allows no nulls",
             array.null_count()
         ));
     }
@@ -58,7 +58,7 @@ pub(super) fn values(array: &ArrayRef, data_type: &DataType) -> Result<Vec<Value
     })
 }
 
-/// Collects the items of an array that has one of these types.
+/// Collects the items of an array, which is given once for each type that it may have.
 macro_rules! each {
     ($($array:expr),+) => {
         'all: {
@@ -176,6 +176,7 @@ fn elements(array: &ArrayRef, element: ElementType) -> Result<Elements, String> 
     }
     // Other types, and arrays with nulls, are converted value by value, which reports errors.
     let found = values(array, &element.data_type())?.into_iter();
+    // Collects the values of one variant.
     macro_rules! only {
         ($variant:ident) => {
             Elements::$variant(
@@ -213,7 +214,7 @@ fn structs(array: &ArrayRef, struct_type: &StructType) -> Result<Option<Vec<Valu
     if array.num_columns() != columns.len() {
         let names = array.column_names().join(", ");
         return Err(format!(
-            "the columns are {names}, which are more columns than fields"
+            "there are more columns ({names}) than fields in the type"
         ));
     }
     let rows = (0..array.len()).map(|_| {

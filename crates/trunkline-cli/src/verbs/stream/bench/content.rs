@@ -1,10 +1,11 @@
-//! Elements whose content is computed from their index in the stream, so that a lost, duplicated or
+//! Computes the content of elements from their index in the stream, so that a lost, duplicated or
 //! reordered element is detected.
 
 use trunkline::stream::Plain;
 use trunkline_types::{Array, DataType, ElementType, Elements, Timestamp, Value, Waveform};
 
 pub(super) trait Content: Plain + PartialEq {
+    /// Returns the element at an index of the stream.
     fn at(index: u64) -> Self;
 }
 
@@ -33,13 +34,13 @@ content! {
     u32: index => index;
     i64: index => index;
     u64: index => index;
-    // Limited to the numbers that are represented exactly.
+    // The mask keeps the numbers that the type represents exactly.
     f32: index => index & 0x00ff_ffff;
     f64: index => index & 0x001f_ffff_ffff_ffff;
 }
 
 /// Number of samples in a waveform.
-const LEN: usize = 16;
+const WAVEFORM_SAMPLES: usize = 16;
 
 pub(super) fn value_at(data_type: &DataType, index: u64) -> Value {
     match data_type {
@@ -79,7 +80,7 @@ pub(super) fn value_at(data_type: &DataType, index: u64) -> Value {
             Waveform {
                 t0: Timestamp::from_nanos(i64::at(index)),
                 dt: 1e-3,
-                samples: elements_at(*element, LEN, index),
+                samples: elements_at(*element, WAVEFORM_SAMPLES, index),
                 attributes: Default::default(),
             }
             .into(),
@@ -116,7 +117,7 @@ mod tests {
     use trunkline_types::text::parse_type;
 
     #[test]
-    fn every_type_has_content_that_changes_with_the_place() {
+    fn every_type_has_content_that_changes_with_the_index() {
         for ty in [
             "u8",
             "f32",

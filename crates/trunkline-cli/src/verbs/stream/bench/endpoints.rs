@@ -1,4 +1,4 @@
-//! The two endpoints of a measurement, each in its own process or thread.
+//! Runs the two endpoints of a measurement, each in its own process or thread.
 
 use std::time::Duration;
 
@@ -23,23 +23,24 @@ pub(super) struct Plan {
 pub(super) struct WriteResult {
     /// Processor time of the writer's process while it wrote.
     pub(super) cpu: Duration,
-    /// Elements that were not delivered before the writer closed.
+    /// Number of elements that were not delivered before the writer closed.
     pub(super) remaining: u64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct ReadResult {
     pub(super) elements: u64,
+    /// Number of elements that differ from what was written.
     pub(super) wrong: u64,
     pub(super) elapsed: Duration,
     pub(super) cpu: Duration,
     pub(super) transport: &'static str,
-    /// Times from writing an element to reading it, sorted.
+    /// Durations from writing an element to reading it, sorted.
     pub(super) latencies: Vec<Duration>,
     pub(super) error: Option<StreamError>,
 }
 
-/// Timeout of a call. A longer wait means that something is broken.
+/// Timeout of a call. A call that takes longer indicates a failure.
 const CALL_TIMEOUT: Option<Duration> = Some(Duration::from_secs(60));
 
 impl Plan {
@@ -186,12 +187,12 @@ fn read_values(plan: &Plan) -> Result<ReadResult, StreamError> {
     }))
 }
 
-/// Reads to the end. `take(count, index)` reads up to `count` elements, starting at `index`, and
-/// returns the number of elements read and the number of wrong ones.
+/// Reads to the end. `read_chunk(count, index)` reads up to `count` elements, starting at `index`, and
+/// returns the number of elements read, and how many of them are wrong.
 fn read_all(
     plan: &Plan,
     transport: &'static str,
-    mut take: impl FnMut(usize, u64) -> Result<(usize, usize), StreamError>,
+    mut read_chunk: impl FnMut(usize, u64) -> Result<(usize, usize), StreamError>,
 ) -> ReadResult {
     let mut received = ReadResult {
         transport,
@@ -199,7 +200,7 @@ fn read_all(
     };
     let (started, cpu) = (monotonic_nanos(), cpu_time());
     while received.elements < plan.elements {
-        match take(plan.chunk_at(received.elements), received.elements) {
+        match read_chunk(plan.chunk_at(received.elements), received.elements) {
             Ok((count, wrong)) => {
                 received.elements += count as u64;
                 received.wrong += wrong as u64;
@@ -246,8 +247,8 @@ mod tests {
         };
         let mut remaining = elements;
         read_all(&plan, "", |count, first_index| {
-            let (chunk, after) = remaining.split_at(count.min(remaining.len()));
-            remaining = after;
+            let (chunk, rest) = remaining.split_at(count.min(remaining.len()));
+            remaining = rest;
             let wrong = chunk
                 .iter()
                 .zip(first_index..)

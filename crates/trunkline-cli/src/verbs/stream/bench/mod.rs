@@ -39,10 +39,10 @@ pub(super) enum BenchTransport {
     Local,
 }
 
-/// Capacity of a buffer for elements of fixed size (NS-87).
+/// Default capacity of a buffer, in elements of fixed size (NS-87).
 const CAPACITY: u64 = 1_000_000;
 
-/// Capacity of a buffer for elements of varying size; far fewer are enough (NS-81).
+/// Default capacity of a buffer, in elements of varying size. Fewer of these are enough (NS-81).
 const CAPACITY_VARYING: u64 = 100_000;
 
 const CAPACITY_HELP: &str = "Size of the buffer in elements (default: 1000000, or 100000 if elements \
@@ -115,7 +115,7 @@ pub(crate) struct Args {
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[schemars(title = "Trunkline stream bench, version 1")]
 pub(crate) enum BenchEvent {
-    /// What was measured.
+    /// The measurement.
     Bench {
         /// Type of the elements.
         #[serde(rename = "type")]
@@ -129,15 +129,15 @@ pub(crate) enum BenchEvent {
         elements: u64,
         /// Total size of these elements, in bytes.
         bytes: u64,
-        /// Elements per call.
+        /// Number of elements per call.
         chunk: usize,
-        /// Elements that each of the two buffers holds.
+        /// Capacity of each of the two buffers, in elements.
         capacity: usize,
         /// Time from connecting to the arrival of the last element, in seconds.
         seconds: Amount,
-        /// Throughput.
+        /// Throughput in bytes per second.
         bytes_per_second: Amount,
-        /// Throughput.
+        /// Throughput in elements per second.
         elements_per_second: Amount,
         /// CPU time of both endpoints together, in seconds per 10⁹ bytes; only with `--threads`.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -190,7 +190,7 @@ fn element_size(data_type: &DataType) -> usize {
 
 fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Problem> {
     let fixed = element_bytes(&args.buffer.data_type);
-    let one = element_size(&args.buffer.data_type);
+    let element_len = element_size(&args.buffer.data_type);
     let defaults = Options::default();
     let bytes_max = match args.buffer.buffer {
         Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
@@ -202,12 +202,12 @@ fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Pro
     });
     let mut chunk = args.buffer.chunk(capacity)?;
     if fixed.is_none() {
-        // A quarter of the buffer, so that it holds several chunks.
-        chunk = chunk.min((bytes_max / one / 4).max(1));
+        // A chunk takes at most a quarter of the buffer, so that the buffer holds several chunks.
+        chunk = chunk.min((bytes_max / element_len / 4).max(1));
     }
     Ok(Plan {
         data_type: args.buffer.data_type.clone(),
-        elements: (args.bytes / one as u64).max(1),
+        elements: (args.bytes / element_len as u64).max(1),
         chunk,
         latency_samples: args.samples,
         base,
@@ -228,8 +228,8 @@ fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Pro
 
 struct BenchDirectory {
     base: String,
-    /// The engine that manages the names, if the URL has no port.
-    engine: Option<(Engine, Folder)>,
+    /// The engine that manages the names, if the URL has no port, and the folder of its socket.
+    engine: Option<(Engine, TemporaryFolder)>,
 }
 
 impl BenchDirectory {
@@ -240,23 +240,27 @@ impl BenchDirectory {
         if over == BenchTransport::Tcp {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
             let address = listener.and_then(|listener| listener.local_addr());
-            let address = address.map_err(|error| failed("no port is free", &error))?;
+            let address = address.map_err(|error| failed("no TCP port can be opened", &error))?;
             return Ok(Self {
                 base: format!("tl://localhost:{}/bench", address.port()),
                 engine: None,
             });
         }
-        let folder = Folder::new().map_err(|error| failed("no folder for a socket", &error))?;
+        let folder = TemporaryFolder::new().map_err(|error| {
+            failed("a folder for the engine's socket cannot be created", &error)
+        })?;
         let socket = folder.0.join(format!("{ENGINE_PORT}.sock"));
         let listen = format!("unix:{}", socket.display()).parse();
-        let listen = listen.map_err(|error| failed("no socket", &error))?;
+        let listen =
+            listen.map_err(|error| failed("the engine's socket has no valid path", &error))?;
         let options = EngineOptions {
             name: "bench".to_owned(),
             listen: vec![listen],
             health: Duration::ZERO,
             ..EngineOptions::default()
         };
-        let engine = Engine::start(options).map_err(|error| failed("no engine", &error))?;
+        let engine =
+            Engine::start(options).map_err(|error| failed("the engine cannot start", &error))?;
         Ok(Self {
             base: "tl://localhost/bench reader".to_owned(),
             engine: Some((engine, folder)),
@@ -268,10 +272,10 @@ impl BenchDirectory {
     }
 }
 
-/// A folder of this process, removed on drop.
-struct Folder(PathBuf);
+/// A folder that is removed on drop.
+struct TemporaryFolder(PathBuf);
 
-impl Folder {
+impl TemporaryFolder {
     fn new() -> std::io::Result<Self> {
         let parent = trunkline_net::near::prepared_folder().unwrap_or_else(std::env::temp_dir);
         let path = parent.join(format!("bench-{}", std::process::id()));
@@ -280,7 +284,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         // If this fails, the files are left behind in a temporary folder.
         let _ = std::fs::remove_dir_all(&self.0);
@@ -293,10 +297,10 @@ fn in_threads(plan: &Plan) -> Result<(WriteResult, ReadResult), CliError> {
         let received = endpoints::read(plan).map_err(|error| problem(&error))?;
         match writer.join() {
             Ok(Ok(written)) => Ok((written, received)),
-            // The reader then reports what it received.
+            // The error of the reader is reported instead.
             Ok(Err(_)) if received.error.is_some() => Ok((WriteResult::default(), received)),
             Ok(Err(error)) => Err(problem(&error).into()),
-            Err(_) => Err(broken_writer("it panicked")),
+            Err(_) => Err(broken_writer("its thread panicked")),
         }
     })
 }
@@ -306,10 +310,10 @@ fn broken_writer(how: &str) -> CliError {
     Problem::failed("writer", sentence).into()
 }
 
-/// A child process, killed on drop.
-struct Writer(Child);
+/// The writer's process, which is killed on drop.
+struct WriterProcess(Child);
 
-impl Drop for Writer {
+impl Drop for WriterProcess {
     fn drop(&mut self) {
         // The process may have ended already.
         let _ = self.0.kill();
@@ -325,7 +329,7 @@ fn in_processes(
     let child = writer_command(args, plan, directory.sockets().as_deref())
         .and_then(|mut command| command.spawn())
         .map_err(|error| broken_writer(&error.to_string()))?;
-    let mut writer = Writer(child);
+    let mut writer = WriterProcess(child);
     let received = endpoints::read(plan).map_err(|error| problem(&error))?;
     let mut report = String::new();
     if let (Some(out), None) = (&mut writer.0.stdout, &received.error) {
@@ -335,7 +339,7 @@ fn in_processes(
     match write_result(&report) {
         Some(written) => Ok((written, received)),
         None if received.error.is_some() => Ok((WriteResult::default(), received)),
-        None => Err(broken_writer("see standard error")),
+        None => Err(broken_writer("standard error gives the reason")),
     }
 }
 
@@ -373,7 +377,7 @@ fn write_result(report: &str) -> Option<WriteResult> {
     })
 }
 
-/// Returns a percentile of sorted times.
+/// Returns a percentile of sorted durations.
 fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
     times
         .get(times.len().saturating_mul(percent) / 100)
@@ -392,7 +396,7 @@ fn show(
         .elements
         .saturating_mul(element_size(&plan.data_type) as u64);
     let gigabytes = (bytes as f64 / 1e9).max(1e-9);
-    // CPU time is measured per process, so threads are not distinguished.
+    // CPU time is measured per process, so it cannot be divided between two threads.
     let (writing, reading) = (written.cpu.as_secs_f64(), received.cpu.as_secs_f64());
     let elements_per_second = per_second(received.elements, received.elapsed);
     let bytes_per_second = per_second(bytes, received.elapsed);

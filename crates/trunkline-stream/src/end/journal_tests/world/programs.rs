@@ -1,4 +1,4 @@
-//! The programs of both ends.
+//! Simulates the programs of the writer and the reader.
 
 use crate::end::journal_tests::model;
 use crate::end::journal_tests::world::{CAPACITY, ELEMENT, Step, World};
@@ -38,8 +38,8 @@ impl World {
         let Some(reader) = &mut self.reader else {
             return;
         };
-        let (_, there) = reader.ring.available().unwrap();
-        let count = count.min(there);
+        let (_, available) = reader.ring.available().unwrap();
+        let count = count.min(available);
         let from = reader.ring.read_position();
         let [bytes, _] = reader
             .ring
@@ -109,7 +109,7 @@ impl World {
 
     fn state(&self) -> String {
         let Some((w, r)) = self.writer.as_ref().zip(self.reader.as_ref()) else {
-            return "an end is gone".to_owned();
+            return "one side is not running".to_owned();
         };
         let (w, r) = (&w.end, &r.end);
         let store = w.inner.store.as_ref().unwrap();
@@ -159,7 +159,7 @@ impl World {
                 self.restart();
             }
             rounds += 1;
-            assert!(rounds < 200, "it stands still: {}", self.state());
+            assert!(rounds < 200, "no progress: {}", self.state());
         }
         self.model.finish(self.total);
     }
