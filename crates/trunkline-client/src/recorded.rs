@@ -7,7 +7,7 @@
 //!                              query ----> pages of the history, then the reading after the gap
 //! ```
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use trunkline_proto::message::ended::EndReason;
 use trunkline_types::history::{
@@ -43,11 +43,14 @@ struct FollowedItem {
     pattern: Option<Pattern>,
     /// Time from which readings are returned.
     since: Timestamp,
-    /// The newest update that was returned, and the latest source timestamp.
+    /// The newest update of the subscription that was returned, and its source timestamp.
     last: Option<Position>,
     last_time: Timestamp,
-    /// Engine starts that have no more missing updates, except the present one.
-    done: HashSet<u64>,
+    /// The latest source timestamp of all readings that were returned.
+    latest_time: Timestamp,
+    /// The highest sequence that was returned of each engine start. Updates up to it were returned,
+    /// or cannot be. A page may have updates of a start that the subscription has not reached yet.
+    returned: HashMap<u64, u64>,
     /// Recorded losses that were reported. Queries overlap, so a later one may return them again; those
     /// before the time of the last query are dropped.
     reported_losses: HashSet<RowKey>,
@@ -68,15 +71,16 @@ struct Filling {
     query: HistoryQuery,
     /// Late samples are returned only in the part before the subscription began.
     takes_late: bool,
-    done: HashSet<u64>,
-    /// Starts of the engine of which the history has returned readings.
-    epochs: HashSet<u64>,
-    /// The last row that was returned. Rows come in the order of their source timestamps.
-    last: Option<Position>,
-    /// The highest sequence that was returned of the start of `reading`.
-    highest: Option<u64>,
+    /// The highest sequences that were returned before this gap. Rows of a start that come after each
+    /// other are compared with this, because only the order of their times is known.
+    returned: HashMap<u64, u64>,
+    /// The last row that was returned, and its source timestamp. Rows come in the order of their
+    /// source timestamps.
+    last: Option<(Position, Timestamp)>,
     /// True if the history has the variable.
     is_recorded: bool,
+    /// True if the start of `reading` was interrupted, so its last updates may not be recorded.
+    is_interrupted: bool,
     /// Updates missing before rows that are not returned. Their times do not show whether they are
     /// missing before or after `reading`.
     skipped: Lost,
@@ -93,7 +97,8 @@ impl RecordedEvents {
             since,
             last: None,
             last_time: since,
-            done: HashSet::new(),
+            latest_time: since,
+            returned: HashMap::new(),
             reported_losses: HashSet::new(),
             unreported: Lost::NONE,
             has_gap: true,
@@ -164,8 +169,9 @@ impl RecordedEvents {
             item.has_gap = true;
             if *reason == EndReason::Gone {
                 // The sequence of a redeployed variable starts again at 1.
-                item.since = item.last_time.saturating_add_nanos(1);
+                item.since = item.latest_time.saturating_add_nanos(1);
                 item.last = None;
+                item.returned.clear();
             }
         }
         self.ready.push_back(event);
@@ -176,15 +182,16 @@ impl RecordedEvents {
             return;
         };
         let at = reading.position;
-        let in_epoch = known.last.filter(|last| last.epoch == at.epoch);
-        if in_epoch.is_some_and(|last| last.sequence >= at.sequence) {
-            // The first reading of a restored subscription may already have been returned.
-            return;
+        if let Some(last) = known.last.filter(|last| last.epoch == at.epoch) {
+            if last.sequence >= at.sequence {
+                // The first reading of a restored subscription may already have been returned.
+                return;
+            }
+            if last.sequence + 1 == at.sequence && !known.has_gap {
+                return self.push_live(item, reading);
+            }
         }
-        let follows = in_epoch.is_some_and(|last| last.sequence + 1 == at.sequence);
-        if !std::mem::take(&mut known.has_gap) && follows {
-            return self.push_live(item, reading);
-        }
+        known.has_gap = false;
         let since = match known.last {
             None => known.since,
             Some(_) => known
@@ -203,11 +210,10 @@ impl RecordedEvents {
             reading,
             query,
             takes_late: !known.has_begun,
-            done: known.done.clone(),
-            epochs: HashSet::new(),
+            returned: known.returned.clone(),
             last: None,
-            highest: in_epoch.map(|last| last.sequence),
             is_recorded: false,
+            is_interrupted: false,
             skipped: Lost::NONE,
             lost: std::mem::take(&mut known.unreported),
         });
@@ -217,6 +223,7 @@ impl RecordedEvents {
         let before = filling.reading.position;
         if let Some(known) = self.items.get_mut(filling.item as usize) {
             for series in &mut page.series {
+                filling.is_interrupted |= is_interrupted(series, before.epoch);
                 known.keep_new_losses(series);
             }
         }
@@ -230,7 +237,7 @@ impl RecordedEvents {
                 reading.lost = std::mem::take(&mut filling.lost).plus(reading.lost);
                 let at = reading.position;
                 let is_late = is_late_sequence(at.sequence);
-                // Skips rows that come later, and rows of engine starts that are complete.
+                // Skips rows that come later, and rows that were returned already.
                 let is_later =
                     at.epoch == before.epoch && at.sequence >= before.sequence && !is_late;
                 let is_unwanted = is_late && !filling.takes_late;
@@ -240,17 +247,14 @@ impl RecordedEvents {
                 if is_later || is_unwanted {
                     continue;
                 }
-                if filling.done.contains(&at.epoch) {
+                let highest = filling.returned.get(&at.epoch).filter(|_| !is_late);
+                if highest.is_some_and(|highest| at.sequence <= *highest) {
                     // The times of the starts overlap, so the loss may be one of another start.
                     filling.lost = reading.lost;
                     continue;
                 }
-                filling.epochs.insert(at.epoch);
                 if !is_late {
-                    filling.last = Some(at);
-                    if at.epoch == before.epoch {
-                        filling.highest = filling.highest.max(Some(at.sequence));
-                    }
+                    filling.last = Some((at, reading.sample.source_timestamp));
                 }
                 self.push(filling.item, reading);
             }
@@ -275,50 +279,69 @@ impl RecordedEvents {
     fn finish(&mut self, filling: Filling, lost: Option<Lost>) {
         let mut reading = filling.reading;
         let (at, after) = (reading.position, filling.query.after);
+        let Some(known) = self.items.get_mut(filling.item as usize) else {
+            return;
+        };
+        let highest = known.returned.get(&at.epoch).copied();
         if let Some(lost) = lost.filter(|_| at.sequence > 0) {
             reading.lost = lost;
-            let before = filling.highest.or(after.map(|_| 0));
+            let before = highest.or(after.map(|_| 0));
             if let Some(before) = before.filter(|_| lost.nothing_lost()) {
                 // If nothing was lost, unrecorded updates were left out on request.
-                reading.lost.coalesced = at.sequence.saturating_sub(before + 1);
+                let missing = at.sequence.saturating_sub(before + 1);
+                match filling.is_interrupted {
+                    true => reading.lost.unknown = missing > 0,
+                    false => reading.lost.coalesced = missing,
+                }
             }
         }
-        if let Some(known) = self.items.get_mut(filling.item as usize) {
-            // Earlier starts have ended, and were read to their end.
-            let read = filling
-                .epochs
-                .into_iter()
-                .chain(after.map(|after| after.epoch));
-            known.done.extend(read.filter(|epoch| *epoch != at.epoch));
-            known.has_begun = true;
-            if let Some(since) = filling.query.since {
-                let since = since.as_nanos();
-                known.reported_losses.retain(|loss| loss.time >= since);
+        known.has_begun = true;
+        if let Some(since) = filling.query.since {
+            // Everything before was returned, or is reported as lost.
+            known.since = known.since.max(since);
+            let since = since.as_nanos();
+            known.reported_losses.retain(|loss| loss.time >= since);
+        }
+        if at.sequence == 0 {
+            if let Some((last, time)) = filling.last {
+                (known.last, known.last_time) = (Some(last), time);
             }
-            if at.sequence == 0 {
-                known.last = filling.last.or(known.last);
-                known.unreported = lost.unwrap_or(Lost::NONE);
-            }
+            known.unreported = lost.unwrap_or(Lost::NONE);
+        } else if let Some(highest) = highest.filter(|highest| *highest >= at.sequence) {
+            // The page of an earlier gap had this reading already.
+            known.last = Some(Position {
+                sequence: highest,
+                ..at
+            });
+            known.last_time = reading.sample.source_timestamp;
+            known.unreported = reading.lost;
+            return;
         }
         self.push_live(filling.item, reading);
     }
 
     /// Returns a reading that becomes the newest one.
-    fn push_live(&mut self, item: u32, reading: Reading) {
+    fn push_live(&mut self, item: u32, mut reading: Reading) {
         if let Some(known) = self.items.get_mut(item as usize)
             && reading.position.sequence > 0
         {
             known.last = Some(reading.position);
+            known.last_time = reading.sample.source_timestamp;
+            reading.lost = std::mem::take(&mut known.unreported).plus(reading.lost);
         }
         self.push(item, reading);
     }
 
     fn push(&mut self, item: u32, reading: Reading) {
+        let Position { epoch, sequence } = reading.position;
         if let Some(known) = self.items.get_mut(item as usize)
-            && reading.position.sequence > 0
-            && !is_late_sequence(reading.position.sequence)
+            && sequence > 0
+            && !is_late_sequence(sequence)
         {
-            known.last_time = known.last_time.max(reading.sample.source_timestamp);
+            let time = reading.sample.source_timestamp;
+            known.latest_time = known.latest_time.max(time);
+            let highest = known.returned.entry(epoch).or_default();
+            *highest = sequence.max(*highest);
         }
         self.ready.push_back(Event::Reading { item, reading });
     }
@@ -340,6 +363,15 @@ impl FollowedItem {
             }
         }
     }
+}
+
+/// Returns true if this start of the engine ended without a stop.
+fn is_interrupted(series: &HistorySeries, epoch: u64) -> bool {
+    let SeriesData::Rows(rows) = &series.data else {
+        return false;
+    };
+    let mut marks = rows.marks().iter();
+    marks.any(|mark| mark.key.epoch == epoch && mark.event == HistoryEvent::Interrupted)
 }
 
 #[cfg(test)]
@@ -594,5 +626,113 @@ mod tests {
         assert!(sut.next_event().is_none());
         sut.take_page(page(&[(1, 1, 40)], &[]));
         assert_eq!(returned(&mut sut), [(1, 1, Lost::NONE)]);
+    }
+
+    /// The engine restarts after a gap is noticed, and before its page arrives.
+    ///
+    /// Behaviour: B-63.
+    #[test]
+    fn page_of_the_next_start_repeats_and_omits_nothing() {
+        let none = Lost::NONE;
+        let mut sut = since_the_beginning();
+        sut.take_event(live(1, 3, 30));
+        // The page has rows of the start that the subscription has not reached yet.
+        let rows = [
+            (1, 2, 20),
+            (1, 3, 30),
+            (1, 4, 40),
+            (2, 1, 7250),
+            (2, 2, 7260),
+        ];
+        sut.take_page(page(&rows, &[]));
+        let before = [(1, 2, none), (2, 1, none), (2, 2, none), (1, 3, none)];
+        assert_eq!(returned(&mut sut), before);
+
+        // The restored subscription begins with a reading that was returned already. Updates of the
+        // former start that came after the gap are missing still. The query begins with them, although
+        // later readings were returned.
+        sut.take_event(live(2, 2, 7260));
+        let since = sut.query().and_then(|query| query.since);
+        assert_eq!(since, Some(Timestamp::from_nanos(0)));
+        let rows = [(1, 4, 40), (2, 1, 7250), (2, 2, 7260), (2, 3, 7270)];
+        sut.take_page(page(&rows, &[]));
+        assert_eq!(returned(&mut sut), [(1, 4, none)]);
+        sut.take_event(live(2, 3, 7270));
+        assert!(sut.query().is_none(), "the update follows");
+        assert_eq!(returned(&mut sut), [(2, 3, none)]);
+
+        // Later updates of that start are missing.
+        sut.take_event(live(2, 6, 7300));
+        let rows = [(2, 4, 7280), (2, 5, 7290), (2, 6, 7300)];
+        sut.take_page(page(&rows, &[]));
+        assert_eq!(
+            returned(&mut sut),
+            [(2, 4, none), (2, 5, none), (2, 6, none)]
+        );
+    }
+
+    /// Behaviour: B-63.
+    #[test]
+    fn rows_after_those_of_an_earlier_page_are_returned() {
+        let none = Lost::NONE;
+        let mut sut = since_the_beginning();
+        sut.take_event(live(1, 2, 20));
+        sut.take_page(page(&[(1, 1, 10), (1, 2, 20), (2, 1, 30)], &[]));
+        let before = [(1, 1, none), (2, 1, none), (1, 2, none)];
+        assert_eq!(returned(&mut sut), before);
+        // The connection was down, so the next reading of that start comes later.
+        sut.take_event(live(2, 4, 60));
+        let rows = [(2, 1, 30), (2, 2, 40), (2, 3, 50), (2, 4, 60)];
+        sut.take_page(page(&rows, &[]));
+        assert_eq!(
+            returned(&mut sut),
+            [(2, 2, none), (2, 3, none), (2, 4, none)]
+        );
+    }
+
+    /// A loss before a reading that was returned already is reported with the next reading.
+    ///
+    /// Behaviour: B-63.
+    #[test]
+    fn loss_before_a_repeated_reading_is_reported_with_the_next() {
+        let none = Lost::NONE;
+        let mut sut = since_the_beginning();
+        sut.take_event(live(1, 1, 10));
+        sut.take_page(page(&[(1, 1, 10), (2, 1, 40)], &[]));
+        assert_eq!(returned(&mut sut), [(2, 1, none), (1, 1, none)]);
+        let interrupted = HistoryMark {
+            key: key(1, 1 << 60, 20),
+            event: HistoryEvent::Interrupted,
+        };
+        sut.take_event(live(2, 1, 40));
+        sut.take_page(page(&[(1, 1, 10), (2, 1, 40)], &[interrupted]));
+        assert_eq!(returned(&mut sut), []);
+        let unknown = Lost {
+            unknown: true,
+            ..none
+        };
+        sut.take_event(live(2, 2, 50));
+        assert_eq!(returned(&mut sut), [(2, 2, unknown)]);
+    }
+
+    /// The engine is killed before it records an update that comes before the gap's reading.
+    ///
+    /// Behaviour: B-63.
+    #[test]
+    fn update_missing_from_an_interrupted_start_is_unknown_and_not_coalesced() {
+        let none = Lost::NONE;
+        let unknown = Lost {
+            unknown: true,
+            ..none
+        };
+        let interrupted = HistoryMark {
+            key: key(1, 1 << 60, 20),
+            event: HistoryEvent::Interrupted,
+        };
+        let mut sut = since_the_beginning();
+        sut.take_event(live(1, 3, 30));
+        sut.take_page(page(&[(1, 1, 10), (2, 1, 40)], &[interrupted]));
+        let before = [(1, 1, none), (2, 1, unknown), (1, 3, unknown)];
+        assert_eq!(returned(&mut sut), before);
     }
 }

@@ -172,7 +172,7 @@ impl FileHistory {
             spool_logs,
             spool_ends,
         } = content;
-        let mut spooling = Spooling::new(spool);
+        let mut spooling = Spooling::new(spool, engine.epoch());
         let spooled = spooling.open(folder, &spool_logs, &mut catalogue)?;
         let mut damage = Vec::new();
         let keep_of = |series: &Series| rules::keep_of(&rules, series);
@@ -242,7 +242,7 @@ impl FileHistory {
             },
             event: HistoryEvent::Started,
         });
-        let log = match Log::create(folder, number) {
+        let log = match Log::create(folder, number, engine.epoch()) {
             Ok(log) => {
                 tail.open = Segment::new(number);
                 log

@@ -38,6 +38,8 @@ const UNREAD_DELAY_MAX: i64 = 600_000_000_000;
 pub(crate) struct Spooling {
     /// The folder given in the configuration, if any.
     folder: Option<PathBuf>,
+    /// The present start of the engine.
+    epoch: u64,
     /// `None` while it cannot be opened.
     spool: Option<Spool>,
     /// Content of the file `identity` of the history; `None` until the spool was opened.
@@ -155,9 +157,10 @@ impl Unread {
 }
 
 impl Spooling {
-    pub(crate) fn new(folder: Option<&Path>) -> Self {
+    pub(crate) fn new(folder: Option<&Path>, epoch: u64) -> Self {
         Self {
             folder: folder.map(Path::to_owned),
+            epoch,
             spool: None,
             identity: None,
             fault: None,
@@ -330,7 +333,7 @@ impl Spooling {
     ) -> Result<(Log, Segment), HistoryError> {
         let created = match &mut self.spool {
             Some(spool) => {
-                let created = spool.create_log(left, wall);
+                let created = spool.create_log(left, self.epoch, wall);
                 created.map(|log| (spool.log(log.segment), log))
             }
             // The reason was reported when opening the spool failed.
@@ -599,7 +602,7 @@ impl FileHistory {
         wall: Timestamp,
     ) -> Result<(), Error> {
         spooling.check_folder(&self.folder)?;
-        let log = Log::create(&self.folder, number)?;
+        let log = Log::create(&self.folder, number, spooling.epoch)?;
         recorder.begin_segment(log, after, wall)?;
         lock(&self.stored).tail.freeze(Segment::new(number));
         Ok(())
@@ -708,7 +711,8 @@ impl FileHistory {
         };
         // If the folder has a log of this number, files that a crash leaves behind are recognised as
         // copies of rows that still exist elsewhere.
-        drop(Log::create(&self.folder, segment.number)?);
+        let epoch = self.spooling().epoch;
+        drop(Log::create(&self.folder, segment.number, epoch)?);
         self.seal_segment(loaded, Some(log))?;
         let removed = {
             let mut spooling = self.spooling();

@@ -138,7 +138,7 @@ pub(crate) fn fill(
     wall: Timestamp,
 ) -> Option<DamagedLog> {
     if !recovered.damage.is_empty() {
-        let losses = losses(&recovered.damage, recovered.last_epoch(), wall);
+        let losses = losses(&recovered.damage, recovered.epoch, wall);
         segment.add(ENGINE_SERIES, &losses, wall);
     }
     for (id, rows) in &recovered.rows {
@@ -156,7 +156,7 @@ pub(crate) fn fill(
 /// Returns an event if the run that wrote this log ended without an orderly stop.
 pub(crate) fn interruption(recovered: &Recovered) -> Option<HistoryMark> {
     let last = recovered.last_commit.filter(|_| !recovered.is_stopped)?;
-    Some(interruption_at(last.as_nanos(), recovered.last_epoch()))
+    Some(interruption_at(last.as_nanos(), recovered.epoch))
 }
 
 fn interruption_at(time: i64, epoch: u64) -> HistoryMark {

@@ -5,7 +5,7 @@
 //! ```text
 //! header  "TLHIST01" | u64 segment | u32 CRC of the 16 bytes before | u32 0
 //! frame   "TLHF" | u32 length | u32 CRC of the payload | u32 CRC of the header | payload
-//! payload i64 time of the commit | u8 flag | item*
+//! payload i64 time of the commit | u64 epoch of the engine start | u8 flag | item*
 //! flag    1: the engine shut down cleanly here
 //! item    varint 2 x series     | varint length | rows
 //!         varint 2 x series + 1 | varint length | definition of the series
@@ -20,8 +20,8 @@
 //! followed by `fdatasync`. A series is defined before its first rows in a segment, so that a log
 //! can be read without the catalogue. A log that continues one in the other folder begins with the number
 //! of that log and the number of its acknowledged bytes: rows beyond them are in this log. For a log of
-//! the spool, it also has the identity of the spool. A frame whose CRC does not match is skipped, and reported if valid frames follow. Otherwise a crash
-//! interrupted its commit, which was never acknowledged.
+//! the spool, it also has the identity of the spool. A frame whose CRC does not match is skipped, and
+//! reported if valid frames follow. Otherwise a crash interrupted its commit, which was never acknowledged.
 
 pub(crate) mod spool;
 pub(crate) mod tail;
@@ -68,6 +68,8 @@ pub(crate) struct LogEnd {
 pub(crate) struct Log {
     file: File,
     pub(crate) segment: u64,
+    /// The start of the engine that writes the log.
+    epoch: u64,
     /// Length up to which the file is durable.
     len: u64,
     /// True if bytes beyond `len` may have been written by a commit that failed.
@@ -101,23 +103,28 @@ pub(crate) fn segments(folder: &Path) -> Result<Vec<u64>, Error> {
 
 impl Log {
     /// Creates the log of a new segment. If that fails, it leaves no file.
-    pub(crate) fn create(folder: &Path, segment: u64) -> Result<Self, Error> {
+    pub(crate) fn create(folder: &Path, segment: u64, epoch: u64) -> Result<Self, Error> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
-        Self::create_with(&options, folder, segment)
+        Self::create_with(&options, folder, segment, epoch)
     }
 
     /// As [`create`](Self::create), but fails if the file exists.
-    pub(crate) fn create_new(folder: &Path, segment: u64) -> Result<Self, Error> {
+    pub(crate) fn create_new(folder: &Path, segment: u64, epoch: u64) -> Result<Self, Error> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
-        Self::create_with(&options, folder, segment)
+        Self::create_with(&options, folder, segment, epoch)
     }
 
-    fn create_with(options: &OpenOptions, folder: &Path, segment: u64) -> Result<Self, Error> {
+    fn create_with(
+        options: &OpenOptions,
+        folder: &Path,
+        segment: u64,
+        epoch: u64,
+    ) -> Result<Self, Error> {
         let path = path(folder, segment);
         let file = options.open(&path)?;
-        let created = Self::begin_file(file, folder, segment);
+        let created = Self::begin_file(file, folder, segment, epoch);
         if created.is_err() {
             // If the file remains, it is a log without rows.
             let _ = std::fs::remove_file(path);
@@ -125,7 +132,7 @@ impl Log {
         created
     }
 
-    fn begin_file(mut file: File, folder: &Path, segment: u64) -> Result<Self, Error> {
+    fn begin_file(mut file: File, folder: &Path, segment: u64, epoch: u64) -> Result<Self, Error> {
         let mut head = Vec::with_capacity(HEAD);
         head.extend_from_slice(MAGIC);
         head.extend_from_slice(&segment.to_le_bytes());
@@ -138,6 +145,7 @@ impl Log {
         Ok(Self {
             file,
             segment,
+            epoch,
             len: HEAD as u64,
             is_dirty: false,
             buffer: Vec::new(),
@@ -293,6 +301,7 @@ impl Commit<'_> {
             self.frame = Some(buffer.len());
             buffer.extend_from_slice(&[0; FRAME_HEAD]);
             buffer.extend_from_slice(&time.as_nanos().to_le_bytes());
+            buffer.extend_from_slice(&self.log.epoch.to_le_bytes());
             buffer.push(flag);
         }
     }
@@ -347,6 +356,8 @@ pub(crate) struct Recovered {
     pub(crate) series: Vec<Series>,
     /// Time of the last commit.
     pub(crate) last_commit: Option<Timestamp>,
+    /// The start of the engine that wrote the log; 0 if it has no commit.
+    pub(crate) epoch: u64,
     /// True if the engine shut down cleanly after the last commit.
     pub(crate) is_stopped: bool,
     /// The end of the log in the folder that this log of the spool continues.
@@ -467,20 +478,10 @@ impl Recovered {
             .sum()
     }
 
-    /// Returns the epoch of the last rows or events; 0 if there are none.
-    pub(crate) fn last_epoch(&self) -> u64 {
-        let of_rows = |rows: &Rows| {
-            let last = rows.len().checked_sub(1).and_then(|row| rows.key(row));
-            let mark = rows.marks().last().map(|mark| mark.key);
-            last.or(mark).map(|key| key.epoch)
-        };
-        let mut newest = self.rows.iter().rev();
-        newest.find_map(|(_, rows)| of_rows(rows)).unwrap_or(0)
-    }
-
     fn take(&mut self, payload: &[u8]) -> Result<(), Error> {
         let mut reader = Reader::new(payload);
         self.last_commit = Some(Timestamp::from_nanos(reader.i64()?));
+        self.epoch = reader.u64()?;
         self.is_stopped = reader.u8()? == STOPPED;
         while !reader.is_empty() {
             let kind = reader.varint()?;

@@ -119,10 +119,15 @@ impl Spool {
     }
 
     /// Creates the next log, which continues a log in the history's folder.
-    pub(crate) fn create_log(&mut self, follows: LogEnd, wall: Timestamp) -> Result<Log, Error> {
+    pub(crate) fn create_log(
+        &mut self,
+        follows: LogEnd,
+        epoch: u64,
+        wall: Timestamp,
+    ) -> Result<Log, Error> {
         self.place.check()?;
         self.newest += 1;
-        let mut log = Log::create_new(&self.place.folder, self.newest)?;
+        let mut log = Log::create_new(&self.place.folder, self.newest, epoch)?;
         let mut commit = log.begin();
         commit.note_end(follows, wall);
         if let Err(error) = commit.finish() {
@@ -403,7 +408,7 @@ mod tests {
         let (folder, history, spool) = folders();
         let mut sut = Spool::open(&spool, &history, &[]).unwrap();
         let wall = Timestamp::from_nanos(1);
-        drop(sut.create_log(END, wall).unwrap());
+        drop(sut.create_log(END, 1, wall).unwrap());
         assert_eq!(sut.logs().unwrap(), [1]);
         std::fs::rename(&spool, folder.path().join("unmounted")).unwrap();
         assert!(matches!(sut.logs(), Err(Error::Io(_))));
@@ -411,7 +416,7 @@ mod tests {
         std::fs::write(log::path(&spool, 1), b"another").unwrap();
         assert!(matches!(sut.logs(), Err(Error::Foreign { .. })));
         assert!(sut.place().read(&sut.log(1), None).is_err());
-        assert!(sut.create_log(END, wall).is_err());
+        assert!(sut.create_log(END, 1, wall).is_err());
         sut.remove(&sut.log(1)).unwrap_err();
         assert_eq!(std::fs::read(log::path(&spool, 1)).unwrap(), b"another");
     }
@@ -422,7 +427,7 @@ mod tests {
         let (_folder, history, spool) = folders();
         let mut sut = Spool::open(&spool, &history, &[]).unwrap();
         let wall = Timestamp::from_nanos(1);
-        let mut log = sut.create_log(END, wall).unwrap();
+        let mut log = sut.create_log(END, 1, wall).unwrap();
         assert_eq!(sut.end_before(1).unwrap(), None);
         let mut commit = log.begin();
         commit.note(wall);
@@ -436,15 +441,15 @@ mod tests {
         let (_folder, history, spool) = folders();
         let mut sut = Spool::open(&spool, &history, &[]).unwrap();
         let wall = Timestamp::from_nanos(1);
-        drop(sut.create_log(END, wall).unwrap());
-        drop(sut.create_log(END, wall).unwrap());
+        drop(sut.create_log(END, 1, wall).unwrap());
+        drop(sut.create_log(END, 1, wall).unwrap());
         let known = [sut.log(5)];
         sut.remove(&sut.log(2)).unwrap();
-        drop(sut.create_log(END, wall).unwrap());
+        drop(sut.create_log(END, 1, wall).unwrap());
         assert_eq!(sut.logs().unwrap(), [1, 3]);
         drop(sut);
         let mut sut = Spool::open(&spool, &history, &known).unwrap();
-        drop(sut.create_log(END, wall).unwrap());
+        drop(sut.create_log(END, 1, wall).unwrap());
         assert_eq!(sut.logs().unwrap(), [1, 3, 6]);
     }
 }

@@ -22,8 +22,13 @@ fn kill_after_everything_was_moved_to_files_is_an_interruption() {
     drop(plant);
     let plant = Plant::start(folder.path(), 2, time, &VARIABLES);
     plant.record();
-    let events = plant.everything().events_of("x");
+    let found = plant.everything();
+    let events = found.events_of("x");
     assert_eq!(events, [Started, Added, Interrupted, Started]);
+    let ends = found.events.iter();
+    let ends = ends.filter(|event| event.event == Interrupted);
+    let epochs: Vec<u64> = ends.map(|event| event.key.epoch).collect();
+    assert_eq!(epochs, [1], "the start that was interrupted");
 }
 
 /// B-64: a start that is killed before its first record does not hide the earlier interruption.

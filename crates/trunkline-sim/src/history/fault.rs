@@ -11,6 +11,7 @@ pub enum Fault {
     Redeploy,
     Cut,
     Silence,
+    KillBeforeAnswer,
     Damage,
 }
 
@@ -24,6 +25,7 @@ pub const FAULTS: &[Fault] = &[
     Fault::Redeploy,
     Fault::Cut,
     Fault::Silence,
+    Fault::KillBeforeAnswer,
     Fault::Damage,
 ];
 
@@ -41,6 +43,9 @@ impl Fault {
             Self::Redeploy => "variables are undeployed, deployed again, and change their types",
             Self::Cut => "the subscriber's connection is closed or reset at any byte",
             Self::Silence => "the subscriber's connection is silent, without notice to either end",
+            Self::KillBeforeAnswer => {
+                "the engine is killed before it answers the subscriber's query"
+            }
             Self::Damage => "bits of a file are inverted",
         }
     }

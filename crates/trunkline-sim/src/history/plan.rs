@@ -59,7 +59,7 @@ impl Plan {
             let mean = pace.mul_f64(rng.magnitude(15.0, 100.0));
             let is_possible = match fault {
                 Fault::Clock => follows_after.is_none(),
-                Fault::Cut | Fault::Silence => follows_after.is_some(),
+                Fault::Cut | Fault::Silence | Fault::KillBeforeAnswer => follows_after.is_some(),
                 Fault::Kill
                 | Fault::PowerLoss
                 | Fault::Restart

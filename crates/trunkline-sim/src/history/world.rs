@@ -48,6 +48,8 @@ pub struct HistoryWorld {
     /// Number of late samples since the engine started.
     late: u64,
     follower: Option<Follower>,
+    /// True if the engine is killed when the follower's next query arrives.
+    is_kill_due: bool,
 }
 
 impl HistoryWorld {
@@ -79,6 +81,7 @@ impl HistoryWorld {
             fault_at,
             late: 0,
             follower: None,
+            is_kill_due: false,
             plan,
         }
     }
@@ -156,16 +159,24 @@ impl HistoryWorld {
         };
         let service = self.host.running.as_ref().map(|running| &running.service);
         follower.remote.turn(moment, service);
-        self.answer();
+        let is_answered = self.answer();
         follower.act(moment.now, &mut self.checker, &mut self.trace);
         self.trace.note(follower.remote.core.changes());
         self.follower = Some(follower);
+        if !is_answered {
+            self.end(None, false);
+        }
     }
 
-    /// Answers queries, after everything before them was recorded.
-    fn answer(&mut self) {
+    /// Answers queries, after everything before them was recorded. Returns false if the engine is killed
+    /// before it answers one.
+    fn answer(&mut self) -> bool {
         let take = |host: &Host| host.running.as_ref()?.service.take_order();
         while let Some((order, reply)) = take(&self.host) {
+            if std::mem::take(&mut self.is_kill_due) {
+                self.log(|| "the engine is killed before it answers".to_owned());
+                return false;
+            }
             // The product records everything before it answers. Segments may have to be moved first.
             let mut calls = 0;
             while self.commit(None) && calls < CALLS_MAX {
@@ -188,6 +199,7 @@ impl HistoryWorld {
                 trunkline_proto::Fault::new(FaultCode::StoreFailed, error.to_string())
             }));
         }
+        true
     }
 
     fn log(&mut self, line: impl FnOnce() -> String) {
@@ -542,6 +554,7 @@ impl HistoryWorld {
                     follower.remote.silence(until);
                 }
             }
+            Fault::KillBeforeAnswer => self.is_kill_due = true,
             // Damage comes last, after all other faults.
             Fault::Damage => {}
         }
@@ -611,6 +624,7 @@ impl HistoryWorld {
 
     /// Lets time pass until the program that follows a variable has everything.
     fn settle_follower(&mut self) {
+        self.is_kill_due = false;
         if let Some(follower) = &mut self.follower {
             follower.remote.heal();
         }
