@@ -140,7 +140,7 @@ impl Session {
 
     /// Returns the share to offer with the current dial. Without a pair, the welcome to an earlier
     /// dial may have been lost, so the endpoint offers the same share again.
-    fn offered(&self) -> Secret {
+    fn offered_share(&self) -> Secret {
         let number = match self.pair {
             Some(_) => self.attempt,
             None => 0,
