@@ -1,4 +1,4 @@
-//! One alarm: its condition, its delays and its state.
+//! Combines the condition, the delays and the state of one alarm.
 
 use std::time::Duration;
 
@@ -28,8 +28,9 @@ pub struct Alarm {
     off_delay: Duration,
     is_enabled: bool,
     machine: Machine,
-    /// Set while the condition differs from the state: the time at which the state follows it.
-    changes_at: Option<Tick>,
+    /// End of the delay in progress, at which the state follows the condition; `None` if state and condition
+    /// agree.
+    delay_end: Option<Tick>,
 }
 
 impl Alarm {
@@ -44,16 +45,17 @@ impl Alarm {
             off_delay: definition.off_delay,
             is_enabled: definition.enabled,
             machine: Machine::default(),
-            changes_at: None,
+            delay_end: None,
         }
     }
 
-    /// Restores the state of an alarm after a restart. `remaining` is the rest of a delay that had begun. The condition stays as it was until a sample arrives.
+    /// Restores the state of an alarm after a restart. `remaining` is the remaining time of a delay that was
+    /// in progress. The condition keeps its restored result until a sample arrives.
     pub fn restore(&mut self, machine: Machine, remaining: Option<Duration>, now: Tick) {
         self.machine = machine;
         self.condition
             .restore(machine.is_active() != remaining.is_some());
-        self.changes_at = remaining.map(|remaining| now.saturating_add(remaining));
+        self.delay_end = remaining.map(|remaining| now.saturating_add(remaining));
     }
 
     pub fn state(&self) -> State {
@@ -73,13 +75,13 @@ impl Alarm {
         if !self.is_enabled {
             return None;
         }
-        // A delay that has passed counts, even if the alarm was not polled before this sample.
+        // If a delay has passed, the state changes, even if the alarm was not polled before this sample.
         let first_change = self.follow_condition(now);
         self.condition.update(input, now);
         match first_change {
-            // Any further change caused by the sample comes with a later poll, after its own delay.
+            // A later poll reports any further change that the sample causes, after its own delay.
             Some(_) => {
-                self.begin_or_end_delay(now);
+                self.start_or_cancel_delay(now);
                 first_change
             }
             None => self.follow_condition(now),
@@ -90,11 +92,11 @@ impl Alarm {
     pub fn would_change(&self, input: Input, now: Tick) -> bool {
         let mut after = self.clone();
         let change = after.update(input, now);
-        change.is_some() || after.changes_at.is_some() != self.changes_at.is_some()
+        change.is_some() || after.delay_end.is_some() != self.delay_end.is_some()
     }
 
-    /// Sets the value of the limit or setpoint if another variable gives it; `None` while that variable has
-    /// no good value. `input` is the newest sample of the alarm's own variable, if there is one.
+    /// Sets the limit or setpoint if another variable provides it; `None` while that variable has no good
+    /// value. `input` is the newest sample of the alarm's own variable, if there is one.
     pub fn set_operand(
         &mut self,
         value: Option<f64>,
@@ -105,8 +107,8 @@ impl Alarm {
         self.update(input?, now)
     }
 
-    /// Suppresses the alarm or ends the suppression, according to the `value` of the suppressing variable. A
-    /// value that is neither a number nor a boolean changes nothing.
+    /// Suppresses the alarm, or ends the suppression, according to the `value` of the suppressing variable. A
+    /// value that is neither a number nor a boolean has no effect.
     pub fn set_suppressed(&mut self, value: &Value) -> Option<Change> {
         let is_suppressed = match value {
             Value::Bool(value) => *value,
@@ -141,13 +143,13 @@ impl Alarm {
     /// Returns the time at which the alarm can change without a new sample.
     pub fn next_deadline(&self) -> Option<Tick> {
         let times = self
-            .changes_at
+            .delay_end
             .into_iter()
             .chain(self.condition.next_deadline());
         times.min().filter(|_| self.is_enabled)
     }
 
-    /// Ends delays that have passed at `now`.
+    /// Evaluates the alarm at `now` without a new sample: changes its state if a delay has passed.
     pub fn poll(&mut self, now: Tick) -> Option<Change> {
         if !self.is_enabled {
             return None;
@@ -156,28 +158,28 @@ impl Alarm {
         self.follow_condition(now)
     }
 
-    /// Returns the remaining time at `now` of a delay that has begun.
+    /// Returns the time that remains at `now` of a delay in progress; `None` if there is none.
     pub fn remaining_delay(&self, now: Tick) -> Option<Duration> {
-        self.changes_at.map(|at| at.since(now))
+        self.delay_end.map(|at| at.since(now))
     }
 
-    /// Returns the numbers of good quality that change nothing, as an interval; `None` if every
-    /// sample must be passed to [`update`](Self::update).
+    /// Returns the interval of numbers of good quality that change nothing; `None` if every sample must
+    /// be passed to [`update`](Self::update).
     pub fn quiet_range(&self) -> Option<(f64, f64)> {
-        match (self.is_enabled, self.changes_at) {
+        match (self.is_enabled, self.delay_end) {
             (false, _) => Some((f64::NEG_INFINITY, f64::INFINITY)),
             (true, Some(_)) => None,
             (true, None) => self.condition.quiet_range(),
         }
     }
 
-    /// Lets the state follow the condition, after the delay.
+    /// Changes the state to match the condition, once the delay has passed.
     fn follow_condition(&mut self, now: Tick) -> Option<Change> {
-        self.begin_or_end_delay(now);
-        if self.changes_at? > now {
+        self.start_or_cancel_delay(now);
+        if self.delay_end? > now {
             return None;
         }
-        self.changes_at = None;
+        self.delay_end = None;
         let event = match self.condition.is_met() {
             true => Event::Raise,
             false => Event::Clear,
@@ -186,18 +188,18 @@ impl Alarm {
         self.apply(event).ok().flatten()
     }
 
-    /// Begins a delay if the condition differs from the state, and ends it if it does not.
-    fn begin_or_end_delay(&mut self, now: Tick) {
+    /// Begins a delay if the condition and the state differ, and cancels the delay if they agree.
+    fn start_or_cancel_delay(&mut self, now: Tick) {
         let is_met = self.condition.is_met();
         if is_met == self.machine.is_active() {
-            self.changes_at = None;
+            self.delay_end = None;
             return;
         }
         let delay = match is_met {
             true => self.on_delay,
             false => self.off_delay,
         };
-        self.changes_at
+        self.delay_end
             .get_or_insert_with(|| now.saturating_add(delay));
     }
 }

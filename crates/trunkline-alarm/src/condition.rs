@@ -1,4 +1,4 @@
-//! Decides whether a sample meets the condition of an alarm.
+//! Evaluates the conditions of alarms.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use trunkline_types::alarm::{AlarmKind, BitsNeeded, Operand};
 use trunkline_types::{Level, Quality, Reason, Tick, Value};
 
-/// The parts of a sample that conditions use, computed once for all alarms of a variable.
+/// The parts of a sample that conditions use. They are computed once for all alarms of a variable.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Input {
     /// The value as a number; `None` for text, arrays and NaN.
     pub number: Option<f64>,
-    /// The value if it is a boolean (0 or 1), the code of an enum, or an integer. Integers above
-    /// `i64::MAX` keep their bits.
+    /// The value if it is a boolean (0 or 1), the code of an enum, or an integer; `None` for other values.
+    /// Integers above `i64::MAX` keep their bits.
     pub integer: Option<i64>,
     pub quality: Quality,
 }
@@ -42,22 +42,22 @@ impl Input {
     }
 }
 
-/// The condition of one alarm, with its memory of earlier samples.
+/// The condition of one alarm, with the data that it needs from earlier samples.
 ///
-/// A value with bad quality, and NaN, do not describe the process: they affect only the conditions for bad
-/// quality and for age. An alarm therefore does not clear because its sensor failed.
+/// NaN and values of bad quality do not describe the process. They affect only conditions on the quality and
+/// the age of the value. A failure of the sensor therefore does not clear an alarm.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Condition {
     test: Test,
     is_met: bool,
-    /// True after a restart until a sample arrives. The restart loses the memory of a rate, but the condition
-    /// stays as it was.
+    /// True from a restart until the first sample. A restart loses the earlier samples of a rate of change, so
+    /// the condition keeps its restored result until a sample arrives.
     is_restored: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 enum Test {
-    /// `limit` is `None` until the value of its variable is known.
+    /// `limit` is `None` until the variable that provides it has a good value.
     Above {
         limit: Option<f64>,
         deadband: f64,
@@ -140,14 +140,14 @@ impl Condition {
         self.is_met
     }
 
-    /// Restores whether the condition was met, after a restart.
+    /// Restores the result of the condition after a restart.
     pub fn restore(&mut self, is_met: bool) {
         self.is_met = is_met;
         self.is_restored = true;
     }
 
-    /// Sets the value of the limit or setpoint if another variable gives it; `None` while that variable has
-    /// no good value. The condition then keeps its state.
+    /// Sets the limit or setpoint if another variable provides it; `None` while that variable has no good
+    /// value. The condition then keeps its result.
     pub fn set_operand(&mut self, value: Option<f64>) {
         match &mut self.test {
             Test::Above { limit, .. } | Test::Below { limit, .. } => *limit = value,
@@ -160,7 +160,7 @@ impl Condition {
         }
     }
 
-    /// Returns the limit, or the setpoint of a deviation.
+    /// Returns the limit, or the setpoint of a deviation; `None` if it is unknown or the condition has none.
     pub fn operand(&self) -> Option<f64> {
         match self.test {
             Test::Above { limit, .. } | Test::Below { limit, .. } => limit,
@@ -173,23 +173,23 @@ impl Condition {
         }
     }
 
-    /// Returns the numbers that leave the condition as it is, as an interval `low <= number <= high`;
-    /// `None` if the condition depends on more than the number.
+    /// Returns the interval `low <= number <= high` of numbers that do not change the result of the condition;
+    /// `None` if the result depends on more than the number.
     pub fn quiet_range(&self) -> Option<(f64, f64)> {
-        const ALL: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
+        const ANY_NUMBER: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
         match self.test {
             Test::Above { limit, deadband } => Some(match (limit, self.is_met) {
-                (None, _) => ALL,
+                (None, _) => ANY_NUMBER,
                 (Some(limit), false) => (f64::NEG_INFINITY, limit),
                 (Some(limit), true) => (limit - deadband, f64::INFINITY),
             }),
             Test::Below { limit, deadband } => Some(match (limit, self.is_met) {
-                (None, _) => ALL,
+                (None, _) => ANY_NUMBER,
                 (Some(limit), false) => (limit, f64::INFINITY),
                 (Some(limit), true) => (f64::NEG_INFINITY, limit + deadband),
             }),
-            // These depend only on the quality.
-            Test::BadQuality | Test::Stale => Some(ALL),
+            // These conditions depend only on the quality.
+            Test::BadQuality | Test::Stale => Some(ANY_NUMBER),
             Test::Deviation { .. } | Test::Rate { .. } | Test::Values(_) | Test::Bits { .. } => {
                 None
             }
@@ -254,7 +254,7 @@ impl Condition {
         self.is_met
     }
 
-    /// Returns the time at which the condition can change without a new sample.
+    /// Returns the time at which the result can change without a new sample.
     pub fn next_deadline(&self) -> Option<Tick> {
         match &self.test {
             Test::Rate { window, .. } if self.is_met => window.next_expiry(),
@@ -262,7 +262,7 @@ impl Condition {
         }
     }
 
-    /// Returns true if the condition is met at `now`, without a new sample.
+    /// Evaluates the condition at `now` without a new sample, and returns true if it is met.
     pub fn poll(&mut self, now: Tick) -> bool {
         if let (Test::Rate { change, window }, false) = (&mut self.test, self.is_restored) {
             self.is_met = window.spread(now) > *change;
@@ -280,17 +280,17 @@ fn compare(
     Some(is_met(number?, operand?))
 }
 
-/// Number of buckets into which the time of a rate of change is divided. A change is detected if it took at
-/// most 63/64 of the time, and never if it took longer than the time.
+/// Number of buckets into which the time of a rate of change is divided. A change is always detected if it
+/// took at most 63/64 of this time, and never detected if it took longer than this time.
 const BUCKETS: u32 = 64;
 
 /// The smallest and largest values within the last `time`, in a bounded number of buckets.
 #[derive(Clone, PartialEq, Debug)]
 struct Window {
     time: Duration,
-    /// Length of one bucket.
+    /// Duration of one bucket.
     bucket_length: Duration,
-    /// Oldest first.
+    /// Buckets that contain values, oldest first.
     buckets: VecDeque<Bucket>,
 }
 
@@ -311,7 +311,7 @@ impl Window {
     }
 
     fn add(&mut self, number: f64, now: Tick) {
-        self.drop_old(now);
+        self.remove_expired(now);
         match self.buckets.back_mut() {
             Some(bucket) if now.since(bucket.start) < self.bucket_length => {
                 bucket.lowest = bucket.lowest.min(number);
@@ -325,8 +325,9 @@ impl Window {
         }
     }
 
-    /// The last value before the window is not part of it, because a constant value is not a change.
-    fn drop_old(&mut self, now: Tick) {
+    /// Removes the buckets before the window. The window does not include the last value before its start,
+    /// because a constant value is not a change.
+    fn remove_expired(&mut self, now: Tick) {
         while self
             .buckets
             .front()
@@ -336,9 +337,9 @@ impl Window {
         }
     }
 
-    /// The difference between the largest and the smallest value.
+    /// Returns the difference between the largest and the smallest value in the window.
     fn spread(&mut self, now: Tick) -> f64 {
-        self.drop_old(now);
+        self.remove_expired(now);
         let lowest = self.buckets.iter().map(|bucket| bucket.lowest);
         let highest = self.buckets.iter().map(|bucket| bucket.highest);
         let spread =
@@ -346,7 +347,7 @@ impl Window {
         spread.max(0.0)
     }
 
-    /// The time at which the oldest bucket leaves the window.
+    /// Returns the time at which the oldest bucket leaves the window.
     fn next_expiry(&self) -> Option<Tick> {
         let nanosecond = Duration::from_nanos(1);
         let oldest = self.buckets.front()?;

@@ -1,15 +1,15 @@
-//! Alarms of variables: samples and times go in, changes of state come out.
+//! Computes the states of alarms from samples and times.
 //!
 //! ```text
-//! AlarmDefinition   what raises an alarm, and how it is handled      trunkline-types
-//! Condition         decides if a sample meets the condition          condition
-//! Machine           states as in ISA-18.2                            state
+//! AlarmDefinition   the configuration of an alarm                    trunkline-types
+//! Condition         evaluates the condition of an alarm              condition
+//! Machine           the states of ISA-18.2                           state
 //! Alarm             a condition with its delays and its state        alarm
 //! Report            rates, floods and worst alarms of a period       report
 //! ```
 //!
-//! Nothing here reads a clock, starts a thread or waits. The caller passes the time with each sample, and
-//! calls [`Alarm::poll`] at the time that [`Alarm::next_deadline`] returns.
+//! The crate reads no clock, starts no thread and never waits. The caller passes the time with each sample,
+//! and calls [`Alarm::poll`] at the time that [`Alarm::next_deadline`] returns.
 #![forbid(unsafe_code)]
 
 pub mod alarm;

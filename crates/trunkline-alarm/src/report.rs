@@ -1,4 +1,4 @@
-//! Figures of an alarm system, computed from its journal: the rates, floods, chattering alarms and
+//! Computes statistics of an alarm system from its journal: the rates, floods, chattering alarms and
 //! worst alarms of ISA-18.2-2016, section 16.5.
 
 use std::collections::BTreeMap;
@@ -15,23 +15,24 @@ pub const FLOOD_BELOW: u64 = 5;
 /// An alarm chatters if it is raised this many times within [`CHATTER_TIME`].
 pub const CHATTER_COUNT: usize = 3;
 pub const CHATTER_TIME: Duration = Duration::from_secs(60);
-/// Number of the worst alarms that a report names.
+/// Maximum number of the worst alarms in a report.
 pub const WORST: usize = 10;
 
-/// The figures of a span of time.
+/// Statistics of the alarms that were raised in a span of time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report<K> {
     /// Number of alarms raised.
     pub raised: u64,
-    /// Alarms raised in ten minutes, on average.
+    /// Average number of alarms raised in ten minutes.
     pub average: f64,
-    /// Alarms raised in the busiest ten minutes.
+    /// Number of alarms raised in the busiest period of ten minutes.
     pub peak: u64,
     pub floods: Vec<Flood>,
-    /// The alarms that chattered, with the largest number of times that each was raised within a minute,
-    /// worst first.
+    /// The alarms that chattered, worst first. The number is the largest number of times that the alarm was
+    /// raised within one minute.
     pub chattering: Vec<(K, u64)>,
-    /// The alarms raised most often, at most [`WORST`], with the number of times.
+    /// The alarms raised most often, at most [`WORST`]. The number is the number of times that the alarm was
+    /// raised.
     pub worst: Vec<(K, u64)>,
 }
 
@@ -44,8 +45,8 @@ pub struct Flood {
 }
 
 impl<K: Ord + Clone> Report<K> {
-    /// Computes the figures from `from` until `until`. `raises` has the times at which alarms were raised;
-    /// those outside this span are ignored.
+    /// Computes the statistics for the span from `from` until `until`. `raises` contains the time and the key
+    /// of each alarm that was raised; times outside the span are ignored.
     pub fn compute(
         raises: impl IntoIterator<Item = (Timestamp, K)>,
         from: Timestamp,
@@ -96,7 +97,7 @@ fn nanos(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Returns the largest number of these ascending times that lie within `span`.
+/// Returns the largest number of ascending `times` that lie within any interval of length `span`.
 fn max_within(times: &[i64], span: i64) -> usize {
     let mut first = 0;
     let mut max = 0;
@@ -109,7 +110,7 @@ fn max_within(times: &[i64], span: i64) -> usize {
     max
 }
 
-/// Returns the floods, given the number of alarms raised in each period that has any.
+/// Returns the floods. `periods` contains the number of alarms raised in each period with alarms.
 fn floods(periods: &BTreeMap<i64, u64>, from: Timestamp, until: Timestamp) -> Vec<Flood> {
     let start_of = |period: i64| from.saturating_add_nanos(period.saturating_mul(nanos(PERIOD)));
     let mut floods: Vec<Flood> = Vec::new();
@@ -150,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn quiet_time_has_no_figures() {
+    fn span_without_alarms_has_empty_statistics() {
         let sut = report(&[], 3600);
         assert_eq!((sut.raised, sut.average, sut.peak), (0, 0.0, 0));
         assert!(sut.floods.is_empty() && sut.worst.is_empty());
     }
 
     #[test]
-    fn rates_count_alarms_of_the_time_only() {
+    fn rates_count_only_alarms_within_the_span() {
         let raises = [
             (-1, "a"),
             (0, "a"),
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn flood_lasts_until_a_period_has_few_alarms() {
         let mut raises = Vec::new();
-        // Alarms in the periods of ten minutes.
+        // Number of alarms in each period of ten minutes.
         for (period, count) in [(0, 10), (1, 11), (2, 5), (3, 4), (5, 30), (6, 6)] {
             raises.extend((0..count).map(|number| (period * 600 + number, "a")));
         }

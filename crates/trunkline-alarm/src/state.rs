@@ -1,13 +1,13 @@
-//! The states of an alarm and the transitions between them, as in ISA-18.2-2016, section 5.
+//! Defines the states of an alarm and the transitions between them, as in ISA-18.2-2016, section 5.
 //!
-//! A state has two parts. The first follows the process and the operator: whether the alarm is active, is
-//! acknowledged, must be reset. The second hides the alarm from the operator: shelved, suppressed by design,
-//! out of service. An alarm that is raised and cleared while it is hidden leaves no trace: it is normal when
-//! it is shown again. An alarm that is active when it is shown again is unacknowledged.
+//! A state has two parts. The first part depends on the process and the operator: the alarm can be active,
+//! acknowledged, or waiting for a reset. The second part hides the alarm from the operator: the alarm can be
+//! shelved, suppressed by design, or out of service. If an alarm is raised and cleared while it is hidden, it
+//! is normal when it is shown again. If it is active when it is shown again, it is unacknowledged.
 
 pub use trunkline_types::alarm::{AlarmEvent as Event, AlarmState as State};
 
-/// The reason why an operator's action does not apply.
+/// The reason why an operator's action is not possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ActionError {
     #[error("the alarm is {0}, so there is nothing to acknowledge")]
@@ -27,16 +27,16 @@ pub enum ActionError {
 /// The part of an alarm's configuration that affects its states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rules {
-    /// The alarm counts as acknowledged once the process is normal again (H-08, "Auto").
+    /// The alarm is acknowledged automatically once the process is normal again (H-08, "Auto").
     pub auto_acknowledges: bool,
     /// The alarm must be reset after the process is normal again.
     pub is_latched: bool,
 }
 
-/// The state of an alarm with everything that its next state depends on.
+/// The complete state of an alarm, which together with the rules determines its next state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Machine {
-    /// The state if the alarm were not hidden. Never [`State::Acknowledged`] while it is hidden.
+    /// The state without the second part. Never [`State::Acknowledged`] while the alarm is hidden.
     process: State,
     is_shelved: bool,
     is_suppressed: bool,
@@ -65,8 +65,7 @@ impl Machine {
         })
     }
 
-    /// Returns the state that follows the process, and whether the alarm is shelved, suppressed, and out of
-    /// service.
+    /// Returns the first part of the state, and three flags: shelved, suppressed, out of service.
     pub fn parts(self) -> (State, [bool; 3]) {
         let hidden = [self.is_shelved, self.is_suppressed, self.is_out_of_service];
         (self.process, hidden)
@@ -94,8 +93,8 @@ impl Machine {
     /// Returns the machine after `event`.
     ///
     /// # Errors
-    /// [`ActionError`] if an operator's action does not apply. Other events always apply, and may
-    /// change nothing.
+    /// [`ActionError`] if an operator's action is not possible. Other events are never refused, but may
+    /// have no effect.
     pub fn after(self, event: Event, rules: Rules) -> Result<Self, ActionError> {
         let state = self.state();
         let mut next = self;
@@ -154,7 +153,7 @@ impl Machine {
     }
 }
 
-/// The state of a visible alarm whose condition is no longer met.
+/// Returns the next state of a visible alarm whose condition is no longer met.
 fn state_after_clear(process: State, rules: Rules) -> State {
     match (process, rules.is_latched) {
         (State::Unacknowledged, true) if rules.auto_acknowledges => State::LatchedAcknowledged,

@@ -1,4 +1,4 @@
-//! Alarms of samples: limits, deadbands, delays and the other kinds.
+//! Tests that samples raise and clear alarms: limits, deadbands, delays and the other kinds of alarms.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use trunkline_types::{Quality, Reason, Tick, Value};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// An alarm with a clock in milliseconds.
+/// An alarm, and the current time of its simulated clock.
 struct Rig {
     alarm: Alarm,
     now: Tick,
@@ -148,7 +148,7 @@ fn delay_continues_after_a_restart() {
 }
 
 #[test]
-fn restored_alarm_keeps_its_state_until_a_sample_says_otherwise() {
+fn restored_alarm_keeps_its_state_until_the_first_sample_that_changes_it() {
     let mut before = Rig::with_definition(hi());
     before.f64(90.0);
     before.alarm.apply(Event::Acknowledge).unwrap();
@@ -198,12 +198,13 @@ fn rate_of_change_is_the_change_within_the_time() {
     alarm.acknowledge = Acknowledge::Auto;
     let mut sut = Rig::with_definition(alarm);
     let step = Duration::from_millis(100);
-    // 8 per second.
+    // The value rises by 8 per second.
     for number in 0..30 {
         assert_eq!(sut.f64(f64::from(number) * 0.8), Normal);
         sut.wait(step);
     }
-    // 20 per second: the last second then has 8 of the slow part, less 0.8 for each 2 of the fast one.
+    // The value now rises by 20 per second. In each step, the window loses 0.8 of the slow rise and gains 2 of
+    // the fast rise.
     let mut raised_after = 0;
     for number in 1..10 {
         if sut.f64(23.2 + f64::from(number) * 2.0) == Unacknowledged {
@@ -213,14 +214,15 @@ fn rate_of_change_is_the_change_within_the_time() {
         sut.wait(step);
     }
     assert_eq!(raised_after, 2);
-    // Without a new sample it clears when the change has left the window.
+    // Without a new sample, the alarm clears when the change has left the window.
     let next_deadline = sut.alarm.next_deadline().unwrap();
     assert!(next_deadline <= sut.now.saturating_add(SECOND));
     assert_eq!(sut.wait(2 * SECOND), Normal);
     assert_eq!(sut.alarm.next_deadline(), None);
 }
 
-/// What a rate remembers is lost with a restart; its alarm stays until there is a sample.
+/// A restart loses the earlier samples of a rate of change, so the alarm keeps its state until a sample
+/// arrives.
 #[test]
 fn restored_rate_is_not_cleared_before_a_sample() {
     let mut sut = Rig::new(AlarmKind::RateOfChange {
@@ -315,9 +317,9 @@ mod quiet {
     use super::*;
 
     proptest! {
-        /// Values in the quiet range change nothing; the first one beyond it does.
+        /// A value in the quiet range changes nothing. A value outside the range changes the state.
         #[test]
-        fn range_is_exactly_what_changes_nothing(
+        fn value_changes_the_state_only_outside_the_quiet_range(
             values in proptest::collection::vec(-30.0..30.0_f64, 1..40),
             deadband in 0.0..6.0_f64,
             level in 0..4_usize,
@@ -336,9 +338,9 @@ mod quiet {
     }
 }
 
-/// A sample that arrives after the delay has passed, but before the alarm was polled.
+/// The sample arrives after the delay has passed, but before the alarm is polled.
 #[test]
-fn delay_that_has_passed_counts_before_a_later_sample() {
+fn expired_delay_takes_effect_before_a_later_sample() {
     let mut definition = hi();
     definition.on_delay = SECOND;
     let mut rig = Rig::with_definition(definition);

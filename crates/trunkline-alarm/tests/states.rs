@@ -1,4 +1,4 @@
-//! The table of states: every event in every state, for each combination of rules.
+//! Tests the state transitions: every event in every state, for each combination of rules.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -21,7 +21,7 @@ const LATCHED_AUTO: Rules = Rules {
     is_latched: true,
 };
 
-/// A machine in `state`, whose condition is met if `is_active`.
+/// Creates a machine in `state`, whose condition is met if `is_active`.
 fn machine(state: State, is_active: bool) -> Machine {
     let process = match (state.is_hidden(), is_active) {
         (false, _) => state,
@@ -36,8 +36,8 @@ fn machine(state: State, is_active: bool) -> Machine {
     Machine::from_parts(process, hidden.map(|one| one == state)).unwrap()
 }
 
-/// Every row: state, event, next state by rules (user, auto, latched, latched and auto); `-` for an
-/// event that is refused, `.` for one that changes nothing.
+/// Returns a row of the table: state, activity, event, and the next state for each of the rules (user, auto,
+/// latched, latched and auto). `-` means that the event is refused, `.` that it changes nothing.
 fn row(state: State, is_active: bool, event: Event) -> String {
     let next = [USER, AUTO, LATCHED, LATCHED_AUTO].map(|rules| {
         match machine(state, is_active).after(event, rules) {
@@ -57,7 +57,7 @@ fn row(state: State, is_active: bool, event: Event) -> String {
 
 /// Behaviour: H-08, SV-04.
 #[test]
-fn table_of_states_is_the_one_of_isa_18_2() {
+fn state_transitions_match_isa_18_2() {
     let mut rows = Vec::new();
     for state in State::ALL {
         let activities: &[bool] = match state.is_hidden() {
@@ -73,7 +73,7 @@ fn table_of_states_is_the_one_of_isa_18_2() {
 }
 
 #[test]
-fn hidden_alarm_that_is_active_is_announced_anew() {
+fn active_alarm_is_unacknowledged_when_it_is_shown_again() {
     for (hide, show) in [
         (Event::Shelve, Event::Unshelve),
         (Event::Suppress, Event::Unsuppress),
@@ -135,7 +135,7 @@ fn alarm_stays_hidden_until_the_last_reason_ends() {
 }
 
 #[test]
-fn second_acknowledgement_is_refused_and_says_why() {
+fn second_acknowledgement_is_refused_with_the_reason() {
     let sut = Machine::default().after(Event::Raise, USER).unwrap();
     let sut = sut.after(Event::Acknowledge, USER).unwrap();
     let error = sut.after(Event::Acknowledge, USER).unwrap_err();
@@ -146,7 +146,7 @@ fn second_acknowledgement_is_refused_and_says_why() {
 }
 
 #[test]
-fn parts_restore_every_machine_and_refuse_impossible_ones() {
+fn machine_is_restored_from_its_parts_if_they_are_possible() {
     for state in State::ALL {
         for is_active in [false, true] {
             let sut = machine(state, is_active);

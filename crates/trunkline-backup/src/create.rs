@@ -1,4 +1,4 @@
-//! Creates or renews a backup.
+//! Creates or updates a backup.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, TryLockError};
@@ -19,10 +19,12 @@ use crate::manifest::{Entry, Finding, HISTORY, Manifest, STORE};
 use crate::verify::damage_of;
 use crate::{Places, Watch};
 
-/// Maximum number of attempts to copy a database. Each waits for the disk, so they take at least seconds.
+/// Maximum number of attempts to copy a database. Each attempt waits for the disk, so that together they take
+/// several seconds.
 const DATABASE_ATTEMPTS: u32 = 500;
-/// Maximum number of times that the catalogue is read because a file that it lists was replaced.
-const CATALOGUES_MAX: u32 = 100;
+/// Maximum number of attempts to copy the catalogue and the files that it lists, while files are replaced.
+const CATALOGUE_ATTEMPTS: u32 = 100;
+/// Name of the lock file in the folder of a backup.
 const BACKUP_LOCK: &str = "backup.lock";
 
 /// The result of [`create`].
@@ -30,22 +32,22 @@ const BACKUP_LOCK: &str = "backup.lock";
 pub struct Created {
     /// The manifest of the new backup.
     pub manifest: Manifest,
-    /// Number and total bytes of the files copied. The others were already in the backup.
+    /// Number and total bytes of the copied files. All other files were already in the backup.
     pub copied: (u64, u64),
-    /// Damaged files of the older backup, which the new backup does not use.
+    /// Damaged files of the older backup. The new backup does not use them.
     pub damaged_before: Vec<Finding>,
 }
 
-/// Copies the files of an engine to a folder. If the folder has a backup of the engine, only missing
-/// files are copied, and the new backup replaces the old one in one step at the end. With
-/// `checks_older`, files that are already in the backup are read, and copied again if they are damaged.
+/// Copies the files of an engine to a folder. If the folder contains a backup of the engine, copies only the
+/// files that it lacks, and replaces the old backup atomically at the end. If `checks_older` is true, files
+/// that are already in the backup are read, and are copied again if they are damaged.
 ///
-/// The engine may be running, but must be in another process: when a process closes a file, the system
-/// drops all its locks on the file, including those of SQLite. The backup has everything that the
-/// engine had stored before the call.
+/// The engine may be running, but must be in another process: when a process closes a file, the operating
+/// system releases all locks that the process has on the file, including those of SQLite. The backup contains
+/// everything that the engine stored before the call.
 ///
 /// # Errors
-/// [`Error`]; an older backup in the folder stays unchanged.
+/// Returns an [`Error`] if the files cannot be copied. An older backup in the folder then stays unchanged.
 pub fn create(
     backup: &Path,
     engine: &str,
@@ -55,10 +57,10 @@ pub fn create(
     watch: &mut Watch<'_>,
 ) -> Result<Created, Error> {
     let places = Places {
-        store: places.store.as_deref().map(real),
-        history: places.history.as_deref().map(real),
+        store: places.store.as_deref().map(resolve),
+        history: places.history.as_deref().map(resolve),
     };
-    check_there(&places)?;
+    check_exists(&places)?;
     let _lock = prepare(backup, &places)?;
     let older = Manifest::read(backup)?;
     if let Some(older) = &older
@@ -74,22 +76,22 @@ pub fn create(
     }
     let mut manifest = Manifest::new(engine, now.to_string());
     manifest.run = next_run(backup)?;
-    let of_run = backup.join(manifest.run.to_string());
-    create_folder(&of_run)?;
+    let run_folder = backup.join(manifest.run.to_string());
+    create_folder(&run_folder)?;
     let mut run = Run {
         backup,
         older: older.as_ref(),
         checks_older,
         manifest,
         meter: Meter::new(None, watch),
-        folders: HashSet::from([backup.to_owned(), of_run.clone()]),
+        folders: HashSet::from([backup.to_owned(), run_folder.clone()]),
         copied: (0, 0),
         damaged_before: Vec::new(),
     };
     let copied = run.copy_all(&places).and_then(|()| run.finish());
     if copied.is_err() && Manifest::read(backup).is_ok_and(|now| now == older) {
-        // Free the space of the files copied so far. If that fails, the next run does it.
-        let _ = fs::remove_dir_all(&of_run);
+        // Remove the files copied so far. If this fails, the next run removes them.
+        let _ = fs::remove_dir_all(&run_folder);
     }
     copied?;
     let Run {
@@ -106,8 +108,8 @@ pub fn create(
     })
 }
 
-/// Returns the number of the next run. A folder without a manifest may have valuable files, so no
-/// number is reused.
+/// Returns the number of the next run. Numbers of existing folders are not reused, because a folder without a
+/// manifest may contain valuable files.
 fn next_run(backup: &Path) -> Result<u64, Error> {
     let mut newest = 0;
     for folder in fs::read_dir(backup).map_err(Error::io(backup))? {
@@ -118,10 +120,10 @@ fn next_run(backup: &Path) -> Result<u64, Error> {
     Ok(newest.saturating_add(1))
 }
 
-/// Returns the absolute path to which a path leads. Nothing needs to exist there.
-pub(crate) fn real(path: &Path) -> PathBuf {
-    if let Ok(real) = fs::canonicalize(path) {
-        return real;
+/// Returns the absolute path without symbolic links. The file or folder need not exist.
+pub(crate) fn resolve(path: &Path) -> PathBuf {
+    if let Ok(resolved) = fs::canonicalize(path) {
+        return resolved;
     }
     let target = match fs::read_link(path) {
         Ok(target) => folder_of(path).join(target),
@@ -135,24 +137,26 @@ pub(crate) fn real(path: &Path) -> PathBuf {
     }
 }
 
-fn check_there(places: &Places) -> Result<(), Error> {
-    let wanted: Vec<&Path> = [&places.store, &places.history]
+/// Fails unless a store or a history is configured, and at least one of them exists.
+fn check_exists(places: &Places) -> Result<(), Error> {
+    let paths: Vec<&Path> = [&places.store, &places.history]
         .into_iter()
         .filter_map(Option::as_deref)
         .collect();
-    if wanted.is_empty() {
+    if paths.is_empty() {
         return Err(Error::Nothing);
     }
-    if !wanted.iter().any(|path| path.exists()) {
-        let names = wanted.iter().map(|path| path.display().to_string());
+    if !paths.iter().any(|path| path.exists()) {
+        let names = paths.iter().map(|path| path.display().to_string());
         return Err(Error::NotThere(names.collect::<Vec<_>>().join(" and no ")));
     }
     Ok(())
 }
 
-/// Creates the folder of the backup, and locks it.
+/// Creates the folder of the backup and locks it. Fails if the folder contains other files, or if it overlaps
+/// the history's folder.
 fn prepare(backup: &Path, places: &Places) -> Result<File, Error> {
-    let place = real(backup);
+    let place = resolve(backup);
     if let Some(history) = &places.history
         && (place.starts_with(history) || history.starts_with(&place))
     {
@@ -174,7 +178,7 @@ fn prepare(backup: &Path, places: &Places) -> Result<File, Error> {
     }
 }
 
-/// Removes files of earlier runs or older backups that are not in the manifest.
+/// Removes files that are not in the manifest from the folders of all runs.
 fn remove_leftovers(backup: &Path, manifest: Option<&Manifest>) -> Result<(), Error> {
     let files = manifest.map_or(&[][..], |manifest| &manifest.files);
     let known: HashSet<PathBuf> = files.iter().map(|entry| entry.place(backup)).collect();
@@ -192,7 +196,8 @@ fn remove_leftovers(backup: &Path, manifest: Option<&Manifest>) -> Result<(), Er
     Ok(())
 }
 
-/// Removes all files except these, and folders that become empty. Returns true if the folder is removed.
+/// Removes all files except those in `known`, and removes empty folders. Returns true if `folder` was
+/// removed.
 fn prune(folder: &Path, known: &HashSet<PathBuf>) -> Result<bool, Error> {
     let mut is_empty = true;
     for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
@@ -212,38 +217,41 @@ fn prune(folder: &Path, known: &HashSet<PathBuf>) -> Result<bool, Error> {
     Ok(is_empty)
 }
 
-/// The files copied or kept with one of the catalogues of this run, by path and identity, each with its
-/// damage, if any.
+/// Files that this run has copied or reused for any state of the catalogue: from path and identity to the
+/// entry and the damage, if any.
 #[derive(Default)]
-struct Files(HashMap<(String, Option<u32>), (Entry, Option<Finding>)>);
+struct CopiedFiles(HashMap<(String, Option<u32>), (Entry, Option<Finding>)>);
 
 /// A backup in progress.
 struct Run<'a, 'w> {
     backup: &'a Path,
+    /// The manifest of the older backup in the folder.
     older: Option<&'a Manifest>,
-    /// True if files of the older backup are read before they are reused.
+    /// True if files of the older backup are verified before they are reused.
     checks_older: bool,
     manifest: Manifest,
     meter: Meter<'a, 'w>,
-    /// Folders with new entries, which must become durable.
+    /// Folders that must be synced, because they have new entries.
     folders: HashSet<PathBuf>,
+    /// Number and total bytes of the copied files.
     copied: (u64, u64),
     damaged_before: Vec<Finding>,
 }
 
 impl<'a> Run<'a, '_> {
-    /// Refuses a run without a part that the backup has already: the run would delete its only copy.
+    /// Fails if the older backup has a store or history that the engine does not have now, because the new
+    /// backup would delete its only copy.
     fn check_older_parts(&self, places: &Places) -> Result<(), Error> {
         let Some(older) = self.older else {
             return Ok(());
         };
-        let is_there = |path: Option<&PathBuf>| path.is_some_and(|path| path.exists());
+        let exists = |path: Option<&PathBuf>| path.is_some_and(|path| path.exists());
         let has = |prefix: &str| older.files.iter().any(|one| one.path.starts_with(prefix));
         for (part, prefix, path) in [
             ("history", HISTORY, places.history.as_ref()),
             ("store", STORE, places.store.as_ref()),
         ] {
-            if has(prefix) && !is_there(path) {
+            if has(prefix) && !exists(path) {
                 return Err(Error::PartMissing(part));
             }
         }
@@ -262,25 +270,25 @@ impl<'a> Run<'a, '_> {
     }
 
     /// Returns the folder with the files of this run.
-    fn of_run(&self) -> PathBuf {
+    fn run_folder(&self) -> PathBuf {
         self.backup.join(self.manifest.run.to_string())
     }
 
     /// Returns the destination of a file in this run, and creates its folder.
     fn place(&mut self, path: &str) -> Result<PathBuf, Error> {
-        let of_run = self.of_run();
-        let place = of_run.join(path);
+        let run_folder = self.run_folder();
+        let place = run_folder.join(path);
         let folder = folder_of(&place);
         create_folder(&folder)?;
         let new = folder
             .ancestors()
-            .take_while(|above| above.starts_with(&of_run));
+            .take_while(|above| above.starts_with(&run_folder));
         self.folders.extend(new.map(Path::to_owned));
         Ok(place)
     }
 
-    /// Reads a copied file again and returns its entry. `expected` is the checksum of the original,
-    /// unless the copy has been changed since.
+    /// Reads a copied file again, and returns its manifest entry. `expected` is the checksum of the original;
+    /// `None` if the copy was changed after it was made.
     fn entry(
         &mut self,
         path: &str,
@@ -305,7 +313,7 @@ impl<'a> Run<'a, '_> {
         })
     }
 
-    /// Copies a database that is in use, together with its log.
+    /// Copies a database that is in use, together with its write-ahead log.
     fn copy_database(&mut self, from: &Path, to: &Path) -> Result<(), Error> {
         let meter = &mut self.meter;
         let copied =
@@ -368,18 +376,18 @@ impl<'a> Run<'a, '_> {
     fn copy_history(&mut self, folder: &Path) -> Result<(), Error> {
         self.copy_logs(folder)?;
         let path = format!("{HISTORY}{}", backup_files::CATALOGUE);
-        let mut files = Files::default();
+        let mut files = CopiedFiles::default();
         let mut before = None;
-        for _ in 0..CATALOGUES_MAX {
+        for _ in 0..CATALOGUE_ATTEMPTS {
             let catalogue = folder.join(backup_files::CATALOGUE);
             if !catalogue.exists() {
-                return self.without_catalogue(folder);
+                return self.check_without_catalogue(folder);
             }
             let copy = self.place(&path)?;
             self.copy_database(&catalogue, &copy)?;
             let listed =
-                backup_files::settle_catalogue(&copy).map_err(|error| of(error, folder))?;
-            // If the same catalogue lists a missing file again, no other file has replaced it.
+                backup_files::settle_catalogue(&copy).map_err(|error| at_source(error, folder))?;
+            // If the catalogue has not changed, a missing file was not replaced by another file.
             let is_same = before.as_ref() == Some(&listed);
             if self.copy_listed(folder, &listed, is_same, &mut files)? {
                 return self.add(&path, None);
@@ -389,12 +397,13 @@ impl<'a> Run<'a, '_> {
         Err(Error::Replaced(folder.to_owned()))
     }
 
-    /// Without a catalogue, the history must be empty: the engine creates the catalogue first.
-    fn without_catalogue(&mut self, folder: &Path) -> Result<(), Error> {
+    /// Fails if a history without a catalogue has other files. The engine creates the catalogue before any
+    /// other file.
+    fn check_without_catalogue(&mut self, folder: &Path) -> Result<(), Error> {
         let has_samples = folder.join("samples").exists();
         let mut paths = self.manifest.files.iter().map(|entry| &entry.path);
         if has_samples || paths.any(|path| path.starts_with(HISTORY)) {
-            let what = "there is no catalogue.sqlite, but there are files";
+            let what = "its catalogue.sqlite is missing, but its other files exist";
             let kind = StoreErrorKind::Damaged(what.to_owned());
             return Err(Error::History(HistoryError::Files {
                 location: folder.display().to_string(),
@@ -411,13 +420,13 @@ impl<'a> Run<'a, '_> {
             let place = self.place(&path)?;
             let sum = match copy(&log.path, &place, &mut self.meter) {
                 Ok(sum) => sum,
-                // The log's rows are in files by now, which the catalogue lists.
+                // The rows of this log have moved to files, which are copied later.
                 Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(error),
             };
-            let mut of_copy = log.clone();
-            of_copy.path = place;
-            let damage = backup_files::damage_of_log(&of_copy).map_err(Error::History)?;
+            let mut copied_log = log.clone();
+            copied_log.path = place;
+            let damage = backup_files::damage_of_log(&copied_log).map_err(Error::History)?;
             if !damage.is_empty() {
                 self.note_damage(&path, damage);
             }
@@ -426,36 +435,36 @@ impl<'a> Run<'a, '_> {
         Ok(())
     }
 
-    /// Copies the files that the catalogue lists, their companion files, and other files that it does
-    /// not know. Returns false if a file was replaced in the meantime and the catalogue must be read
-    /// again; with `is_last`, such a file is reported as missing instead.
+    /// Copies the files that the catalogue lists, their companion files, and files of other kinds. Returns
+    /// false if a file was replaced in the meantime, so that the catalogue must be copied again. If `is_last`
+    /// is true, such a file is reported as missing instead.
     fn copy_listed(
         &mut self,
         folder: &Path,
         listed: &[Listed],
         is_last: bool,
-        files: &mut Files,
+        files: &mut CopiedFiles,
     ) -> Result<bool, Error> {
         let by_stem: HashMap<&str, &Listed> = listed.iter().map(|one| (one.stem(), one)).collect();
-        let mut wanted: BTreeMap<String, Option<&Listed>> = BTreeMap::new();
-        for inside in walk(folder)? {
+        let mut paths: BTreeMap<String, Option<&Listed>> = BTreeMap::new();
+        for inside in other_files(folder)? {
             match backup_files::stem_of(&inside) {
-                // A file without an entry is a leftover, or newer than the catalogue.
+                // A file that the catalogue does not list is left over, or newer than the catalogue.
                 Some(stem) => {
                     if let Some(one) = by_stem.get(stem) {
-                        wanted.insert(inside, Some(*one));
+                        paths.insert(inside, Some(*one));
                     }
                 }
                 None => {
-                    wanted.insert(inside, None);
+                    paths.insert(inside, None);
                 }
             }
         }
         for one in listed {
-            wanted.insert(one.path().to_owned(), Some(one));
+            paths.insert(one.path().to_owned(), Some(one));
         }
         let (mut entries, mut damage) = (Vec::new(), Vec::new());
-        for (inside, of) in wanted {
+        for (inside, of) in paths {
             let path = format!("{HISTORY}{inside}");
             let identity = of.map(Listed::identity);
             let key = (path.clone(), identity);
@@ -464,7 +473,7 @@ impl<'a> Run<'a, '_> {
                 damage.extend(what.clone());
                 continue;
             }
-            if let Some(entry) = self.kept(&path, identity)? {
+            if let Some(entry) = self.reusable_entry(&path, identity)? {
                 files.0.insert(key, (entry.clone(), None));
                 entries.push(entry);
                 continue;
@@ -481,11 +490,11 @@ impl<'a> Run<'a, '_> {
                 Err(error) => return Err(error),
             };
             let what = match of {
-                Some(one) => one.damage(&self.of_run().join(HISTORY), &inside),
+                Some(one) => one.damage(&self.run_folder().join(HISTORY), &inside),
                 None => String::new(),
             };
             if !what.is_empty() && backup_files::is_redundant(&inside) {
-                // The history can do without it, and the next run tries again.
+                // The history does not need this file, and the next run copies it again.
                 remove_file_if_there(&place)?;
                 continue;
             }
@@ -503,9 +512,10 @@ impl<'a> Run<'a, '_> {
         Ok(true)
     }
 
-    /// Returns the entry of a file in the older backup, if it was intact when copied and still is.
-    fn kept(&mut self, path: &str, identity: Option<u32>) -> Result<Option<Entry>, Error> {
-        let Some(entry) = self.of_older(path, identity) else {
+    /// Returns the entry of a file in the older backup if the new backup can use it: the file was intact when
+    /// it was copied, and still is.
+    fn reusable_entry(&mut self, path: &str, identity: Option<u32>) -> Result<Option<Entry>, Error> {
+        let Some(entry) = self.older_entry(path, identity) else {
             return Ok(None);
         };
         let place = entry.place(self.backup);
@@ -513,7 +523,7 @@ impl<'a> Run<'a, '_> {
             true => damage_of(&place, entry, &mut self.meter)?,
             false => match fs::metadata(&place) {
                 Ok(file) if file.is_file() && file.len() == entry.bytes => None,
-                _ => Some("it is missing, or has another length".to_owned()),
+                _ => Some("it is missing, or its length has changed".to_owned()),
             },
         };
         match damage {
@@ -528,19 +538,20 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    /// Returns the entry of a file in the older backup, if it was intact when copied.
-    fn of_older(&self, path: &str, identity: Option<u32>) -> Option<&'a Entry> {
+    /// Returns the entry of a file in the older backup if the file was intact when it was copied, and the
+    /// file of the history has not changed since.
+    fn older_entry(&self, path: &str, identity: Option<u32>) -> Option<&'a Entry> {
         let older = self.older?;
-        let at = older
+        let index = older
             .files
             .binary_search_by(|entry| entry.path.as_str().cmp(path));
-        let entry = older.files.get(at.ok()?)?;
+        let entry = older.files.get(index.ok()?)?;
         let was_damaged = older.damage.iter().any(|finding| finding.path == path);
         let is_same = identity.is_some() && entry.identity == identity;
         (is_same && !was_damaged).then_some(entry)
     }
 
-    /// Makes everything durable, then replaces the manifest.
+    /// Makes all copied files durable, then replaces the manifest.
     fn finish(&mut self) -> Result<(), Error> {
         self.manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
         for folder in &self.folders {
@@ -550,8 +561,8 @@ impl<'a> Run<'a, '_> {
     }
 }
 
-/// Converts an error of the copy into one of the original.
-fn of(error: HistoryError, folder: &Path) -> Error {
+/// Replaces the location in an error about a copy by the location of the original.
+fn at_source(error: HistoryError, folder: &Path) -> Error {
     Error::History(match error {
         HistoryError::Files { kind, .. } => HistoryError::Files {
             location: folder.display().to_string(),
@@ -563,8 +574,9 @@ fn of(error: HistoryError, folder: &Path) -> Error {
     })
 }
 
-/// Returns the files of a history except its logs and its catalogue, as relative paths.
-fn walk(folder: &Path) -> Result<Vec<String>, Error> {
+/// Returns the relative paths of the files of a history, except for those that are copied separately or not
+/// at all: the logs, the catalogue, the lock file and unfinished files.
+fn other_files(folder: &Path) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(inside) = folders.pop() {
@@ -580,7 +592,7 @@ fn walk(folder: &Path) -> Result<Vec<String>, Error> {
                 continue;
             };
             let is_top = inside.as_os_str().is_empty();
-            let is_own = is_top
+            let is_copied_elsewhere = is_top
                 && (name == LOCK
                     || name == UNFINISHED
                     || name.starts_with(backup_files::CATALOGUE)
@@ -589,7 +601,7 @@ fn walk(folder: &Path) -> Result<Vec<String>, Error> {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 kind => kind.map_err(Error::io(&entry.path()))?,
             };
-            if is_own {
+            if is_copied_elsewhere {
                 continue;
             } else if kind.is_dir() {
                 folders.push(path);

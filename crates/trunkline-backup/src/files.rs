@@ -10,6 +10,7 @@ use rustix::fs::{Advice, fadvise};
 use crate::error::Error;
 use crate::{Progress, Watch};
 
+/// Number of bytes read at a time.
 const CHUNK: usize = 1 << 20;
 
 /// Length and CRC-32C of a file.
@@ -19,7 +20,7 @@ pub(crate) struct Sum {
     pub(crate) crc32c: u32,
 }
 
-/// Counts progress, and asks the caller whether to continue.
+/// Counts the progress of a command, and lets the caller interrupt it.
 pub(crate) struct Meter<'a, 'w> {
     progress: Progress,
     watch: &'a mut Watch<'w>,
@@ -47,14 +48,14 @@ impl<'a, 'w> Meter<'a, 'w> {
     }
 }
 
-/// Creates a file that only its user may access.
+/// Creates a file that only its owner may access.
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     options.mode(0o600).open(path)
 }
 
-/// Creates a folder and its parents, accessible only to its user.
+/// Creates a folder and its missing parents. Only the owner may access them.
 pub(crate) fn create_folder(path: &Path) -> Result<(), Error> {
     let mut builder = DirBuilder::new();
     let created = builder.recursive(true).mode(0o700).create(path);
@@ -66,7 +67,7 @@ pub(crate) fn sync_folder(path: &Path) -> Result<(), Error> {
     synced.map_err(Error::io(path))
 }
 
-/// Returns the folder that contains a file or folder.
+/// Returns the parent folder of a path.
 pub(crate) fn folder_of(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     folder.unwrap_or(Path::new(".")).to_owned()
@@ -93,7 +94,7 @@ pub(crate) fn remove_folder_if_there(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Copies a file up to its current length. The copy is then durable.
+/// Copies a file up to its current length, and makes the copy durable.
 pub(crate) fn copy(from: &Path, to: &Path, meter: &mut Meter<'_, '_>) -> Result<Sum, Error> {
     let mut source = File::open(from).map_err(Error::io(from))?;
     let length = source.metadata().map_err(Error::io(from))?.len();
@@ -105,11 +106,11 @@ pub(crate) fn copy(from: &Path, to: &Path, meter: &mut Meter<'_, '_>) -> Result<
     Ok(sum)
 }
 
-/// Reads a file and computes its checksum, from the disk where the system allows it.
+/// Reads a file, and computes its length and checksum. Bypasses the page cache if the system allows it.
 pub(crate) fn sum_of(path: &Path, meter: &mut Meter<'_, '_>) -> Result<Sum, Error> {
     let mut file = File::open(path).map_err(Error::io(path))?;
     let length = file.metadata().map_err(Error::io(path))?.len();
-    // If the system keeps its cached pages, the file is read from memory.
+    // This is only a hint: if the system keeps the cached pages, the file is read from memory.
     let _ = fadvise(&file, 0, None, Advice::DontNeed);
     read_through(&mut file, length, path, meter, &mut |_| Ok(()))
 }

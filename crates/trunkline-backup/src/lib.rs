@@ -1,24 +1,24 @@
-//! Copies the store and the history of an engine, which may be running, and restores them.
+//! Backs up and restores the store and the history of an engine. The engine may be running during a backup.
 //!
 //! ```text
-//! manifest.json              every file of the backup, with its size and checksum
-//! backup.lock                held by the command that writes the backup
+//! manifest.json              list of all files of the backup, with their sizes and checksums
+//! backup.lock                locked by the command that writes the backup
 //! 1/store.db                 files of the first run
 //! 1/history/catalogue.sqlite
 //! 1/history/log-0000000012.tlh
 //! 1/history/samples/date=2026-11-28/0000000011.parquet
-//! 2/..                       files copied by the second run
+//! 2/..                       files that the second run copied
 //! ```
 //!
-//! Each run copies files to a folder of its own, and then replaces the manifest in one step: until then
-//! the older backup is complete, and afterwards the new one is. Unchanged files of the history stay
-//! where an earlier run copied them.
+//! Each run copies files to its own folder, and then replaces the manifest atomically. Until then, the older
+//! backup remains complete; afterwards, the new backup is complete. A file of the history that has not
+//! changed stays in the folder of the run that copied it.
 //!
 //! # Layout
 //! - [`create`]: creates or renews a backup.
 //! - [`verify`]: compares the files of a backup with its manifest.
 //! - [`restore`]: replaces the engine's files by those of a backup.
-//! - `manifest`, `files`, `error`: shared by these.
+//! - `manifest`, `files` and `error` are shared by these modules.
 
 #![forbid(unsafe_code)]
 
@@ -37,7 +37,7 @@ pub use manifest::{Finding, Manifest};
 pub use restore::{Restored, restore, unfinished_restore};
 pub use verify::{Verified, verify};
 
-/// The paths of an engine's files.
+/// The paths of the files of an engine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Places {
     /// The file of the store; `None` if the engine has none.
@@ -51,12 +51,12 @@ pub struct Places {
 pub struct Progress {
     /// Number of files copied or checked.
     pub files: u64,
-    /// Bytes copied or checked.
+    /// Number of bytes copied or checked.
     pub bytes: u64,
-    /// Total bytes, if known.
+    /// Total number of bytes; `None` if it is not known.
     pub of_bytes: Option<u64>,
 }
 
-/// Callback with the progress of a command. If it returns false, the command ends with
+/// A callback that receives the progress of a command. If it returns false, the command ends with
 /// [`Error::Interrupted`].
 pub type Watch<'a> = dyn FnMut(Progress) -> bool + 'a;

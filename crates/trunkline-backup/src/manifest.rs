@@ -1,4 +1,4 @@
-//! The manifest: the list of the files of a backup.
+//! Reads and writes the manifest, which lists the files of a backup.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -11,11 +11,12 @@ use crate::files::{create_file, sync_folder};
 
 /// Version of the backup format.
 const VERSION: u32 = 1;
+/// File name of the manifest.
 const NAME: &str = "manifest.json";
-/// Maximum size of a manifest: about 10 million files.
+/// Maximum size of a manifest in bytes, enough for about 10 million files.
 const BYTES_MAX: u64 = 2 << 30;
 
-/// The description of a backup.
+/// The manifest of a backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -27,29 +28,30 @@ pub struct Manifest {
     pub engine: String,
     /// Identity of the engine's store, in hexadecimal digits; empty if there is no store.
     pub engine_id: String,
-    /// Time at which the copy began, in RFC 3339 format.
+    /// Time at which the backup began, in RFC 3339 format.
     pub taken: String,
     /// Number of the run that made or last renewed the backup.
     pub run: u64,
     /// All files, sorted by path.
     pub files: Vec<Entry>,
-    /// Damage that the engine's files already had when they were copied.
+    /// Files of the engine that were damaged when they were copied.
     pub damage: Vec<Finding>,
 }
 
-/// A file of a backup.
+/// The manifest entry of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     /// `store.db`, or a path that begins with `history/`.
     pub path: String,
-    /// Number of the run that copied the file, and name of the folder with the file.
+    /// Number of the run that copied the file. The folder with the file has this number as its name.
     pub run: u64,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub bytes: u64,
     /// CRC-32C of the file.
     pub crc32c: u32,
-    /// The checksum of the file in the history's catalogue; omitted for other files.
+    /// The checksum of the file in the history's catalogue; omitted for files that the catalogue does not
+    /// list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<u32>,
 }
@@ -60,7 +62,7 @@ pub struct Entry {
 pub struct Finding {
     /// Path of the file, as in the manifest.
     pub path: String,
-    /// Description of the damage, in a sentence.
+    /// Sentence that describes the damage.
     pub what: String,
 }
 
@@ -78,7 +80,7 @@ impl Entry {
         backup.join(self.run.to_string()).join(&self.path)
     }
 
-    /// Returns true if the path is that of the store, or is below `history/` without leading out of it.
+    /// Returns true if the path is that of the store, or is inside `history/`.
     fn is_inside(&self) -> bool {
         let path = Path::new(&self.path);
         let is_plain = path
@@ -88,8 +90,9 @@ impl Entry {
     }
 }
 
-/// The path of the store in a backup, and the prefix of the history's paths.
+/// Path of the store in a backup.
 pub(crate) const STORE: &str = "store.db";
+/// Prefix of the paths of the history's files in a backup.
 pub(crate) const HISTORY: &str = "history/";
 
 impl Manifest {
@@ -106,12 +109,12 @@ impl Manifest {
         }
     }
 
-    /// Returns the total bytes of all files.
+    /// Returns the total length of all files in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Reads the manifest of a backup; `None` if there is none.
+    /// Reads the manifest of a backup. Returns `None` if there is no manifest.
     pub(crate) fn read(backup: &Path) -> Result<Option<Self>, Error> {
         let path = backup.join(NAME);
         let length = match fs::metadata(&path) {
@@ -123,7 +126,9 @@ impl Manifest {
             what,
         };
         if length > BYTES_MAX {
-            return Err(damaged(format!("it has {length} bytes")));
+            return Err(damaged(format!(
+                "it has {length} bytes, more than the maximum of {BYTES_MAX}"
+            )));
         }
         let bytes = fs::read(&path).map_err(Error::io(&path))?;
         let sealed: Result<Sealed, _> = serde_json::from_slice(&bytes);
@@ -178,7 +183,7 @@ fn sum_of(manifest: &Manifest) -> Result<u32, String> {
     Ok(crc32c::crc32c(&text))
 }
 
-/// Returns the format version of a manifest that may have unknown keys.
+/// Returns the format version of a manifest that may have unknown keys; 0 if it cannot be read.
 fn form_of(bytes: &[u8]) -> u64 {
     let value: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
     value["manifest"]["form"].as_u64().unwrap_or(0)

@@ -1,9 +1,9 @@
 //! Replaces the files of an engine by those of a backup.
 //!
-//! The files are first copied next to their destinations. Then a note next to the destination lists
-//! the moves that exchange the old files for the new ones, and the moves are made in this order. If the
-//! command is killed before the note is written, the old files are still in place. If it is killed
-//! later, the note lists the remaining moves, and the next call completes them.
+//! First, the files are copied next to their destinations. Then a note, a file next to the first destination,
+//! lists the moves that exchange the old files for the new ones. Then the moves are made in the order of the
+//! note. If the command is killed before the note is written, the old files are still in place. If the
+//! command is killed later, the next call makes the remaining moves of the note.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,7 +16,7 @@ use trunkline_history::backup_files::{self, FolderLock};
 use trunkline_store::StoreLock;
 use trunkline_types::Timestamp;
 
-use crate::create::real;
+use crate::create::resolve;
 use crate::error::{Error, reason};
 use crate::files::{
     Meter, copy, create_file, create_folder, folder_of, remove_file_if_there,
@@ -26,8 +26,9 @@ use crate::manifest::{Entry, Finding, HISTORY, Manifest, STORE};
 use crate::verify::{compare, difference};
 use crate::{Places, Watch};
 
-/// Suffixes of a destination: for the files being copied, and for the note.
+/// Suffix of the path to which files are copied before they are moved to their destination.
 const COPYING: &str = ".restoring";
+/// Suffix of the path of the note.
 const NOTE: &str = ".restore";
 /// Suffixes of the files that SQLite keeps next to a store.
 const STORE_LOGS: [&str; 2] = ["-wal", "-shm"];
@@ -37,13 +38,13 @@ const STORE_LOGS: [&str; 2] = ["-wal", "-shm"];
 pub struct Restored {
     /// The manifest of the backup; `None` if an interrupted restore was completed.
     pub manifest: Option<Manifest>,
-    /// New paths of the files that were in the destinations before.
+    /// New paths of the files that were at the destinations before.
     pub aside: Vec<PathBuf>,
-    /// Damaged files of the backup that were left out because the engine can do without them.
+    /// Damaged files of the backup that were not restored, because the engine does not need them.
     pub left_out: Vec<Finding>,
 }
 
-/// The moves that exchange the files.
+/// The note: the moves that exchange the old files for the new ones.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Note {
@@ -57,23 +58,24 @@ struct Note {
 struct Move {
     from: PathBuf,
     to: PathBuf,
-    /// True if the move sets aside an old file.
+    /// True if the move moves an old file aside.
     is_aside: bool,
 }
 
-/// Returns the note of a restore that was interrupted while it replaced files in these places. Until
-/// it is completed, no engine may start with them.
+/// Returns the path of the note of an interrupted restore to these paths; `None` if there is none. No engine
+/// may start with these files until the restore is completed.
 pub fn unfinished_restore(places: &Places) -> Option<PathBuf> {
-    let mut notes = both(places).map(|place| with_suffix(&real(place), NOTE));
+    let mut notes = configured_paths(places).map(|place| with_suffix(&resolve(place), NOTE));
     notes.find(|note| note.exists())
 }
 
-/// Verifies a backup and restores it. Existing files are moved aside if `may_replace` is true; they are
-/// never deleted. Damaged files that the history can do without are left out: summaries, and second
-/// copies of footers.
+/// Verifies and restores a backup. If `may_replace` is true, existing files are moved aside; they are never
+/// deleted. Damaged files that the history does not need are left out: summaries, and copies of footers. If
+/// an earlier restore was interrupted, completes that restore instead.
 ///
 /// # Errors
-/// [`Error`]. All except [`Error::Unfinished`] and [`Error::Stuck`] leave everything unchanged.
+/// Returns an [`Error`] if the backup cannot be restored. The files of the engine are then unchanged, except
+/// after [`Error::Unfinished`] and [`Error::Stuck`].
 pub fn restore(
     backup: &Path,
     places: &Places,
@@ -82,7 +84,7 @@ pub fn restore(
     watch: &mut Watch<'_>,
 ) -> Result<Restored, Error> {
     if let Some(note) = unfinished_restore(places) {
-        let aside = complete(&note, take_locks(&real_places(places))?, &mut move_to)?;
+        let aside = complete(&note, take_locks(&resolve_places(places))?, &mut make_move)?;
         return Ok(Restored {
             manifest: None,
             aside,
@@ -98,18 +100,18 @@ pub fn restore(
             findings,
         });
     }
-    let not_used: HashSet<&str> = left_out.iter().map(|one| one.path.as_str()).collect();
+    let left_out_paths: HashSet<&str> = left_out.iter().map(|one| one.path.as_str()).collect();
     manifest
         .files
-        .retain(|entry| !not_used.contains(entry.path.as_str()));
-    let places = places_of(&manifest, places)?;
+        .retain(|entry| !left_out_paths.contains(entry.path.as_str()));
+    let places = destinations(&manifest, places)?;
     let moves = plan(&places, now);
-    if let Some(place) = both(&places).find(|place| is_mount_point(place)) {
+    if let Some(place) = configured_paths(&places).find(|place| is_mount_point(place)) {
         return Err(Error::MountPoint(place.clone()));
     }
     drop(take_locks(&places)?);
-    let there = moves.iter().find(|one| one.is_aside && one.from.exists());
-    if let Some(one) = there
+    let existing = moves.iter().find(|one| one.is_aside && one.from.exists());
+    if let Some(one) = existing
         && !may_replace
     {
         return Err(Error::Exists(one.from.clone()));
@@ -117,7 +119,7 @@ pub fn restore(
     let copied = copy_beside(backup, &manifest, &places, watch);
     let aside = copied.and_then(|()| exchange(backup, &places, moves));
     if aside.is_err() && unfinished_restore(&places).is_none() {
-        for place in both(&places) {
+        for place in configured_paths(&places) {
             // If this fails, the next restore removes the files.
             let _ = remove_any(&with_suffix(place, COPYING));
         }
@@ -129,45 +131,46 @@ pub fn restore(
     })
 }
 
-/// Returns the paths of the store and the history, as far as they are configured.
-fn both(places: &Places) -> impl Iterator<Item = &PathBuf> {
+/// Returns the configured paths of the store and the history.
+fn configured_paths(places: &Places) -> impl Iterator<Item = &PathBuf> {
     [&places.store, &places.history].into_iter().flatten()
 }
 
-fn real_places(places: &Places) -> Places {
+fn resolve_places(places: &Places) -> Places {
     Places {
-        store: places.store.as_deref().map(real),
-        history: places.history.as_deref().map(real),
+        store: places.store.as_deref().map(resolve),
+        history: places.history.as_deref().map(resolve),
     }
 }
 
-/// Returns the destinations of the parts that a backup has.
-fn places_of(manifest: &Manifest, places: &Places) -> Result<Places, Error> {
+/// Returns the destinations of the store and the history, as far as the backup contains them.
+fn destinations(manifest: &Manifest, places: &Places) -> Result<Places, Error> {
     let mut files = manifest.files.iter();
     let has_store = files.clone().any(|entry| entry.path == STORE);
     let has_history = files.any(|entry| entry.path.starts_with(HISTORY));
-    let of = |has: bool, place: &Option<PathBuf>, what| match (has, place) {
-        (true, None) => Err(Error::NoPlace(what)),
-        (true, Some(place)) => Ok(Some(real(place))),
+    let destination = |has: bool, place: &Option<PathBuf>, part| match (has, place) {
+        (true, None) => Err(Error::NoPlace(part)),
+        (true, Some(place)) => Ok(Some(resolve(place))),
         (false, _) => Ok(None),
     };
     Ok(Places {
-        store: of(has_store, &places.store, "store")?,
-        history: of(has_history, &places.history, "history")?,
+        store: destination(has_store, &places.store, "store")?,
+        history: destination(has_history, &places.history, "history")?,
     })
 }
 
-/// Exchanges the old files for the new ones, which are next to their destinations. Returns the paths of
-/// the old files. After an error, the note remains if any file was moved.
+/// Exchanges the old files for the new ones, which were copied next to their destinations. Returns the new
+/// paths of the old files. After an error, the note remains if any file was moved.
 fn exchange(backup: &Path, places: &Places, moves: Vec<Move>) -> Result<Vec<PathBuf>, Error> {
-    let Some(first) = both(places).next() else {
+    let Some(first) = configured_paths(places).next() else {
         return Err(Error::NoBackup(backup.to_owned()));
     };
     let note = with_suffix(first, NOTE);
     write_note(&note, backup, moves.clone())?;
     let first_move = moves.iter().find(|one| one.from.exists());
-    // An engine that starts from now on finds the note and stops. One may have started before.
-    let exchanged = take_locks(places).and_then(|locks| complete(&note, locks, &mut move_to));
+    // An engine that starts from now on finds the note and stops. The locks detect an engine that started
+    // before.
+    let exchanged = take_locks(places).and_then(|locks| complete(&note, locks, &mut make_move));
     match exchanged {
         Err(error) if first_move.is_some_and(|one| one.from.exists()) => {
             // No file was moved.
@@ -181,7 +184,7 @@ fn exchange(backup: &Path, places: &Places, moves: Vec<Move>) -> Result<Vec<Path
     }
 }
 
-/// Returns true if the history can do without the file.
+/// Returns true if the history does not need the file.
 fn is_redundant(finding: &Finding) -> bool {
     let inside = finding.path.strip_prefix(HISTORY);
     inside.is_some_and(backup_files::is_redundant)
@@ -208,7 +211,7 @@ fn take_locks(places: &Places) -> Result<Locks, Error> {
     Ok((store, history))
 }
 
-/// Returns the moves in order: those of old files come first.
+/// Returns the moves in order. The moves of old files come first.
 fn plan(places: &Places, now: Timestamp) -> Vec<Move> {
     let time: String = now
         .to_string()
@@ -228,7 +231,7 @@ fn plan(places: &Places, now: Timestamp) -> Vec<Move> {
     if let Some(store) = &places.store {
         let old = with_suffix(store, &suffix);
         aside(store.to_owned(), old.clone());
-        // A log of the old store would damage the new one.
+        // SQLite would apply a log of the old store to the new store.
         for end in STORE_LOGS {
             aside(with_suffix(store, end), with_suffix(&old, end));
         }
@@ -236,7 +239,7 @@ fn plan(places: &Places, now: Timestamp) -> Vec<Move> {
     if let Some(folder) = &places.history {
         aside(folder.to_owned(), with_suffix(folder, &suffix));
     }
-    for place in both(places) {
+    for place in configured_paths(places) {
         moves.push(Move {
             from: with_suffix(place, COPYING),
             to: place.to_owned(),
@@ -255,7 +258,7 @@ fn copy_beside(
 ) -> Result<(), Error> {
     let mut meter = Meter::new(Some(manifest.bytes()), watch);
     let mut folders = Vec::new();
-    for place in both(places) {
+    for place in configured_paths(places) {
         remove_any(&with_suffix(place, COPYING))?;
         create_folder(&folder_of(place))?;
         folders.push(folder_of(place));
@@ -279,9 +282,9 @@ fn copy_beside(
         };
         let folder = folder_of(&to);
         create_folder(&folder)?;
-        // The folder and its parents may be new.
+        // The folder and its parents may be new, so they must be synced.
         for new in folder.ancestors() {
-            if folders.iter().any(|known| known == new) {
+            if folders.iter().any(|listed| listed == new) {
                 break;
             }
             folders.push(new.to_owned());
@@ -336,7 +339,7 @@ fn write_note(note: &Path, backup: &Path, moves: Vec<Move>) -> Result<(), Error>
     sync_folder(&folder_of(note))
 }
 
-/// Makes the remaining moves of a note, and removes the note. Returns the paths of the old files.
+/// Makes the remaining moves of a note, and removes the note. Returns the new paths of the old files.
 fn complete(
     note: &Path,
     locks: Locks,
@@ -346,34 +349,35 @@ fn complete(
     let content: Note = serde_json::from_slice(&text)
         .map_err(|error| Error::io(note)(std::io::Error::other(error.to_string())))?;
     let mut aside = Vec::new();
-    // Once new files have been moved into place, the files there are not old ones.
-    let has_begun = content
+    // If any new file was moved already, all old files were moved, and a file at a destination is new.
+    let has_moved_new = content
         .moves
         .iter()
         .any(|one| !one.is_aside && !one.from.exists());
     for one in &content.moves {
-        if !(one.is_aside && has_begun) {
+        if !(one.is_aside && has_moved_new) {
             make(one)?;
         }
-        // The log files belong to the store.
+        // Log files are part of the store, so do not list them.
         let is_log = STORE_LOGS
             .iter()
             .any(|end| one.to.to_string_lossy().ends_with(end));
         if one.is_aside && !is_log && one.to.exists() {
             aside.push(one.to.clone());
         }
-        // Make the move durable, so that no new file is in place before all old ones are moved.
+        // Make each move durable, so that after a power loss, no new file is in place unless all old files
+        // were moved.
         sync_folder(&folder_of(&one.to))?;
     }
-    // The note keeps engines from using the new files until it is removed.
+    // The locks can be released before the note is removed, because engines do not start while it exists.
     drop(locks);
     remove_file_if_there(note)?;
     sync_folder(&folder_of(note))?;
     Ok(aside)
 }
 
-/// Moves a file or a folder, unless it was moved already.
-fn move_to(one: &Move) -> Result<(), Error> {
+/// Moves a file or a folder. Does nothing if it does not exist, for example because it was moved already.
+fn make_move(one: &Move) -> Result<(), Error> {
     let stuck = |why: String| Error::Stuck {
         from: one.from.clone(),
         to: one.to.clone(),
@@ -383,7 +387,7 @@ fn move_to(one: &Move) -> Result<(), Error> {
         return Ok(());
     }
     if one.to.exists() {
-        return Err(stuck("there is something already".to_owned()));
+        return Err(stuck("the destination exists".to_owned()));
     }
     fs::rename(&one.from, &one.to).map_err(|error| stuck(reason(&error)))
 }
@@ -392,7 +396,7 @@ fn remove_any(path: &Path) -> Result<(), Error> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Error::io(path)(error)),
-        Ok(there) if there.is_dir() => remove_folder_if_there(path),
+        Ok(existing) if existing.is_dir() => remove_folder_if_there(path),
         Ok(_) => remove_file_if_there(path),
     }
 }
@@ -414,7 +418,7 @@ mod tests {
         found
     }
 
-    /// Returns true if this process holds a lock of this kind on the file.
+    /// Returns true if this process holds a lock of this kind on a file.
     fn is_locked(kind: &str, file: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
         let inode = format!(":{} ", fs::metadata(file).unwrap().ino());
@@ -424,7 +428,7 @@ mod tests {
             .any(|line| line.contains(kind) && line.contains(&inode) && line.contains(&own))
     }
 
-    /// Otherwise an engine that checked for the note before it was written might use the files while
+    /// Without the locks, an engine that checked for the note before it was written might use the files while
     /// they are moved.
     #[test]
     fn files_are_locked_while_they_are_moved() {
@@ -446,7 +450,7 @@ mod tests {
         let (old_store, old_history) = (&moves.first().unwrap().to, &moves.get(3).unwrap().to);
         let mut made = 0;
         let aside = complete(&note, locks, &mut |one| {
-            move_to(one)?;
+            make_move(one)?;
             made += 1;
             assert!(is_locked("POSIX", old_store), "{made}");
             if one.to == *old_history || !one.is_aside {
@@ -485,7 +489,7 @@ mod tests {
             let note = with_suffix(&store, NOTE);
             write_note(&note, Path::new("b"), moves.clone()).unwrap();
             for one in moves.iter().take(kill) {
-                move_to(one).unwrap();
+                make_move(one).unwrap();
             }
             assert_eq!(unfinished_restore(&places), Some(note));
             let done = restore(Path::new("none"), &places, true, now, &mut |_| true).unwrap();

@@ -12,14 +12,14 @@ use crate::manifest::{Entry, Finding, Manifest};
 pub struct Verified {
     /// The manifest of the backup.
     pub manifest: Manifest,
-    /// Files that are damaged or missing in the backup, or were already when they were copied.
+    /// Files that are damaged or missing in the backup, and files that were damaged when they were copied.
     pub findings: Vec<Finding>,
 }
 
-/// Reads every file of a backup.
+/// Reads all files of a backup, and compares them with the manifest.
 ///
-/// # Errors
-/// [`Error`] if there is no backup, its manifest cannot be read, or the caller interrupts the command.
+/// # Errors Returns an [`Error`] if there is no backup, if its manifest cannot be read, or if the caller
+/// interrupts the command.
 pub fn verify(backup: &Path, watch: &mut Watch<'_>) -> Result<Verified, Error> {
     let manifest = Manifest::read(backup)?.ok_or_else(|| Error::NoBackup(backup.to_owned()))?;
     let mut findings = compare(backup, &manifest, watch)?;
@@ -27,7 +27,7 @@ pub fn verify(backup: &Path, watch: &mut Watch<'_>) -> Result<Verified, Error> {
     Ok(Verified { manifest, findings })
 }
 
-/// Returns the files that do not match the manifest.
+/// Returns a finding for each file that does not match the manifest.
 pub(crate) fn compare(
     backup: &Path,
     manifest: &Manifest,
@@ -45,7 +45,7 @@ pub(crate) fn compare(
     Ok(findings)
 }
 
-/// Reads a file and describes how it differs from its entry; `None` if it does not.
+/// Reads a file, and describes how it differs from its entry. Returns `None` if they match.
 pub(crate) fn damage_of(
     place: &Path,
     entry: &Entry,
@@ -61,12 +61,12 @@ pub(crate) fn damage_of(
     Ok(what)
 }
 
-/// Describes how a file differs from its entry; `None` if it does not.
+/// Describes how the length and checksum of a file differ from its entry. Returns `None` if they match.
 pub(crate) fn difference(entry: &Entry, sum: Sum) -> Option<String> {
     if sum.bytes != entry.bytes {
-        let (is, was) = (sum.bytes, entry.bytes);
+        let (found, expected) = (sum.bytes, entry.bytes);
         return Some(format!(
-            "it has {is} bytes, and had {was} when it was copied"
+            "it has {found} bytes, but had {expected} when it was copied"
         ));
     }
     let is_same = sum.crc32c == entry.crc32c;

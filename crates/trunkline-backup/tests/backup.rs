@@ -1,4 +1,4 @@
-//! Backups of a store and a history that are in use, damage in backups, and restores.
+//! Tests backups of a store and a history that are in use, damage in backups, and restores.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -25,7 +25,7 @@ use rig::{Line, Plant, START, flip};
 const VARIABLES: [(&str, DataType); 2] = [("x", DataType::F64), ("text", DataType::String)];
 const NOW: Timestamp = Timestamp::from_nanos(START);
 
-/// An engine's files, and the place of a backup.
+/// The files of an engine, and the path of a backup.
 struct Site {
     folder: TempDir,
 }
@@ -52,7 +52,7 @@ impl Site {
         self.path("backup")
     }
 
-    /// Returns the number and the bytes of the files that were copied.
+    /// Creates a backup. Returns the number and the total bytes of the copied files.
     fn create(&self, watch: &mut dyn FnMut(Progress) -> bool) -> Result<(u64, u64), Error> {
         let created = create(
             &self.backup(),
@@ -85,7 +85,7 @@ fn retained(value: u64) -> RetainedValue {
     }
 }
 
-/// The retained value of a store.
+/// Returns the retained value in a store.
 fn value_in(store: &Path) -> u64 {
     let mut store = SqliteStore::open(store).unwrap();
     let all = store.retained("rig").unwrap();
@@ -93,7 +93,7 @@ fn value_in(store: &Path) -> u64 {
     u64::from_le_bytes(bytes.try_into().unwrap())
 }
 
-/// A store, and a history with two files and a log.
+/// Creates a store, and a history with two files and a log.
 fn filled(site: &Site) -> (Plant, Vec<Line>) {
     fs::create_dir(site.path("plant")).unwrap();
     let places = site.places("plant");
@@ -113,7 +113,7 @@ fn filled(site: &Site) -> (Plant, Vec<Line>) {
     (plant, lines)
 }
 
-/// The rows of a history after a restore, opened by an engine.
+/// Restores a backup, and returns the rows that an engine reads from the history.
 fn restored_lines(site: &Site, name: &str) -> Vec<Line> {
     let _ = fs::remove_dir_all(site.path(name));
     fs::create_dir(site.path(name)).unwrap();
@@ -126,12 +126,13 @@ fn restored_lines(site: &Site, name: &str) -> Vec<Line> {
     found.lines
 }
 
-/// The engine records, moves rows to files and joins files between any two pieces that are copied:
-/// the backup has what was recorded before it began, and a beginning of what came later.
+/// The engine records, moves rows to files and joins files between any two pieces of the copy. The backup
+/// contains all rows that were recorded before it began, and possibly the first rows that were recorded
+/// later.
 ///
 /// Behaviour: H-16.
 #[test]
-fn backup_is_consistent_whatever_the_engine_does_meanwhile() {
+fn backup_is_consistent_while_the_engine_changes_files() {
     for step in 0..40_u32 {
         let site = Site::new();
         let (mut plant, mut lines) = filled(&site);
@@ -139,7 +140,7 @@ fn backup_is_consistent_whatever_the_engine_does_meanwhile() {
         let mut calls = 0;
         let mut act = |_| {
             calls += 1;
-            // Something else at the same place in each round.
+            // Each round does something else at the same piece.
             match (calls + step) % 7 {
                 0 | 3 => {
                     lines.push(plant.write("x", &Value::F64(f64::from(calls))));
@@ -147,9 +148,9 @@ fn backup_is_consistent_whatever_the_engine_does_meanwhile() {
                 }
                 5 => plant.close_segment(),
                 6 => plant.maintain(),
-                // A backup gives up if files are joined for ever before it has copied them.
+                // Stop at some point: a backup fails if files are always joined before they are copied.
                 1 if step % 3 == 0 && calls < 100 => {
-                    // Enough small files to be joined.
+                    // Create enough small files to be joined.
                     for n in 0..8 {
                         lines.push(plant.write("x", &Value::F64(f64::from(n))));
                         plant.seal();
@@ -169,7 +170,7 @@ fn backup_is_consistent_whatever_the_engine_does_meanwhile() {
     }
 }
 
-/// The store of an engine is locked and written all the time.
+/// An engine has locked the store, and writes to it continuously.
 #[test]
 fn store_in_use_is_copied_as_of_one_moment() {
     let site = Site::new();
@@ -208,27 +209,28 @@ fn store_in_use_is_copied_as_of_one_moment() {
 
 /// Behaviour: H-16.
 #[test]
-fn renewed_backup_copies_only_files_that_it_lacks() {
+fn updated_backup_copies_only_missing_files() {
     let site = Site::new();
     let (mut plant, mut lines) = filled(&site);
     let first = site.create(&mut always).unwrap();
-    // A store, a catalogue, a log, two files, their summaries and second footers.
+    // The files are the store, the catalogue, a log, two files of rows, their summaries and copies of
+    // footers.
     assert_eq!(first.0, 9);
     let again = site.create(&mut always).unwrap();
     assert_eq!(again.0, 3, "the store, the catalogue and the log");
     lines.push(plant.write("x", &Value::F64(1.0)));
     plant.seal();
     let third = site.create(&mut always).unwrap();
-    assert_eq!(third.0, 6, "and a new file with its summary and footer");
+    assert_eq!(third.0, 6, "also a new file with its summary and the copy of its footer");
     rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "restored");
-    // Files that are no longer part of it are removed.
+    // Files that are no longer part of the backup are removed.
     let places = rig::files(&site.backup());
     assert_eq!(places.len(), 12 + 2, "{places:?}");
 }
 
-/// The disk of the history is not mounted, or the store is not named.
+/// The disk of the history is not mounted, or the store is not named. The older backup stays unchanged.
 #[test]
-fn run_without_a_part_of_the_backup_is_refused_and_keeps_it() {
+fn run_without_a_part_of_the_backup_is_refused() {
     let site = Site::new();
     let (plant, lines) = filled(&site);
     site.create(&mut always).unwrap();
@@ -245,9 +247,9 @@ fn run_without_a_part_of_the_backup_is_refused_and_keeps_it() {
     rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "restored");
 }
 
-/// A file of another history has the name of one in the backup.
+/// A file of another history has the same name as a file in the backup.
 #[test]
-fn file_with_the_same_name_and_other_contents_is_copied() {
+fn file_with_the_same_name_and_different_content_is_copied() {
     let site = Site::new();
     let (plant, _) = filled(&site);
     site.create(&mut always).unwrap();
@@ -273,7 +275,7 @@ fn interrupted_backup_leaves_the_older_one_complete() {
             calls.get() <= at
         })
     };
-    // Without an older one there is none.
+    // Without an older backup, there is no backup after the interruption.
     for at in 0..8 {
         assert!(matches!(stopped_at(&site, at), Err(Error::Interrupted)));
         let verified = verify(&site.backup(), &mut always);
@@ -296,7 +298,7 @@ fn interrupted_backup_leaves_the_older_one_complete() {
     rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "the new one");
 }
 
-/// As after a kill of the command: a run without an end.
+/// A run is unfinished if the command was killed.
 #[test]
 fn files_of_an_unfinished_run_are_removed_by_the_next_one() {
     let site = Site::new();
@@ -337,14 +339,14 @@ fn interrupted_restore_changes_nothing() {
                 break;
             }
         }
-        // The lock is empty.
+        // The lock file is empty.
         assert_eq!(rig::files(&site.path("plant")), before, "{at}");
     }
 }
 
-/// R7: every kind of file, and the manifest. What the history does without is left out.
+/// R7: this applies to every kind of file and to the manifest. A restore leaves out redundant files.
 #[test]
-fn damage_in_a_backup_is_found_and_named_and_prevents_a_restore() {
+fn damage_in_a_backup_is_reported_and_prevents_a_restore() {
     let site = Site::new();
     let (plant, lines) = filled(&site);
     site.create(&mut always).unwrap();
@@ -415,7 +417,7 @@ fn damage_in_a_backup_is_found_and_named_and_prevents_a_restore() {
     assert_eq!(site.findings(), []);
 }
 
-/// A file has the name and the length of the one that was copied, but other content; or it is missing.
+/// The file in the backup is missing, or has the same length but different content.
 ///
 /// Behaviour: H-16.
 #[test]
@@ -450,7 +452,7 @@ fn file_that_is_damaged_in_a_backup_is_copied_again() {
                 .map(|one| &*one.path)
                 .collect();
             assert_eq!(named, [path.as_str()]);
-            // The store, the catalogue and the log are copied each time.
+            // Each run copies the store, the catalogue and the log.
             assert_eq!(
                 (created.copied.0, created.manifest.files.len() as u64),
                 (4, count)
@@ -461,7 +463,7 @@ fn file_that_is_damaged_in_a_backup_is_copied_again() {
     rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "restored");
 }
 
-/// Without the check, a file with the right length is used as it is.
+/// Without the check, a file with the correct length is reused.
 #[test]
 fn unchecked_backup_does_not_read_older_files() {
     let site = Site::new();
@@ -491,9 +493,9 @@ fn unchecked_backup_does_not_read_older_files() {
     assert_eq!(checked, unchecked + kept);
 }
 
-/// A summary or a second footer can be made anew, so it is left out of the backup until it is intact.
+/// A summary or a copy of a footer can be derived again, so the backup omits it until it is intact.
 #[test]
-fn damaged_file_that_the_history_does_without_is_not_copied() {
+fn damaged_redundant_file_is_not_copied() {
     let site = Site::new();
     let (plant, lines) = filled(&site);
     let history = site.places("plant").history.unwrap();
@@ -518,8 +520,8 @@ fn damaged_file_that_the_history_does_without_is_not_copied() {
     rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "restored");
 }
 
-/// A backup that is made while the engine runs ends with an interruption after the last row, also if
-/// rows became files after the log was copied.
+/// A backup that is made while the engine runs ends with an interruption after the last row, even if rows
+/// were moved to files after the log was copied.
 ///
 /// Behaviour: B-64, H-16.
 #[test]
@@ -557,16 +559,15 @@ fn restored_history_is_interrupted_after_its_last_row() {
     assert_eq!(times, [last]);
 }
 
-/// Nothing can be moved aside here, and nothing is changed.
 #[test]
-fn restore_that_cannot_move_files_leaves_everything_as_it_was() {
+fn restore_that_cannot_move_files_changes_nothing() {
     let site = Site::new();
     let (plant, _) = filled(&site);
     site.create(&mut always).unwrap();
     drop(plant);
     let places = site.places("plant");
     let before = rig::files(&site.path("plant"));
-    // The name that the old store would get is taken.
+    // The path to which the old store would be moved already exists.
     let taken = site
         .path("plant")
         .join("plant.db.replaced-20260921T141320Z");
@@ -577,7 +578,7 @@ fn restore_that_cannot_move_files_leaves_everything_as_it_was() {
     assert!(sentence.contains("nothing was changed"), "{sentence}");
     assert_eq!(unfinished_restore(&places), None);
     assert_eq!(rig::files(&site.path("plant")), before);
-    // Something is mounted at the place.
+    // The destination is a mount point.
     let mounted = Places {
         store: places.store.clone(),
         history: Some(PathBuf::from("/proc")),
@@ -590,10 +591,10 @@ fn restore_that_cannot_move_files_leaves_everything_as_it_was() {
     restore(&site.backup(), &places, true, NOW, &mut always).unwrap();
 }
 
-/// Damage of the engine's own files does not prevent a backup of the rest, and replaces no intact
+/// Damage of the engine's files does not prevent a backup of the other files, and does not replace an intact
 /// copy.
 #[test]
-fn damage_before_the_copy_is_reported() {
+fn damage_of_the_original_files_is_reported() {
     let site = Site::new();
     let (plant, _) = filled(&site);
     site.create(&mut always).unwrap();
@@ -602,7 +603,7 @@ fn damage_before_the_copy_is_reported() {
     let file = files.iter().find(|path| path.starts_with("samples"));
     let file = file.unwrap();
     flip(&history.join(file), 1000);
-    // The backup has an intact copy already.
+    // The backup already has an intact copy.
     site.create(&mut always).unwrap();
     assert_eq!(site.findings(), []);
     fs::remove_dir_all(site.backup()).unwrap();
@@ -650,7 +651,7 @@ fn restore_refuses_files_in_use_and_files_that_exist() {
 }
 
 #[test]
-fn destinations_that_are_not_backups_are_left_alone() {
+fn destinations_that_are_not_backups_are_unchanged() {
     let site = Site::new();
     let (plant, _) = filled(&site);
     let places = site.places("plant");

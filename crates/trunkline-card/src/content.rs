@@ -1,6 +1,6 @@
-//! The content of simulated samples: each sample encodes its device and its number.
+//! Generates and checks simulated samples, each of which encodes its device and its number.
 
-/// Number of low bits of a sample that hold its number. The bits above hold its device.
+/// Number of low bits that contain the number of a sample. The high bits contain the device.
 const NUMBER_BITS: u32 = 48;
 
 /// Size of a sample in bytes. Samples are little-endian.
@@ -14,9 +14,9 @@ pub const fn sample(device: u16, number: u64) -> i64 {
     (((device as u64) << NUMBER_BITS) | number).cast_signed()
 }
 
-/// A sample that differs from the one that the device acquired.
+/// A sample that differs from the sample that the device acquired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("sample {number} of device {device} is {found:#x}, and was {expected:#x} when acquired")]
+#[error("sample {number} of device {device} is {found:#x}, but the device acquired {expected:#x}")]
 pub struct WrongSample {
     pub device: u16,
     pub number: u64,

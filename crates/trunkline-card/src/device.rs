@@ -1,4 +1,4 @@
-//! One device of the card, in simulated time.
+//! Simulates one device of the card, in simulated time.
 
 use std::io;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// Options for device `device`, which never ends.
+    /// Creates options for device `device`, which never ends.
     #[must_use]
     pub fn new(device: u16, rate: u64, transfer_rows: u64) -> Self {
         Self {
@@ -40,7 +40,7 @@ pub struct DeviceCounts {
     pub acquired: u64,
     /// Rows lost because the ring was full when they arrived.
     pub lost: u64,
-    /// Number of overflows. Rows lost without a row written between them are one overflow.
+    /// Number of overflows. All rows that are lost in succession count as one overflow.
     pub overflows: u64,
     /// True once the device has acquired `rows_max` rows.
     pub is_over: bool,
@@ -49,8 +49,8 @@ pub struct DeviceCounts {
 /// A device that fills a ring like a DMA engine. It has no clock and no thread:
 /// [`run_until`](Self::run_until) acquires the rows that are due.
 ///
-/// It never waits for the reader and never overwrites lent regions. Rows that arrive while the ring
-/// is full are lost, and the overflow counter increases.
+/// The device never waits for the reader and never overwrites lent regions. Rows that arrive while the
+/// ring is full are lost and counted.
 #[derive(Debug)]
 pub struct SimDevice {
     filler: RegionFiller,
@@ -71,8 +71,8 @@ impl SimDevice {
         let (row_bytes, capacity) = (filler.element_bytes(), filler.capacity());
         if !row_bytes.is_multiple_of(SAMPLE_BYTES) {
             return invalid(format!(
-                "a row of {row_bytes} bytes is not a multiple of the sample size of {SAMPLE_BYTES} \
-                 bytes; create the ring with such rows"
+                "the ring's row size of {row_bytes} bytes is not a multiple of the sample size of \
+                 {SAMPLE_BYTES} bytes; choose a multiple"
             ));
         }
         let rows = options.transfer_rows;
@@ -95,24 +95,24 @@ impl SimDevice {
     /// the device. Returns the number of rows written to the ring.
     ///
     /// # Errors
-    /// [`NoRegion::Corrupt`]: the other end has written invalid positions.
+    /// [`NoRegion::Corrupt`]: the reader of the ring has written invalid positions.
     pub fn run_until(&mut self, now: Duration) -> Result<u64, NoRegion> {
         let before = self.filler.written();
         let elapsed = now.saturating_sub(*self.started_at.get_or_insert(now));
-        let due = match self.options.rate {
+        let rows_due = match self.options.rate {
             0 => u64::MAX,
             rate => rows_in(elapsed, rate),
         };
         loop {
             let rows = self.next_rows();
-            if rows == 0 || due - self.acquired < rows {
+            if rows == 0 || rows_due - self.acquired < rows {
                 break;
             }
-            let has_room = self.filler.room()? >= rows;
-            if !has_room && self.options.rate == 0 {
+            let has_space = self.filler.room()? >= rows;
+            if !has_space && self.options.rate == 0 {
                 break;
             }
-            match has_room {
+            match has_space {
                 true => self.transfer(rows)?,
                 false => self.filler.lose(rows),
             }
@@ -147,9 +147,9 @@ impl SimDevice {
         let nanoseconds = (u128::from(rows) * 1_000_000_000)
             .checked_div(u128::from(self.options.rate))
             .and_then(|nanoseconds| u64::try_from(nanoseconds).ok())?;
-        // Rounded up, so that the transfer is due at that time.
-        let after = Duration::from_nanos(nanoseconds.saturating_add(1));
-        Some(self.started_at.unwrap_or_default().saturating_add(after))
+        // Round up, so that the transfer is due at the returned time.
+        let delay = Duration::from_nanos(nanoseconds.saturating_add(1));
+        Some(self.started_at.unwrap_or_default().saturating_add(delay))
     }
 
     /// Returns the device's counters.
@@ -166,7 +166,7 @@ impl SimDevice {
         }
     }
 
-    /// Returns true if the reader is waiting for the rows just written and must be woken.
+    /// Returns true if the reader waits for the rows that were just written and must be woken.
     #[must_use]
     pub(crate) fn must_wake(&mut self) -> bool {
         self.filler.must_wake()

@@ -1,4 +1,4 @@
-//! A simulated acquisition card: the test bench for recording and playback.
+//! Simulates an acquisition card, for tests of recording and playback.
 //!
 //! A card has devices, each with its own ring and rate, like PCIe digitizers. Every sample encodes
 //! its device and number, so a recording can be checked sample by sample for completeness, order
@@ -27,10 +27,10 @@ pub use self::output::{OutputError, SimOutput};
 pub use self::ring::CardRing;
 use self::ring::Signal;
 
-/// Longest sleep of an idle device. A stop takes effect within this time.
+/// Maximum time for which an idle device sleeps. A stop takes effect within this time.
 const SLEEP_MAX: Duration = Duration::from_millis(5);
 
-/// Sleep of a device with an unlimited rate whose ring is full.
+/// Time for which a device with an unlimited rate sleeps if its ring is full.
 const SLEEP_FULL: Duration = Duration::from_micros(50);
 
 /// Configures a [`SimCard`].
@@ -42,7 +42,7 @@ pub struct CardOptions {
     pub channels: usize,
     /// Capacity of a device's ring in rows.
     pub ring_rows: usize,
-    /// Rows per transfer; the ring's capacity is a multiple of it.
+    /// Rows per transfer; the ring's capacity must be a multiple of this number.
     pub transfer_rows: u64,
     /// Rows per second of each device; 0 means as fast as the ring accepts rows.
     pub rate: u64,
@@ -132,7 +132,7 @@ fn run(mut device: SimDevice, stop_receiver: &Receiver<()>, signal: &Signal) -> 
         let now = monotonic();
         let mut sleep = Duration::ZERO;
         match device.run_until(now) {
-            // The reader has written invalid positions, so no thread consumes the data.
+            // The reader has written invalid positions, so the device cannot continue.
             Err(_) => break,
             Ok(0) => {
                 let due = device.next_due();

@@ -1,4 +1,4 @@
-//! A simulated output device, which plays a ring.
+//! Simulates an output device that plays the rows of a ring.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use trunkline_ring::{NoRegion, RegionDrain};
 use crate::content::{SAMPLE_BYTES, WrongSample, check_samples};
 use crate::device::rows_in;
 
-/// Maximum number of rows taken at a time.
-const ROWS_TAKEN_MAX: u64 = 4096;
+/// Maximum number of rows read from the ring at a time.
+const ROWS_READ_MAX: u64 = 4096;
 
 /// A device that plays a ring at its own rate and checks every sample. It has no clock and no
 /// thread: [`run_until`](Self::run_until) plays the rows that are due.
 ///
-/// It never waits. A row that is not available when it is due counts as missed, and is played at
-/// the time of a later one.
+/// The device never waits. A row that is not available when it is due counts as missed, and is played
+/// at the time of a later row.
 #[derive(Debug)]
 pub struct SimOutput {
     drain: RegionDrain,
@@ -30,7 +30,7 @@ pub struct SimOutput {
 /// The error after which a device stops playing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OutputError {
-    /// A sample differs from the acquired one.
+    /// A sample differs from the sample that the device acquired.
     #[error(transparent)]
     Wrong(#[from] WrongSample),
     /// The positions in the ring are invalid.
@@ -39,13 +39,13 @@ pub enum OutputError {
 }
 
 impl SimOutput {
-    /// Creates a device that plays the samples of device `device`, starting with the first one, at
-    /// `rate` rows per second. With rate 0, it plays all rows that are available, so that none is
-    /// ever missed.
+    /// Creates a device that plays the samples of device `device`, starting with the first sample, at
+    /// `rate` rows per second. With rate 0, it plays rows as soon as they are available and never
+    /// misses a row.
     #[must_use]
     pub fn new(drain: RegionDrain, device: u16, rate: u64) -> Self {
-        // `ROWS_TAKEN_MAX` fits in a `usize`.
-        let rows = vec![0; drain.element_bytes() * ROWS_TAKEN_MAX as usize];
+        // `ROWS_READ_MAX` fits in a `usize`.
+        let rows = vec![0; drain.element_bytes() * ROWS_READ_MAX as usize];
         Self {
             drain,
             device,
@@ -61,7 +61,7 @@ impl SimOutput {
     /// device. Returns the number of rows played.
     ///
     /// # Errors
-    /// [`OutputError`].
+    /// [`OutputError`] if a sample is wrong or the positions in the ring are invalid.
     pub fn run_until(&mut self, now: Duration) -> Result<u64, OutputError> {
         let before = self.played;
         let elapsed = now.saturating_sub(*self.started_at.get_or_insert(now));
@@ -73,17 +73,17 @@ impl SimOutput {
         while self.due < due {
             let available = self.drain.available().map_err(NoRegion::from)?;
             let count = match self.rate {
-                0 => available.min(ROWS_TAKEN_MAX),
-                _ => (due - self.due).min(ROWS_TAKEN_MAX),
+                0 => available.min(ROWS_READ_MAX),
+                _ => (due - self.due).min(ROWS_READ_MAX),
             };
             // `count` is at most the number of rows that the buffer holds.
             let buffer = self.rows.get_mut(..count as usize * row_bytes);
             let buffer = buffer.unwrap_or_default();
-            let taken = self.drain.take(buffer).map_err(NoRegion::from)?;
+            let read = self.drain.take(buffer).map_err(NoRegion::from)?;
             let number = self.played * (row_bytes / SAMPLE_BYTES) as u64;
-            let samples = buffer.get(..taken as usize * row_bytes).unwrap_or_default();
+            let samples = buffer.get(..read as usize * row_bytes).unwrap_or_default();
             check_samples(self.device, number, samples)?;
-            self.played += taken;
+            self.played += read;
             self.due += count;
             if count == 0 {
                 break;
@@ -104,7 +104,7 @@ impl SimOutput {
         self.drain.missed()
     }
 
-    /// Returns the number of times that rows began to be missing.
+    /// Returns the number of underruns. All rows that are missed in succession count as one underrun.
     #[must_use]
     pub fn underruns(&self) -> u64 {
         self.drain.underruns()

@@ -1,4 +1,4 @@
-//! The reader of a device's ring, with a way to wait for the device's thread.
+//! Reads a device's ring, and waits for the device's thread if the ring is empty.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
@@ -14,14 +14,15 @@ pub(crate) struct Signal(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: Option<Thread>,
+    /// Thread of the reader, if it has registered to be woken.
+    waiting_thread: Option<Thread>,
     is_over: bool,
 }
 
 impl Signal {
     /// Wakes the waiting reader, if any.
     pub(crate) fn wake(&self) {
-        if let Some(thread) = &self.state().waiting {
+        if let Some(thread) = &self.state().waiting_thread {
             thread.unpark();
         }
     }
@@ -38,7 +39,7 @@ impl Signal {
 
     /// Registers this thread as the one to wake.
     fn register(&self) {
-        self.state().waiting = Some(thread::current());
+        self.state().waiting_thread = Some(thread::current());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -64,12 +65,11 @@ impl CardRing {
     ///
     /// # Errors
     /// [`NoRegion::NotYet`] if the rows are not available within `wait`; see [`NoRegion`] for the
-    /// others.
+    /// other errors.
     pub fn next(&mut self, rows: u64, wait: Duration) -> Result<Option<ReadRegion>, NoRegion> {
         let deadline = monotonic().saturating_add(wait);
         loop {
-            // Read this before the ring is checked, so that rows written before the device ended
-            // are found.
+            // Read the flag before the ring, so that rows written before the device ended are found.
             let is_over = self.signal.is_over();
             match self.reader.acquire(rows) {
                 Ok(region) => return Ok(Some(region)),

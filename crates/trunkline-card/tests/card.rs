@@ -1,4 +1,4 @@
-//! The simulated card: its samples, and its behaviour when no reader is fast enough.
+//! Tests the samples of the simulated card, and its behaviour if the reader is too slow.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -38,25 +38,25 @@ fn sample_identifies_itself() {
 
 /// Behaviour: ZC-18.
 #[test]
-fn device_acquires_at_its_rate_and_loses_samples_without_room() {
-    let made = RegionMemory::for_recording(2 * SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
-    let (_memory, filler, mut reader) = made.unwrap();
+fn device_acquires_at_its_rate_and_loses_rows_if_the_ring_is_full() {
+    let parts = RegionMemory::for_recording(2 * SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
+    let (_memory, filler, mut reader) = parts.unwrap();
     let mut sut = SimDevice::new(filler, DeviceOptions::new(7, 1000, 64)).unwrap();
     let start = Duration::from_secs(100);
     assert_eq!(sut.run_until(start).unwrap(), 0);
-    // 500 rows have come, of which 7 transfers are whole.
+    // 500 rows have arrived, which are 7 complete transfers and a part of the next one.
     assert_eq!(sut.run_until(start + 500 * MILLISECOND).unwrap(), 448);
     assert_eq!(sut.counts().overflows, 0);
     assert!(sut.next_due().unwrap() > start + 511 * MILLISECOND);
     assert!(sut.next_due().unwrap() <= start + 513 * MILLISECOND);
-    // Without a reader, one more transfer fits, and 7 do not.
+    // Without a reader, the ring has space for one more transfer. The next 7 transfers are lost.
     assert_eq!(sut.run_until(start + 1000 * MILLISECOND).unwrap(), 64);
     let counts = sut.counts();
     assert_eq!(
         (counts.acquired, counts.lost, counts.overflows),
         (960, 448, 1)
     );
-    // A region that is lent is never written over.
+    // The device never overwrites a region that is lent.
     let lent = reader.acquire(512).unwrap();
     sut.run_until(start + 1100 * MILLISECOND).unwrap();
     check_samples(7, 0, lent.bytes()).unwrap();
@@ -70,11 +70,11 @@ fn device_acquires_at_its_rate_and_loses_samples_without_room() {
     assert_eq!(sut.counts().lost, lost);
 }
 
-/// The last transfer of a device that ends is due once its own rows are there.
+/// A short last transfer is due as soon as its rows have arrived.
 #[test]
-fn short_last_transfer_is_due_with_its_rows_and_nothing_follows() {
-    let made = RegionMemory::for_recording(SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
-    let (_memory, filler, _reader) = made.unwrap();
+fn short_last_transfer_is_due_with_its_rows_and_is_the_last_one() {
+    let parts = RegionMemory::for_recording(SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
+    let (_memory, filler, _reader) = parts.unwrap();
     let options = DeviceOptions {
         rows_max: Some(74),
         ..DeviceOptions::new(7, 1000, 64)
@@ -92,16 +92,16 @@ fn short_last_transfer_is_due_with_its_rows_and_nothing_follows() {
 }
 
 #[test]
-fn a_device_refuses_a_ring_that_is_not_whole_transfers_or_samples() {
+fn device_refuses_a_ring_without_whole_transfers_or_samples() {
     for (row_bytes, transfer) in [(SAMPLE_BYTES, 100), (SAMPLE_BYTES, 0), (4, 64)] {
-        let made = RegionMemory::for_recording(row_bytes, 4096, PagesWanted::Ordinary, 4);
-        let (_memory, filler, _reader) = made.unwrap();
+        let parts = RegionMemory::for_recording(row_bytes, 4096, PagesWanted::Ordinary, 4);
+        let (_memory, filler, _reader) = parts.unwrap();
         let refused = SimDevice::new(filler, DeviceOptions::new(0, 0, transfer)).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
     }
 }
 
-/// Devices in threads, as fast as they can: each value arrives.
+/// The devices run in threads at the maximum rate.
 ///
 /// Behaviour: ZC-18, ZC-23.
 #[test]
@@ -135,8 +135,8 @@ fn a_card_runs_its_devices_and_every_value_arrives() {
 /// Behaviour: ZC-08.
 #[test]
 fn playing_device_counts_missing_samples() {
-    let made = RegionMemory::for_playback(SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
-    let (_memory, mut writer, drain) = made.unwrap();
+    let parts = RegionMemory::for_playback(SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
+    let (_memory, mut writer, drain) = parts.unwrap();
     let mut sut = SimOutput::new(drain, 2, 1000);
     let mut row = 0;
     let mut put = |rows: u64| {
@@ -152,7 +152,7 @@ fn playing_device_counts_missing_samples() {
     sut.run_until(300 * MILLISECOND).unwrap();
     assert_eq!((sut.played(), sut.missed(), sut.underruns()), (256, 44, 1));
     put(100);
-    // It continues with the next row, later by what was missing.
+    // The device continues with the next row, delayed by the missed rows.
     sut.run_until(350 * MILLISECOND).unwrap();
     assert_eq!((sut.played(), sut.missed(), sut.underruns()), (306, 44, 1));
     let mut region = writer.acquire(64).unwrap();

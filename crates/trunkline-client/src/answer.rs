@@ -1,4 +1,4 @@
-//! Answers to requests.
+//! The answers to requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,9 @@ use crate::variables::VariableRef;
 /// The values of variables at one instant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Snapshot {
-    /// True if all readings are of the same instant. With more than 4,096 variables, each reading
-    /// is consistent only by itself.
+    /// True if all readings are from one instant. With more than 4,096 variables, they are not.
     pub is_consistent: bool,
-    /// The commit number of the last group before the snapshot; 0 if there was none.
+    /// Commit number of the last group before the snapshot; 0 if there was no group.
     pub commit: u64,
     /// The instant of the snapshot, by the engine's clock.
     pub instant: Timestamp,
@@ -26,50 +25,50 @@ pub struct Snapshot {
 /// A lease that this client holds or has released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lease {
-    /// The duration, counted from the engine's answer. Zero if the lease was released.
+    /// The duration of the lease from the engine's answer on. Zero if the lease was released.
     pub duration: Duration,
-    /// The variable's current position, for the holder to continue from.
+    /// The variable's current position, which the holder can expect in its first write.
     pub position: Position,
 }
 
 /// The engine's list of forced variables.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ForcedList {
-    /// True while forced values are in effect. While false, every variable shows the value of its
+    /// True while forced values take effect. Otherwise, every variable shows the value of its
     /// source.
     pub is_on: bool,
-    /// Number of variables on the list, including those that the caller cannot see. In the answer
-    /// to a switch, the number of affected variables.
+    /// Number of forced variables, including variables that the caller cannot see. In the answer to
+    /// a switch, the number of affected variables.
     pub total: u32,
-    /// The variables on the list. Empty in the answer to a switch.
+    /// The forced variables. Empty in the answer to a switch.
     pub entries: Vec<ForcedEntry>,
 }
 
-/// An opened variable.
+/// A variable that was opened.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Opened {
-    /// The reference to pass to the other verbs.
+    /// The reference for other verbs.
     pub variable: VariableRef,
-    /// The type of its values.
+    /// The type of the variable's values.
     pub data_type: DataType,
-    /// The access permitted by the variable, restricted to the access that the opening asked for.
+    /// The access that the variable permits, without access that the opening does not use.
     pub access: Access,
-    /// The current reading, if requested and readable.
+    /// The current reading, if it was requested and the variable can be read.
     pub reading: Option<Reading>,
-    /// The properties, if requested.
+    /// The properties, if they were requested.
     pub properties: Option<Arc<Properties>>,
 }
 
-/// A variable found by a search.
+/// A variable that a search has found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// The full name.
+    /// The full name of the variable.
     pub name: String,
-    /// The type of its values.
+    /// The type of the variable's values.
     pub data_type: DataType,
     /// The access that the variable permits.
     pub access: Access,
 }
 
-/// A stage on the way from a variable's source to its consumer, with a verdict.
+/// A step on the way from a variable's source to its consumer, with a verdict.
 pub type Step = trunkline_types::WhyStep;

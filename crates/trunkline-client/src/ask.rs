@@ -1,28 +1,29 @@
-//! Requests that the client makes by itself, about its own state.
+//! Requests that the client makes itself, about its own state.
 //!
-//! Subscriptions, patterns and the provider state their needs here. `request` sends the requests
-//! and passes on the answers.
+//! Subscriptions, patterns and the provider role add their requests here. `request` sends them and
+//! passes on the answers.
 
 use std::sync::Arc;
 
 use crate::table::Key;
 use crate::variables::page::Page;
 
-/// The client's own requests, until `Requests` takes them over, and the order numbers of all
-/// requests.
+/// The requests that the client makes itself, until `Requests` sends them, and the order numbers of
+/// all requests.
 #[derive(Debug, Default)]
 pub(crate) struct OwnRequests {
     pub(crate) list: Vec<(u64, OwnRequest, Place)>,
-    /// The last order number assigned. Requests and writes share these numbers and are sent in
-    /// their order.
+    /// The last order number that was assigned. Requests and writes share these numbers, which
+    /// determine the order of sending.
     last_order: u64,
 }
 
-/// The place of a request in the sending order.
+/// The place of a request in the order of sending.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// Before all others: handles cannot be used until it is answered.
+    /// Before all other requests. Handles cannot be used until it is answered.
     First,
+    /// After all other requests.
     Last,
 }
 
@@ -55,32 +56,32 @@ pub(crate) enum OwnRequest {
     Provide(Provide),
 }
 
-/// Reopens the variables that the program had open.
+/// Opens the program's variables again on a new connection.
 #[derive(Debug)]
 pub(crate) struct Restore(pub(crate) Page<()>);
 
-/// Opens items of a remote subscription and subscribes them.
+/// Opens and subscribes items of a remote subscription.
 #[derive(Debug)]
 pub(crate) struct OpenItems {
     pub(crate) remote: u32,
     pub(crate) items: Vec<u32>,
 }
 
-/// Subscribes open items again, starting after their last updates.
+/// Subscribes open items again, from their last updates on.
 #[derive(Debug)]
 pub(crate) struct Resume {
     pub(crate) remote: u32,
     pub(crate) items: Vec<u32>,
 }
 
-/// Ends the given items of a remote subscription, or the whole subscription if `handles` is empty.
+/// Ends these items of a remote subscription, or the whole subscription if `handles` is empty.
 #[derive(Debug)]
 pub(crate) struct Unsubscribe {
     pub(crate) remote: u32,
     pub(crate) handles: Vec<u32>,
 }
 
-/// Asks the engine to compare everything it sent with what arrived.
+/// Asks the engine to compare everything that it has sent with what has arrived.
 #[derive(Debug)]
 pub(crate) struct CheckAll;
 
@@ -94,6 +95,6 @@ pub(crate) struct Watch {
 #[derive(Debug)]
 pub(crate) struct Unwatch(pub(crate) u32);
 
-/// Asks for the role of a provider under this name.
+/// Asks for the role of the provider with this name.
 #[derive(Debug)]
 pub(crate) struct Provide(pub(crate) String);

@@ -11,7 +11,7 @@ pub(crate) struct ClientState {
     pub(crate) connection: Connection,
     pub(crate) variables: Variables,
     pub(crate) own_requests: OwnRequests,
-    /// Increases with every event that a program can wait for.
+    /// Number that increases with every event that a program can wait for.
     pub(crate) changes: u64,
 }
 

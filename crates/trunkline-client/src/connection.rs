@@ -1,4 +1,5 @@
-//! The life cycle of the connection: hello, keep-alive, acknowledgement, end, and the next attempt.
+//! The life cycle of the connection: hello, keep-alive, acknowledgements, end, and the next
+//! attempt.
 //!
 //! ```text
 //!            dial due             handle_connected            WELCOME
@@ -29,7 +30,7 @@ use crate::options::ClientOptions;
 use crate::state::{ConnectionCounters, ConnectionState, Session};
 use crate::variables::reading::Arrival;
 
-/// Limits of the keep-alive interval, whatever the engine requests.
+/// Limits on the keep-alive interval that the engine may request.
 const KEEPALIVE_MIN: Duration = Duration::from_millis(10);
 const KEEPALIVE_MAX: Duration = Duration::from_secs(3600);
 
@@ -42,28 +43,32 @@ pub(crate) struct Connection {
     backoff: Backoff,
     random: fastrand::Rng,
     last_failure: Option<Arc<Disconnect>>,
-    /// Set when the transport must be closed, with the reason.
+    /// The reason why the driver must close the transport; `None` while it must not.
     closing: Option<Disconnect>,
     goodbye: Option<Goodbye>,
     pub(crate) hello_due: bool,
     pub(crate) keepalive_due: bool,
-    /// The last session, which the next hello offers to resume.
+    /// The last session, which the next hello asks to resume.
     last_session: Option<Resume>,
     pub(crate) receipt: Receipt,
     pub(crate) counters: ConnectionCounters,
-    /// The last time at which bytes arrived.
+    /// Time at which bytes last arrived.
     pub(crate) last_input: Option<Tick>,
-    /// Data gathered for sending, in throughput mode.
+    /// Gathers data before sending, in throughput mode.
     pub(crate) gather: Option<Box<Gather>>,
-    /// Set if the gathered data must be sent with the next output.
+    /// True if the gathered data must be sent with the next output.
     pub(crate) send_gathered: bool,
 }
 
 #[derive(Debug)]
 enum Phase {
+    /// No connection. The driver dials at `dial_at`.
     Offline { dial_at: Tick },
+    /// The transport is connected, and WELCOME has not arrived.
     Greeting { deadline: Tick },
+    /// The hello is complete.
     Open(Box<Open>),
+    /// The client makes no further attempt.
     Closed,
 }
 
@@ -71,7 +76,7 @@ enum Phase {
 struct Open {
     session: Arc<Session>,
     agreement: Agreement,
-    /// The engine's wall clock when it sent WELCOME; the WELCOME arrived at `session.since`.
+    /// The engine's wall clock when it sent WELCOME, which arrived at `session.since`.
     engine_wall: Timestamp,
 }
 
@@ -101,7 +106,7 @@ impl Connection {
 
     pub(crate) fn connected(&mut self, now: Tick) {
         if let Phase::Closed = self.phase {
-            // The client was closed while the driver was dialling.
+            // The client was closed while the driver dialled.
             self.closing = Some(Disconnect::ClosedLocally);
             return;
         }
@@ -136,7 +141,7 @@ impl Connection {
         self.session().map_or(0, |session| session.epoch)
     }
 
-    /// Returns true if the connection is up and both ends support the feature.
+    /// Returns true if the connection is up and both ends support this feature.
     pub(crate) fn has(&self, feature: Features) -> bool {
         let session = self.session();
         session.is_some_and(|session| session.features.contains(feature))
@@ -158,8 +163,7 @@ impl Connection {
         }
     }
 
-    /// Returns the reason as an error if there is no connection and the client no longer tries to
-    /// connect.
+    /// Returns the reason as an error if the client no longer tries to connect.
     pub(crate) fn check_usable(&self) -> Result<(), Arc<Disconnect>> {
         self.closed().map_or(Ok(()), |cause| Err(Arc::clone(cause)))
     }
@@ -173,15 +177,15 @@ impl Connection {
         })
     }
 
-    /// Counts the end of an item, as reported by the engine.
+    /// Counts the end of an item that the engine has reported.
     pub(crate) fn count_end(&mut self, handle: u32) {
         if self.has(Features::ENDS) {
             self.receipt.count_records(0, digest::of_end(handle));
         }
     }
 
-    /// Handles the engine's WELCOME. The returned flag is true if the engine's epoch is still that
-    /// of the last session. Positions of different epochs are not comparable.
+    /// Handles the engine's WELCOME. The flag in the result is true if the engine and its epoch are
+    /// those of the last session. Positions of different epochs are not comparable.
     pub(crate) fn welcome(
         &mut self,
         now: Tick,
@@ -189,7 +193,7 @@ impl Connection {
         options: &ClientOptions,
     ) -> Result<(bool, Welcome), Disconnect> {
         if !matches!(self.phase, Phase::Greeting { .. }) {
-            return Err(malformed("a second WELCOME".to_owned()));
+            return Err(malformed("the engine sent a second WELCOME".to_owned()));
         }
         let welcome = Welcome::decode(frame)?;
         let agreed = options
@@ -234,14 +238,14 @@ impl Connection {
             agreement: agreed,
             engine_wall: welcome.wall,
         }));
-        // Both ends gather, or neither does (LX-11).
-        let wanted = options.throughput_mode.is_some() && self.has(Features::THROUGHPUT);
-        let granted = welcome.throughput.filter(|_| wanted);
+        // Either both ends gather data, or neither does (LX-11).
+        let is_supported = options.throughput_mode.is_some() && self.has(Features::THROUGHPUT);
+        let granted = welcome.throughput.filter(|_| is_supported);
         self.gather = granted.map(|terms| Box::new(Gather::new(terms)));
         Ok((same_epoch, welcome))
     }
 
-    /// Decodes REFUSED or GOODBYE into the reason for the disconnect.
+    /// Decodes REFUSED or GOODBYE, and returns the cause of the disconnection.
     pub(crate) fn dismissed(
         &self,
         frame: &Frame<'_>,
@@ -257,7 +261,7 @@ impl Connection {
         Ok(Goodbye::decode(frame)?.into())
     }
 
-    /// Marks the transport for closing, and prepares a goodbye if the engine can read one.
+    /// Requests that the transport is closed, and prepares a GOODBYE if the engine can read one.
     pub(crate) fn fail(&mut self, cause: Disconnect) {
         if self.closing.is_none() {
             self.goodbye = cause.goodbye();
@@ -282,8 +286,8 @@ impl Connection {
         }
     }
 
-    /// Handles the loss of the transport, or a failed dial. Returns the cause, the session that
-    /// ended, and true if another attempt follows.
+    /// Handles the loss of the transport, or a failed attempt to dial. Returns the cause, the
+    /// session that ended, and whether another attempt follows.
     pub(crate) fn disconnected(
         &mut self,
         now: Tick,
@@ -291,9 +295,9 @@ impl Connection {
     ) -> (Arc<Disconnect>, Option<Arc<Session>>, bool) {
         let cause = self.closing.take().unwrap_or(cause);
         let session = self.session().cloned();
-        // Avoids a tight loop of dialling an engine that accepts connections and drops them at
-        // once: the backoff resets only after a session that lasted as long as the preceding wait
-        // could have been, or as long as the session's deadline if that is shorter.
+        // The backoff resets only after a session that lasted as long as the preceding wait could
+        // have been, or as long as the session's deadline if that is shorter. Otherwise the client
+        // would dial in a tight loop if an engine accepts connections and drops them at once.
         if let Some(session) = &session
             && now.since(session.since) >= session.deadline.min(self.backoff.ceiling())
         {
@@ -316,7 +320,7 @@ impl Connection {
         (Arc::new(cause), session, retries)
     }
 
-    /// Handles the end of a connection that was established after the client had given up.
+    /// Handles the end of a connection that was established after the client was closed.
     pub(crate) fn stay_closed(&mut self) {
         self.closing = None;
     }
@@ -328,7 +332,7 @@ impl Connection {
         }
     }
 
-    /// Dials at once, even after giving up.
+    /// Dials at once, even if the client has given up.
     pub(crate) fn dial_now(&mut self, now: Tick) {
         if let Phase::Closed | Phase::Offline { .. } = self.phase {
             self.phase = Phase::Offline { dial_at: now };
@@ -355,14 +359,14 @@ impl Connection {
         matches!(self.phase, Phase::Open(_)) && self.closing.is_none()
     }
 
-    /// Returns the reason if there is no connection and the client no longer tries to connect.
+    /// Returns the reason if the client no longer tries to connect.
     pub(crate) fn closed(&self) -> Option<&Arc<Disconnect>> {
         let failure = self.last_failure.as_ref();
         failure.filter(|_| matches!(self.phase, Phase::Closed))
     }
 
-    /// Returns the reason why there is no connection. `None` before the first connection or failed
-    /// attempt.
+    /// Returns the reason why there is no connection. `None` before the first connection and the
+    /// first failed attempt.
     pub(crate) fn down_because(&self) -> Option<&Disconnect> {
         match &self.phase {
             Phase::Open(_) => self.closing.as_ref(),
@@ -384,7 +388,7 @@ impl Connection {
         }
     }
 
-    /// Returns the terms negotiated with the engine, once the hello is done.
+    /// Returns the terms negotiated with the engine; `None` before the hello is complete.
     pub(crate) fn agreement(&self) -> Option<&Agreement> {
         match &self.phase {
             Phase::Open(open) => Some(&open.agreement),
@@ -399,7 +403,7 @@ impl Connection {
     /// Returns the arrival time and epoch for records received now.
     pub(crate) fn arrival(&self, now: Tick) -> Result<Arrival, Disconnect> {
         let Phase::Open(open) = &self.phase else {
-            return Err(malformed("a reading before WELCOME".to_owned()));
+            return Err(malformed("the engine sent a reading before WELCOME".to_owned()));
         };
         Ok(Arrival {
             now,
@@ -410,11 +414,12 @@ impl Connection {
     }
 }
 
-/// Update records received on a connection, and their acknowledgement to the engine.
+/// Counts the update records received on a connection, and acknowledges them to the engine.
 #[derive(Debug, Default)]
 pub(crate) struct Receipt {
     records: u64,
     digest: u64,
+    /// Number of records that the last acknowledgement contained.
     acked: u64,
     unacked_bytes: usize,
     /// Remote subscriptions that have credit to grant.
@@ -422,18 +427,18 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    /// Counts update records, wanted or not, and adds their digests to the sum.
+    /// Counts update records, including unneeded ones, and adds their digests to the sum.
     pub(crate) fn count_records(&mut self, records: u64, digest: u64) {
         self.records += records;
         self.digest = self.digest.wrapping_add(digest);
     }
 
-    /// Returns true if the engine's number of records and running digest match.
+    /// Returns true if the number of records and the running digest equal those of the engine.
     pub(crate) fn agrees(&self, records: u64, digest: u64) -> bool {
         (self.records, self.digest) == (records, digest)
     }
 
-    /// Continues from the engine's totals, regardless of what arrived. A difference is therefore
+    /// Continues from the engine's totals, whatever has arrived. As a result, a difference is
     /// reported only once, and lost records do not occupy the window forever.
     pub(crate) fn adopt_totals(&mut self, records: u64, digest: u64) {
         (self.records, self.digest) = (records, digest);
@@ -463,9 +468,9 @@ impl Receipt {
         self.records
     }
 
-    /// Returns two flags: whether there is something to acknowledge, and whether it must be sent
-    /// without waiting for other output. The second flag is true at a quarter of the window, or if
-    /// there is credit to grant.
+    /// Returns two flags. The first is true if there is something to acknowledge. The second is
+    /// true if the acknowledgement must not wait for other output: at a quarter of the window, or
+    /// if there is credit to grant.
     pub(crate) fn due(&self, options: &ClientOptions) -> (bool, bool) {
         let unacked = self.records - self.acked;
         let grants = !self.grants.is_empty();

@@ -1,4 +1,4 @@
-//! Errors of whole calls that had no effect. Faults of single items are part of the answers.
+//! Errors of calls that had no effect. Faults of single items are in the answers instead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use trunkline_proto::{Disconnect, Frame};
 use trunkline_types::Contract;
 use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
 
-/// A request that was not accepted. It had no effect.
+/// The reason why a request was not accepted. The request had no effect.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RequestError {
-    /// The client has given up connecting, or was closed.
+    /// The client no longer tries to connect, or was closed.
     #[error("not connected, and the client no longer tries to connect: {cause}")]
     Closed {
-        /// The reason.
+        /// The reason why there is no connection.
         cause: Arc<Disconnect>,
     },
-    /// Too many requests are open.
+    /// Too many requests are unanswered or have untaken answers.
     #[error(
         "{max} requests are unanswered or have answers that the program has not collected; collect \
          the answers, or put more items into one request"
@@ -25,9 +25,10 @@ pub enum RequestError {
         /// The maximum number of requests.
         max: usize,
     },
-    /// Too many items are open.
+    /// The requests would have too many items together.
     #[error(
-        "{items} more items would exceed the {max} that may be requested at once; collect answers first"
+        "{items} more items would exceed the limit of {max} items in requests; collect answers \
+         first"
     )]
     TooManyItems {
         /// Number of items in this request.
@@ -37,19 +38,19 @@ pub enum RequestError {
     },
 }
 
-/// The reason why a subscription was not made.
+/// The reason why a subscription was not created.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubscribeError {
-    /// The client has given up connecting, or was closed.
+    /// The client no longer tries to connect, or was closed.
     #[error("not connected, and the client no longer tries to connect: {cause}")]
     Closed {
-        /// The reason.
+        /// The reason why there is no connection.
         cause: Arc<Disconnect>,
     },
     /// The contract's number is out of range.
     #[error(
-        "the contract {contract} cannot be kept; a buffer has 1 to {BUFFER_ELEMENTS_MAX} elements, \
-         and a period is at least {} us", SAMPLED_PERIOD_MIN.as_micros()
+        "the contract {contract} is out of range; a buffer has 1 to {BUFFER_ELEMENTS_MAX} \
+         elements, and a period is at least {} us", SAMPLED_PERIOD_MIN.as_micros()
     )]
     Contract {
         /// The requested contract.
@@ -57,7 +58,8 @@ pub enum SubscribeError {
     },
     /// The client would have too many items.
     #[error(
-        "{items} more items would exceed the {max} of one client; end other subscriptions first"
+        "{items} more items would exceed the limit of {max} per client; end other subscriptions \
+         first"
     )]
     TooManyItems {
         /// Number of items in this subscription.
@@ -67,10 +69,10 @@ pub enum SubscribeError {
     },
 }
 
-/// Writes that were not accepted. None of the call's writes is carried out.
+/// The reason why writes were not accepted. None of the call's writes is carried out.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The group has no writes, or more than the maximum number.
+    /// The group has no writes, or too many.
     #[error(
         "a group has 1 to {max} writes, but this one has {writes}; split it into several groups"
     )]
@@ -80,14 +82,14 @@ pub enum WriteError {
         /// The maximum number of writes.
         max: usize,
     },
-    /// The client has given up connecting, or was closed.
+    /// The client no longer tries to connect, or was closed.
     #[error("not connected, and the client no longer tries to connect: {cause}")]
     Closed {
-        /// The reason.
+        /// The reason why there is no connection.
         cause: Arc<Disconnect>,
     },
-    /// The queue of unsent writes is full: the program makes writes faster than the engine accepts
-    /// them, or there is no connection.
+    /// The queue of unsent writes is full: the program writes faster than the engine accepts
+    /// writes, or there is no connection.
     #[error(
         "{waiting} writes with {bytes} bytes are waiting to be sent; wait until some are sent, then \
          try again"
@@ -98,13 +100,13 @@ pub enum WriteError {
         /// Total size of the queued values in bytes.
         bytes: usize,
     },
-    /// Too many outcomes have not been taken.
+    /// The program has not taken too many of the outcomes.
     #[error(
         "{waiting} writes have outcomes that the program has not collected; collect them with \
          `take_outcomes`, or use `write_untracked`"
     )]
     OutcomesNotTaken {
-        /// Number of outcomes not taken, including those of writes not yet answered.
+        /// Number of outcomes that the program has not taken, including those of unanswered writes.
         waiting: usize,
     },
 }
@@ -131,10 +133,10 @@ pub(crate) fn malformed(sentence: String) -> Disconnect {
     Disconnect::Malformed { sentence }
 }
 
-/// The error for a frame that answers a request of another kind.
+/// The error for an answer that does not match the request.
 pub(crate) fn wrong_answer(frame: &Frame<'_>) -> Disconnect {
     let kind = frame.kind().map_or("a frame", |kind| kind.name());
     malformed(format!(
-        "{kind} answers a request that asked for something else"
+        "the engine answered a request with {kind}, which does not match the request"
     ))
 }

@@ -1,5 +1,5 @@
-//! Explains why a variable does not reach the program, as far as the client knows: the connection,
-//! and how the program takes from its subscriptions.
+//! Explains why a variable's updates do not reach the program, as far as the client knows: the
+//! state of the connection, and of the program's subscriptions.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::state::ConnectionState;
 use crate::subscriptions::remote::{RemoteItem, Status};
 use crate::subscriptions::subscription::Subscription;
 
-/// Explains why there is no connection. Returns nothing unless an attempt has failed; in that case
-/// the engine cannot be asked. If the variable `name` is subscribed, the explanation includes the
-/// age of its newest reading.
+/// Explains why there is no connection. Returns nothing if no attempt has failed. After a failed
+/// attempt, the engine cannot be asked. If the variable `name` is subscribed, the explanation
+/// includes the age of its newest reading.
 pub(crate) fn explain_connection(parts: &Parts, now: Tick, name: &str) -> Option<WhyStep> {
     let state = parts.base.connection.state();
     let cause = state.cause()?;
@@ -35,29 +35,29 @@ pub(crate) fn explain_connection(parts: &Parts, now: Tick, name: &str) -> Option
         | Disconnect::OutOfMemory { .. }
         | Disconnect::ClosedLocally => WhyStage::Connection,
     };
-    let default = match &state {
+    let default_hint = match &state {
         ConnectionState::Closed { .. } => "correct the problem, then connect again",
         ConnectionState::Connecting { .. } | ConnectionState::Connected(_) => {
             "start the engine, or repair the network; the connection is retried automatically"
         }
     };
-    let (mut sentence, next) = split(&cause.to_string(), default);
+    let (mut sentence, next) = split(&cause.to_string(), default_hint);
     if let Some(age) = newest_age(parts, now, name) {
         let seconds = age.as_secs_f64();
         sentence.push_str(&format!(
-            "; the last update that came is {seconds:.1} s old, and stale"
+            "; the last received update is {seconds:.1} s old, and stale"
         ));
     }
     Some(WhyStep::fault(stage, sentence, next))
 }
 
-/// Returns what the client knows about the subscriptions to a variable, and about queued writes.
-/// This follows the engine's answer.
+/// Returns what the client knows about the subscriptions to a variable and about queued writes.
+/// These steps follow those of the engine.
 pub(crate) fn explain_consumer(parts: &Parts, now: Tick, name: &str) -> Vec<WhyStep> {
     let mut steps = Vec::new();
     each_item(parts, name, |subscription, item| {
-        steps.extend(of_status(item));
-        steps.extend(of_waiting(subscription, item, now));
+        steps.extend(status_step(item));
+        steps.extend(waiting_step(subscription, item, now));
     });
     let counts = parts.writes.counts();
     if counts.waiting > 0 && counts.in_flight > 0 {
@@ -81,7 +81,7 @@ fn newest_age(parts: &Parts, now: Tick, name: &str) -> Option<Duration> {
     each_item(parts, name, |_, item| {
         if let Some(copy) = &item.copy {
             let age = copy.age(now);
-            newest = Some(newest.map_or(age, |known| known.min(age)));
+            newest = Some(newest.map_or(age, |other| other.min(age)));
         }
     });
     newest
@@ -90,12 +90,12 @@ fn newest_age(parts: &Parts, now: Tick, name: &str) -> Option<Duration> {
 fn each_item(parts: &Parts, name: &str, mut visit: impl FnMut(&Subscription, &RemoteItem)) {
     for remote in parts.subscriptions.remote.by_id.values() {
         for (_, item) in remote.items() {
-            let is_it = parts
+            let has_name = parts
                 .base
                 .variables
                 .get(item.variable)
                 .is_some_and(|variable| &*variable.name == name);
-            if !is_it {
+            if !has_name {
                 continue;
             }
             for target in item.targets.iter() {
@@ -107,8 +107,8 @@ fn each_item(parts: &Parts, name: &str, mut visit: impl FnMut(&Subscription, &Re
     }
 }
 
-/// Returns a step if the item has failed or ended.
-fn of_status(item: &RemoteItem) -> Option<WhyStep> {
+/// Returns a step if the item failed or ended.
+fn status_step(item: &RemoteItem) -> Option<WhyStep> {
     match &item.status {
         Status::Failed(refused) => {
             let Fault { code, sentence } = &**refused;
@@ -125,9 +125,9 @@ fn of_status(item: &RemoteItem) -> Option<WhyStep> {
         }
         Status::Ended(EndReason::Overrun) => Some(WhyStep::fault(
             WhyStage::Buffer,
-            "your `all` subscription has ended with `overrun`: updates came faster than this \
+            "your `all` subscription has ended with `overrun`: updates arrived faster than this \
              program took them",
-            "take what still waits, then subscribe again; ask for a larger bound, or for `latest`",
+            "take the waiting readings, then subscribe again; use a larger bound, or `latest`",
         )),
         Status::Ended(_) => Some(WhyStep::fault(
             WhyStage::Library,
@@ -138,13 +138,13 @@ fn of_status(item: &RemoteItem) -> Option<WhyStep> {
     }
 }
 
-/// Returns a step if the program has not taken queued readings.
-fn of_waiting(subscription: &Subscription, item: &RemoteItem, now: Tick) -> Option<WhyStep> {
+/// Returns a step if readings wait for the program.
+fn waiting_step(subscription: &Subscription, item: &RemoteItem, now: Tick) -> Option<WhyStep> {
     let ledger = subscription.ledger;
     if ledger.waiting == 0 {
         return None;
     }
-    let age = item.copy.as_ref().map_or(Duration::ZERO, |c| c.age(now));
+    let age = item.copy.as_ref().map_or(Duration::ZERO, |copy| copy.age(now));
     let sentence = format!(
         "{} readings of your `{}` subscription wait for this program, the newest is {:.1} s old; \
          so far it has taken {} of {}, {} were merged into newer ones and {} dropped",
@@ -156,7 +156,7 @@ fn of_waiting(subscription: &Subscription, item: &RemoteItem, now: Tick) -> Opti
         ledger.coalesced,
         ledger.dropped
     );
-    let next = "have the program take its readings: the values are here";
+    let next = "have the program take its readings, which have arrived";
     let is_behind = ledger.coalesced + ledger.dropped > 0 || ledger.waiting > 1;
     Some(WhyStep {
         verdict: match is_behind {
@@ -167,10 +167,10 @@ fn of_waiting(subscription: &Subscription, item: &RemoteItem, now: Tick) -> Opti
     })
 }
 
-/// Splits a fault's sentence into the problem and the remedy.
-fn split(text: &str, default: &str) -> (String, String) {
+/// Splits the text of a fault into the problem and the hint.
+fn split(text: &str, default_hint: &str) -> (String, String) {
     match text.split_once("; ") {
         Some((sentence, next)) => (sentence.to_owned(), next.to_owned()),
-        None => (text.to_owned(), default.to_owned()),
+        None => (text.to_owned(), default_hint.to_owned()),
     }
 }

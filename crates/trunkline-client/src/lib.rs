@@ -1,9 +1,9 @@
-//! The client's end of the protocol: handles, cells, queues, batches, and its side of the ledger.
+//! The client's end of the protocol, without input or output.
 //!
-//! [`ClientCore`] is a state machine: its input is bytes and the time, its output is bytes and the
-//! time of the next call. It opens no socket, never waits and starts no thread. `trunkline-net`
-//! drives it over any transport. The simulator drives it without a transport, and every run is
-//! reproducible bit for bit.
+//! [`ClientCore`] is a state machine. Its input is bytes and the time, and its output is bytes and
+//! the time of the next call. It opens no socket, never waits and starts no thread. `trunkline-net`
+//! drives it over any transport. The simulator drives it without a transport, so every run is
+//! exactly reproducible.
 //!
 //! ```text
 //!  program: open  read  write  subscribe ...       take  take_outcomes  next_event  value
@@ -18,26 +18,30 @@
 //!          bytes out ~~~~~~~~~~~~ the driver ~~~~~~~~~~ bytes in
 //! ```
 //!
-//! The program's variables, subscriptions and requests survive reconnects. Variables are identified
-//! by name and opened again, subscriptions resume after their last update, and unanswered requests
-//! are sent again. Writes, and other requests that change the engine, are never sent twice: if the
-//! connection is lost before their answer, they end as unknown.
+//! The program's variables, subscriptions and requests continue across reconnections. Variables are
+//! identified by name and opened again, subscriptions resume from their last update on, and
+//! unanswered requests are sent again. Writes, and other requests that change the engine, are never
+//! sent twice: if the connection is lost before they are answered, their outcome is unknown.
 //!
 //! # Layout
-//! In order, from the bottom up: each part imports only the parts above it in this list.
+//! From the bottom up: each part imports only the parts above it in this list.
 //! - `table`, [`options`], [`error`], [`state`], `event`: tables, and types for the program.
 //! - `variables`: variables by name and handle, arriving readings and pages of them, conversions.
-//! - `connection`: the life cycle of the connection, and acknowledgements; [`answer`]: answers.
-//! - `client_state`: the state that every part uses; `ask`: requests that the client makes by
-//!   itself.
-//! - `writes`: writes, from the call to the outcome; `typed`: handles with a checked type.
-//! - `subscriptions`: `remote`, the engine's view of them, with losses; above it `subscription`,
-//!   the program's view, `delivery`, `restore` for reconnects and retries, `convergence`.
+//! - `connection`: the life cycle of the connection, and acknowledgements.
+//! - [`answer`]: the answers to requests.
+//! - `client_state`: the state that every part uses.
+//! - `ask`: the requests that the client makes itself.
+//! - `writes`: writes, from the call to the outcome.
+//! - `typed`: references to variables with a checked type.
+//! - `subscriptions`: `remote` has the subscriptions as the engine knows them, with losses. Above
+//!   it are `subscription`, with those of the program, `delivery`, `restore` for reconnections and
+//!   retries, and `convergence`.
 //! - `recorded`: the events of a subscription, combined with recorded readings.
-//! - `patterns`: watched patterns, and subscriptions by pattern; `provider`: this client as the
-//!   source of variables.
-//! - `parts`: all of the above together; `explain`: why a variable does not reach the program.
-//! - [`request`]: one type and one file for each request, and how requests proceed.
+//! - `patterns`: watched patterns, and subscriptions by pattern.
+//! - `provider`: this client as the source of variables.
+//! - `parts`: all parts above together.
+//! - `explain`: why a variable's updates do not reach the program.
+//! - [`request`]: one type and one file for each request, and the progress of requests.
 //! - `client`: [`ClientCore`] with its verbs, input and output.
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Options of the client, of opening and of subscribing.
+//! Options for clients, for opening variables and for subscriptions.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use trunkline_proto::limits::{ITEMS_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, WINDOW_RE
 use trunkline_proto::{Backoff, Negotiation, ThroughputMode};
 use trunkline_types::Contract;
 
-/// The identity of the client, and the limits on its memory. When a limit is reached, the call is
-/// refused and has no effect, as documented for each verb.
+/// The identity of a client, and the limits of its memory. A call that would exceed a limit is
+/// refused and has no effect; each verb documents its error.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The client's name, shown to operators of the engine.
+    /// The client's name, as operators of the engine see it.
     pub client_name: String,
-    /// The program's name and release.
+    /// The name and release of the program.
     pub program: String,
     /// The user under which the program runs.
     pub user: String,
@@ -20,28 +20,28 @@ pub struct ClientOptions {
     pub pid: u32,
     /// Supported versions and features, and frame sizes.
     pub negotiation: Negotiation,
-    /// Gathers data before sending at both ends, if the engine supports that. `None`: data is sent
-    /// at once.
+    /// Settings of throughput mode, in which both ends gather data before sending it, if the engine
+    /// supports this. With `None`, data is sent at once.
     pub throughput_mode: Option<ThroughputMode>,
     /// Maximum number of unacknowledged update records that the engine may send.
     pub window_records: u32,
-    /// Maximum size of those records in bytes.
+    /// Maximum size of these records in bytes.
     pub window_bytes: u32,
-    /// Upper limit of the first wait before dialling again. It doubles with each attempt.
+    /// Upper limit of the delay before the first new attempt to dial. It doubles with each attempt.
     pub backoff_base: Duration,
-    /// Upper limit of any wait before dialling again.
+    /// Upper limit of the delay before any attempt to dial.
     pub backoff_max: Duration,
-    /// Seed for the jitter: different for every process, fixed in a simulation.
+    /// Seed of the random delays: different for every process, fixed in a simulation.
     pub seed: u64,
-    /// Maximum number of requests that are unanswered, or whose answers were not taken.
+    /// Maximum number of requests that are unanswered, or whose answers the program has not taken.
     pub requests_max: usize,
-    /// Maximum number of items in those requests, and in the answer to one FIND.
+    /// Maximum number of items in these requests, and in the answer to one FIND.
     pub request_items_max: usize,
     /// Maximum number of items of all subscriptions together.
     pub items_max: usize,
-    /// Maximum number of writes waiting to be sent, and of outcomes waiting to be taken.
+    /// Maximum number of writes that wait to be sent, and of outcomes that wait to be taken.
     pub writes_max: usize,
-    /// Maximum total size of the values of writes waiting to be sent, in bytes.
+    /// Maximum total size in bytes of the values of writes that wait to be sent.
     pub write_bytes_max: usize,
 }
 
@@ -68,49 +68,49 @@ impl Default for ClientOptions {
     }
 }
 
-/// The need for an access when variables are opened.
+/// How an opening treats read access, or write access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Need {
     /// The access is used if the variable permits it.
     #[default]
     Allowed,
-    /// Opening fails if the variable forbids the access.
+    /// The opening fails if the variable does not permit the access.
     Required,
-    /// The access is not wanted, and is removed from the opened variable's access.
+    /// The access is not used, even if the variable permits it.
     None,
 }
 
-/// Options of opening variables.
+/// Options for opening variables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
-    /// True to include the current readings in the answer.
+    /// If true, the answer includes the current readings.
     pub include_readings: bool,
-    /// True to include the properties in the answer.
+    /// If true, the answer includes the properties.
     pub describe: bool,
-    /// The need for read access.
+    /// Treatment of read access.
     pub reading: Need,
-    /// The need for write access.
+    /// Treatment of write access.
     pub writing: Need,
 }
 
 /// Options of a subscription, in addition to its contract.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubscribeOptions {
-    /// Delivers only updates that differ from the previous one in value or quality. Other updates
+    /// Delivers only updates whose value or quality differs from the previous update. Other updates
     /// count as filtered.
     pub only_changes: bool,
-    /// Leaves out updates that result from this client's own writes.
+    /// Excludes updates that result from this client's own writes.
     pub own_suppressed: bool,
-    /// Age beyond which readings are stale. `None`: the age from the variable's properties, if
-    /// known.
+    /// Age above which readings are stale. With `None`, the maximum age in the variable's
+    /// properties applies, if known.
     pub max_age: Option<Duration>,
-    /// Resumes an `all` subscription after an overrun, once the program has taken all queued
-    /// events, including the end. Otherwise the subscription stays ended.
+    /// If true, an `all` subscription resumes after an overrun as soon as the program has taken all
+    /// queued events, including the end. If false, the subscription stays ended.
     pub reopen: bool,
-    /// Maximum size of queued readings under `last:n` and `first:n`, for all items together: values
-    /// in wire form, plus 120 bytes per reading. Beyond it, updates are dropped as they are beyond
-    /// `n`, but every item keeps at least one. Under `all` only the contract's bound applies: its
-    /// number of elements limits the overhead of the readings.
+    /// Maximum size in bytes of the queued readings of all items under `last:n` and `first:n`. A
+    /// reading counts as its encoded value plus 120 bytes. Above the limit, updates are dropped in
+    /// the same way as above `n`, but every item keeps at least one. Under `all`, only the
+    /// contract's bound applies; its number of elements also limits the memory besides the values.
     pub buffer_bytes_max: usize,
 }
 
@@ -126,12 +126,12 @@ impl Default for SubscribeOptions {
     }
 }
 
-/// The error for a buffer of one element, which would buffer nothing.
+/// The error for a buffer of one element, which buffers nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a buffer of 1 element buffers nothing; use 0 for the newest value only, or 2 or more")]
+#[error("a buffer of 1 element buffers nothing; use 0 for the newest value only, or at least 2")]
 pub struct BufferError;
 
-/// Returns the contract for a buffer size: 0 means only the newest value, 2 or more means a buffer
+/// Returns the contract for a buffer size: 0 is the newest value only, and at least 2 is a buffer
 /// that drops its oldest element.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! The state of a client other than its requests, which operate on it.
+//! The state of a client except its requests, which use it.
 
 use crate::client_state::ClientState;
 use crate::options::ClientOptions;

@@ -1,5 +1,5 @@
-//! The provider role: this client is the source of variables of the engine, like an I/O server in a
-//! separate process.
+//! The provider role: this client is the source of variables of the engine, like an I/O server in
+//! its own process.
 //!
 //! ```text
 //! provide(NAME) --> PROVIDE, again on every connection
@@ -8,9 +8,9 @@
 //! publish --> PUBLISH, within the write credit
 //! ```
 //!
-//! Unanswered writes and reads end with the connection: the engine reports an unknown outcome to
-//! their callers. On the next connection the engine binds every variable again, and the provider
-//! must publish every value again.
+//! Unanswered writes and reads end with the connection, and the engine reports an unknown outcome
+//! to their callers. On the next connection, the engine binds every variable again, and the
+//! provider must publish every value again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,48 +29,49 @@ use crate::client_state::ClientState;
 use crate::table::NumberMap;
 use crate::writes::Writes;
 
-/// Maximum number of values waiting to be sent. Beyond it, the oldest value is dropped and counted.
+/// Maximum number of values that wait to be sent. Above it, the oldest value is dropped and
+/// counted.
 const WAITING_MAX: usize = 65_536;
-/// Time from a refusal to the next request for the role. The name may be free by then.
-const RETRY: Duration = Duration::from_secs(1);
+/// Time from a refusal of the role to the next request for it. The name may be free by then.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// An event of a provider. Events are delivered in the order in which they occurred.
+/// An event of a provider. Events arrive in the order in which they occurred.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ProviderEvent {
-    /// The engine has accepted the role; binds follow.
+    /// The engine has accepted the provider. Binds follow.
     Provided,
-    /// The engine refuses the role. The client asks again after 1 s.
+    /// The engine has refused the provider. The client repeats the request after 1 s.
     Refused(Fault),
-    /// The connection is lost. All binds and all unanswered writes and reads have ended.
+    /// The connection is lost. All binds, and all unanswered writes and reads, have ended.
     Disconnected,
     /// The provider must deliver this variable from now on.
     Bind {
-        /// The variable's handle, used when publishing.
+        /// The variable's handle, which publications of its values contain.
         handle: u32,
-        /// The type of its values.
+        /// The type of the variable's values.
         data_type: DataType,
         /// The access that clients have to the variable.
         access: Access,
-        /// The device item that supplies its values.
+        /// The item of the device that supplies the variable's values.
         item: String,
     },
-    /// The variable is gone; the provider must no longer deliver it.
+    /// The variable was removed. The provider must no longer deliver it.
     Unbind {
         /// The variable's handle.
         handle: u32,
     },
     /// A value to write to the device.
     Write {
-        /// Identifies the write; to be returned with the answer.
+        /// Identifies the write. The answer must contain it.
         ticket: u64,
         /// The variable's handle.
         handle: u32,
         /// The value to write.
         value: Value,
     },
-    /// A request for a fresh value, which is the answer.
+    /// A request for a fresh value, which the answer must contain.
     Read {
-        /// Identifies the read; to be returned with the answer.
+        /// Identifies the read. The answer must contain it.
         ticket: u64,
         /// The variable's handle.
         handle: u32,
@@ -80,18 +81,18 @@ pub enum ProviderEvent {
 /// A provider's reply to a write or a read.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ProviderReply {
-    /// Carried out; the device now has this value.
+    /// The provider has carried out the order, and the device has this value now.
     Applied {
         /// The value of the device.
         value: Value,
         /// The quality of the value.
         quality: Quality,
-        /// The time at which the value was read; `None` means now.
+        /// The time at which the value was read; `None` is the current time.
         source_timestamp: Option<Timestamp>,
     },
-    /// Not carried out, with the reason.
+    /// The provider has not carried out the order, for this reason.
     Refused(String),
-    /// The outcome is unknown, with the reason.
+    /// The outcome is unknown, for this reason.
     Unknown(String),
 }
 
@@ -100,11 +101,11 @@ pub enum ProviderReply {
 pub struct Publication {
     /// The variable's handle, from `ProviderEvent::Bind`.
     pub handle: u32,
-    /// The raw value, of the variable's type. `None` changes only the quality.
+    /// The raw value, which has the variable's type. With `None`, only the quality changes.
     pub value: Option<Value>,
     /// The quality of the value.
     pub quality: Quality,
-    /// The time of measurement; `None` means now.
+    /// The time of measurement; `None` is the current time.
     pub source_timestamp: Option<Timestamp>,
 }
 
@@ -121,11 +122,13 @@ pub(crate) struct ProviderRole {
     answers: Vec<(u64, ProviderReply)>,
     /// Number of values dropped because the queue was full.
     pub(crate) lost: u64,
+    /// Number of values that the engine refused.
     pub(crate) refused: u64,
 }
 
 impl ProviderRole {
-    /// Becomes the source of every variable whose `source` begins with `name` and a colon.
+    /// Makes this client the source of every variable whose `source` begins with `name` and a
+    /// colon.
     pub(crate) fn provide(&mut self, base: &mut ClientState, name: &str) {
         self.name = Some(name.to_owned());
         if base.connection.is_open() {
@@ -179,7 +182,8 @@ impl ProviderRole {
         (self.is_provided, self.retry_at) = (false, None);
     }
 
-    /// Handles the engine's answer to the request for the role; `None` accepts it.
+    /// Handles the engine's answer to the request for the role. `refused` is `None` if the engine
+    /// accepts.
     pub(crate) fn answered(&mut self, base: &mut ClientState, refused: Option<Fault>) {
         self.events.push_back(match refused {
             None => {
@@ -188,7 +192,7 @@ impl ProviderRole {
             }
             Some(fault) => {
                 let now = base.connection.last_input;
-                self.retry_at = now.map(|now| now.saturating_add(RETRY));
+                self.retry_at = now.map(|now| now.saturating_add(RETRY_DELAY));
                 ProviderEvent::Refused(fault)
             }
         });
@@ -259,13 +263,13 @@ impl ProviderRole {
         Ok(())
     }
 
-    /// Returns true if answers or values wait to be sent.
+    /// Returns true if answers or values are waiting to be sent.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.answers.is_empty() || !self.publications.is_empty()
     }
 
-    /// Appends the answers, then a PUBLISH frame of about `page` bytes within the credit. Returns
-    /// false if there was nothing to append.
+    /// Appends the answers, then a PUBLISH frame of about `page` bytes within the write credit.
+    /// Returns false if there was nothing to append.
     pub(crate) fn send(&mut self, writes: &mut Writes, page: usize, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let mut bytes = Vec::new();
@@ -302,8 +306,8 @@ impl ProviderRole {
 
     pub(crate) fn refused(&mut self, base: &mut ClientState, handle: u32, code: FaultCode) {
         self.refused += 1;
-        // Handles are not reused within an epoch, so no further value for this handle can be
-        // delivered.
+        // Handles are not used again within an epoch, so no value for this handle can be delivered
+        // any more.
         if code == FaultCode::Gone && self.types.remove(&handle).is_some() {
             self.events.push_back(ProviderEvent::Unbind { handle });
             base.changes += 1;

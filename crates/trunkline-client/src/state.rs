@@ -7,7 +7,7 @@ use std::time::Duration;
 use trunkline_proto::{Disconnect, Features};
 use trunkline_types::Tick;
 
-/// The state of the connection, with its cause.
+/// The state of the connection, with the cause if it is down.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConnectionState {
     /// There is no connection. An attempt is in progress or will follow.
@@ -23,20 +23,20 @@ pub enum ConnectionState {
     Connected(Arc<Session>),
     /// There is no connection, and there will be no attempt until the program requests one.
     Closed {
-        /// The reason.
+        /// The reason why the client makes no attempt.
         cause: Arc<Disconnect>,
     },
 }
 
-/// The session with the engine, from the engine's WELCOME.
+/// The session with the engine, with the terms of the engine's WELCOME.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Session {
-    /// The session's number, assigned by the engine.
+    /// The session number that the engine has assigned.
     pub session: u64,
-    /// The engine's epoch: the first half of every position.
+    /// The engine's epoch, which is a part of every position.
     pub epoch: u64,
-    /// Identifies the engine's store: the same at every start with this store, and in copies of it.
-    /// Without a store, it is different at each start.
+    /// Identifies the engine's store. It is the same at each start with this store, and in copies
+    /// of the store. Without a store, it is different at each start.
     pub engine_id: [u8; 16],
     /// The engine's name.
     pub engine_name: String,
@@ -46,34 +46,34 @@ pub struct Session {
     pub version: u8,
     /// The features that both ends support.
     pub features: Features,
-    /// Maximum number of items that the engine allows.
+    /// Maximum number of items that the engine allows per session.
     pub items_max: u32,
     /// Initial write credit: the maximum number of writes in flight.
     pub writes_max: u32,
-    /// Initial write credit in bytes.
+    /// Initial write credit in bytes: the maximum size of the values in flight.
     pub write_bytes_max: u32,
-    /// Interval between keep-alives.
+    /// Interval between keep-alive frames.
     pub keepalive: Duration,
-    /// The duration of silence after which the engine counts as dead.
+    /// Time without any data after which the connection is considered dead.
     pub deadline: Duration,
     /// The time at which the session began.
     pub since: Tick,
 }
 
-/// Totals over all connections of a client so far.
+/// Counts over all connections of a client so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnectionCounters {
-    /// Connections that reached the engine's WELCOME.
+    /// Connections on which the engine sent WELCOME.
     pub connections: u64,
     /// Update records received.
     pub records: u64,
-    /// Records received for a subscription or item that had just ended at the client.
+    /// Records received for subscriptions or items that the client had already ended.
     pub skipped: u64,
-    /// Records received that the item already had.
+    /// Records received with updates that the item already had.
     pub repeated: u64,
-    /// Keep-alives whose running digest differed from that of the records received (B-10).
+    /// Keep-alive frames whose running digest differed from that of the received records (B-10).
     pub diverged: u64,
-    /// Items that differed from what the engine had sent, and that were repaired (B-10).
+    /// Items that differed from what the engine had sent, and were repaired (B-10).
     pub repaired: u64,
     /// Frames of kinds that this version does not know.
     pub unknown_frames: u64,

@@ -1,16 +1,16 @@
-//! Tables that behave identically in every run, so that the simulator can replay this crate bit for
-//! bit.
+//! Tables and hashes that are identical in every run, so that the simulator can replay this crate
+//! exactly.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// A map keyed by numbers that the engine or this crate chose.
+/// A map whose keys are numbers that the engine or this crate chose.
 pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<MixHasher>>;
-/// A map keyed by names that the program chose or found.
+/// A map whose keys are names that the program chose or found.
 pub(crate) type NameMap<V> = HashMap<Arc<str>, V, BuildHasherDefault<MixHasher>>;
 
-/// The key of a value in a [`Slab`]. Once the value is removed, the key never matches again.
+/// The key of a value in a [`Slab`]. After the value is removed, the key never matches again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Key {
     pub(crate) index: u32,
@@ -18,20 +18,20 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// A key that matches no value: indices count up from 0 and never get that far.
+    /// A key that matches no value, because indices count up from 0 and never become this large.
     pub(crate) const NOBODY: Key = Key {
         index: u32::MAX,
         generation: 0,
     };
 }
 
-/// Values at stable indices.
+/// A list of values whose indices never change.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Option<(u32, T)>>,
     free: Vec<u32>,
-    /// The generation of the last inserted value. It is not stored per slot, so that an empty slab
-    /// can free its memory.
+    /// The generation of the last inserted value. It is not stored per slot, so an empty slab can
+    /// free its memory.
     generation: u32,
 }
 
@@ -50,7 +50,7 @@ impl<T> Slab<T> {
         self.slots.reserve(more.saturating_sub(self.free.len()));
     }
 
-    /// Adds a value. The limits of the callers keep the number of values far below 2^32.
+    /// Adds a value. The callers limit the number of values to far below 2^32.
     pub(crate) fn insert(&mut self, value: T) -> Key {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
@@ -129,7 +129,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// A list that usually has at most one element, and then needs no allocation.
+/// A list that usually has at most one element. It then needs no allocation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Few<T> {
     #[default]
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_slab_holds_no_memory() {
+    fn empty_slab_uses_no_memory() {
         let mut sut = Slab::default();
         let keys: Vec<Key> = (0..1000).map(|n| sut.insert(n)).collect();
         keys.iter()
@@ -247,14 +247,14 @@ mod tests {
             sut.push(count);
             assert_eq!(sut.as_slice(), (1..=count).collect::<Vec<i32>>());
         }
-        for (gone, left) in [
+        for (removed, remaining) in [
             (2, vec![1, 3, 4]),
             (1, vec![3, 4]),
             (4, vec![3]),
             (3, vec![]),
         ] {
-            sut.retain(|element| *element != gone);
-            assert_eq!(sut.as_slice(), left);
+            sut.retain(|element| *element != removed);
+            assert_eq!(sut.as_slice(), remaining);
         }
         assert_eq!(sut, Few::None);
     }

@@ -1,4 +1,4 @@
-//! Handles of variables whose type is checked once, when the variable is opened.
+//! References to variables whose type is checked once, when the variable is opened.
 
 use std::marker::PhantomData;
 
@@ -9,7 +9,7 @@ use crate::variables::VariableRef;
 use crate::variables::convert::{FromValue, IntoValue};
 use crate::writes::Write;
 
-/// The variable's type differs from the type that the program expects.
+/// The error for a variable whose type differs from the type that the program expects.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "the variable is {actual}, but this program expects {expected}; use {actual} in the program"
@@ -21,7 +21,7 @@ pub struct TypeMismatch {
     pub actual: String,
 }
 
-/// A handle of a variable whose type is known to match `T`.
+/// A reference to a variable whose type matches `T`.
 #[derive(Debug)]
 pub struct Typed<T> {
     variable: VariableRef,
@@ -37,7 +37,7 @@ impl<T> Clone for Typed<T> {
 impl<T> Copy for Typed<T> {}
 
 impl<T: FromValue> Typed<T> {
-    /// Returns the typed handle of an opened variable.
+    /// Returns a typed reference to an opened variable.
     ///
     /// # Errors
     /// [`TypeMismatch`] if the variable cannot be read as `T`. The type is checked only here, not
@@ -46,10 +46,10 @@ impl<T: FromValue> Typed<T> {
         Self::of(opened.variable, &opened.data_type)
     }
 
-    /// Returns the typed handle of a variable of a known type, such as an item of a subscription.
+    /// Returns a typed reference to a variable of a known type, such as an item of a subscription.
     ///
     /// # Errors
-    /// Same as for [`Typed::new`].
+    /// As [`Typed::new`].
     pub fn of(variable: VariableRef, data_type: &DataType) -> Result<Self, TypeMismatch> {
         if T::reads(data_type) {
             Ok(Self {
@@ -72,7 +72,7 @@ impl<T: FromValue> Typed<T> {
     /// Returns the value of a reading as `T`.
     ///
     /// # Errors
-    /// [`TypeMismatch`] if the variable was replaced by one of another type since it was opened.
+    /// [`TypeMismatch`] if a variable of another type has replaced the opened variable.
     pub fn value(self, reading: &Reading) -> Result<T, TypeMismatch> {
         let value = &reading.sample.value;
         T::from_value(value).ok_or_else(|| TypeMismatch {

@@ -1,7 +1,7 @@
-//! Writing: many writes can be in flight at once, and every write has an outcome.
+//! Sends writes, many of which can be in flight at once, and records the outcome of each.
 //!
-//! A write waits in the queue, is sent within the credit, and is answered under its number. The
-//! outcome waits until the program takes it.
+//! A write waits in the queue, is sent as soon as the write credit allows, and is answered by its
+//! number. The outcome is stored until the program takes it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::error::{WriteError, malformed};
 use crate::subscriptions::remote::RemoteSubscriptions;
 use crate::variables::{Variable, VariableRef, Variables, not_open};
 
-/// Emptied queues with a larger capacity than this are freed.
-const KEPT_WRITES_MAX: usize = 16 << 10;
-/// Maximum number of recent entries, including answered ones. Older unanswered writes move to a
-/// map.
+/// Maximum capacity that an empty queue keeps. A larger queue is freed when it becomes empty.
+const EMPTY_QUEUE_CAPACITY_MAX: usize = 16 << 10;
+/// Maximum number of entries in [`InFlightWrites::recent`], including answered writes. Older
+/// unanswered writes move to a map.
 const RECENT_MAX: usize = 16 << 10;
 
 /// Minimum time between two searches for expired writes.
 const EXPIRY_STEP: Duration = Duration::from_millis(10);
 
-/// Message bytes reserved for the overhead of a value.
+/// Bytes of a message that are reserved for the fields of a write besides its value.
 const RECORD_BYTES: usize = 256;
 
 /// A write of one value to one variable.
@@ -38,29 +38,31 @@ pub struct Write {
     pub variable: VariableRef,
     /// The value, of the variable's type.
     pub value: Value,
-    /// Source timestamp, quality and mode.
+    /// Source timestamp, quality and other options of the write.
     pub options: WriteOptions,
-    /// How this write is treated if a newer one for the same variable is made before it is sent.
+    /// Treatment of this write if a newer write of the same variable is queued before this one is
+    /// sent.
     pub mode: WriteMode,
 }
 
-/// How a queued write is treated when a newer one for the same variable is made.
+/// The treatment of a queued write when a newer write of the same variable is queued.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum WriteMode {
-    /// Both are sent, in order.
+    /// Both writes are sent, in order.
     #[default]
     Queued,
     /// The newer write replaces the queued one, which ends as superseded (LM-20, LM-21). If a
-    /// variable is written faster than the connection can send, only the newest value is sent.
+    /// program writes a variable faster than the connection can send, only the newest value is
+    /// sent.
     Newest,
 }
 
-/// The writes of one call, whose outcomes are taken together.
+/// Identifies the writes of one call, whose outcomes are taken together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WriteBatchId(pub(crate) u64);
 
 impl Write {
-    /// Returns a write of `value`; the engine sets timestamp and quality.
+    /// Returns a write of `value`. The engine sets the timestamp and the quality.
     pub fn new(variable: VariableRef, value: Value) -> Self {
         Self {
             variable,
@@ -70,7 +72,8 @@ impl Write {
         }
     }
 
-    /// Returns a write that a newer write of this variable replaces while it waits to be sent.
+    /// Returns a write that is replaced by a newer write of this variable while it waits to be
+    /// sent.
     pub fn newest(variable: VariableRef, value: Value) -> Self {
         Self {
             mode: WriteMode::Newest,
@@ -78,41 +81,43 @@ impl Write {
         }
     }
 
-    /// Returns a write to the engine's cell only, without asking a provider (LM-04).
+    /// Returns a write of the engine's value only. The engine does not pass it to the provider
+    /// (LM-04).
     pub fn set(variable: VariableRef, value: Value) -> Self {
         Self::new(variable, value).with_verb(WriteVerb::Set)
     }
 
-    /// Returns a write that sends the variable's current value to its provider (LM-06).
+    /// Returns a write that passes the variable's current value to its provider (LM-06).
     pub fn send(variable: VariableRef) -> Self {
         Self::order(variable, WriteVerb::Send)
     }
 
-    /// Returns a write that asks the variable's provider for a fresh value from its device. The
-    /// outcome contains the position of the resulting update (LM-05).
+    /// Returns a write that requests a fresh value from the variable's provider. The outcome
+    /// contains the position of the resulting update (LM-05).
     pub fn request(variable: VariableRef) -> Self {
         Self::order(variable, WriteVerb::Request)
     }
 
-    /// Returns a write that holds the variable at the value, overriding its source and other
-    /// writers (H-27).
+    /// Returns a write that forces the variable to `value`, overriding its source and other writers
+    /// (H-27).
     pub fn force(variable: VariableRef, value: Value) -> Self {
         Self::new(variable, value).with_verb(WriteVerb::Force)
     }
 
-    /// Returns a write that ends forcing; the variable then shows the value of its source again.
+    /// Returns a write that ends forcing. The variable then shows the value of its source again.
     pub fn unforce(variable: VariableRef) -> Self {
         Self::order(variable, WriteVerb::Unforce)
     }
 
-    /// Applies the write only if the variable is still at this position (B-22).
+    /// Makes the write conditional: the engine refuses it if the variable is no longer at
+    /// `position` (B-22).
     #[must_use]
     pub fn expecting(mut self, position: Position) -> Self {
         self.options.expected = Some(position);
         self
     }
 
-    /// Returns a write without a value. The placeholder value is never sent.
+    /// Returns a write without a value. The placeholder value of the struct is never sent.
     fn order(variable: VariableRef, verb: WriteVerb) -> Self {
         Self::new(variable, Value::Bool(false)).with_verb(verb)
     }
@@ -123,44 +128,45 @@ impl Write {
     }
 }
 
-/// The outcome of a write. Faults give the reasons.
+/// The outcome of a write. A fault gives the reason.
 pub type WriteOutcome = trunkline_types::WriteOutcome<Position, Fault, Fault, NotTried>;
 
 /// The outcome of a group of writes.
 pub type GroupOutcome = trunkline_types::GroupOutcome<WriteOutcome>;
 
-/// The reason why a write was not attempted.
+/// The reason why the engine did not try a write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotTried {
-    /// The write would have had to wait, but was to be made without waiting.
+    /// The write would have had to wait, but the call forbids waiting.
     WouldBlock,
-    /// The call or the lifetime of the write ended before it was sent. It never will be.
+    /// The call or the lifetime of the write ended before the write was sent. It will never be
+    /// sent.
     Cancelled(Fault),
 }
 
-/// Counts of a client's writes by outcome. `issued` is the sum of all others.
+/// Counts of a client's writes by outcome. `issued` is the sum of all other counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteCounts {
-    /// Writes accepted by `ClientCore::write` and `ClientCore::write_untracked`, and the writes of
-    /// groups that have ended.
+    /// Writes accepted by `ClientCore::write` and `ClientCore::write_untracked`, and writes of
+    /// completed groups.
     pub issued: u64,
-    /// Writes that ended as applied.
+    /// Writes that the engine has carried out.
     pub applied: u64,
-    /// Writes that ended as unchanged.
+    /// Writes of a value within the deadband of the previous one.
     pub unchanged: u64,
-    /// Writes that ended as superseded.
+    /// Queued writes that a newer write replaced.
     pub superseded: u64,
-    /// Writes that ended as refused.
+    /// Writes that the engine or the client refused.
     pub refused: u64,
-    /// Writes that ended as would-block.
+    /// Writes that would have had to wait, although the call forbids it.
     pub would_block: u64,
-    /// Writes that ended as unknown.
+    /// Writes whose outcome is unknown.
     pub unknown: u64,
-    /// Writes that ended as cancelled.
+    /// Writes that were cancelled before they were sent.
     pub cancelled: u64,
-    /// Writes not sent yet.
+    /// Writes that are not sent yet.
     pub waiting: u64,
-    /// Writes sent but not yet answered, including those whose calls have ended.
+    /// Writes that are sent but not answered yet, including writes of calls that have ended.
     pub in_flight: u64,
 }
 
@@ -168,20 +174,20 @@ pub struct WriteCounts {
 pub(crate) struct Writes {
     unsent: VecDeque<Unsent>,
     unsent_bytes: usize,
-    /// Number of writes at the front of `unsent` that were sent or refused. They are removed
+    /// Number of writes at the front of `unsent` that are already sent or refused. They are removed
     /// together.
-    passed: usize,
-    /// Number of writes removed from `unsent` so far. Positions in the whole sequence are counted
-    /// from here.
-    taken: u64,
-    /// Position in the sequence of each queued write that a newer write of its variable replaces.
+    processed: usize,
+    /// Number of writes removed from the queue so far, which is the position of the first write in
+    /// `unsent`. Positions count all writes since the start.
+    removed: u64,
+    /// Position of each queued write that a newer write of its variable may replace.
     newest: BTreeMap<VariableRef, u64>,
-    /// The next time to search for expired unsent writes.
+    /// Time of the next search for expired unsent writes.
     expire_at: Option<Tick>,
-    in_flight: OnTheirWay,
+    in_flight: InFlightWrites,
     in_flight_bytes: usize,
     batches: BTreeMap<u64, Batch>,
-    /// Number of outcomes in batches, including outstanding ones.
+    /// Number of outcomes in batches, including outcomes that are not known yet.
     tracked: usize,
     credit_count: usize,
     credit_bytes: usize,
@@ -190,13 +196,14 @@ pub(crate) struct Writes {
 }
 
 #[derive(Debug)]
+/// A queued write.
 struct Unsent {
     order: u64,
     write: Write,
-    /// Size of its value in bytes.
+    /// Size of the value in bytes.
     bytes: u32,
-    place: Option<Place>,
-    /// The time after which the write must not be sent.
+    place: Option<BatchSlot>,
+    /// Time after which the write must not be sent.
     expires: Option<Tick>,
 }
 
@@ -204,32 +211,33 @@ struct Unsent {
 #[derive(Debug)]
 struct InFlight {
     variable: VariableRef,
-    /// The handle of a value published by the provider; `variable` is then `NOBODY`.
+    /// Handle of a value that the provider published. `variable` is then `NOBODY`.
     published: u32,
     bytes: u32,
-    place: Option<Place>,
+    place: Option<BatchSlot>,
 }
 
-/// The batch that waits for an outcome, and the index in it.
+/// The place of an outcome: the batch that waits for it, and its index in the batch.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct BatchSlot {
     batch: u64,
     index: u32,
 }
 
-/// Writes that were sent and not yet answered, by their consecutive numbers.
+/// Writes in flight, by their consecutive numbers.
 #[derive(Debug, Default)]
-struct OnTheirWay {
-    /// Writes from number `first` on; `None` once answered. The first entry is never `None`.
+struct InFlightWrites {
+    /// Writes from the number `first` on. An answered write is `None`. The first entry is never
+    /// `None`.
     recent: VecDeque<Option<InFlight>>,
     first: u64,
-    /// Older unanswered writes that many later ones have overtaken. They are moved here to bound
-    /// `recent`.
+    /// Unanswered writes that were moved out of `recent` to limit its length, because many later
+    /// writes followed.
     late: BTreeMap<u64, InFlight>,
     count: usize,
 }
 
-impl OnTheirWay {
+impl InFlightWrites {
     fn next(&self) -> u64 {
         self.first + self.recent.len() as u64
     }
@@ -243,7 +251,8 @@ impl OnTheirWay {
         self.count += 1;
     }
 
-    /// Moves the oldest recent write, which is unanswered, to `late`.
+    /// Moves the oldest recent write to `late`. It is unanswered, because `recent` never begins
+    /// with `None`.
     #[cold]
     fn move_oldest(&mut self) {
         let oldest = self.recent.pop_front().flatten();
@@ -265,7 +274,7 @@ impl OnTheirWay {
         Some(write)
     }
 
-    /// Takes all writes in order. The numbering continues.
+    /// Removes and returns all writes in order. The numbering continues.
     fn take(&mut self) -> impl Iterator<Item = InFlight> + use<> {
         self.first = self.next();
         self.count = 0;
@@ -283,8 +292,10 @@ impl OnTheirWay {
 }
 
 #[derive(Debug)]
+/// The outcomes of one call.
 struct Batch {
     outcomes: Vec<Option<WriteOutcome>>,
+    /// Number of outcomes that are not known yet.
     open: usize,
 }
 
@@ -294,19 +305,19 @@ impl Writes {
         self.credit_bytes = credit_bytes as usize;
     }
 
-    /// Returns the order of the next write to send, if the credit allows it. A value longer than
-    /// the whole credit is sent alone.
+    /// Returns the order of the next write to send if the credit allows sending it. A value that is
+    /// longer than the whole credit is sent alone.
     pub(crate) fn front(&self) -> Option<u64> {
-        let front = self.unsent.get(self.passed)?;
+        let front = self.unsent.get(self.processed)?;
         let bytes = self.in_flight_bytes + front.bytes as usize;
         let fits = self.in_flight.count < self.credit_count
             && (self.in_flight.count == 0 || bytes <= self.credit_bytes);
         fits.then_some(front.order)
     }
 
-    /// Returns true if only missing credit prevents writes from being sent.
+    /// Returns true if writes are queued and only missing credit prevents sending them.
     pub(crate) fn wait_for_credit(&self) -> bool {
-        self.unsent.len() > self.passed && self.front().is_none()
+        self.unsent.len() > self.processed && self.front().is_none()
     }
 
     /// Returns the order of the oldest unsent write.
@@ -314,14 +325,14 @@ impl Writes {
         self.unsent.front().map(|unsent| unsent.order)
     }
 
-    /// Queues writes whose outcomes are taken together.
+    /// Queues writes whose outcomes the program takes together.
     pub(crate) fn write(
         &mut self,
         base: &mut ClientState,
         writes: impl IntoIterator<Item = Write>,
     ) -> Result<WriteBatchId, WriteError> {
         let batch = base.own_requests.next_order();
-        let place = |index| Some(Place { batch, index });
+        let place = |index| Some(BatchSlot { batch, index });
         let open = self.append(base, batch, writes, place, None)?;
         let mut outcomes = Vec::new();
         outcomes.resize_with(open, || None);
@@ -332,7 +343,7 @@ impl Writes {
         Ok(WriteBatchId(batch))
     }
 
-    /// Queues writes whose outcomes are only counted.
+    /// Queues writes whose outcomes are counted only.
     pub(crate) fn write_untracked(
         &mut self,
         base: &mut ClientState,
@@ -345,14 +356,14 @@ impl Writes {
         Ok(())
     }
 
-    /// Appends writes to the queue and returns their number, or appends none of them. The caller
-    /// then calls [`queue`](Self::queue).
+    /// Appends all writes to the queue and returns their number, or appends none of them. After a
+    /// success, the caller calls [`queue`](Self::queue).
     fn append(
         &mut self,
         base: &ClientState,
         order: u64,
         writes: impl IntoIterator<Item = Write>,
-        place: impl Fn(u32) -> Option<Place>,
+        place: impl Fn(u32) -> Option<BatchSlot>,
         expires: Option<Tick>,
     ) -> Result<usize, WriteError> {
         let waiting = self.unsent.len();
@@ -370,9 +381,9 @@ impl Writes {
                 }
             }));
         let count = self.unsent.len() - waiting;
-        let has_room = self.check_room(base, waiting, count, total);
+        let has_space = self.check_space(base, waiting, count, total);
         let tracked = if place(0).is_some() { self.tracked } else { 0 };
-        let error = match has_room {
+        let error = match has_space {
             Err(error) => error,
             Ok(()) if tracked > 0 && tracked + count > base.options.writes_max => {
                 WriteError::OutcomesNotTaken { waiting: tracked }
@@ -383,13 +394,14 @@ impl Writes {
         Err(error)
     }
 
-    /// Fails if there is no room for the writes, or if there will be no connection.
+    /// Returns an error if the queue has no space for the writes, or if there will be no
+    /// connection.
     pub(crate) fn check(&self, base: &ClientState, writes: &[Write]) -> Result<(), WriteError> {
         let bytes = writes.iter().map(|write| encoded_len(&write.value)).sum();
-        self.check_room(base, self.unsent.len(), writes.len(), bytes)
+        self.check_space(base, self.unsent.len(), writes.len(), bytes)
     }
 
-    fn check_room(
+    fn check_space(
         &self,
         base: &ClientState,
         waiting: usize,
@@ -401,7 +413,8 @@ impl Writes {
         }
         let fits = waiting + count <= base.options.writes_max
             && self.unsent_bytes + bytes <= base.options.write_bytes_max;
-        // Otherwise writes that alone exceed the limit could never be made.
+        // An empty queue accepts writes of any size. Otherwise writes that alone exceed the limit
+        // could never be sent.
         if fits || waiting == 0 {
             return Ok(());
         }
@@ -411,8 +424,8 @@ impl Writes {
         })
     }
 
-    /// Counts the last `count` writes of the queue. A write that replaces an earlier one takes its
-    /// position.
+    /// Counts the last `count` writes of the queue as issued. A write that replaces an earlier
+    /// write moves to its position.
     fn queue(&mut self, base: &mut ClientState, count: usize) {
         let start = self.unsent.len() - count;
         let (mut bytes, mut expires, mut replaces) = (0, None, false);
@@ -435,32 +448,32 @@ impl Writes {
     fn push_or_replace(&mut self, variables: &mut Variables, unsent: Unsent) {
         let variable = unsent.write.variable;
         if unsent.write.mode == WriteMode::Newest {
-            let known = self.newest.get(&variable);
-            let index = known.and_then(|at| usize::try_from(at.checked_sub(self.taken)?).ok());
-            if let Some(waiting) = index.and_then(|index| self.unsent.get_mut(index)) {
-                let superseded = waiting.write.options.superseded.saturating_add(1);
-                let order = waiting.order;
-                let before = std::mem::replace(waiting, unsent);
-                (waiting.order, waiting.write.options.superseded) = (order, superseded);
-                self.unsent_bytes -= before.bytes as usize;
+            let position = self.newest.get(&variable);
+            let index = position.and_then(|at| usize::try_from(at.checked_sub(self.removed)?).ok());
+            if let Some(queued) = index.and_then(|index| self.unsent.get_mut(index)) {
+                let superseded = queued.write.options.superseded.saturating_add(1);
+                let order = queued.order;
+                let replaced = std::mem::replace(queued, unsent);
+                (queued.order, queued.write.options.superseded) = (order, superseded);
+                self.unsent_bytes -= replaced.bytes as usize;
                 variables.release(variable);
-                return self.end(before.place, WriteOutcome::Superseded);
+                return self.end(replaced.place, WriteOutcome::Superseded);
             }
-            let at = self.taken + self.unsent.len() as u64;
+            let at = self.removed + self.unsent.len() as u64;
             self.newest.insert(variable, at);
         }
         self.unsent.push_back(unsent);
     }
 
-    /// Ends a call before all of its outcomes are known.
+    /// Ends a call although some of its outcomes may not be known yet.
     pub(crate) fn end_call(
         &mut self,
         base: &mut ClientState,
         id: WriteBatchId,
     ) -> Vec<WriteOutcome> {
         if !self.is_settled(id) {
-            // The queue is in the order of the calls, except for writes that replaced an earlier
-            // one: these precede the other writes of their call.
+            // The queue has the order of the calls, with one exception: a write that replaced an
+            // earlier write precedes the other writes of its call.
             let first = match self.newest.is_empty() {
                 true => self.unsent.partition_point(|unsent| unsent.order < id.0),
                 false => 0,
@@ -469,36 +482,36 @@ impl Writes {
             self.cancel(base, first, is_of_call);
         }
         let outcomes = self.end_batch(id).unwrap_or_default();
-        let sentence = "the call ended before the engine answered; the write may have been, or \
-                        still be, carried out: read the variable again";
+        let sentence = "the call ended before the engine answered; the engine may have carried out \
+                        the write, or may still do so: read the variable again";
         let unknown = || WriteOutcome::Unknown(Fault::new(FaultCode::TimedOut, sentence));
         let outcomes = outcomes.into_iter();
         outcomes
-            .map(|known| known.unwrap_or_else(unknown))
+            .map(|outcome| outcome.unwrap_or_else(unknown))
             .collect()
     }
 
-    /// Returns the next time at which [`handle_timeout`](Self::handle_timeout) has something to do.
+    /// Returns the time of the next call of [`handle_timeout`](Self::handle_timeout).
     pub(crate) fn expire_at(&self) -> Option<Tick> {
         self.expire_at
     }
 
-    /// Cancels untracked writes that have expired.
+    /// Cancels untracked writes whose lifetime has ended.
     pub(crate) fn handle_timeout(&mut self, base: &mut ClientState, now: Tick) {
         if self.expire_at.is_none_or(|at| at > now) {
             return;
         }
-        let is_over = |unsent: &Unsent| unsent.expires.is_some_and(|at| at <= now);
-        if self.cancel(base, 0, is_over) {
+        let is_expired = |unsent: &Unsent| unsent.expires.is_some_and(|at| at <= now);
+        if self.cancel(base, 0, is_expired) {
             base.changes += 1;
         }
-        // Handles writes that expire shortly after one another together. None of them is sent in
-        // the meantime, because sending compares the time itself.
+        // The pause lets writes that expire shortly after one another be cancelled together. None
+        // of them is sent during the pause, because sending checks the expiry itself.
         let next = self.unsent.iter().filter_map(|unsent| unsent.expires).min();
         self.expire_at = next.map(|at| at.max(now.saturating_add(EXPIRY_STEP)));
     }
 
-    /// Cancels unsent writes, beginning at the position `first`. Returns false if there are none.
+    /// Cancels unsent writes, starting at the index `first`. Returns false if it cancelled none.
     fn cancel(
         &mut self,
         base: &mut ClientState,
@@ -522,7 +535,7 @@ impl Writes {
         }
         if is_any && !self.newest.is_empty() {
             self.newest.clear();
-            for (unsent, at) in self.unsent.iter().zip(self.taken..) {
+            for (unsent, at) in self.unsent.iter().zip(self.removed..) {
                 if unsent.write.mode == WriteMode::Newest {
                     self.newest.insert(unsent.write.variable, at);
                 }
@@ -531,20 +544,21 @@ impl Writes {
         is_any
     }
 
-    /// Returns the next write to send, in place. When the caller then calls
-    /// [`leave_passed`](Self::leave_passed), writes that were sent or refused leave the queue.
+    /// Returns the next write to send, which stays in the queue. Sent and refused writes leave the
+    /// queue when the caller calls [`remove_processed`](Self::remove_processed).
     fn next_unsent(&mut self) -> Option<&mut Unsent> {
-        self.unsent.get_mut(self.passed)
+        self.unsent.get_mut(self.processed)
     }
 
-    /// Returns the wire number of the next write sent. Numbers are never reused.
+    /// Returns the number that the next sent write gets in the protocol. Numbers are never used
+    /// again.
     pub(crate) fn next_write(&self) -> u64 {
         self.in_flight.next()
     }
 
     #[inline]
     fn sent_next(&mut self) {
-        let Some(unsent) = self.unsent.get(self.passed) else {
+        let Some(unsent) = self.unsent.get(self.processed) else {
             return;
         };
         let Unsent { bytes, place, .. } = *unsent;
@@ -555,38 +569,38 @@ impl Writes {
             place,
         });
         self.in_flight_bytes += bytes as usize;
-        self.pass_next();
+        self.skip_next();
     }
 
-    /// Passes over the next write, which no longer needs the queue.
+    /// Marks the next write as processed. The queue needs it no longer.
     #[inline]
-    fn pass_next(&mut self) {
-        let Some(unsent) = self.unsent.get(self.passed) else {
+    fn skip_next(&mut self) {
+        let Some(unsent) = self.unsent.get(self.processed) else {
             return;
         };
         if unsent.write.mode == WriteMode::Newest {
             self.newest.remove(&unsent.write.variable);
         }
-        self.taken += 1;
+        self.removed += 1;
         self.unsent_bytes -= unsent.bytes as usize;
-        self.passed += 1;
+        self.processed += 1;
     }
 
-    /// Removes the writes that were sent or refused from the queue.
-    fn leave_passed(&mut self) {
-        self.unsent.drain(..std::mem::take(&mut self.passed));
-        if self.unsent.is_empty() && self.unsent.capacity() > KEPT_WRITES_MAX {
+    /// Removes all writes from the queue that were sent or refused.
+    fn remove_processed(&mut self) {
+        self.unsent.drain(..std::mem::take(&mut self.processed));
+        if self.unsent.is_empty() && self.unsent.capacity() > EMPTY_QUEUE_CAPACITY_MAX {
             self.unsent = VecDeque::new();
         }
     }
 
     /// Ends the next write without sending it.
     fn end_next(&mut self, outcome: WriteOutcome) {
-        let Some(unsent) = self.unsent.get(self.passed) else {
+        let Some(unsent) = self.unsent.get(self.processed) else {
             return;
         };
         let place = unsent.place;
-        self.pass_next();
+        self.skip_next();
         self.end(place, outcome);
     }
 
@@ -594,7 +608,7 @@ impl Writes {
         self.in_flight.count < self.credit_count && self.in_flight_bytes < self.credit_bytes
     }
 
-    /// Records that a provider's value was sent, under the next number.
+    /// Records that a value of a provider was sent. It uses the next write number.
     pub(crate) fn sent_publication(&mut self, handle: u32, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.in_flight.push(InFlight {
@@ -606,7 +620,7 @@ impl Writes {
         self.in_flight_bytes += bytes as usize;
     }
 
-    /// Returns true if every write with a smaller number has been answered.
+    /// Returns true if every write with a smaller number is answered.
     pub(crate) fn are_answered_before(&self, number: u64) -> bool {
         let first = self.in_flight.late.first_key_value();
         let oldest = first.map_or(self.in_flight.first, |(first, _)| *first);
@@ -614,7 +628,7 @@ impl Writes {
     }
 
     #[inline]
-    fn end(&mut self, place: Option<Place>, outcome: WriteOutcome) {
+    fn end(&mut self, place: Option<BatchSlot>, outcome: WriteOutcome) {
         let count = match &outcome {
             WriteOutcome::Applied(_) => &mut self.counts.applied,
             WriteOutcome::Unchanged(_) => &mut self.counts.unchanged,
@@ -648,14 +662,14 @@ impl Writes {
         }
     }
 
-    /// Takes the outcomes of a call once all of them are known.
+    /// Takes the outcomes of a call if all of them are known.
     pub(crate) fn take_outcomes(&mut self, id: WriteBatchId) -> Option<Vec<WriteOutcome>> {
         if !self.is_settled(id) {
             return None;
         }
-        // All outcomes are known, so none is omitted. The vector is reused in place.
+        // No outcome is omitted, because all of them are known. The vector is reused in place.
         let outcomes = self.end_batch(id)?.into_iter();
-        Some(outcomes.map_while(|known| known).collect())
+        Some(outcomes.map_while(|outcome| outcome).collect())
     }
 
     /// Returns true if every outcome of the call is known.
@@ -664,7 +678,7 @@ impl Writes {
         batch.is_some_and(|batch| batch.open == 0)
     }
 
-    /// Takes the outcomes of a call, known or not. Later outcomes are not stored.
+    /// Removes the outcomes of a call, known or not. Outcomes that arrive later are not stored.
     fn end_batch(&mut self, id: WriteBatchId) -> Option<Vec<Option<WriteOutcome>>> {
         let batch = self.batches.remove(&id.0)?;
         self.tracked -= batch.outcomes.len();
@@ -680,7 +694,8 @@ impl Writes {
         }
     }
 
-    /// Returns the reason for the last write that ended as refused, cancelled or unknown.
+    /// Returns the fault of the last write that was refused or cancelled, or whose outcome is
+    /// unknown.
     pub(crate) fn last_fault(&self) -> Option<&Fault> {
         self.last_fault.as_ref()
     }
@@ -689,9 +704,9 @@ impl Writes {
         self.unsent.len() + self.in_flight.count
     }
 
-    /// Appends a WRITE frame of about `page` bytes with writes made before the request `before`. A
-    /// write that can never succeed is refused when it reaches the front, so outcomes stay in
-    /// order.
+    /// Appends a WRITE frame of about `page` bytes with the writes that precede the request
+    /// `before`. A write that can never succeed is refused only when it reaches the front of the
+    /// queue, so that outcomes stay in order.
     pub(crate) fn send(
         &mut self,
         base: &mut ClientState,
@@ -701,16 +716,16 @@ impl Writes {
         page: usize,
         out: &mut Vec<u8>,
     ) {
-        let knows_registers = agreement.features.contains(Features::REGISTERS);
+        let supports_registers = agreement.features.contains(Features::REGISTERS);
         let variables = &mut base.variables;
         let mut frame = WriteBuilder::begin(out, self.next_write());
         while self.front().is_some_and(|order| order < before) && frame.len_bytes() < page {
             let Some(unsent) = self.next_unsent() else {
                 break;
             };
-            if !knows_registers {
-                // The client counts superseded writes itself, because the frames of this engine
-                // have no field for them.
+            if !supports_registers {
+                // The frames for this engine have no field for superseded writes. Only the client
+                // counts them.
                 unsent.write.options.superseded = 0;
             }
             let (write, bytes) = (&unsent.write, unsent.bytes as usize);
@@ -722,8 +737,8 @@ impl Writes {
                 base.changes += 1;
                 continue;
             }
-            let known = variables.get_mut(variable);
-            match check_write(known.as_deref(), write, bytes, agreement) {
+            let target = variables.get_mut(variable);
+            match check_write(target.as_deref(), write, bytes, agreement) {
                 Ok(handle) => {
                     if write.options.has_value() {
                         let encode = |out: &mut _| encode_value(&write.value, out);
@@ -738,17 +753,17 @@ impl Writes {
                     base.changes += 1;
                 }
             }
-            match known {
-                Some(known) if known.users > 1 => known.users -= 1,
+            match target {
+                Some(target) if target.users > 1 => target.users -= 1,
                 _ => variables.release(variable),
             }
         }
-        self.leave_passed();
+        self.remove_processed();
         frame.finish();
     }
 
-    /// Handles the engine's answers, which belong to its epoch. `refused` receives the refused
-    /// values of the provider.
+    /// Handles the engine's answers. `epoch` is the epoch of the engine that sent them. `refused`
+    /// is called for each refused value of the provider.
     pub(crate) fn handle_answers(
         &mut self,
         base: &mut ClientState,
@@ -763,7 +778,8 @@ impl Writes {
             let (number, answer) = (next, answer?);
             next = next.wrapping_add(1);
             let Some(write) = self.in_flight.remove(number) else {
-                let sentence = format!("write {number} is answered, which is not on its way");
+                let sentence =
+                    format!("the engine answered write {number}, which is not in flight");
                 return Err(malformed(sentence));
             };
             self.in_flight_bytes -= write.bytes as usize;
@@ -776,17 +792,17 @@ impl Writes {
             if let WriteAnswer::Applied(sequence) = answer {
                 remote.remember_own(&base.variables, write.variable, sequence);
             }
-            self.end(write.place, of_answer(answer, epoch));
+            self.end(write.place, outcome_of(answer, epoch));
             base.changes += 1;
         }
         Ok(())
     }
 
-    /// Ends all writes in flight as unknown, because they will never be answered.
+    /// Ends all writes in flight as unknown, because no answers to them can arrive.
     pub(crate) fn connection_lost(&mut self, cause: &Disconnect) {
         let sentence = format!(
-            "the connection was lost before the engine answered, the write may have been carried out: \
-             {cause}"
+            "the connection was lost before the engine answered; it may have carried out the \
+             write: {cause}"
         );
         let fault = Fault::new(FaultCode::TimedOut, sentence);
         self.in_flight_bytes = 0;
@@ -798,17 +814,17 @@ impl Writes {
         }
     }
 
-    /// Refuses all unsent writes, because there will be no connection.
+    /// Refuses all unsent writes, because there will be no connection any more.
     pub(crate) fn refuse_unsent(&mut self, variables: &mut Variables, fault: &Fault) {
         while let Some(unsent) = self.next_unsent() {
             variables.release(unsent.write.variable);
             self.end_next(WriteOutcome::Refused(fault.clone()));
         }
-        self.leave_passed();
+        self.remove_processed();
     }
 }
 
-pub(crate) fn of_answer(answer: WriteAnswer<'_>, epoch: u64) -> WriteOutcome {
+pub(crate) fn outcome_of(answer: WriteAnswer<'_>, epoch: u64) -> WriteOutcome {
     let position = |sequence| Position { epoch, sequence };
     match answer {
         WriteAnswer::Applied(sequence) => WriteOutcome::Applied(position(sequence)),
@@ -832,7 +848,8 @@ pub(crate) fn not_sent(connection: &Connection) -> Fault {
     Fault::new(FaultCode::TimedOut, sentence)
 }
 
-/// Returns the handle to write to, or the fault with which the client refuses the write.
+/// Returns the handle of the variable to write, or the fault for which the client refuses the
+/// write.
 pub(crate) fn check_write(
     variable: Option<&Variable>,
     write: &Write,
@@ -853,13 +870,13 @@ pub(crate) fn check_write(
     }
     let max = VALUE_BYTES_MAX.min((agreement.message_max as usize).saturating_sub(RECORD_BYTES));
     if bytes > max {
-        let sentence = format!("the value has {bytes} bytes; {max} is the limit, use a stream");
+        let sentence = format!("the value has {bytes} bytes, and the limit is {max}; use a stream");
         return Err(Fault::new(FaultCode::TooLarge, sentence));
     }
-    // An engine without registers would mistake a write without a value for one with an empty
-    // value.
+    // An engine without registers would take a write without a value for a write of an empty value.
     if !agreement.features.contains(Features::REGISTERS) && write.options.needs_extension() {
-        let sentence = "the engine does not know this kind of write; update it, or put the value";
+        let sentence = "the engine does not support this kind of write; update the engine, or write \
+                        the value normally";
         return Err(Fault::new(FaultCode::NotSupported, sentence));
     }
     Ok(handle)
@@ -880,7 +897,7 @@ mod tests {
 
     #[test]
     fn writes_are_answered_in_any_order_and_once() {
-        let mut sut = OnTheirWay::default();
+        let mut sut = InFlightWrites::default();
         (0..5).for_each(|_| sut.push(write()));
         for number in [3, 0, 4, 1] {
             assert!(sut.remove(number).is_some());
@@ -893,7 +910,7 @@ mod tests {
 
     #[test]
     fn unanswered_write_does_not_block_the_queue() {
-        let mut sut = OnTheirWay::default();
+        let mut sut = InFlightWrites::default();
         sut.push(write());
         for number in 1..100_000 {
             sut.push(write());
@@ -907,7 +924,7 @@ mod tests {
 
     #[test]
     fn numbers_continue_after_the_queue_was_empty() {
-        let mut sut = OnTheirWay::default();
+        let mut sut = InFlightWrites::default();
         (0..3).for_each(|_| sut.push(write()));
         sut.remove(1);
         assert_eq!(sut.take().count(), 2);

@@ -1,10 +1,11 @@
-//! A folder and its subfolders as a file system keeps them: the files that programs see, and the files that
-//! survive a loss of power.
+//! Models a folder and its subfolders: the files that programs see, and the files that survive a loss of
+//! power.
 //!
-//! The model: written data is in memory until the file is synced; for each unsynced 512-byte sector, the disk
-//! has the old or the new bytes; the file's length is the old or the new one; a created, renamed or removed
-//! file or folder may or may not exist until its parent folder is synced. A file that was removed and created
-//! again is a different file: until the sync, the name refers to one or the other, never to a mixture.
+//! Written data is in memory until the file is synced. For each unsynced sector of 512 bytes, the disk has
+//! either the old or the new bytes. The length of the file is either the old or the new length. A created,
+//! renamed or removed file or folder may or may not exist until its parent folder is synced. If a file was
+//! removed and created again, the name refers to either the old or the new file until the sync, never to a
+//! mixture of both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,16 +14,16 @@ use std::rc::Rc;
 
 const SECTOR: usize = 512;
 
-/// Files by their paths in the folder. Most files do not change between two points.
+/// Files by their paths in the folder. Points share the content of files that do not change between them.
 type Files = BTreeMap<PathBuf, Rc<Vec<u8>>>;
 
-/// The files that programs see, and the part that is certainly durable.
+/// The files that programs see, and the part of them that certainly survives a loss of power.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     visible: Files,
     /// The folders that programs see, including empty ones.
     folders: BTreeSet<PathBuf>,
-    /// Content of each file at its last sync, even if its name is not durable.
+    /// Content of each file at its last sync, even if the name of the file is not durable.
     synced: Files,
     /// Removed files with their content at the last sync, until their removal is durable.
     removed: Files,
@@ -30,52 +31,52 @@ pub struct Disk {
     durable_names: BTreeSet<PathBuf>,
 }
 
-/// The files of a folder.
+/// A copy of the files of a folder.
 #[derive(Debug)]
 pub struct Image(Files);
 
 impl Disk {
-    /// Reads the folder again.
+    /// Updates the visible files from the folder.
     pub(crate) fn rescan(&mut self, folder: &Path) {
         let mut visible = Files::new();
         self.folders.clear();
         let folders = &mut self.folders;
         read_files(folder, Path::new(""), &self.visible, &mut visible, folders);
-        let before = std::mem::replace(&mut self.visible, visible);
-        // A renamed file keeps the part that is certainly on the disk.
+        let previous = std::mem::replace(&mut self.visible, visible);
+        // A renamed file keeps its synced content.
         for (name, bytes) in &self.visible {
             let mut synced = self.synced.iter();
             let is_renamed = |old: &PathBuf, synced: &Rc<Vec<u8>>| {
                 !self.visible.contains_key(old) && synced == bytes
             };
-            if !before.contains_key(name) && synced.any(|(old, synced)| is_renamed(old, synced)) {
+            if !previous.contains_key(name) && synced.any(|(old, synced)| is_renamed(old, synced)) {
                 self.synced.insert(name.clone(), Rc::clone(bytes));
             }
         }
-        for name in before
+        for name in previous
             .keys()
             .filter(|name| !self.visible.contains_key(*name))
         {
             let synced = self.synced.remove(name).unwrap_or_default();
             if self.is_durable(name) {
-                // The first one, if the name has belonged to several files since.
+                // If several files have had this name since the last sync, only the first one is durable.
                 self.removed.entry(name.clone()).or_insert(synced);
             }
         }
     }
 
-    /// Called when the file was synced with its visible content.
+    /// Records that the file was synced with its visible content.
     pub(crate) fn sync_file(&mut self, name: &Path) {
         if let Some(bytes) = self.visible.get(name) {
             self.synced.insert(name.to_owned(), Rc::clone(bytes));
         }
     }
 
-    /// Called when the folder was synced: this covers its entries, but not the entries of its subfolders.
+    /// Records that the folder was synced. A sync covers its entries, but not the entries of its subfolders.
     pub(crate) fn sync_folder(&mut self, folder: &Path) {
         let is_in = |name: &Path| name.parent() == Some(folder);
         self.durable_names.retain(|name| !is_in(name));
-        // The names of subfolders are now certain too, or are gone with all their content.
+        // The removal of files in this folder is now durable.
         self.removed.retain(|name, _| !is_in(name));
         let visible = self.visible.keys().chain(&self.folders);
         let entries = visible.filter(|name| is_in(name));
@@ -87,10 +88,10 @@ impl Disk {
         Image(self.visible.clone())
     }
 
-    /// Returns true if the file, and every folder above it, certainly exists.
+    /// Returns true if the file and all its parent folders certainly exist.
     fn is_durable(&self, name: &Path) -> bool {
-        let mut above = name.ancestors().filter(|path| *path != Path::new(""));
-        above.all(|path| self.durable_names.contains(path))
+        let mut path_and_parents = name.ancestors().filter(|path| *path != Path::new(""));
+        path_and_parents.all(|path| self.durable_names.contains(path))
     }
 
     /// Returns the files that may exist: the visible ones, and those whose removal is not durable.
@@ -98,7 +99,7 @@ impl Disk {
         self.visible.keys().chain(self.removed.keys()).collect()
     }
 
-    /// Returns the minimum that a loss of power leaves.
+    /// Returns the state in which a loss of power leaves only the synced data.
     pub fn only_synced(&self) -> Image {
         let durable = self
             .possible_names()
@@ -112,7 +113,7 @@ impl Disk {
         Image(files.collect())
     }
 
-    /// Returns one of the states that a loss of power might leave.
+    /// Returns one of the states that a loss of power can leave, which `seed` selects.
     pub fn after_power_cut(&self, seed: u64) -> Image {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut files = Files::new();
@@ -137,7 +138,7 @@ impl Disk {
     }
 }
 
-/// Takes each sector from one of both at random, and the length from one of both.
+/// Takes the length, and each sector, from either `old` or `new` at random.
 fn mix_sectors(old: &[u8], new: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     if old == new {
         return new.to_vec();
@@ -150,7 +151,7 @@ fn mix_sectors(old: &[u8], new: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
         let sector = from.get(range.clone());
         match sector.or_else(|| new.get(range.clone())) {
             Some(sector) => bytes.extend_from_slice(sector),
-            // The sector was never written: it has zeros, or its existing part.
+            // Neither content covers the whole sector: use its existing part, followed by zeros.
             None => {
                 let rest = from.get(range.start..).unwrap_or_default();
                 bytes.extend_from_slice(rest);
@@ -200,7 +201,7 @@ impl Image {
 fn read_files(
     folder: &Path,
     subfolder: &Path,
-    before: &Files,
+    known_files: &Files,
     files: &mut Files,
     folders: &mut BTreeSet<PathBuf>,
 ) {
@@ -209,12 +210,12 @@ fn read_files(
         let entry = entry.expect("the file exists");
         let name = subfolder.join(entry.file_name());
         if entry.file_type().expect("the file exists").is_dir() {
-            read_files(folder, &name, before, files, folders);
+            read_files(folder, &name, known_files, files, folders);
             folders.insert(name);
             continue;
         }
         let bytes = fs::read(entry.path()).expect("the file is readable");
-        let bytes = match before.get(&name).filter(|known| ***known == bytes) {
+        let bytes = match known_files.get(&name).filter(|known| ***known == bytes) {
             Some(known) => Rc::clone(known),
             None => Rc::new(bytes),
         };

@@ -1,18 +1,18 @@
-//! Tests that stop a process at every write to a folder.
+//! Runs tests that stop a process at every write to a folder.
 //!
 //! The test program starts itself again as a child, which works in a folder and calls [`report_step`] after
-//! each of its steps. The child is traced: before every system call that changes or syncs a file, the folder
-//! is copied as a [`Disk`]. The copy has the files that a kill would leave, and those that a loss of power
-//! might leave: without any unsynced data, or with some of it, sector by sector. The test then opens these
-//! copies and compares them with the work that was done.
+//! each of its steps. The test program traces the child. Before every system call that changes or syncs a
+//! file, it copies the folder as a [`Disk`]. From the copy, it can create the files that a kill would leave,
+//! and those that a loss of power could leave: without any unsynced data, or with some unsynced sectors. The
+//! test then opens these files and compares them with the steps that were completed.
 //!
-//! A process that traces another must have one thread, so such a test has no harness.
+//! A process that traces another process must have only one thread, so such a test runs without a harness.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a part of tests, which may panic and print what they have done"
+    reason = "this crate is only used by tests, which may panic and print"
 )]
 
 mod disk;
@@ -24,24 +24,25 @@ use std::path::Path;
 pub use disk::{Disk, Image};
 pub use trace::{Point, report_step};
 
-/// Environment variable that tells the child the folder of the work.
+/// Environment variable with the path of the folder in which the child works.
 const FOLDER: &str = "CRASHPOINTS_FOLDER";
-/// Environment variable that tells the child the case.
+/// Environment variable with the name of the case that the child runs.
 const CASE: &str = "CRASHPOINTS_CASE";
 
-/// One test: work that is stopped at every write, and a check of the state at each of them.
+/// One test: work that is stopped at every write, and a check of the states at these writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// Name of the test.
     pub name: &'static str,
     /// Runs in the child, in an empty folder.
     pub work: fn(&Path),
-    /// Runs in the parent, with every point of the work and with a folder for copies. Returns a line to
+    /// Runs in the parent. Receives every point of the work and a folder for copies, and returns a line to
     /// print.
     pub check: fn(&[Point], &Path) -> String,
 }
 
-/// The main function of a test program with these cases. It tests nothing where processes cannot be traced.
+/// Runs the cases; a test program calls this as its main function. Skips the cases if the system does not
+/// permit tracing.
 pub fn test(cases: &[Case]) {
     if let Some(folder) = env::var_os(FOLDER) {
         let name = env::var(CASE).expect("the parent names the case");

@@ -1,4 +1,4 @@
-//! Runs the child, and stops it at every system call that touches a file.
+//! Runs the child process, and stops it at every system call that changes or syncs a file.
 
 use std::env;
 use std::fs;
@@ -14,25 +14,26 @@ use nix::unistd::Pid;
 use crate::disk::Disk;
 use crate::{CASE, FOLDER};
 
-/// The folder before one system call, and the steps that were done by then.
+/// The state of the folder immediately before one system call.
 #[derive(Debug)]
 pub struct Point {
     pub disk: Disk,
+    /// Number of steps that the child had completed.
     pub steps_done: usize,
 }
 
 /// The effect of a system call on the folder.
 enum Effect {
-    /// Something changes.
+    /// A file or a folder changes.
     Write,
     /// The file or folder of this descriptor is synced.
     Sync(u64),
-    /// The child reports a step as done.
+    /// The child reports a completed step.
     StepDone,
     None,
 }
 
-/// Reports a step as done, from the child.
+/// Reports a completed step; called in the child.
 pub fn report_step() {
     let mut out = std::io::stdout();
     out.write_all(b".").expect("the parent reads the pipe");
@@ -46,7 +47,7 @@ pub(crate) fn run_traced(work: impl FnOnce()) {
     work();
 }
 
-/// Returns every point of the child's work in a new folder; `None` if tracing is not permitted.
+/// Runs the child in a new folder, and returns every point of its work; `None` if tracing is not permitted.
 pub(crate) fn points(folder: &Path, case: &str) -> Option<Vec<Point>> {
     fs::create_dir(folder).expect("the disk has room");
     let program = env::current_exe().expect("the running program has a path");
@@ -77,7 +78,7 @@ pub(crate) fn points(folder: &Path, case: &str) -> Option<Vec<Point>> {
         points: Vec::new(),
     };
     tracer.run();
-    // The tracer has counted its output.
+    // The output is not read: the tracer has already counted the writes to this pipe.
     drop(child.stdout);
     Some(tracer.points)
 }
@@ -98,7 +99,7 @@ impl Tracer {
                 self.add_point();
             }
             if !self.continue_to_next_stop() {
-                // The call that ends the process does not return.
+                // The child has ended, because the call that ends a process does not return.
                 break;
             }
             match effect {
@@ -118,7 +119,7 @@ impl Tracer {
         });
     }
 
-    /// Continues to the beginning or end of a system call. Returns false when the child has ended.
+    /// Continues the child to the next start or end of a system call. Returns false if the child has ended.
     fn continue_to_next_stop(&self) -> bool {
         let mut signal = None;
         loop {
@@ -135,7 +136,7 @@ impl Tracer {
         }
     }
 
-    /// Returns the effect of the system call that begins.
+    /// Returns the effect of the system call that the child is about to make.
     fn effect(&self) -> Effect {
         let registers = ptrace::getregs(self.pid).expect("the child is stopped");
         let (call, descriptor) = (registers.orig_rax as i64, registers.rdi);

@@ -1,16 +1,18 @@
 //! Copies an SQLite database in WAL mode while another process uses it.
 //!
-//! An engine keeps its store locked, so SQLite itself cannot read it from outside. The files can be
-//! read without a lock: the main file first, then the log. A change is written to the log before the
-//! main file, and stays in the log until the log restarts, which changes the log's header. If the
-//! header is the same before and after the copy, the log has every page that may have changed in the
-//! main file during the copy, and SQLite combines the two as it does after a crash.
+//! An engine keeps its store locked, so another process cannot open it with SQLite. The files can be
+//! copied without a lock: first the database file, then the write-ahead log. SQLite writes a change to the
+//! log before it writes to the database file. The change stays in the log until the log restarts, which
+//! changes the log's header. If the header is the same before and after the copy, the log contains every
+//! page that may have changed in the database file during the copy, and SQLite combines both files as it
+//! does after a crash.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// Length of the header of a write-ahead log, in bytes.
 const HEAD: usize = 32;
 
 /// The reason why a database was not copied.
@@ -38,12 +40,12 @@ impl<E> CopyError<E> {
     }
 }
 
-/// Identifies a state of the files.
+/// Identifies a state of the files of a database. A copy is consistent if the state does not change.
 #[derive(PartialEq, Eq, Debug)]
 enum State {
-    /// The log has only grown since it restarted: device and inode of the main file, header of the log.
+    /// The database has a log: device and inode of the database file, and the header of the log.
     Growing((u64, u64), [u8; HEAD]),
-    /// There is no log: device, inode, length and times of the main file.
+    /// The database has no log: device and inode, length, and times of the database file.
     Alone((u64, u64), u64, [i64; 4]),
 }
 
@@ -125,10 +127,10 @@ mod tests {
             .unwrap()
     }
 
-    /// SQLite restarts the log while it is copied: the header that was read first is the old one, and
-    /// the rest is from the new log.
+    /// SQLite restarts the log during the copy, so that the copied header is from the old log and the rest is
+    /// from the new log.
     #[test]
-    fn log_that_begins_anew_while_it_is_read_is_copied_again() {
+    fn log_that_restarts_during_the_copy_is_copied_again() {
         let folder = tempfile::tempdir().unwrap();
         let (from, to) = (folder.path().join("a"), folder.path().join("b"));
         let writer = Connection::open(&from).unwrap();
@@ -152,8 +154,8 @@ mod tests {
             logs += 1;
             let head = before.get(..HEAD).unwrap_or_default().to_vec();
             if logs == 1 {
-                let anew = "PRAGMA wal_checkpoint(RESTART)";
-                writer.query_row(anew, [], |_| Ok(())).unwrap();
+                let restart = "PRAGMA wal_checkpoint(RESTART)";
+                writer.query_row(restart, [], |_| Ok(())).unwrap();
                 insert(1);
             }
             let after = fs::read(from)?;
@@ -161,7 +163,7 @@ mod tests {
             Ok(true)
         });
         copied.unwrap();
-        assert_eq!(logs, 2, "the first copy was of two states");
+        assert_eq!(logs, 2, "the first copy was inconsistent");
         assert_eq!(count(&to), 51);
     }
 

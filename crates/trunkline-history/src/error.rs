@@ -1,4 +1,4 @@
-//! Converts errors of the system, of SQLite and of Parquet into errors with a remedy.
+//! Converts errors of the operating system, of SQLite and of Parquet into errors that name a remedy.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -14,20 +14,23 @@ use trunkline_types::wire::DecodeError;
 pub(crate) enum Error {
     Io(io::Error),
     Sqlite(rusqlite::Error),
+    /// A file is damaged, as described.
     Damaged(String),
+    /// A newer version wrote the catalogue.
     Newer {
         found: u32,
         known: u32,
     },
+    /// Another engine or command has locked the folder.
     InUse,
-    /// The folder is not the spool of this history, for the reason given.
+    /// The folder is not the spool of this history; `reason` says why.
     Foreign {
         spool: PathBuf,
         reason: String,
     },
-    /// Another folder has replaced that of the history while it was used.
+    /// The history's folder was replaced by another folder while it was in use.
     Replaced,
-    /// The folder does not exist, or has no history.
+    /// The folder does not exist, or contains no history.
     NoHistory,
     /// The folder is a spool.
     IsSpool,
@@ -35,8 +38,8 @@ pub(crate) enum Error {
     Changing,
     /// The cursor of a query was not issued by this engine.
     Cursor,
-    /// An error whose location is known already, such as the spool.
-    Placed(HistoryError),
+    /// An error that already names its location, for example the spool.
+    Located(HistoryError),
 }
 
 impl Error {
@@ -45,7 +48,7 @@ impl Error {
     }
 
     /// Returns true if the disk is full, fails or cannot be written. A later attempt may succeed.
-    pub(crate) fn is_of_disk(&self) -> bool {
+    pub(crate) fn is_disk_failure(&self) -> bool {
         match self {
             Error::Io(_) | Error::Replaced => true,
             Error::Sqlite(error) => !matches!(of_sqlite(error), StoreErrorKind::Damaged(_)),
@@ -53,7 +56,7 @@ impl Error {
         }
     }
 
-    /// Describes the fault of a file for users.
+    /// Describes damage or an I/O error for users; empty for all other errors.
     pub(crate) fn sentence(&self) -> String {
         match self {
             Error::Io(error) => error.to_string(),
@@ -67,14 +70,14 @@ impl Error {
             | Error::IsSpool
             | Error::Changing
             | Error::Cursor
-            | Error::Placed(_) => String::new(),
+            | Error::Located(_) => String::new(),
         }
     }
 
-    /// Converts the error into the error of the history in this folder.
+    /// Converts the error into an error of the history in this folder.
     pub(crate) fn of(self, folder: &Path) -> HistoryError {
         let kind = match self {
-            Error::Placed(error) => return error,
+            Error::Located(error) => return error,
             Error::Io(error) => of_system(&error),
             Error::Sqlite(error) => of_sqlite(&error),
             Error::Damaged(what) => StoreErrorKind::Damaged(what),
@@ -87,18 +90,24 @@ impl Error {
                 };
             }
             Error::Replaced => {
-                let sentence = "another folder is in its place now; mount its disk there again";
+                let sentence = "another folder is in its place now; mount the disk of the history \
+                                there again";
                 StoreErrorKind::CannotOpen(sentence.to_owned())
             }
-            Error::NoHistory => StoreErrorKind::CannotOpen("it has no history".to_owned()),
-            Error::IsSpool => StoreErrorKind::CannotOpen("it is the spool of a history".to_owned()),
+            Error::NoHistory => {
+                StoreErrorKind::CannotOpen("the folder contains no history".to_owned())
+            }
+            Error::IsSpool => {
+                StoreErrorKind::CannotOpen("the folder is the spool of a history".to_owned())
+            }
             Error::Changing => {
-                let sentence = "the engine changes it faster than it can be read";
+                let sentence = "the engine changed its files during every attempt to read them; try \
+                                again";
                 StoreErrorKind::Failed(sentence.to_owned())
             }
             Error::Cursor => {
-                let sentence = "the cursor of the page is not one that this engine has returned for \
-                                this query; begin again with the first page";
+                let sentence = "the cursor of the page does not come from an answer to this query; \
+                                request the first page again";
                 return HistoryError::Query(sentence.to_owned());
             }
         };
@@ -108,7 +117,7 @@ impl Error {
         }
     }
 
-    /// Converts the error into the error of the spool in this folder.
+    /// Converts the error into an error of the spool in this folder.
     pub(crate) fn of_spool(self, folder: &Path) -> HistoryError {
         match self.of(folder) {
             HistoryError::Files { location, kind } => HistoryError::Spool { location, kind },
@@ -124,7 +133,7 @@ fn of_system(error: &io::Error) -> StoreErrorKind {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreErrorKind::ReadOnly,
         ErrorKind::NotFound => StoreErrorKind::CannotOpen("a file is missing".to_owned()),
         ErrorKind::NotADirectory => {
-            StoreErrorKind::CannotOpen("a part of its path is a file".to_owned())
+            StoreErrorKind::CannotOpen("a part of its path is a file, not a folder".to_owned())
         }
         _ => StoreErrorKind::Failed(error.to_string()),
     }

@@ -6,38 +6,39 @@
 //! ```text
 //! catalogue.sqlite                          series and files
 //! log-0000000012.tlh                        rows that are not in files yet
-//! samples/date=2026-11-28/0000000011.parquet    rows by UTC date and segment of the log
-//! summaries/date=..                         buckets of the rows, for plots
-//! unfinished/                               files that are being written
-//! footers/date=..                           second copies of the metadata of the files
-//! set-apart/                                files that are not in the catalogue
+//! samples/date=2026-11-28/0000000011.parquet    rows of one UTC date and one log segment
+//! summaries/date=..                         aggregates of the rows over time buckets, for plots
+//! unfinished/                               files that are still being written
+//! footers/date=..                           copies of the Parquet footers
+//! set-apart/                                files that the catalogue did not list at a start
 //! lock                                      held by the engine that records
 //! identity                                  identity of the history, if it has a spool
 //! spool                                     path of the spool
 //! ```
 //!
-//! A row is in the log or in a file, never in both: the catalogue decides, in one transaction. After
-//! a crash the log is read again, and its rows that are already in a finished file are dropped. While
-//! the folder cannot be written, the log continues in a second folder, the spool.
+//! Each row counts once, either in the log or in a file: one transaction of the catalogue enters the files
+//! of a log segment, and from then on the log of that segment is ignored. After a crash, the logs of all
+//! other segments are read again. While the folder cannot be written, the log continues in a second folder,
+//! the spool.
 //!
 //! # Layout
-//! Each module imports only those below it (`cargo xtask layers`).
+//! A module imports only modules that are listed below it (`cargo xtask layers`).
 //!
 //! - `engine`: [`FileHistory`], the history of an engine; `recorder` takes updates from the engine;
 //!   `spooling` decides which folder holds the log.
-//! - `folder`: [`HistoryFolder`] reads a folder without recording; the commands [`verify`], [`rebuild`]
-//!   and [`compact`]; [`backup_files`] for backups; [`arrow_batch`] for other programs.
+//! - `folder`: [`HistoryFolder`] reads a folder without recording; [`verify`], [`rebuild`] and [`compact`]
+//!   are the commands for a folder; [`backup_files`] supports backups; [`arrow_batch`] exports rows.
 //! - `query`: answers queries, page by page.
-//! - `files`: Parquet files. `part` is a single file, `schema` defines its columns, `row_groups` writes
-//!   them, `run_columns` encodes those that consist of runs, `footer` is its metadata and their second copy,
-//!   `summary` its buckets for plots; `seal` writes files, `join` joins small ones, `merge` reads several in
-//!   row order, `unsealed` reads the logs beside them, `orphans` handles files that the catalogue does not
-//!   list.
-//! - `log`: the append log; `tail`: rows that are only in the log, held in memory;
-//!   `spool`: the folder on another disk that holds the log while the first folder cannot be written.
-//! - `catalogue`: series and files; `snapshot`: a copy of it.
-//! - `rules`: what the configuration says about a variable; `paths`: names of files;
-//!   `lock_file`: the lock of a folder; `database`: copies a database that is in use.
+//! - `files`: Parquet files. `part` is a single file; `schema` defines the columns, `row_groups` writes
+//!   them, and `run_columns` encodes columns that consist of runs; `footer` stores the metadata twice;
+//!   `summary` stores buckets for plots; `seal` moves a log segment to files, `join` joins small files, and
+//!   `merge` reads several files in row order; `unsealed` reads the logs whose rows are not in files;
+//!   `orphans` handles files that the catalogue does not list.
+//! - `log`: the append-only log; `tail` holds the rows in memory that are not in files yet; `spool` is the
+//!   folder on another disk that holds the log while the history's folder cannot be written.
+//! - `catalogue`: the database of series and files; `snapshot` reads a copy of it.
+//! - `rules`: the configured settings of a variable; `paths`: names of files; `lock_file`: the lock of a
+//!   folder; `database`: copies a database that is in use.
 
 #![forbid(unsafe_code)]
 

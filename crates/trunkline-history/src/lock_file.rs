@@ -1,4 +1,4 @@
-//! The lock of a folder: only one engine or command at a time may change it.
+//! Locks a folder, so that only one engine or command at a time can change it.
 
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
@@ -8,16 +8,16 @@ use crate::error::Error;
 
 /// Name of the lock file in the folder of a history.
 pub const LOCK: &str = "lock";
-/// Maximum number of attempts to take the lock while only [`is_held`] in other processes holds it briefly.
+/// Maximum number of attempts to lock the folder while other processes hold the lock briefly in [`is_held`].
 const ATTEMPTS: u32 = 10_000;
 
 /// Locks the folder until the returned file is dropped.
 ///
 /// # Errors
-/// [`Error::InUse`].
-pub(crate) fn hold(folder: &Path) -> Result<File, Error> {
+/// [`Error::InUse`] if an engine or a command has locked the folder.
+pub(crate) fn acquire(folder: &Path) -> Result<File, Error> {
     let file = match File::create(folder.join(LOCK)) {
-        // An existing file can be locked nevertheless.
+        // On a read-only disk, an existing lock file can still be locked.
         Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
             File::open(folder.join(LOCK))?
         }
@@ -27,7 +27,7 @@ pub(crate) fn hold(folder: &Path) -> Result<File, Error> {
         if is_free(file.try_lock())? {
             return Ok(file);
         }
-        // An engine holds its lock exclusively.
+        // A shared lock fails only if an engine or a command holds the lock exclusively.
         if !is_free(file.try_lock_shared())? {
             break;
         }
@@ -45,7 +45,7 @@ fn is_free(locked: Result<(), TryLockError>) -> Result<bool, Error> {
     }
 }
 
-/// Returns true if an engine records into the folder, or a command changes it.
+/// Returns true if an engine is recording into the folder, or a command is changing it.
 pub(crate) fn is_held(folder: &Path) -> Result<bool, Error> {
     let file = match File::open(folder.join(LOCK)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),

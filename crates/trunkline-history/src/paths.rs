@@ -1,4 +1,4 @@
-//! The names of the files and folders of a history, and operations on such files.
+//! Names the files and folders of a history, and provides operations on them.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -6,17 +6,19 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// Name of the catalogue.
+/// File name of the catalogue.
 pub const CATALOGUE: &str = "catalogue.sqlite";
+/// File name of the write-ahead log of the catalogue.
 pub(crate) const CATALOGUE_LOG: &str = "catalogue.sqlite-wal";
-/// Name of the folder with files that are being written.
+/// Name of the folder with files that are still being written.
 pub const UNFINISHED: &str = "unfinished";
-/// Name of the folder with files that the catalogue does not list.
+/// Name of the folder to which files are moved that the catalogue does not list.
 pub(crate) const SET_APART: &str = "set-apart";
 /// Name of the identity file, both in the folder of a history and in a spool.
 pub(crate) const IDENTITY: &str = "identity";
 
-/// Fails if the file `identity` of a folder has another content: another disk may be mounted there now.
+/// Fails if the file `identity` in a folder does not have this content, for example because another disk is
+/// mounted there.
 pub(crate) fn check_identity(folder: &Path, identity: &str) -> Result<(), Error> {
     match std::fs::read(folder.join(IDENTITY))? == identity.as_bytes() {
         true => Ok(()),
@@ -32,7 +34,7 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Returns all files in the date folders below a folder.
+/// Returns the paths of all files in the subfolders of a folder; none if the folder does not exist.
 pub(crate) fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     let dates = match std::fs::read_dir(folder) {
@@ -51,8 +53,8 @@ pub(crate) fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(found)
 }
 
-/// Makes the name of a new folder durable.
-pub(crate) fn sync_name(folder: &Path) -> Result<(), Error> {
-    let above = folder.parent().filter(|above| *above != Path::new(""));
-    Ok(File::open(above.unwrap_or(Path::new(".")))?.sync_all()?)
+/// Makes a new folder durable by syncing its parent folder.
+pub(crate) fn sync_parent(folder: &Path) -> Result<(), Error> {
+    let parent = folder.parent().filter(|parent| *parent != Path::new(""));
+    Ok(File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?)
 }

@@ -1,4 +1,4 @@
-//! The rules of the configuration for a variable and its series.
+//! Applies the configured history rules to variables and series.
 
 use std::time::Duration;
 
@@ -7,18 +7,19 @@ use trunkline_types::name::is_reserved;
 
 use crate::catalogue::{ENGINE_SERIES, Series};
 
-/// Returns the settings of a variable: those of the first rule that matches its name.
+/// Returns the settings of the first rule that matches the name of a variable; `None` if the variable is not
+/// recorded.
 pub(crate) fn settings_of(rules: &[HistoryRule], variable: &str) -> Option<HistorySettings> {
     let matches = |rule: &&HistoryRule| {
-        // `**` does not include the engine's own variables.
+        // A pattern such as `**` does not match the engine's own variables, whose names begin with `_`.
         let is_own = is_reserved(variable) && !rule.pattern.as_str().starts_with('_');
         !is_own && rule.pattern.matches(variable)
     };
     rules.iter().find(matches)?.settings
 }
 
-/// Returns how long the rules keep the rows of a series; `None` means forever. Events that concern all
-/// variables are kept as long as the rows that are kept longest.
+/// Returns how long the rows of a series are kept; `None` means without limit. Events that concern all
+/// variables are kept for the longest time in any rule.
 pub(crate) fn keep_of(rules: &[HistoryRule], series: &Series) -> Option<Duration> {
     if series.id != ENGINE_SERIES {
         return settings_of(rules, &series.name)?.keep;

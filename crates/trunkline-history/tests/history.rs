@@ -1,5 +1,4 @@
-//! Records variables of an engine in a folder, and reads them from memory, from files, and after a
-//! restart.
+//! Tests recording variables, and reading them from memory, from files, and after a restart.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -189,7 +188,7 @@ fn rows_are_read_from_memory_from_files_and_after_a_restart() {
     plant.write("rig/x", Value::F64(10.0));
     plant.record();
     let time = plant.time;
-    // The state after kill -9: nothing is closed.
+    // The state after kill -9: no segment is closed.
     drop(plant);
     let mut plant = Plant::start(folder.path(), 8, time + 60 * SECOND, rules(), &variables);
     plant.record();
@@ -209,9 +208,8 @@ fn rows_are_read_from_memory_from_files_and_after_a_restart() {
     assert_eq!(events(&page), expected);
 }
 
-/// Pages, time spans and buckets are the same from memory and from files.
 #[test]
-fn queries_of_a_time_in_pages_and_in_buckets() {
+fn pages_time_spans_and_buckets_are_the_same_from_memory_and_files() {
     let folder = tempfile::tempdir().unwrap();
     let rules = vec![rule("rig/x", Some(HistorySettings::default()))];
     let mut plant = Plant::start(folder.path(), 1, START, rules, &[("x", DataType::F64)]);
@@ -263,9 +261,9 @@ fn queries_of_a_time_in_pages_and_in_buckets() {
     assert_eq!(values(&plant.read(&query)), [Value::F64(1499.0)]);
 }
 
-/// A plot from summaries equals one from rows, also at its ends and with late rows.
+/// The buckets are also equal at the ends of the time span, and if rows are late.
 #[test]
-fn buckets_of_files_are_those_of_the_rows() {
+fn buckets_from_summaries_equal_buckets_from_rows() {
     let folder = tempfile::tempdir().unwrap();
     let rules = vec![rule("rig/x", Some(HistorySettings::default()))];
     let mut plant = Plant::start(folder.path(), 1, START, rules, &[("x", DataType::F64)]);
@@ -277,7 +275,7 @@ fn buckets_of_files_are_those_of_the_rows() {
         plant.write("rig/x", Value::F64(number));
         plant.time -= SECOND - random.i64(1..2 * SECOND);
         if n % 3000 == 2999 {
-            // The next segment begins before this one ends.
+            // The time spans of consecutive segments overlap.
             plant.time -= 100 * SECOND;
             plant.history.close_segment(plant.moment()).unwrap();
             while plant.history.maintain(plant.moment().wall).unwrap() {}
@@ -320,9 +318,9 @@ fn buckets_of_files_are_those_of_the_rows() {
     }
 }
 
-/// H-13: a deadband, a resolution and a period.
+/// Behaviour: H-13.
 #[test]
-fn small_and_frequent_changes_are_left_out_on_request() {
+fn deadband_resolution_and_period_reduce_the_recorded_rows() {
     let folder = tempfile::tempdir().unwrap();
     let settings = |deadband_percent, resolution, every| {
         Some(HistorySettings {
@@ -364,9 +362,9 @@ fn small_and_frequent_changes_are_left_out_on_request() {
     assert!(plant.read(&all("rig/off")).series.is_empty());
 }
 
-/// H-13: a deadband is a percentage of the variable's current range.
+/// H-13: the deadband is a percentage of the variable's current range.
 #[test]
-fn deadband_follows_a_range_that_changes() {
+fn deadband_follows_the_range_of_the_variable() {
     let folder = tempfile::tempdir().unwrap();
     let settings = HistorySettings {
         deadband_percent: 10.0,
@@ -411,15 +409,15 @@ fn values_of_all(plant: &Plant) -> usize {
     page.series.first().map_or(0, |_| rows_of(&page).len())
 }
 
-/// B-64: updates that the recorder could not take are recorded as lost, with their number.
+/// B-64: an event records the number of lost updates.
 #[test]
-fn updates_that_found_no_room_are_entered_as_lost() {
+fn updates_beyond_the_queue_limit_are_recorded_as_lost() {
     let folder = tempfile::tempdir().unwrap();
     let rules = vec![rule("**", Some(HistorySettings::default()))];
     let mut plant = Plant::start(folder.path(), 1, START, rules, &[("x", DataType::F64)]);
     plant.record();
     let variable = plant.engine.resolve(&plant.caller, "rig/x").unwrap();
-    // Exceeds the bound of the recorder's subscription.
+    // Exceed the limit of the recorder's subscription.
     let total = 1_001_000;
     let Moment { now, wall } = plant.moment();
     for n in 0..total {
@@ -461,9 +459,8 @@ fn updates_that_found_no_room_are_entered_as_lost() {
     assert_eq!(lost, figures.lost);
 }
 
-/// A file that cannot be read when its rows expire is removed once it can be read again.
 #[test]
-fn expired_file_that_could_not_be_read_is_removed_later() {
+fn expired_unreadable_file_is_removed_when_it_is_readable_again() {
     let folder = tempfile::tempdir().unwrap();
     let settings = HistorySettings {
         keep: Some(Duration::from_secs(3600)),
@@ -491,15 +488,14 @@ fn expired_file_that_could_not_be_read_is_removed_later() {
     std::fs::rename(&samples, &elsewhere).unwrap();
     maintain(&plant);
     std::fs::rename(&elsewhere, &samples).unwrap();
-    assert_eq!(files(), 1, "nobody knew how old its rows are");
+    assert_eq!(files(), 1, "the age of its rows is unknown");
     plant.time += 3600 * SECOND;
     maintain(&plant);
     assert_eq!(files(), 0);
 }
 
-/// Small files are joined, and rows that are no longer kept are removed.
 #[test]
-fn files_are_joined_and_old_rows_are_removed() {
+fn small_files_are_joined_and_expired_rows_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let keep = |hours: u64| {
         Some(HistorySettings {

@@ -1,5 +1,4 @@
-//! Queries of values between rows, and the limits of every query: compared with a plain list of rows,
-//! page by page.
+//! Tests queries against a plain list of rows, and the limits of pages.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -17,8 +16,9 @@ use trunkline_types::history::{
 use trunkline_types::{DataType, Moment, Pattern, Timestamp, Value};
 
 const DAY: i64 = 86_400 * SECOND;
-/// Work limit of a page, and a tolerance for work that cannot be interrupted.
+/// Work limit of a page.
 const WORK: usize = 512 << 10;
+/// Tolerance for work that cannot be interrupted.
 const SLACK: usize = 256 << 10;
 
 fn variables() -> Vec<(&'static str, DataType)> {
@@ -41,7 +41,7 @@ fn grid(step: i64) -> Grid {
     Grid(NonZeroU64::new(step as u64))
 }
 
-/// Returns all pages and their number. Checks the work of each page.
+/// Reads all pages, and checks the work of each page. Returns the series and the number of pages.
 fn pages(plant: &Plant, query: &HistoryQuery) -> (Vec<HistorySeries>, usize) {
     let (mut query, mut all, mut count) = (query.clone(), Vec::new(), 0);
     loop {
@@ -61,7 +61,7 @@ fn pages(plant: &Plant, query: &HistoryQuery) -> (Vec<HistorySeries>, usize) {
     }
 }
 
-/// Returns the time and the value, if there is one, of all rows.
+/// Returns the time of each row, and its value if it has one.
 fn points_of(series: &[HistorySeries]) -> Vec<(i64, Option<Vec<u8>>)> {
     let mut found = Vec::new();
     for one in series {
@@ -84,7 +84,7 @@ fn buckets_of(series: &[HistorySeries]) -> Vec<Bucket> {
     buckets.collect()
 }
 
-/// A row, or an event without a line, sorted by key.
+/// A row, or an event, which has no line. Sorted by key.
 #[derive(Clone, Debug)]
 struct Entry {
     time: i64,
@@ -126,7 +126,7 @@ fn number(line: &Line) -> f64 {
     }
 }
 
-/// Computes the value at a time from the definition, in wire form.
+/// Computes the value at a time from its definition. The value is in wire form.
 fn value_at(entries: &[Entry], at: i64, is_linear: bool) -> Option<Vec<u8>> {
     let lines = entries.iter().enumerate();
     let lines = lines.filter_map(|(index, entry)| Some((index, entry.line.as_ref()?)));
@@ -157,7 +157,7 @@ fn value_at(entries: &[Entry], at: i64, is_linear: bool) -> Option<Vec<u8>> {
     })
 }
 
-/// Computes the buckets with durations from the definition.
+/// Computes the buckets with durations from their definition.
 fn expected_buckets(entries: &[Entry], since: i64, until: i64, width: Option<i64>) -> Vec<Bucket> {
     let start_of = |time: i64| width.map_or(since, |width| time.div_euclid(width) * width);
     let mut buckets: std::collections::BTreeMap<i64, Bucket> = Default::default();
@@ -218,8 +218,8 @@ fn assert_buckets(found: &[Bucket], expected: &[Bucket], what: &str) {
     }
 }
 
-/// Good, bad and late values over several starts of the engine, with and without an orderly stop, with
-/// rows in files, in closed segments and in the open one.
+/// Generates good, bad and late values over several starts of the engine, with and without an orderly stop.
+/// The rows are in files, in closed segments and in the open segment.
 struct World {
     random: Rng,
     folder: tempfile::TempDir,
@@ -296,7 +296,7 @@ impl World {
     }
 }
 
-/// Returns a time span within the written rows, sometimes beyond their ends.
+/// Returns a random time span within the written rows, or extending beyond them.
 fn some_time(random: &mut Rng, plant: &Plant) -> (i64, i64) {
     let since = random.i64(START - 100 * SECOND..plant.time);
     let until = random.i64(since + 1..plant.time + 1);
@@ -305,7 +305,7 @@ fn some_time(random: &mut Rng, plant: &Plant) -> (i64, i64) {
 
 /// Behaviour: H-16.
 #[test]
-fn values_between_rows_are_those_of_the_definition() {
+fn values_at_points_match_their_definition() {
     let mut checked = 0;
     for seed in 0..12 {
         let mut world = World::new(seed);
@@ -375,7 +375,7 @@ fn values_between_rows_are_those_of_the_definition() {
 
 /// Behaviour: H-16, B-64.
 #[test]
-fn coverage_and_means_over_time_are_those_of_the_definition() {
+fn covered_time_and_time_weighted_mean_match_their_definition() {
     for seed in 100..112 {
         let mut world = World::new(seed);
         for _ in 0..400 {
@@ -410,11 +410,11 @@ fn coverage_and_means_over_time_are_those_of_the_definition() {
     }
 }
 
-/// Summaries and rows give the same durations, even around gaps and across files that overlap.
+/// The durations are also equal around gaps and across overlapping files.
 ///
 /// Behaviour: H-16.
 #[test]
-fn durations_from_summaries_are_those_of_the_rows() {
+fn durations_from_summaries_equal_durations_from_rows() {
     let folder = folder();
     let mut plant = Plant::start(folder.path(), 1, START, &variables());
     let mut random = Rng::with_seed(3);
@@ -434,7 +434,7 @@ fn durations_from_summaries_are_those_of_the_rows() {
             drop(plant);
             plant = Plant::start(folder.path(), 2, time, &variables());
         }
-        // The next file begins before this one ends.
+        // The time spans of consecutive files overlap.
         plant.time -= 20 * SECOND;
     }
     plant.record_everything();
@@ -482,7 +482,7 @@ fn total_of_a_long_time_reads_summaries_instead_of_rows() {
     assert!(work < 16_000, "the work of {work} rows");
 }
 
-/// A source's clock is ahead: time in the future is not covered, with or without a summary.
+/// The source's clock is ahead. Time in the future is not covered, with or without a summary.
 ///
 /// Behaviour: H-16.
 #[test]
@@ -531,9 +531,9 @@ fn points_without_since_begin_with_the_first_row() {
     assert_eq!(total[0].covered, 1000 * SECOND as u64);
 }
 
-/// A cursor of another query or engine causes an error, not a panic.
+/// A cursor of another query or engine does not cause a panic.
 #[test]
-fn cursor_that_was_not_returned_is_refused() {
+fn foreign_cursor_is_refused() {
     let folder = folder();
     let mut plant = Plant::start(folder.path(), 1, START, &variables());
     for n in 0..10 {
@@ -566,7 +566,7 @@ fn cursor_that_was_not_returned_is_refused() {
             let at = random.usize(0..other.state.len());
             other.state[at] ^= 1 << random.u32(0..8);
             query.from = Some(other);
-            // Any answer is allowed, but not a panic.
+            // A changed cursor may give any answer, but must not cause a panic.
             let _ = plant.history.read(&query, wall);
         }
     }
@@ -590,7 +590,7 @@ fn write_many(plant: &mut Plant, count: u64) {
     plant.record_everything();
 }
 
-/// A page has bounded work and memory, and a query of everything takes several pages.
+/// A query of all rows takes several pages.
 #[test]
 fn pages_of_many_rows_have_bounded_work_and_memory() {
     const COUNT: u64 = 1_500_000;
@@ -622,7 +622,7 @@ fn pages_of_many_rows_have_bounded_work_and_memory() {
     }
     assert!(rows as u64 >= COUNT);
     assert!(page_count > 20);
-    // No summary has this width.
+    // The buckets of no summary divide this width.
     let width = NonZeroU64::new(7_777_777_777).unwrap();
     let (series, count) = pages(&plant, &query_of("x", HistoryForm::Buckets(width)));
     assert!(count > 1, "{count} page");
@@ -634,16 +634,16 @@ fn pages_of_many_rows_have_bounded_work_and_memory() {
     let (series, count) = pages(&plant, &points);
     assert!(count > 1, "{count} page");
     let found = points_of(&series);
-    // The last point is now, after the last row.
+    // The last point is at the current time, after the last row.
     assert_eq!(found.len() as u64, COUNT / 100 + 1);
-    // The points are far apart: the rows between them are not read.
+    // The points are far apart, so the rows between them are not read.
     let coarse = query_of("x", HistoryForm::Stepped(grid(600 * SECOND)));
     let wall = plant.moment().wall;
     let (_, work) = plant.history.read_with_work(&coarse, wall).unwrap();
     assert!(work < 200_000, "{work}");
 }
 
-/// A search through many files ends its page, and continues in the next one.
+/// A search through many files continues in the next page.
 #[test]
 fn pages_over_many_files_have_bounded_work() {
     const DAYS: u64 = 120;
@@ -658,7 +658,7 @@ fn pages_over_many_files_have_bounded_work() {
     plant.history.close(plant.moment().wall).unwrap();
     let time = plant.time;
     drop(plant);
-    // No file is loaded in memory.
+    // The indices of the files are not in memory.
     let open = || Plant::start(folder.path(), 2, time, &variables());
     let forms = [
         HistoryForm::Rows,

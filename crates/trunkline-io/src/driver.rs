@@ -1,12 +1,12 @@
-//! Drivers: creating I/O servers by the driver names that configurations use.
+//! Drivers, which create I/O servers by the names that configurations use.
 
 use trunkline_types::name::suggest;
 
 use crate::settings::suggested_or_known;
 use crate::{IoError, IoServer, SettingError, Settings, host};
 
-/// The reason why an I/O server could not be created: an error of the configuration or of this
-/// machine.
+/// The reason why an I/O server could not be created. The configuration or this machine is at
+/// fault.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum DriverError {
     #[error(
@@ -17,7 +17,7 @@ pub enum DriverError {
         name: String,
         /// The most similar driver name.
         suggestion: Option<String>,
-        /// Names of all drivers.
+        /// Names of all drivers, separated by commas.
         known: String,
     },
     #[error("driver \"{driver}\": {cause}")]
@@ -34,18 +34,18 @@ pub enum DriverError {
     },
 }
 
-/// A driver: creates the I/O servers that configurations name.
+/// A driver, which creates I/O servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Driver {
-    /// The name in configurations and on the command line.
+    /// The name of the driver in configurations and on the command line.
     pub name: &'static str,
-    /// One-line description of what its I/O servers read.
+    /// Description in one line of what the driver's I/O servers read.
     pub description: &'static str,
     /// Creates an I/O server with these settings.
     ///
     /// # Errors
-    /// [`DriverError`] for an unknown or wrong setting, or if this machine lacks something that the
-    /// driver needs.
+    /// [`DriverError`] for an unknown or wrong setting, or if this machine does not have something
+    /// that the driver needs.
     pub make: fn(&Settings) -> Result<Box<dyn IoServer>, DriverError>,
 }
 
@@ -63,7 +63,7 @@ impl Drivers {
         }])
     }
 
-    /// Adds a driver. It replaces a driver of the same name.
+    /// Adds a driver. It replaces a driver with the same name.
     #[must_use]
     pub fn with(mut self, driver: Driver) -> Self {
         self.0.retain(|known| known.name != driver.name);
@@ -71,7 +71,7 @@ impl Drivers {
         self
     }
 
-    /// Returns every driver, in the order they were added.
+    /// Returns all drivers in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Driver> {
         self.0.iter()
     }
@@ -79,8 +79,8 @@ impl Drivers {
     /// Creates an I/O server.
     ///
     /// # Errors
-    /// [`DriverError`] for an unknown driver or setting, with a suggestion, or if this machine
-    /// lacks something that the driver needs.
+    /// [`DriverError`] for an unknown driver or setting, with a suggestion, or if this machine does
+    /// not have something that the driver needs.
     pub fn create(
         &self,
         name: &str,

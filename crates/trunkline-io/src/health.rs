@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-/// The health of an I/O server, for `io info`, checks and its own variables.
+/// The health of an I/O server, as shown by `io info`, by checks and in the server's own variables.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Health {
-    /// State in one word.
+    /// The state of the server.
     pub state: HealthState,
-    /// The last error, as a sentence; kept after the server has recovered.
+    /// The last error as a sentence. It is kept after the server has recovered.
     pub last_error: Option<String>,
     /// Number of completed scans.
     pub scans: u64,
-    /// Number of scans, requests and openings that failed.
+    /// Number of failed scans, requests and attempts to open the device.
     pub errors: u64,
     /// Number of values that the device accepted.
     pub sends: u64,
-    /// Number of values that were refused.
+    /// Number of values that the device refused.
     pub refused: u64,
 }
 
@@ -23,10 +23,11 @@ pub struct Health {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum HealthState {
     #[default]
+    /// The device has not been opened.
     Idle,
-    /// All of its items can be read.
+    /// All items of the server can be read.
     Good,
-    /// Some items cannot be read at the moment, or were read late.
+    /// Some items cannot be read at present, or were read late.
     Degraded,
     /// Nothing can be read.
     Failed,
@@ -38,7 +39,7 @@ impl Health {
         self.state = HealthState::Good;
     }
 
-    /// Records a completed scan; `error` describes a defect in it.
+    /// Records a completed scan. `error` describes items that could not be read.
     pub fn record_scan(&mut self, error: Option<String>) {
         self.scans = self.scans.saturating_add(1);
         self.state = match error {
@@ -50,7 +51,7 @@ impl Health {
         };
     }
 
-    /// Records an error of the caller, which does not change the state of the device.
+    /// Records a call in error, which does not change the state of the device.
     pub fn record_caller_error(&mut self, error: &dyn fmt::Display) {
         self.errors = self.errors.saturating_add(1);
         self.last_error = Some(error.to_string());
@@ -68,7 +69,7 @@ impl Health {
     }
 }
 
-/// Formats as `idle`, `good`, `degraded` or `failed`.
+/// Formats the state as `idle`, `good`, `degraded` or `failed`.
 impl fmt::Display for HealthState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

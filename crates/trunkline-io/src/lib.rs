@@ -1,8 +1,8 @@
-//! I/O servers: their interface, schedule and health, and one that is built in.
+//! Interface, schedule and health of I/O servers, and an I/O server for the machine itself.
 //!
-//! An I/O server connects a device to the engine. It offers variables, publishes the values it
-//! reads in scans, fetches one value when a client requests it, and passes a client's value to the
-//! device. This crate starts no thread and reads no clock: the composition root calls it with `now`
+//! An I/O server connects a device to the engine. It offers variables, publishes the values that it
+//! reads in scans, reads a single value when a client requests it, and passes a client's value to
+//! the device. This crate starts no thread and reads no clock: its caller passes the time as `now`
 //! and `wall`.
 //!
 //! ```text
@@ -15,11 +15,11 @@
 //!
 //! # Layout
 //! - [`server`]: the [`IoServer`] trait and its errors.
-//! - [`scan`]: the reusable buffer that a scan publishes into.
-//! - [`schedule`]: the times at which scans are due; overruns and jitter.
-//! - [`health`]: state, last error, counters.
-//! - [`driver`], [`settings`]: creating an I/O server by the name of its driver.
-//! - [`host`]: this machine's CPU, memory, disks, network, temperatures.
+//! - [`scan`]: the reusable buffer for the readings of a scan.
+//! - [`schedule`]: the times at which scans are due, with overruns and jitter.
+//! - [`health`]: state, last error and counters.
+//! - [`driver`], [`settings`]: create an I/O server by the name of its driver.
+//! - [`host`]: CPU, memory, disks, network and temperatures of this machine.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The buffer that a scan publishes into.
+//! Stores the readings that a scan publishes.
 
 use trunkline_types::{Quality, Reason, Timestamp, Value};
 
@@ -8,17 +8,17 @@ use crate::ItemId;
 pub struct Published {
     /// The item that was read.
     pub item: ItemId,
-    /// The raw value; `None` if there is none, and the variable keeps its last one.
+    /// The raw value; `None` if there is none. The variable then keeps its last value.
     pub value: Option<Value>,
     /// Quality of the value, with the reason.
     pub quality: Quality,
-    /// Time of measurement by the source's clock. `None` if the source has no clock; the engine's
-    /// time of the scan is used instead.
+    /// Time of measurement by the source's clock. `None` if the source has no clock; the engine
+    /// then uses the time of the scan.
     pub source_timestamp: Option<Timestamp>,
 }
 
-/// A buffer of published readings, in the order of publication. A scan fills it, and the next one
-/// reuses it. An item published twice is two updates.
+/// A buffer of published readings, in the order of publication. A scan fills the buffer, and the
+/// next scan uses it again. An item that is published twice results in two updates.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
     published: Vec<Published>,
@@ -30,7 +30,7 @@ impl Scan {
         Self::default()
     }
 
-    /// Publishes a reading that the engine stamps.
+    /// Publishes a reading. The engine sets its timestamp.
     pub fn publish(&mut self, item: ItemId, value: Value, quality: Quality) {
         let value = Some(value);
         self.published.push(Published {
@@ -41,8 +41,8 @@ impl Scan {
         });
     }
 
-    /// Publishes that an item has no value, with the reason: the variable becomes bad and keeps its
-    /// last value.
+    /// Publishes that an item has no value, with the reason. The variable becomes bad, and keeps
+    /// its last value.
     pub fn fail(&mut self, item: ItemId, reason: Reason) {
         let quality = Quality::bad(reason);
         self.published.push(Published {
@@ -58,7 +58,7 @@ impl Scan {
         self.published.iter()
     }
 
-    /// Removes all readings, keeping the memory.
+    /// Removes and returns all readings, and keeps the memory.
     pub fn drain(&mut self) -> std::vec::Drain<'_, Published> {
         self.published.drain(..)
     }
@@ -73,7 +73,7 @@ impl Scan {
         self.published.is_empty()
     }
 
-    /// Removes all readings, keeping the memory.
+    /// Removes all readings, and keeps the memory.
     pub fn clear(&mut self) {
         self.published.clear();
     }

@@ -1,14 +1,15 @@
-//! The times at which scans are due: a fixed rate on the monotonic clock.
+//! Computes the times at which scans are due, at a fixed rate of the monotonic clock.
 
 use std::time::Duration;
 
 use trunkline_types::Tick;
 use trunkline_types::time::duration_nanos;
 
-/// A fixed-rate schedule: scans are due at `first + n * period`, however long each of them takes.
+/// A schedule with a fixed rate. Scans are due at `first + n * period`, however long each scan
+/// takes.
 ///
-/// A late scan does not shift the following ones. If it is so late that others fell due in the
-/// meantime, it replaces them: they are counted as overruns and not run later.
+/// A late scan does not shift the following scans. If it is so late that further scans became due
+/// in the meantime, it replaces them: they are counted as overruns and never run.
 #[derive(Clone, Debug)]
 pub struct ScanSchedule {
     period: Duration,
@@ -20,7 +21,7 @@ pub struct ScanSchedule {
     sum_nanos: u128,
 }
 
-/// Delay of scans after their due time.
+/// Delays of scans after the times at which they were due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Jitter {
     /// Delay of the last scan.
@@ -31,7 +32,7 @@ pub struct Jitter {
 }
 
 impl ScanSchedule {
-    /// The shortest period; a shorter one is raised to it.
+    /// The shortest period. A shorter period is raised to this value.
     pub const PERIOD_MIN: Duration = Duration::from_micros(10);
 
     /// Returns a schedule whose first scan is due at `first`.
@@ -62,10 +63,11 @@ impl ScanSchedule {
         self.period
     }
 
-    /// Records that a scan starts at `now`. Returns the number of other due scans that it replaces.
+    /// Records that a scan starts at `now`. Returns the number of further due scans that it
+    /// replaces.
     ///
-    /// A scan on request, before the due time, changes nothing: the due time of the next scan stays
-    /// the same.
+    /// A scan on request, before a scan is due, does not change the time at which the next scan is
+    /// due.
     pub fn started(&mut self, now: Tick) -> u64 {
         if now < self.next {
             return 0;
@@ -78,8 +80,8 @@ impl ScanSchedule {
         let period = duration_nanos(self.period);
         let skipped = duration_nanos(late) / period;
         self.overruns = self.overruns.saturating_add(skipped);
-        let ahead = Duration::from_nanos(period.saturating_mul(skipped.saturating_add(1)));
-        self.next = self.next.saturating_add(ahead);
+        let advance = Duration::from_nanos(period.saturating_mul(skipped.saturating_add(1)));
+        self.next = self.next.saturating_add(advance);
         skipped
     }
 
@@ -88,8 +90,8 @@ impl ScanSchedule {
         self.scans
     }
 
-    /// Returns the number of due scans that were never started because an earlier one was late or
-    /// took too long.
+    /// Returns the number of due scans that never ran, because an earlier scan was late or took too
+    /// long.
     pub fn overruns(&self) -> u64 {
         self.overruns
     }

@@ -1,4 +1,4 @@
-//! The trait that every I/O server implements, and its errors.
+//! Defines the trait that every I/O server implements, and its errors.
 
 use std::time::Duration;
 
@@ -6,12 +6,13 @@ use trunkline_types::{LibraryDefinition, Reason, Tick, Timestamp, Value};
 
 use crate::{Health, Scan};
 
-/// The number of an item within one I/O server: fixed from its creation, dense from 0.
+/// The number of an item within one I/O server. Items are numbered from 0 without gaps, and keep
+/// their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ItemId(pub u32);
 
 impl ItemId {
-    /// Returns the number as an index.
+    /// Returns the number of the item as an index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -19,39 +20,38 @@ impl ItemId {
 
 /// Connects one device to the engine.
 ///
-/// Values at this interface are raw: the engine scales published values, and unscales values before
-/// they are sent. An I/O server is driven by one thread at a time and blocks no longer than its
+/// Values at this interface are raw: the engine scales published values, and converts values back
+/// before they are sent. One thread at a time uses an I/O server. A call blocks no longer than the
 /// device does.
 ///
-/// Order of calls: [`libraries`](Self::libraries) and [`item`](Self::item) at any time, `open`
+/// Order of calls: [`libraries`](Self::libraries) and [`item`](Self::item) at any time; `open`
 /// before `scan`, `request` and `send`; `open` again after a failure.
 pub trait IoServer: Send {
-    /// Returns the variables that the server offers, as libraries, if it is configured under
-    /// `name`. Each variable's `properties.source` is `<name>:<item>`. The result is the same for
-    /// the whole life of the server.
+    /// Returns the variables that a server with the name `name` offers, as libraries.
+    /// `properties.source` of each variable is `<name>:<item>`. The result never changes.
     fn libraries(&self, name: &str) -> Vec<LibraryDefinition>;
 
-    /// Returns the item with this name (the part of a variable's `source` after the colon).
+    /// Returns the item with this name, which is the part of a variable's `source` after the colon.
     fn item(&self, item: &str) -> Option<ItemId>;
 
-    /// Prepares the device; the first scan after opening publishes every item.
+    /// Prepares the device. The first scan after opening publishes every item.
     ///
     /// # Errors
     /// [`IoError`] if the device cannot be used. The caller may try again later.
     fn open(&mut self, now: Tick, wall: Timestamp) -> Result<(), IoError>;
 
-    /// Runs one acquisition cycle and publishes the values read. Items that did not change may be
-    /// left out.
+    /// Runs one acquisition cycle, and publishes the values that were read. A scan need not publish
+    /// items that have not changed.
     ///
     /// # Errors
-    /// [`IoError`] if nothing could be read. If only some items fail, they are published with bad
-    /// quality instead.
+    /// [`IoError`] if nothing could be read. If only some items fail, the scan succeeds and
+    /// publishes them with bad quality.
     fn scan(&mut self, now: Tick, wall: Timestamp, scan: &mut Scan) -> Result<(), IoError>;
 
-    /// Reads a fresh value of one item for a client, and publishes it.
+    /// Reads a fresh value of one item for a client, and publishes the value.
     ///
     /// # Errors
-    /// Same as [`scan`](Self::scan), and for an item that does not exist.
+    /// As [`scan`](Self::scan), and [`IoError::UnknownItem`] for an item that does not exist.
     fn request(
         &mut self,
         item: ItemId,
@@ -60,11 +60,11 @@ pub trait IoServer: Send {
         scan: &mut Scan,
     ) -> Result<(), IoError>;
 
-    /// Passes a client's value to the device. Returns the value that the device now holds, which
-    /// may differ from the one sent.
+    /// Passes a client's value to the device. Returns the value that the device has afterwards,
+    /// which may differ from the sent value.
     ///
     /// # Errors
-    /// [`SendRefusal`] if the device keeps its value; nothing has changed in that case.
+    /// [`SendRefusal`] if the device keeps its value.
     fn send(
         &mut self,
         item: ItemId,
@@ -76,7 +76,7 @@ pub trait IoServer: Send {
     /// Returns the current health.
     fn health(&self) -> Health;
 
-    /// Returns the scan period to use unless the configuration sets one.
+    /// Returns the scan period that applies unless the configuration sets one.
     fn period(&self) -> Duration;
 }
 
@@ -85,13 +85,13 @@ pub trait IoServer: Send {
 pub enum IoError {
     #[error("{device} cannot be reached: {cause}; check that it is on and connected")]
     Unreachable {
-        /// Name of the device as users know it.
+        /// Name of the device, as users know it.
         device: String,
         cause: String,
     },
     #[error("{device} reports a failure: {cause}; the device needs attention")]
     DeviceFailed {
-        /// Name of the device as users know it.
+        /// Name of the device, as users know it.
         device: String,
         cause: String,
     },
@@ -106,7 +106,7 @@ pub enum IoError {
 }
 
 impl IoError {
-    /// Returns the quality reason of the server's variables while this error lasts.
+    /// Returns the reason for the bad quality of the server's variables while this error lasts.
     pub fn reason(&self) -> Reason {
         match self {
             IoError::Unreachable { .. } => Reason::HostUnreachable,
@@ -118,12 +118,12 @@ impl IoError {
     }
 }
 
-/// The reason why a value was not passed to the device, which keeps its value.
+/// The reason why the device did not accept a value. The device keeps its value.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum SendRefusal {
     #[error("there is no item {item} in this I/O server; its {count} items are numbered from 0")]
     UnknownItem { item: u32, count: u32 },
-    /// The item is an input of the system and cannot be written.
+    /// The item is an input, which cannot be written.
     #[error("{item} is an input; it cannot be written")]
     ReadOnly {
         /// Name of the item.
@@ -133,9 +133,9 @@ pub enum SendRefusal {
     WrongType {
         /// Name of the item.
         item: String,
-        /// Type that the item takes.
+        /// Type that the item accepts.
         expected: String,
-        /// Type that was given.
+        /// Type of the value that was sent.
         given: &'static str,
     },
     #[error("{given} is outside {low} to {high} {units}, which {item} takes; write a value inside")]
@@ -145,17 +145,17 @@ pub enum SendRefusal {
         given: f64,
         low: f64,
         high: f64,
-        /// Unit of all three.
+        /// Unit of `given`, `low` and `high`.
         units: String,
     },
     #[error("{item} is refused: {rule}")]
     Interlock {
         /// Name of the item.
         item: String,
-        /// The rule, the facts that triggered it, and the remedy.
+        /// The rule, the facts that activated it, and the remedy.
         rule: String,
     },
-    #[error("{item} was not taken by the device: {cause}")]
+    #[error("the device did not accept {item}: {cause}")]
     DeviceFailed {
         /// Name of the item.
         item: String,

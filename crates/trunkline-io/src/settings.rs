@@ -1,4 +1,4 @@
-//! The settings of a driver, from the configuration.
+//! The settings of a driver in the configuration.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub struct Settings {
     by_key: BTreeMap<String, Setting>,
 }
 
-/// An error of a setting; the configuration is at fault.
+/// An error in a setting, which the user corrects in the configuration.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum SettingError {
     #[error(
@@ -22,7 +22,7 @@ pub enum SettingError {
         key: String,
         /// The most similar key.
         suggestion: Option<String>,
-        /// All keys, or `no settings`.
+        /// All keys separated by commas, or `no settings`.
         known: String,
     },
     #[error("setting \"{key}\" must be {expected}, not {given}")]
@@ -40,20 +40,20 @@ pub enum SettingError {
 }
 
 impl Settings {
-    /// Returns empty settings: the driver's defaults.
+    /// Returns empty settings, with which a driver uses its defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a value; returns the previous one.
+    /// Sets a value. Returns the previous value of the setting.
     pub fn insert(&mut self, key: impl Into<String>, value: Setting) -> Option<Setting> {
         self.by_key.insert(key.into(), value)
     }
 
-    /// Refuses keys that are not among `known`.
+    /// Checks that all keys are among `known`.
     ///
     /// # Errors
-    /// [`SettingError::Unknown`] for the first of them, with a suggestion.
+    /// [`SettingError::Unknown`] for the first key that is not, with a suggestion.
     pub fn check_keys(&self, known: &[&str]) -> Result<(), SettingError> {
         match self
             .by_key
@@ -73,7 +73,7 @@ impl Settings {
         }
     }
 
-    /// Returns a boolean; `None` if the setting is absent.
+    /// Returns the value of a boolean setting; `None` if the setting is absent.
     pub fn bool(&self, key: &str) -> Result<Option<bool>, SettingError> {
         match self.by_key.get(key) {
             None => Ok(None),
@@ -82,10 +82,12 @@ impl Settings {
         }
     }
 
-    /// Returns a whole number of at least 0; `None` if the setting is absent.
+    /// Returns the value of a setting that is a whole number of at least 0; `None` if the setting
+    /// is absent.
     ///
     /// # Errors
-    /// [`SettingError::WrongType`] for anything else, [`SettingError::BadValue`] if it is negative.
+    /// [`SettingError::WrongType`] for any other type, [`SettingError::BadValue`] for a negative
+    /// number.
     pub fn unsigned(&self, key: &str) -> Result<Option<u64>, SettingError> {
         match self.by_key.get(key) {
             None => Ok(None),
@@ -101,7 +103,8 @@ impl Settings {
         }
     }
 
-    /// Returns a number, whole or not; `None` if the setting is absent.
+    /// Returns the value of a setting that is a whole or decimal number; `None` if the setting is
+    /// absent.
     pub fn number(&self, key: &str) -> Result<Option<f64>, SettingError> {
         match self.by_key.get(key) {
             None => Ok(None),
@@ -111,7 +114,7 @@ impl Settings {
         }
     }
 
-    /// Returns a text; `None` if the setting is absent.
+    /// Returns the value of a text setting; `None` if the setting is absent.
     pub fn text(&self, key: &str) -> Result<Option<&str>, SettingError> {
         match self.by_key.get(key) {
             None => Ok(None),
@@ -144,7 +147,7 @@ fn wrong_type(key: &str, expected: &'static str, given: &Setting) -> SettingErro
     }
 }
 
-/// Returns `did you mean "x"? (what: known)`, or only the second part.
+/// Returns `did you mean "x"? (what: known)`, or `what: known` without a suggestion.
 pub(crate) fn suggested_or_known(suggestion: &Option<String>, what: &str, known: &str) -> String {
     match suggestion {
         Some(name) => format!("did you mean \"{name}\"? ({what}: {known})"),

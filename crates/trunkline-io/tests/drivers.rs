@@ -1,4 +1,4 @@
-//! The registry of drivers, their settings, and what every I/O server must do.
+//! The registry of drivers, their settings, and the requirements on every I/O server.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -6,7 +6,7 @@ mod conformance;
 
 use trunkline_io::{Driver, DriverError, Drivers, IoError, Setting, Settings};
 
-/// The drivers of a program that adds its own one.
+/// The drivers of a program that adds a driver of its own.
 fn drivers() -> Drivers {
     Drivers::built_in().with(Driver {
         name: "press",

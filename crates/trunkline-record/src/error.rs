@@ -1,4 +1,4 @@
-//! Errors of writing.
+//! Defines the errors of writing a file.
 
 use std::io;
 use std::time::Duration;
@@ -8,16 +8,19 @@ use trunkline_ring::ReadRegion;
 /// The step of writing a segment that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FailedStep {
+    /// Writing the data of a segment.
     Body,
+    /// Writing the header of a segment.
     Header,
-    /// Writing checksums.
+    /// Writing the checksums of segments.
     Sums,
-    /// `fdatasync`. Data written since the last successful one may be lost, even if a later one
-    /// succeeds.
+    /// Syncing the file with `fdatasync`. Data written since the last successful sync may be lost,
+    /// even if a later sync succeeds.
     Sync,
-    /// The file was removed or replaced while it was being written; none of its data is left.
+    /// Finding the file by its name. The file was removed or replaced while it was being written,
+    /// and none of its data is left.
     Removed,
-    /// Truncating the file to its length when it ends.
+    /// Truncating the file to its final length.
     Trim,
 }
 
@@ -25,23 +28,24 @@ impl std::fmt::Display for FailedStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Body => "writing data",
-            Self::Header => "writing the header of data",
-            Self::Sums => "writing checksums of data",
+            Self::Header => "writing a header",
+            Self::Sums => "writing checksums",
             Self::Sync => "syncing",
-            Self::Removed => "finding the file under its name",
-            Self::Trim => "truncating data that is not part of the file",
+            Self::Removed => "finding the file by its name",
+            Self::Trim => "truncating extra bytes",
         })
     }
 }
 
-/// The failure after which a file accepts no more data.
+/// The failure that ended a file. The file accepts no more data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Failure {
     pub step: FailedStep,
-    /// The position in the file of the first segment or region that is missing.
+    /// Position in the file of the first missing segment or region.
     pub position: u64,
+    /// Error number of the operating system.
     pub os_error: i32,
-    /// The number of bytes at the beginning of the file that are complete.
+    /// Number of complete bytes at the beginning of the file.
     pub written: u64,
 }
 
@@ -65,7 +69,8 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Returns what did not complete. Without outstanding writes, it is something that follows them.
+/// Describes the operations that did not complete. Other operations follow once no write is
+/// outstanding.
 fn unfinished(outstanding: usize) -> String {
     match outstanding {
         0 => "syncing or writing checksums".to_owned(),
@@ -78,15 +83,16 @@ fn unfinished(outstanding: usize) -> String {
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
     #[error(
-        "the maximum of {outstanding} writes is still outstanding after {waited:?}; the disk is too \
-         slow or stuck: write less, wait longer, or allow more"
+        "{outstanding} writes, the maximum, are still outstanding after {waited:?}: the disk is too \
+         slow or has stalled; write less, wait longer, or allow more outstanding writes"
     )]
     Busy {
         outstanding: usize,
         waited: Duration,
     },
     #[error(
-        "{} did not complete within {waited:?}; the disk is too slow or stuck",
+        "{} did not complete within {waited:?}: the disk is too slow or has stalled; wait longer, or \
+         check the disk",
         unfinished(*outstanding)
     )]
     NotDone {
@@ -97,47 +103,50 @@ pub enum QueueError {
     /// The file has failed and accepts no more data.
     #[error(transparent)]
     Failed(#[from] Failure),
-    #[error("the file is closed; continue in another one")]
+    #[error("the file is closed; continue in another file")]
     Closed,
     #[error(
-        "the region begins at address {address:#x}, and direct writes need a multiple of \
-         {block_bytes}; acquire regions of whole blocks, write through the system's cache, or allow \
-         regions of {bytes} bytes to be copied (copying; now {copy_bytes_max})"
+        "the region begins at address {address:#x}, but direct writes need a multiple of \
+         {block_bytes}; acquire regions of whole blocks, write through the page cache, or allow \
+         regions of {bytes} bytes to be copied (copying allows {copy_bytes_max})"
     )]
     Unaligned {
         address: usize,
         /// The required alignment in bytes.
         block_bytes: usize,
         bytes: usize,
-        /// The longest region that is copied; 0 if copying is off.
+        /// Maximum length in bytes of a region that is copied; 0 if copying is disabled.
         copy_bytes_max: usize,
     },
     #[error(
-        "the header is {bytes} bytes long, but at most {limit} bytes fit; increase \
+        "the header has {bytes} bytes, but at most {limit} bytes are allowed; increase \
          header_bytes_max, or use fewer channels and properties"
     )]
     HeaderTooLong {
         bytes: usize,
-        /// The longest header that fits.
+        /// Maximum length of a header in bytes.
         limit: usize,
     },
     #[error(
         "the header or body ends at byte {end}, but direct writes need whole blocks of \
-         {block_bytes} bytes; pad it"
+         {block_bytes} bytes; pad the header or body"
     )]
     PartialBlock {
-        /// The end position of the header or of the body.
+        /// Position in the file at which the header or the body ends.
         end: u64,
         block_bytes: usize,
     },
-    /// The disk has no room for the next bytes to be reserved. Nothing was written.
-    #[error("there is no room on the disk for {bytes} more bytes; free some, or record elsewhere")]
+    /// The disk does not have enough free space for the next data. Nothing was written.
+    #[error(
+        "the disk does not have {bytes} more bytes of free space; free some space, or record to \
+         another disk"
+    )]
     DiskFull { bytes: u64 },
-    #[error("the system refused the call: {0}")]
+    #[error("the operating system refused the operation: {0}")]
     Backend(#[from] io::Error),
 }
 
-/// A region that was not accepted, with the error. It can be appended again.
+/// A region that the queue refused, and the reason. The caller can append the region again.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Refused {

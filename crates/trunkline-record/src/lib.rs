@@ -1,5 +1,5 @@
-//! The recorder: writes data at the speed of the disk, directly from the memory that a device
-//! fills.
+//! Records data at the speed of the disk, directly from the memory that a device fills, and plays
+//! recordings back.
 //!
 //! ```text
 //!   device --> ring of regions --> WriteQueue --> Backend --> file
@@ -8,33 +8,34 @@
 //! ```
 //!
 //! A region is written directly from the memory that the device filled, without a copy by the CPU.
-//! Regions that are small or do not begin on a block boundary are copied, unless [`Copying`] is
-//! switched off. Several writes are outstanding at a time and may complete in any order; the file
-//! holds the data in the order of the calls.
+//! Regions that are small or do not begin on a block boundary are copied, unless copying
+//! ([`QueueOptions::copying`]) is disabled. Several writes are outstanding at a time and may
+//! complete in any order; the file contains the data in the order of the calls.
 //!
 //! # Every prefix of a file opens
 //!
 //! The unit of appending is a *segment*: a header followed by regions. The regions are written
 //! first, and the header only once they are in the file. If the program is killed at any point, the
-//! file therefore contains complete segments, followed at most by a placeholder, which readers
+//! file therefore contains complete segments and possibly a placeholder after them, which readers
 //! treat as an incomplete segment. Only placeholders are ever overwritten.
 //!
 //! # Durability
 //!
-//! [`Durability`] defines what the counts of this crate mean: either the data is in the file and
-//! survives a crash of the program, or it is on the disk and survives a power loss. The second
-//! holds only after `fdatasync` has returned. With a checksum file ([`QueueOptions::has_sums`])
-//! both also cover the checksum, so that data damaged by a power loss can be recognised.
+//! [`Durability`] defines the two levels of this crate. At the first level, the data is in the file
+//! and survives a crash of the program. At the second level, it is on the disk and survives a power
+//! loss; data reaches this level only when `fdatasync` returns. With a checksum file
+//! ([`QueueOptions::has_sums`]), both levels also cover the checksum, so readers can detect data
+//! that a power loss damaged.
 //!
 //! # Layout
-//! - [`WriteQueue`] in `queue`: the state machine. It has no thread and uses the clock of its
-//!   backend.
-//! - [`Backend`] in `backend`: how the queue writes. Implemented by [`Uring`] and [`PlainWrites`]
-//!   and, with the feature `sim` for tests, by `SimDisk`.
+//! - [`WriteQueue`] in `queue`: the state machine that writes a file. It has no thread and uses the
+//!   clock of its backend.
+//! - [`Backend`] in `backend`: the interface to the disk. [`Uring`] and [`PlainWrites`] implement
+//!   it and, with the feature `sim` for tests, `SimDisk`.
 //! - [`TdmsRecording`] in `tdms_recording`: records the rows of a ring as TDMS channels.
 //! - [`TdmsSeries`] in `tdms_series`: one recording in several files, rotated by size, by age, and
 //!   after a failure. [`tdms_queue`] in `tdms_file` opens one of the files.
-//! - [`ReadQueue`] in `read_queue`: the reverse direction, from a file into regions.
+//! - [`ReadQueue`] in `read_queue`: reads a file into regions.
 //! - [`Recording`], [`TdmsPlayback`], [`Pacer`] in `playback`: play a recording into a ring, and
 //!   compute when each of its rows is due.
 //! - [`VariableRecording`], [`RecordedVariables`] in `variables`: write timestamped updates of

@@ -1,4 +1,4 @@
-//! Memory for headers and the unaligned ends of regions: aligned for direct writes, allocated once.
+//! Provides aligned memory for direct writes of headers and of the unaligned ends of regions.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -7,15 +7,15 @@ use rustix::mm::{Advice, madvise};
 
 use crate::backend::Span;
 
-/// Alignment of each slot, independent of the disk's block size.
-const ALIGN: usize = 4096;
+/// Alignment of each slot in bytes, independent of the disk's block size.
+const ALIGNMENT_BYTES: usize = 4096;
 
-/// The size of a huge page. Allocations of at least this size ask for huge pages: writing from
+/// Size of a huge page in bytes. Allocations of at least this size ask for huge pages: writing from
 /// physically contiguous memory costs the kernel and the disk less than writing from scattered
 /// pages.
-const LARGE_BYTES: usize = 2 << 20;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Staging memory with one slot for each write that may be outstanding.
+/// Staging memory, allocated once, with one slot for each outstanding write or read.
 #[derive(Debug)]
 pub(crate) struct Staging {
     start: NonNull<u8>,
@@ -25,22 +25,32 @@ pub(crate) struct Staging {
 
 // SAFETY: the memory belongs to this value alone; writing into it requires `&mut`.
 unsafe impl Send for Staging {}
-// SAFETY: as above.
+// SAFETY: a shared reference gives no write access to the memory.
 unsafe impl Sync for Staging {}
 
 impl Staging {
     /// Allocates `slots` slots, at least one, of at least `slot_bytes` each.
     ///
     /// # Panics
-    /// Panics if the total size is not a valid allocation size: a mistake in the options.
+    /// Panics if the options ask for more memory than one allocation can have.
     pub(crate) fn new(slots: usize, slot_bytes: usize) -> Self {
-        let slot_bytes = slot_bytes.max(1).next_multiple_of(ALIGN);
+        let slot_bytes = slot_bytes.max(1).next_multiple_of(ALIGNMENT_BYTES);
         let bytes = slot_bytes.saturating_mul(slots.max(1));
-        let is_large = bytes >= LARGE_BYTES;
-        let layout = Layout::from_size_align(bytes, if is_large { LARGE_BYTES } else { ALIGN });
-        assert!(layout.is_ok(), "{bytes} bytes for headers are too many");
+        let is_large = bytes >= HUGE_PAGE_BYTES;
+        let layout = Layout::from_size_align(
+            bytes,
+            if is_large {
+                HUGE_PAGE_BYTES
+            } else {
+                ALIGNMENT_BYTES
+            },
+        );
+        assert!(
+            layout.is_ok(),
+            "cannot allocate {bytes} bytes of staging memory; reduce the options"
+        );
         let layout = layout.unwrap_or(Layout::new::<u8>());
-        // SAFETY: the size is not 0.
+        // SAFETY: the size of the layout is not 0.
         let Some(start) = NonNull::new(unsafe { alloc(layout) }) else {
             handle_alloc_error(layout)
         };
@@ -49,7 +59,7 @@ impl Staging {
             // system without huge pages uses normal ones.
             let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         }
-        // SAFETY: covers exactly the memory just allocated.
+        // SAFETY: the memory was just allocated with exactly this size.
         unsafe { start.write_bytes(0, bytes) };
         Self {
             start,
@@ -77,14 +87,14 @@ impl Staging {
     /// Returns the bytes of a slot. No write from this slot may be running.
     pub(crate) fn bytes_mut(&mut self, slot: usize) -> &mut [u8] {
         let Span { start, bytes } = self.slot(slot);
-        // SAFETY: within the memory, which is initialised and borrowed mutably.
+        // SAFETY: the slot lies within the memory, which is initialised and borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), bytes) }
     }
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, once.
+        // SAFETY: `new` allocated the memory with this layout, and only this call frees it.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }

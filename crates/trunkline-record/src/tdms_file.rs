@@ -1,4 +1,4 @@
-//! Paths and queues of TDMS files.
+//! Creates TDMS files with their queues, and derives the paths of a series and of checksum files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,14 @@ use trunkline_ring::RegionMemory;
 use crate::backend::{BackendChoice, CacheMode, FileReport, open_file};
 use crate::queue::{QueueOptions, WriteQueue};
 
-/// Returns the path of a file of a series: `name.tdms`, `name_0002.tdms`, and so on.
+/// Returns the path of file `number` of a series in `folder`: `name.tdms`, `name_0002.tdms`, and so
+/// on.
 ///
 /// # Errors
 /// `InvalidInput`: `name` is not a valid file name.
 pub fn series_path(folder: &Path, name: &str, number: u32) -> io::Result<PathBuf> {
-    let is_name = !name.is_empty() && !name.contains(['/', '\\', '\0']) && !name.starts_with('.');
-    if !is_name {
+    let is_valid = !name.is_empty() && !name.contains(['/', '\\', '\0']) && !name.starts_with('.');
+    if !is_valid {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!(
@@ -45,8 +46,8 @@ pub fn series_file(first: &Path, number: u32) -> PathBuf {
 }
 
 /// Creates a TDMS file and the queue that writes it, with a checksum file at [`sums_path`] if the
-/// options ask for one. Removes an index file and checksums left over from an earlier file of this
-/// name, because readers would trust them. If the queue is dropped before anything was written, the
+/// options require one. Removes the index file and the checksum file of an earlier file with this
+/// name, because readers would trust them. If the queue is dropped before any data was written, the
 /// new file is removed.
 pub fn tdms_queue(
     path: &Path,
@@ -62,7 +63,7 @@ pub fn tdms_queue(
     let sums_path = sums_path(path);
     remove_leftovers(path)?;
     if options.has_sums {
-        // One write and one sync run at a time.
+        // Two operations suffice: at most one write and one sync run at a time.
         let sums = open_file(&sums_path, backend_choice, CacheMode::Cached, 2);
         queue = queue.with_sums(sums?.backend).map_err(io::Error::other)?;
         paths.push(sums_path);
@@ -71,7 +72,7 @@ pub fn tdms_queue(
     Ok((queue, opened.report))
 }
 
-/// Removes an index file and checksums left over from an earlier file of this name.
+/// Removes the index file and the checksum file of an earlier file with this name.
 pub(crate) fn remove_leftovers(path: &Path) -> io::Result<()> {
     for leftover in [path.with_extension("tdms_index"), sums_path(path)] {
         match std::fs::remove_file(leftover) {
@@ -82,7 +83,7 @@ pub(crate) fn remove_leftovers(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the path of a file's checksums: `x.tdms.sums` for `x.tdms`.
+/// Returns the path of the checksum file of a TDMS file: `x.tdms.sums` for `x.tdms`.
 pub fn sums_path(path: &Path) -> PathBuf {
     let mut sums = path.as_os_str().to_owned();
     sums.push(".sums");

@@ -1,4 +1,4 @@
-//! One recording in several files.
+//! Writes one recording to several TDMS files.
 
 use std::io;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::error::{FailedStep, QueueError, Refused};
 use crate::queue::{Closed, Durability, FullDisk, WriteQueue};
 use crate::tdms_recording::{DiskFullLosses, RecordError, TdmsLayout, TdmsRecording};
 
-/// The limits at which a recording continues in another file. It also does so after a file has
-/// failed.
+/// The limits at which a recording continues in a new file. A recording also continues in a new
+/// file after a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rotation {
-    /// The file length in bytes from which a file accepts no further region. No limit by default.
+    /// Length in bytes at which a file accepts no more regions. Default: no limit.
     pub bytes_max: u64,
-    /// The age from which a file accepts no further region. No limit by default.
+    /// Age at which a file accepts no more regions. Default: no limit.
     pub age_max: Duration,
 }
 
@@ -33,31 +33,32 @@ impl Default for Rotation {
 /// A file of a series that accepts no more data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndedFile {
-    /// The number of the file in the series, counted from 1.
+    /// Number of the file in the series, counted from 1.
     pub number: u32,
     pub closed: Closed,
+    /// Number of rows in the file.
     pub rows: u64,
-    /// Rows accepted for this file that are not in it because it failed. The next file records them
-    /// as a gap.
+    /// Number of rows that were accepted for this file and are missing because the file failed. The
+    /// next file records them as a gap.
     pub rows_lost: u64,
 }
 
-/// The totals of the files that ended and whose results were omitted, because more than
-/// [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) were not taken.
+/// The totals of ended files whose results were discarded, because the caller left more than
+/// [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) results untaken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OmittedFiles {
     pub files: u32,
-    /// Sum of the lengths of these files.
+    /// Total length of these files in bytes.
     pub bytes: u64,
-    /// Sum of [`EndedFile::rows_lost`].
+    /// Total of [`EndedFile::rows_lost`] for these files.
     pub rows_lost: u64,
     /// Number of these files that failed.
     pub failed: u32,
     /// Number of these files that may not survive a power loss.
     pub not_on_disk: u32,
-    /// The first system error number of a failed sync.
+    /// System error number of the first failed sync.
     pub sync_failure: Option<i32>,
-    /// The first [`Closed::untrimmed`].
+    /// System error number of the first file that could not be truncated ([`Closed::untrimmed`]).
     pub untrimmed: Option<i32>,
 }
 
@@ -79,11 +80,11 @@ impl OmittedFiles {
     }
 }
 
-/// A recording that continues in another file when one is large, old, or has failed.
+/// A recording that continues in a new file when the current file becomes large or old, or fails.
 ///
-/// The next file is opened before the previous one is closed. The previous one then finishes while
-/// the next is written, so at most two are open. Every file has all channels, and its group has the
-/// property `series_row`: the number of rows in the files before it.
+/// The next file is opened before the previous one is closed. The previous file then finishes while
+/// the next file is written, so at most two files are open. Every file has all channels. The
+/// property `series_row` of the group is the number of rows in earlier files.
 #[derive(Debug)]
 pub struct TdmsSeries<O> {
     open: O,
@@ -92,34 +93,35 @@ pub struct TdmsSeries<O> {
     wait: Duration,
     number: u32,
     current: TdmsRecording,
-    /// The start time of the current file, on the backend's clock.
+    /// Time at which the current file started, on the backend's clock.
     started_at: Duration,
-    /// The previous file, until it is closed.
+    /// The previous file, while it is closing.
     previous: Option<ClosingFile>,
     ended: EndedFiles<EndedFile>,
     omitted: OmittedFiles,
-    /// Rows in the files before the current one. A file that is still closing counts with the rows
-    /// it accepted.
+    /// Number of rows in the files before the current one. For a file that is still closing, the
+    /// rows that it accepted are counted.
     rows_before: u64,
-    /// Rows that the device has delivered so far, including lost ones.
+    /// Number of rows that the device has delivered so far, including lost rows.
     rows_delivered: u64,
-    /// Rows that were accepted for files that failed.
+    /// Number of accepted rows that are missing because their files failed.
     rows_lost: u64,
+    /// Number of bytes accepted for the files before the current one.
     bytes_before: u64,
 }
 
-/// A file that accepts no more data and is not closed yet.
+/// A file that accepts no more data but is not closed yet.
 #[derive(Debug)]
 struct ClosingFile {
     number: u32,
     recording: TdmsRecording,
-    /// The rows of this file that `rows_before` includes.
+    /// Number of rows of this file that `rows_before` includes.
     rows: u64,
 }
 
 impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
-    /// Begins the first file. `open` creates the queue for a file, given its number counted from 1.
-    /// `wait` is the timeout for opening and for closing a file.
+    /// Begins the first file. `open` creates the queue for the file with a given number, counted
+    /// from 1. `wait` is the timeout for opening and for closing a file.
     pub fn start(
         mut open: O,
         layout: TdmsLayout,
@@ -146,22 +148,22 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         })
     }
 
-    /// Writes the rows of a region as [`TdmsRecording::write`] does, into the current file or the
-    /// next.
+    /// Writes the rows of a region to the current file or the next one, like
+    /// [`TdmsRecording::write`].
     ///
     /// # Errors
-    /// [`RecordError`], as for [`TdmsRecording::write`]. [`RecordError::Refused`], with the region,
-    /// is also returned if the next file cannot be opened.
+    /// [`RecordError`], as for [`TdmsRecording::write`]. If the next file cannot be opened,
+    /// [`RecordError::Refused`] returns the region.
     pub fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         let rows = region.lost_before() + region.elements();
-        let written = self.write_or_lose(region);
+        let written = self.write_or_count_lost(region);
         if written.is_ok() {
             self.rows_delivered += rows;
         }
         written
     }
 
-    fn write_or_lose(&mut self, region: ReadRegion) -> Result<(), RecordError> {
+    fn write_or_count_lost(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         match self.poll() {
             Ok(()) => {}
             Err(RecordError::Queue(error)) => {
@@ -169,8 +171,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
             }
             Err(error) => return Err(error),
         }
-        match self.write_here_or_next(region) {
-            // There is no room for another file.
+        match self.write_to_current_or_next(region) {
+            // The disk has no space for another file.
             Err(RecordError::Refused(refused)) if self.counts_as_loss(&refused.error) => {
                 self.current.count_lost(&refused.region);
                 Ok(())
@@ -179,24 +181,24 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         }
     }
 
-    fn write_here_or_next(&mut self, region: ReadRegion) -> Result<(), RecordError> {
-        let region = match self.is_over() {
+    fn write_to_current_or_next(&mut self, region: ReadRegion) -> Result<(), RecordError> {
+        let region = match self.needs_rotation() {
             true => self.rotate_before(region)?,
             false => region,
         };
-        match self.write_here(region) {
-            // The file has failed since the check; write into the next one.
+        match self.write_to_current(region) {
+            // The file has failed since the check above, so the region goes to the next file.
             Err(RecordError::Refused(refused))
                 if matches!(refused.error, QueueError::Failed(_)) =>
             {
                 let region = self.rotate_before(refused.region)?;
-                self.write_here(region)
+                self.write_to_current(region)
             }
             result => result,
         }
     }
 
-    /// Returns true if, after this error, rows are counted as lost instead of being refused.
+    /// Returns true if this error makes the series count rows as lost instead of refusing them.
     fn counts_as_loss(&self, error: &QueueError) -> bool {
         let kind = match error {
             QueueError::DiskFull { .. } => io::ErrorKind::StorageFull,
@@ -211,8 +213,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         is_full && self.current.queue().options().full_disk == FullDisk::Discard
     }
 
-    /// Returns the losses in all files while the disk was full; zero unless [`FullDisk::Discard`] is
-    /// set.
+    /// Returns the rows lost while the disk was full, over all files; none unless
+    /// [`FullDisk::Discard`] is set.
     pub fn disk_full_losses(&self) -> DiskFullLosses {
         self.current.disk_full_losses()
     }
@@ -225,31 +227,31 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         }
     }
 
-    /// Continues in the next file.
+    /// Continues the recording in a new file.
     ///
     /// # Errors
-    /// [`RecordError`]: the previous file does not close in time, or the next cannot be opened. The
-    /// current file is then unchanged.
+    /// [`RecordError`]: the previous file does not close in time, or the new file cannot be opened.
+    /// The current file then stays the same.
     pub fn rotate(&mut self) -> Result<(), RecordError> {
         self.finish_previous(self.wait)?;
-        // No further rows go into this file, so no later header would record the last gap.
+        // This file gets no more rows, so no later header would record the last gap.
         match self.current.write_gaps() {
-            // The next file records the gap.
+            // If this file has failed, the next file records the gap.
             Ok(()) | Err(RecordError::Queue(QueueError::Failed(_))) => {}
             Err(error) => return Err(error),
         }
         let number = self.number + 1;
         let queue = (self.open)(number).map_err(QueueError::Backend)?;
         let next = TdmsRecording::start(queue, &self.layout_from(self.rows_delivered), self.wait)?;
-        let mut last = std::mem::replace(&mut self.current, next);
-        let rows_lost = last.take_rows_lost();
-        self.current.continue_from(last.disk_full_losses());
-        let is_cut_short = last.progress().failure.is_some() || last.has_header_overflow();
-        let rows = last.rows();
-        self.bytes_before += last.progress().accepted;
+        let mut finished = std::mem::replace(&mut self.current, next);
+        let rows_lost = finished.take_rows_lost();
+        self.current.continue_from(finished.disk_full_losses());
+        let is_incomplete = finished.progress().failure.is_some() || finished.has_header_overflow();
+        let rows = finished.rows();
+        self.bytes_before += finished.progress().accepted;
         self.previous = Some(ClosingFile {
             number: self.number,
-            recording: last,
+            recording: finished,
             rows,
         });
         self.rows_before += rows;
@@ -259,9 +261,9 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         if rows_lost > 0 {
             self.current.note_gap_at(0, rows_lost)?;
         }
-        if is_cut_short {
-            // The exact loss is known once no write of the previous file is running. The first
-            // header of the next file records it.
+        if is_incomplete {
+            // The exact number of lost rows is known once no write of the previous file is running.
+            // The first header of the next file records it.
             self.finish_previous(self.wait)?;
         }
         Ok(())
@@ -272,7 +274,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         self.current.set(&group, "series_row", self.rows_before)
     }
 
-    /// Returns the layout of a file whose first row has this number, where lost rows count too.
+    /// Returns the layout of a file whose first row has this number. Lost rows are counted too.
     fn layout_from(&self, row: u64) -> TdmsLayout {
         let waveform = self.layout.waveform.map(|waveform| Waveform {
             offset: waveform.offset + waveform.increment * row as f64,
@@ -284,8 +286,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         }
     }
 
-    /// Writes a region into the current file, after setting the time of the file's first row.
-    fn write_here(&mut self, region: ReadRegion) -> Result<(), RecordError> {
+    /// Writes a region to the current file. The first region also sets the time of the first row.
+    fn write_to_current(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         if self.current.rows() == 0 && self.layout.waveform.is_some() {
             let layout = self.layout_from(self.rows_delivered + region.lost_before());
             self.current.set_waveform(&layout)?;
@@ -293,7 +295,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         self.current.write(region)
     }
 
-    fn is_over(&self) -> bool {
+    fn needs_rotation(&self) -> bool {
         let progress = self.current.progress();
         let age = self
             .current
@@ -315,8 +317,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         };
         let ended = end(previous.number, &mut previous.recording, wait)?;
         let missing = previous.recording.rows_missing();
-        let counted = previous.rows;
-        self.rows_lost += counted - ended.rows;
+        let accepted = previous.rows;
+        self.rows_lost += accepted - ended.rows;
         self.previous = None;
         if let Some(omitted) = self.ended.push(ended) {
             self.omitted.add(&omitted);
@@ -324,18 +326,18 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         if missing > 0 {
             self.current.note_gap_at(0, missing)?;
         }
-        if counted != ended.rows {
-            // The file cannot hold more rows than it accepted.
-            self.rows_before -= counted - ended.rows;
+        if accepted != ended.rows {
+            // The difference is not negative, because a file has at most the rows that it accepted.
+            self.rows_before -= accepted - ended.rows;
             self.set_series_row()?;
         }
         Ok(())
     }
 
-    /// Processes completions that have arrived, without waiting.
+    /// Processes the completions that have arrived, without waiting.
     pub fn poll(&mut self) -> Result<(), RecordError> {
         match self.current.poll() {
-            // The next region goes into another file.
+            // If the file has failed, the next region goes to a new file.
             Ok(()) | Err(RecordError::Queue(QueueError::Failed(_))) => {}
             Err(error) => return Err(error),
         }
@@ -345,9 +347,9 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         }
     }
 
-    /// Waits until all accepted data has the given durability, in the current file and the previous
-    /// ones. If the current file fails, the recording continues in the next, which records the
-    /// loss.
+    /// Waits until all accepted data has the given durability, in the current file and in the
+    /// previous ones. If the current file fails, the recording continues in a new file, which
+    /// records the loss.
     pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
         self.finish_previous(wait)?;
         match self.current.flush(durability, wait) {
@@ -364,8 +366,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         self.rows_before + self.rows_lost + self.current.rows()
     }
 
-    /// Returns the number of accepted rows that are in no file because their file failed. The
-    /// losses of a file are included once it has closed.
+    /// Returns the number of accepted rows that are missing because their file failed. The rows of
+    /// a file are included once the file has closed.
     pub fn rows_lost(&self) -> u64 {
         self.rows_lost
     }
@@ -389,27 +391,27 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         self.number
     }
 
-    /// Returns the next closed file. The newest [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) are kept
-    /// until this method returns them; older ones are omitted and counted
-    /// ([`omitted_files`](Self::omitted_files)).
+    /// Returns the result of the next closed file. The newest
+    /// [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) results are kept until this method returns them;
+    /// older results are discarded and counted ([`omitted_files`](Self::omitted_files)).
     pub fn take_ended(&mut self) -> Option<EndedFile> {
         self.ended.take()
     }
 
-    /// Returns the totals of the closed files that [`take_ended`](Self::take_ended) does not return.
+    /// Returns the totals of the closed files whose results were discarded.
     pub fn omitted_files(&self) -> OmittedFiles {
         self.omitted
     }
 
-    /// Ends the recording. [`take_ended`](Self::take_ended) returns the final states of the earlier
-    /// files.
+    /// Ends the recording and returns the result of the last file. [`take_ended`](Self::take_ended)
+    /// returns the results of earlier files.
     ///
     /// # Errors
-    /// [`RecordError::Queue`]; the call may then be repeated.
+    /// [`RecordError::Queue`], after which the caller may call this again.
     pub fn close(&mut self) -> Result<EndedFile, RecordError> {
         self.finish_previous(self.wait)?;
         match self.current.write_gaps() {
-            // The final state of each file also reports its loss.
+            // After these errors, the result of the file reports the lost rows.
             Ok(())
             | Err(RecordError::Queue(
                 QueueError::Failed(_) | QueueError::Closed | QueueError::DiskFull { .. },

@@ -7,16 +7,15 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The location of a file that no longer has the name it was created with.
+/// The location of a file that no longer has its original name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FileLocation {
-    /// The file has no name any more: it was removed, or another file took its name. Its data is
-    /// lost when the file is closed.
+    /// The file was removed, or another file replaced it. Its data is lost when the file is closed.
     Removed {
-        /// A path on this machine from which the data can be copied until the file is closed.
+        /// A path from which the data can be copied until the file is closed, on this machine only.
         copy_from: Option<PathBuf>,
     },
-    /// The file was renamed; its data is complete.
+    /// The file was renamed, and its data is complete.
     Renamed {
         /// The new name, if the system reports it.
         to: Option<PathBuf>,
@@ -26,9 +25,9 @@ pub enum FileLocation {
 /// A file that was removed, replaced or renamed while it was being written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MovedFile {
-    /// The name the file was created with.
+    /// The path with which the file was created.
     pub path: PathBuf,
-    /// The file's current location.
+    /// The current location of the file.
     pub location: FileLocation,
 }
 
@@ -56,13 +55,13 @@ impl fmt::Display for MovedFile {
             ),
             FileLocation::Renamed { to: None } => write!(
                 f,
-                "{path} was renamed while it was being written; its data is in a file of another name"
+                "{path} was renamed while it was being written; its data is in the renamed file"
             ),
         }
     }
 }
 
-/// The absolute path under which a file was opened.
+/// The absolute path with which a file was created.
 #[derive(Debug)]
 pub(crate) struct WatchedPath {
     path: PathBuf,
@@ -70,7 +69,7 @@ pub(crate) struct WatchedPath {
 
 impl WatchedPath {
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        // Made absolute because the program may change its working directory.
+        // The path must be absolute, because the program may change its working directory.
         let path = std::path::absolute(path)?;
         Ok(Self { path })
     }
@@ -78,13 +77,14 @@ impl WatchedPath {
     /// Returns `None` if the name still refers to the file, or if this cannot be determined.
     pub(crate) fn moved_file(&self, file: &File) -> Option<MovedFile> {
         let metadata = file.metadata().ok()?;
-        let is_same_file = |path: &Path| match std::fs::symlink_metadata(path) {
+        let refers_to_file = |path: &Path| match std::fs::symlink_metadata(path) {
             Ok(other) => Some(other.dev() == metadata.dev() && other.ino() == metadata.ino()),
             Err(error) if is_absence(&error) => Some(false),
-            // Other errors, such as a file server that does not answer, prove nothing.
+            // After other errors, such as a file server that does not respond, the result is
+            // unknown.
             Err(_) => None,
         };
-        if is_same_file(&self.path)? {
+        if refers_to_file(&self.path)? {
             return None;
         }
         let descriptor = file.as_raw_fd();
@@ -98,7 +98,7 @@ impl WatchedPath {
             }
             _ => {
                 let to = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok();
-                let to = to.filter(|to| is_same_file(to) == Some(true));
+                let to = to.filter(|to| refers_to_file(to) == Some(true));
                 FileLocation::Renamed { to }
             }
         };
@@ -109,7 +109,7 @@ impl WatchedPath {
     }
 }
 
-/// Syncs the folder of a file, so that the names in it survive a power loss.
+/// Syncs the folder of a file, so that the file's name survives a power loss.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()
@@ -117,7 +117,7 @@ pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Returns true if the error proves that the name does not exist.
+/// Returns true if the error means that the name does not exist.
 fn is_absence(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -141,7 +141,7 @@ mod tests {
         let found = sut.moved_file(&file).unwrap();
         let to = other.canonicalize().unwrap();
         assert_eq!(found.location, FileLocation::Renamed { to: Some(to) });
-        // Another file now has its name.
+        // Another file now has the original name.
         std::fs::write(&path, "another").unwrap();
         assert!(!sut.moved_file(&file).unwrap().is_removed());
         std::fs::remove_file(&other).unwrap();

@@ -1,4 +1,4 @@
-//! A running recording allocates no memory.
+//! Checks that a running recording allocates no memory.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 

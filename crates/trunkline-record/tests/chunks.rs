@@ -1,4 +1,4 @@
-//! Regions that arrive while the disk is busy share one header.
+//! Checks that regions that arrive while the disk is busy share one header.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -54,7 +54,7 @@ fn blocks(sut: &Sut, start: u64) -> u64 {
 
 /// Behaviour: ZC-11, B-70.
 #[test]
-fn file_has_fewer_headers_than_regions_and_is_whole_at_any_end() {
+fn regions_share_headers_and_every_prefix_is_complete() {
     let mut headers = 0;
     for seed in 0..20 {
         let disk = SimDisk::new(seed, BLOCK);
@@ -127,7 +127,7 @@ fn change_of_the_header_begins_a_new_segment() {
     sut.set(&ObjectPath::File, "operator", "M").unwrap();
     write(&mut ring, &mut sut, 1);
     assert_eq!(blocks(&sut, start), 7);
-    // The same on a disk that completes all writes.
+    // This part repeats the test on a disk that completes all writes.
     let disk = SimDisk::new(1, BLOCK);
     let mut ring = self::ring(4096);
     let mut sut = rig::recording(disk.clone(), &ring, options(100));
@@ -214,7 +214,7 @@ fn regions_before_a_failed_region_are_in_the_file() {
             continue;
         }
         cases += 1;
-        // The same again, with a fault in the third region.
+        // This part repeats the recording, with a fault in the third region.
         let (data, sums) = (SimDisk::new(seed, BLOCK), SimDisk::new(!seed, 1));
         let mut ring = self::ring(4096);
         let memories = vec![ring.memory.clone()];
@@ -226,7 +226,7 @@ fn regions_before_a_failed_region_are_in_the_file() {
             let count = BLOCK_ROWS as u64;
             let from = ring.filler.written() as i64;
             ring.filler.push(&rows(from..from + BLOCK_ROWS)).unwrap();
-            // Refused if the failure is already known.
+            // The region is refused if the queue has already detected the failure.
             let _ = sut.write(ring.reader.acquire(count).unwrap());
         }
         let closed = sut.close(LONG).unwrap();
@@ -252,7 +252,7 @@ fn segments(file: &[u8]) -> Vec<[usize; 3]> {
             let bytes = file[start + offset..start + offset + 8].try_into().unwrap();
             u64::from_le_bytes(bytes) as usize
         };
-        // Both are counted from the end of the lead-in.
+        // Both lengths are counted from the end of the lead-in.
         let [end, body] = [number(12), number(20)].map(|bytes| start + 28 + bytes);
         segments.push([start, body, end]);
         start = end;

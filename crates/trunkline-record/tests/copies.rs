@@ -1,4 +1,4 @@
-//! Regions that are copied: small ones, and those that are not aligned for a direct write.
+//! Tests regions that are copied, because they are small or not aligned for a direct write.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -159,8 +159,8 @@ fn small_regions_are_collected_and_large_ones_written_in_place() {
         sut.close(LONG).unwrap();
         let all = 132 * BLOCK_ROWS as u64;
         assert_prefix(disk.file(), all, all);
-        // The first segment, one that pads its block, 128 blocks in segments of 16, and the large
-        // region.
+        // The segments are the first one, a padding segment, 128 blocks in segments of 16, and the
+        // large region.
         assert_eq!(TdmsFile::open(&disk.file()).unwrap().report().segments, 11);
     }
 }
@@ -176,7 +176,7 @@ fn collected_data_is_written_at_its_maximum_age() {
     disk.pass(Duration::from_millis(999));
     sut.poll().unwrap();
     assert_eq!(sut.progress().accepted, before);
-    // Its age is that of its oldest row.
+    // The age of collected data is the age of its oldest row.
     sut.write(next(&mut ring, 4)).unwrap();
     disk.pass(Duration::from_millis(1));
     sut.poll().unwrap();
@@ -189,7 +189,7 @@ fn collected_data_is_written_at_its_maximum_age() {
 }
 
 #[test]
-fn a_flush_writes_what_is_collected_and_a_failure_loses_it() {
+fn flush_writes_collected_rows_and_failure_loses_them() {
     const EIO: i32 = 5;
     let disk = SimDisk::new(2, BLOCK);
     let mut ring = ring(8192);
@@ -211,7 +211,7 @@ fn a_flush_writes_what_is_collected_and_a_failure_loses_it() {
 }
 
 #[test]
-fn a_gap_among_collected_rows_is_where_it_was() {
+fn gap_among_collected_rows_keeps_its_position() {
     let disk = SimDisk::new(2, BLOCK);
     let mut ring = ring(8192);
     let mut sut = recording(disk.clone(), &ring, copying(4 * BLOCK, 16 * BLOCK));
@@ -231,7 +231,7 @@ fn a_gap_among_collected_rows_is_where_it_was() {
 
 /// Behaviour: B-70, ZC-16.
 #[test]
-fn a_recording_with_copies_killed_at_any_write_holds_what_was_in_the_file() {
+fn killed_recording_with_copies_contains_all_written_rows() {
     let mut files = 0;
     for seed in 0..40 {
         let disk = SimDisk::new(seed, BLOCK);
@@ -285,7 +285,7 @@ fn regions_of_any_length_are_written_to_real_files() {
         let mut all = 0;
         for _ in 0..300 {
             let count = random.u64(1..4096);
-            // In two regions where the ring's memory ends.
+            // At the end of the ring's memory, the rows are in two regions.
             let mut left = count;
             while left > 0 {
                 let room = loop {

@@ -1,4 +1,4 @@
-//! The content of the file when a recording ends at any moment.
+//! Checks the content of the file when a recording ends at any moment.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 

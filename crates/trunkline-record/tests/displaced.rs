@@ -1,5 +1,5 @@
-//! Files that are removed, replaced or renamed while they are written: a recording's reports
-//! describe the file that can be opened by its name.
+//! Tests files that are removed, replaced or renamed while they are written. The reports of a
+//! recording describe the file that can be opened by its name.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -123,7 +123,7 @@ fn removed_file_of_a_series_counts_as_lost_and_the_series_continues() {
     write(&mut sut, 0);
     sut.flush(Durability::OnDisk, LONG).unwrap();
     std::fs::remove_file(path(1)).unwrap();
-    // The sync of these rows detects the removal. They are lost, like the rows before.
+    // The sync of these rows detects the removal. These rows and all earlier rows are lost.
     write(&mut sut, 64);
     sut.flush(Durability::OnDisk, LONG).unwrap();
     write(&mut sut, 128);

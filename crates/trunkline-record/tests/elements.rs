@@ -1,4 +1,4 @@
-//! Elements of streams that vary in size or have parts: recorded and played bit by bit.
+//! Checks that stream elements that vary in size or have parts are recorded and played bit by bit.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -57,7 +57,7 @@ fn values(random: &mut Rng, data_type: &DataType, count: usize) -> Vec<Value> {
     values.collect()
 }
 
-/// Takes all values, each in a new segment or in the same one as the previous value.
+/// Takes all values. Each value is in a new segment or in the segment of the previous value.
 fn take_all(sut: &mut ElementSeries<SegmentFile, Open>, values: &[Value], random: &mut Rng) {
     for (number, value) in values.iter().enumerate() {
         let time = Timestamp::from_nanos(1_700_000_000_000_000_001 + number as i64);
@@ -257,7 +257,7 @@ impl Segments for Disk {
 
 /// Behaviour: ZC-08.
 #[test]
-fn while_the_disk_is_full_elements_are_kept_and_no_more_are_to_be_taken() {
+fn elements_are_kept_while_the_disk_is_full() {
     let disk = Disk::default();
     let open = |_| Ok(disk.clone());
     let stream = ("stream", &DataType::String);
@@ -271,8 +271,8 @@ fn while_the_disk_is_full_elements_are_kept_and_no_more_are_to_be_taken() {
                 .unwrap();
             taken += 1;
         }
-        // The first time, the elements become a segment, and there is room for the same amount
-        // again.
+        // The first time, the elements become a segment, which frees memory for the same number of
+        // elements again.
         assert!(sut.write_out(NOW).unwrap_err().is_disk_full());
     }
     assert!(!sut.has_room());
@@ -281,7 +281,7 @@ fn while_the_disk_is_full_elements_are_kept_and_no_more_are_to_be_taken() {
         "{:?}",
         sut.progress()
     );
-    // An element that is taken although there is no room is not lost either.
+    // An element that is taken beyond the memory limit is not lost either.
     sut.take(
         Value::String(format!("element {taken}").into()),
         Timestamp::UNIX_EPOCH,

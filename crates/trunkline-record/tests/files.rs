@@ -1,4 +1,4 @@
-//! Recordings to real files, with every backend.
+//! Tests recordings to real files with every backend.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -84,7 +84,7 @@ fn every_backend_records_the_same_and_reports_its_name() {
             [1, 4096][usize::from(report.is_direct)]
         );
         let mut ring = ring(4 * REGION_ROWS as usize);
-        // Every second file is not lengthened ahead.
+        // Half of the files are not extended ahead of their data.
         let lengthen_bytes = [8 * REGION_BYTES, 0][index % 2];
         let options = QueueOptions {
             reserve_bytes: 4 << 20,
@@ -128,8 +128,8 @@ fn every_backend_records_the_same_and_reports_its_name() {
     }
 }
 
-/// If this system forbids io_uring, or this disk has no direct writes, the reasons are printed and
-/// nothing else is checked.
+/// If the system forbids io_uring, or the disk does not support direct writes, the test prints the
+/// reasons and checks nothing else.
 ///
 /// Behaviour: B-71.
 #[test]
@@ -174,7 +174,7 @@ fn a_recording_on_linux_is_asynchronous_unbuffered_and_in_place() {
     assert_prefix(File::open(&path).unwrap(), all, all);
 }
 
-/// Fills the ring as fast as there is room, and writes `regions` regions.
+/// Fills the ring whenever it has free space, and writes `regions` regions.
 fn record(ring: &mut rig::Ring, sut: &mut TdmsRecording, regions: u64) {
     for _ in 0..regions {
         let from = ring.filler.written() as i64;
@@ -312,7 +312,7 @@ fn unregistered_memory_is_reported_and_recording_still_works() {
 }
 
 #[test]
-fn a_queue_that_is_dropped_waits_for_what_it_has_begun() {
+fn dropping_a_queue_waits_for_running_writes() {
     let folder = tempfile::tempdir().unwrap();
     for (index, wanted) in [BackendChoice::BestAvailable, BackendChoice::PlainWrites]
         .into_iter()
@@ -334,7 +334,7 @@ fn a_queue_that_is_dropped_waits_for_what_it_has_begun() {
 }
 
 /// The name of the test below, and the environment variable with the file for its child process.
-const IN_CHILD: &str = "a_recording_that_is_killed_holds_everything_that_was_durable";
+const IN_CHILD: &str = "killed_recording_contains_all_durable_data";
 const PATH: &str = "TRUNKLINE_TEST_RECORDING";
 /// The environment variable with the number of kills; 12 if it is not set.
 const KILLS: &str = "RECORD_KILLS";
@@ -342,7 +342,7 @@ const HAS_SUMS: &str = "TRUNKLINE_TEST_SUMS";
 
 /// Behaviour: B-70.
 #[test]
-fn a_recording_that_is_killed_holds_everything_that_was_durable() {
+fn killed_recording_contains_all_durable_data() {
     if let Some(path) = std::env::var_os(PATH) {
         return record_indefinitely(Path::new(&path));
     }
@@ -351,7 +351,7 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
     let mut nptdms = NpTdms::new();
     let kills = std::env::var(KILLS).map_or(12, |kills| kills.parse().unwrap());
     for round in 0..kills {
-        // Every second round uses checksums, which must cover everything that was durable.
+        // Every second round uses checksums, which must cover all durable data.
         let has_sums = round % 2 == 1;
         let path = folder.path().join(format!("{round}.tdms"));
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -410,7 +410,7 @@ fn nptdms_opens_a_file_while_it_is_recorded() {
         let memories = vec![ring.memory.clone()];
         let (queue, _) = tdms_queue(&path, wanted, cache_mode, options, memories).unwrap();
         let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();
-        // Each turn writes less than the file is lengthened ahead.
+        // Each round writes less data than the length by which the file is extended ahead.
         let (go_on, turns) = sync_channel(0);
         let read = std::thread::scope(|scope| {
             let recorder = scope.spawn(|| {
@@ -438,7 +438,7 @@ fn nptdms_opens_a_file_while_it_is_recorded() {
     }
 }
 
-/// npTDMS, an independent reader of the format, in its own process.
+/// Runs npTDMS, an independent reader of the format, in a separate process.
 struct NpTdms {
     process: Child,
     answers: Lines<BufReader<ChildStdout>>,

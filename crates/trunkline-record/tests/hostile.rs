@@ -1,4 +1,4 @@
-//! Files with nonsensical numbers: playback does not panic, and no row is due too early.
+//! Tests files with nonsensical numbers. Playback does not panic, and no row is due too early.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -47,7 +47,7 @@ fn recording(folder: &Path, set: impl FnOnce(&mut Writer)) -> Recording {
 
 /// Behaviour: B-72.
 #[test]
-fn a_row_that_is_never_due_stays_so() {
+fn row_that_is_never_due_stays_undue() {
     let folder = tempfile::tempdir().unwrap();
     let assert_never = |recording: &Recording, speed, before: u64| {
         let pace = Pace::Scaled(speed);
@@ -148,7 +148,7 @@ fn files_with_a_byte_altered_play_or_are_refused() {
     });
     files.push(std::fs::read(&path).unwrap());
     for file in files {
-        // All bytes of short files, and some bytes of long ones.
+        // All bytes of short files are altered, but only some bytes of long files.
         let step = (file.len() / 300).max(1);
         for at in (0..file.len()).step_by(step) {
             for bits in [0xFF, 0x80] {

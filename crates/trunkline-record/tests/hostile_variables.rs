@@ -1,5 +1,5 @@
-//! Recordings of variables with contradictory content: playback does not panic, invents no values,
-//! and reports the faults.
+//! Tests recordings of variables with contradictory content. Playback does not panic, invents no
+//! values, and reports the faults.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -46,8 +46,8 @@ fn write(path: &Path, data_type: &str, rows: usize, channels: &[(&str, Data<'_>)
     play_everything(path);
 }
 
-/// Returns the number of updates in a file and of those cut off, the played values, and the error
-/// at the end, if any.
+/// Returns the numbers of complete and of incomplete updates in a file, the played values, and the
+/// error at the end, if any.
 fn played(path: &Path) -> (Option<(u64, u64)>, Vec<Value>, Option<String>) {
     let mut sut = RecordedVariables::open(path).unwrap();
     let counts = sut
@@ -171,7 +171,7 @@ fn values_invalid_for_a_variable_are_not_played() {
     assert!(
         error
             .unwrap()
-            .contains("not a value of the type enum(off, on)")
+            .contains("does not have the type enum(off, on)")
     );
     // One byte more than 16 MiB.
     let long = vec![0_u8; (16 << 20) + 1];

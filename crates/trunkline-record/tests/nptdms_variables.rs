@@ -1,4 +1,4 @@
-//! Recordings of variables are readable with npTDMS, an independent implementation of the format.
+//! Checks that npTDMS, an independent implementation of the format, reads recordings of variables.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 

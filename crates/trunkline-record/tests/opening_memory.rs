@@ -1,4 +1,4 @@
-//! The memory needed to open a recording of variables does not grow with its updates.
+//! Checks that the memory for opening a recording of variables does not grow with its updates.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 

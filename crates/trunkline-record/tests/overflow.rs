@@ -1,4 +1,4 @@
-//! A device that is faster than the recorder: its ring overflows.
+//! Tests a device that is faster than the recorder, so that its ring overflows.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -63,8 +63,8 @@ fn record_a_second(rate: u64) -> (u64, u64) {
     (recording.rows(), device.counts().lost)
 }
 
-/// This is how the published table was measured: the rate is raised until the device overflows. The
-/// recording with the overflow is correct as well, including its gaps.
+/// The rate is raised until the device overflows, as for the published table. The recording with
+/// the overflow is also correct, including its gaps.
 ///
 /// Behaviour: ZC-18, ZC-21.
 #[test]

@@ -1,4 +1,4 @@
-//! When rows are due, and how missing ones are handled.
+//! Tests the times at which rows are due, and the treatment of missing rows.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -57,7 +57,7 @@ fn rows_are_due_at_the_recorded_speed_or_a_multiple() {
     let mut full = pacer(Pace::Full);
     assert_eq!(ticks(&mut full, 2), [50, 0]);
     assert!(full.is_over());
-    // If fewer rows are taken, the rest is still due.
+    // If fewer rows are taken than are due, the remaining rows are still due.
     let mut sut = pacer(Pace::Original);
     sut.take(Duration::ZERO, 1).unwrap();
     assert_eq!(sut.take(10 * MILLISECOND, 4).unwrap(), 4);
@@ -102,7 +102,7 @@ fn time_channel_determines_when_each_row_is_due() {
     let group = ObjectPath::group("g");
     writer.set(&group, "gap_1_row", 4_u64).unwrap();
     writer.set(&group, "gap_1_lost", 7_u64).unwrap();
-    // In milliseconds. The clock is set back once, and there is a gap before 60.
+    // The times are in milliseconds. The clock is set back once, and there is a gap before 60.
     let at = [0, 1, 10, 12, 60, 55, 61, 200];
     let times = at.map(|ms| {
         TdmsTime::from(Timestamp::from_nanos(
@@ -194,16 +194,16 @@ fn player_without_room_is_late_and_does_not_catch_up() {
     // Nothing is late if the rows are taken in two parts at the same time.
     assert_eq!((take(&mut sut, 20, 4), take(&mut sut, 20, 4000)), (4, 6));
     assert_eq!(sut.lateness(), Duration::ZERO);
-    // There is no room for 2 s, starting with the call at 30 ms.
+    // The caller has no buffer space for 2 s, starting with the call at 30 ms.
     for at in (30..2030).step_by(20) {
         assert_eq!(take(&mut sut, at, 0), 0);
     }
-    // Rows that were due when the room was missing are due now, and later ones follow at their own
+    // Rows that were due without buffer space are due now, and later rows follow at the recorded
     // rate.
     assert_eq!(take(&mut sut, 2030, 4000), 10);
     assert_eq!(sut.lateness(), Duration::from_secs(2));
     assert_eq!(take(&mut sut, 2040, 4000), 10);
-    // There is room for some of the rows only.
+    // The buffer has space for only some of the rows.
     assert_eq!(take(&mut sut, 2050, 3), 3);
     assert_eq!(take(&mut sut, 2150, 4000), 7);
     assert_eq!(sut.lateness(), Duration::from_millis(2100));

@@ -1,4 +1,4 @@
-//! Playing recordings: where values go, when they are due, and which are missing.
+//! Tests the playback of recordings: the positions of values, their times, and missing rows.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -174,7 +174,7 @@ fn missing_parts_of_a_series_are_reported_as_a_gap() {
     check_samples(3, 0, before).unwrap();
     assert_eq!(behind.len() as u64, (8 * REGION + 5) * 16);
     check_samples(3, 2 * 12 * REGION, behind).unwrap();
-    // The end of the third file is cut off as well, and with it its last two rows.
+    // The end of the third file is also cut off, with the last two rows.
     let third = std::fs::read(path(3)).unwrap();
     std::fs::write(path(3), &third[..third.len() - 20]).unwrap();
     let recording = open(1).unwrap();
@@ -202,8 +202,8 @@ fn missing_parts_of_a_series_are_reported_as_a_gap() {
     );
 }
 
-/// A device plays, at its own rate, the data that another one has acquired. Underruns are reported
-/// if reading is too slow.
+/// A device plays the data that another device acquired, at its own rate. Underruns are reported if
+/// reading is too slow.
 ///
 /// Behaviour: ZC-08, ZC-25.
 #[test]
@@ -231,7 +231,8 @@ fn a_device_plays_a_recording_and_underruns_are_counted() {
         now += 10 * MILLISECOND;
     }
     let progress = playing.sut.progress();
-    // One while nothing was read, and one at the end, where fewer rows are left than are due.
+    // One underrun occurred without reads, and one at the end, where fewer rows remain than are
+    // due.
     assert_eq!(progress.underruns, 2);
     assert!(progress.missed > 0);
     assert_eq!(
@@ -281,7 +282,7 @@ fn other_layouts_are_played_value_by_value_and_counted() {
     assert_eq!(play_all(&mut values), rows(3000));
     assert_eq!(values.sut.progress().bytes_copied, 0);
 
-    // Only one of the channels.
+    // This recording plays only one of the channels.
     let selection = Selection {
         channels: vec!["b".into()],
         ..Selection::default()
@@ -433,7 +434,7 @@ fn file_of_many_groups_names_the_first() {
     std::fs::write(&path, bytes).unwrap();
     let which = Recording::open(&path, &Selection::default()).unwrap_err();
     let end = "does not have exactly one group with channels \
-               (found: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 99990 more); name one";
+               (found: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 99990 more); specify the group to play";
     assert!(which.to_string().ends_with(end), "{which}");
     let PlaybackError::WhichGroup { groups: listed, .. } = which else {
         panic!("{which}");

@@ -1,4 +1,4 @@
-//! A series of files with variables, played as one.
+//! Checks that a series of files with variables is played like one file.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -42,7 +42,7 @@ fn shape(seconds: i64) -> Sample {
     }
 }
 
-/// A played update: variable, time after the first, value, source time and quality.
+/// A played update: variable, time after the first update, value, source time and quality.
 type Played = (String, Duration, Value, Timestamp, Quality);
 
 fn all(sut: &mut RecordedVariables) -> Vec<Played> {
@@ -167,7 +167,7 @@ fn a_series_of_variables_plays_as_one_file_does() {
     };
     let [level, valve, mode] = ["level", "valve", "mode"].map(|name| add(name, &DataType::I64));
     let axes = add("axes", &axes);
-    // The older values are in the first file only.
+    // Only the first file contains the older values.
     for (id, hours) in [(level, 2), (valve, 5)] {
         sut.take_initial(id, &at(-hours * HOUR), &Lost::NONE, NOW)
             .unwrap();
@@ -289,7 +289,7 @@ fn truncated_last_file_is_played_to_its_end_and_named() {
         let mut sut = folder.open();
         let parts = missing(&sut);
         match &parts[..] {
-            // Between two segments.
+            // The file is truncated between two segments.
             [] => silent += 1,
             [end] => assert_eq!(end, "end of run_0002.tdms", "{length}"),
             more => panic!("{length}: {more:?}"),
@@ -316,7 +316,7 @@ fn truncated_middle_file_is_reported_with_its_losses() {
         folder.cut(2, &bytes[..length]);
         let mut sut = match RecordedVariables::open_series(&folder.path(1)) {
             Ok(sut) => sut,
-            // A file truncated between two segments looks as if it had ended there.
+            // A file that is truncated between two segments looks complete.
             Err(error) => {
                 assert!(
                     matches!(error, PlaybackError::OtherSeries { .. }),
@@ -356,7 +356,7 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
             panic!("{error}");
         };
         assert_eq!(path, &folder.path(2));
-        assert!(error.to_string().contains("by itself"), "{error}");
+        assert!(error.to_string().contains("play it separately"), "{error}");
         difference.clone()
     };
     let copy = |from: &Folder, number, to: &Folder| {
@@ -371,7 +371,7 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
         copy(&other, 2, &folder);
         let reason = why(&folder);
         let expected = format!(
-            "it states {} updates of rig/level for them, but they have 10",
+            "it expects {} updates of rig/level in them, but they have 10",
             ends[0]
         );
         assert!(reason.contains(&expected), "{reason}");
@@ -384,7 +384,7 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
         "{reason}"
     );
 
-    // The same number of updates, at other times.
+    // This file has the same number of updates, but at other times.
     let mut sut = other.series(2);
     let level = sut.add("rig/level", &DataType::I64).unwrap();
     let third = sut.add("rig/other", &DataType::I64).unwrap();
@@ -404,7 +404,7 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
     let reason = why(&folder);
     assert!(reason.contains("differs from the original"), "{reason}");
 
-    // Another variable, or one of another type.
+    // These files have another variable, or a variable of another type.
     for (name, data_type, expected) in [
         ("rig/valve", "i64", "lacks the variable rig/level"),
         (
@@ -427,7 +427,7 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
         let reason = why(&folder);
         assert!(reason.contains(expected), "{reason}");
     }
-    // The first file can still be played by itself.
+    // The first file can still be played separately.
     let mut sut = RecordedVariables::open(&folder.path(1)).unwrap();
     assert_eq!(all(&mut sut).len(), 14);
 }

@@ -1,4 +1,4 @@
-//! The queue on a disk that completes writes in any order, fails, and stalls.
+//! Tests the queue on a disk that completes writes in any order, fails, and stalls.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -90,7 +90,7 @@ fn call_waits_and_reports_it_at_the_limit_of_outstanding_writes() {
     let mut sut = recording(disk.clone(), &ring, options(4));
     assert_eq!(rig::options().outstanding_max.get(), 4);
     assert_eq!(rig::options().wait, Duration::from_secs(5));
-    // The oldest write never completes. Later ones do, but cannot be retired before it.
+    // The oldest write never completes. Later writes complete, but cannot be retired before it.
     disk.fault(OPENING, SimFault::Stalls);
     for written in 1..=4 {
         let region = next(&mut ring, 1);
@@ -104,7 +104,10 @@ fn call_waits_and_reports_it_at_the_limit_of_outstanding_writes() {
         QueueError::Busy { outstanding: 4, waited } if waited == Duration::from_secs(5)
     ));
     assert_eq!(disk.now() - before, Duration::from_secs(5));
-    assert!(error.to_string().contains("maximum of 4 writes"), "{error}");
+    assert!(
+        error.to_string().contains("4 writes, the maximum"),
+        "{error}"
+    );
     // Only the region of that write and the refused region are still held.
     assert!(region.bytes() == rows(4 * BLOCK_ROWS..5 * BLOCK_ROWS));
     let error = sut.flush(Durability::InFile, LONG).unwrap_err();
@@ -231,8 +234,8 @@ fn short_and_deferred_writes_are_completed() {
         let disk = SimDisk::new(seed, BLOCK);
         let mut ring = ring(8192);
         let mut sut = recording(disk.clone(), &ring, options(3));
-        // Short writes of a whole block, of a block and a part, and of nothing; then postponed
-        // writes.
+        // The disk shortens writes to one block, to a block and a part, and to nothing, and then
+        // postpones writes.
         for (index, fault) in [
             SimFault::Short(BLOCK),
             SimFault::Short(BLOCK + 100),
@@ -304,8 +307,8 @@ fn full_disk_refuses_regions_until_there_is_room() {
     assert_prefix(disk.file(), all, all);
 }
 
-/// A disk with less space than is reserved at a time is used to its end, and no more of it is
-/// reserved than is needed soon.
+/// A disk with less space than is reserved at a time is used completely, and only the space that is
+/// needed soon is reserved.
 ///
 /// Behaviour: ZC-14.
 #[test]
@@ -324,7 +327,7 @@ fn a_small_disk_is_used_to_its_end() {
         let reserved = disk.reserved_to();
         let written = sut.write(next(&mut ring, 1));
         let more = disk.reserved_to() - reserved;
-        // A region and the longest header, or an eighth of the rest.
+        // The reservation covers a region and the longest header, or an eighth of the free space.
         let needed = (64 << 10) + 4 * BLOCK as u64;
         assert!(more <= needed.max((ROOM - reserved) / 8), "{more}");
         let Err(error) = written else { continue };
@@ -341,8 +344,8 @@ fn a_small_disk_is_used_to_its_end() {
 /// Behaviour: ZC-13.
 #[test]
 fn unaligned_start_is_refused_and_unaligned_end_is_padded() {
-    // With the first length, the rest of the block has room for a segment; with the second, it has
-    // not.
+    // With the first length, the remaining part of the block has space for a segment; with the
+    // second length, it does not.
     for odd in [3, BLOCK_ROWS - 1] {
         let disk = SimDisk::new(2, BLOCK);
         let mut ring = ring(8192);

@@ -1,4 +1,4 @@
-//! Reading into regions with every backend, in any order, from any position, and with faults.
+//! Tests reads into regions with every backend, in any order, from any position, and with faults.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -16,7 +16,7 @@ use trunkline_record::{
 };
 use trunkline_ring::{NoRegion, PagesWanted, RegionDrain, RegionMemory, RegionWriter};
 
-/// Size of an element, in bytes.
+/// Size of an element in bytes.
 const ELEMENT: usize = 16;
 
 /// Number of elements per region.
@@ -69,7 +69,7 @@ fn disk(seed: u64, block_bytes: usize, bytes: &[u8]) -> SimDisk {
     disk
 }
 
-/// Reads everything as it arrives. Returns the data that the device got.
+/// Reads the whole file. Returns the data that the device received.
 fn read_all(sut: &mut ReadQueue, ring: &mut Ring) -> Vec<u8> {
     let mut got = Vec::new();
     for _ in 0..WAITS_MAX {
@@ -83,7 +83,7 @@ fn read_all(sut: &mut ReadQueue, ring: &mut Ring) -> Vec<u8> {
     panic!("it never finishes: {:?}", sut.progress());
 }
 
-/// Reads until a failure is reported, and takes nothing out of the ring.
+/// Reads until a failure is reported, without taking data from the ring.
 fn read_until_failed(sut: &mut ReadQueue, ring: &mut Ring) -> ReadQueueError {
     for _ in 0..WAITS_MAX {
         if let Err(error) = sut.fill(&mut ring.writer, REGION) {
@@ -99,7 +99,7 @@ fn read_until_failed(sut: &mut ReadQueue, ring: &mut Ring) -> ReadQueueError {
 fn every_backend_reads_the_same_and_reports_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("values");
-    // Whole blocks, and a partial one at the end.
+    // The file has whole blocks, and a partial block at the end.
     let all = content(100 * 4096 + 5 * ELEMENT);
     std::fs::write(&path, &all).unwrap();
     let has_uring = open_to_read(&path, BackendChoice::Uring, CacheMode::Cached, 1).is_ok();
@@ -173,7 +173,7 @@ fn device_gets_everything_in_order_from_any_start() {
         ] {
             let disk = disk(seed, block, &all);
             let mut ring = ring();
-            // Some reads are short as well.
+            // Some reads are also short.
             disk.fault(0, SimFault::Short(700));
             disk.fault(3, SimFault::Short(1));
             let bytes = (all.len() - from as usize) / ELEMENT * ELEMENT;
@@ -192,7 +192,7 @@ fn device_gets_everything_in_order_from_any_start() {
             let progress = sut.progress();
             let expected = match (block, from) {
                 (1, _) => 0,
-                // The partial block at the end.
+                // Only the partial block at the end is copied.
                 (_, 0 | 1024) => bytes as u64 % 512,
                 _ => bytes as u64,
             };
@@ -218,12 +218,12 @@ fn region_with_the_alignment_of_its_bytes_is_copied_only_at_its_ends() {
         sut.wait(LONG).unwrap();
         assert!(sut.progress().is_finished);
         assert!(drained(&mut ring.drain) == all);
-        // The first block, and the bytes after the last one.
+        // Only the first block and the bytes after the last whole block are copied.
         assert_eq!(sut.progress().bytes_copied, 512 + 3 * ELEMENT as u64);
     }
 }
 
-/// Without a total everything is read; an incomplete element at the end is not read.
+/// Without a total, the whole file is read, except for an incomplete element at the end.
 ///
 /// Behaviour: ZC-25.
 #[test]
@@ -241,7 +241,7 @@ fn total_limits_the_read_and_without_one_the_whole_file_is_read() {
         assert_eq!(read_all(&mut sut, &mut ring), all[..elements * ELEMENT]);
         assert!(sut.progress().is_finished);
         assert_eq!(sut.remaining(), [0, 5][usize::from(total.is_none())]);
-        // No further read is started.
+        // No other read is started.
         assert_eq!(sut.fill(&mut ring.writer, REGION).unwrap(), 0);
         let region = ring.writer.acquire(1).unwrap();
         let refused = sut.read(region).unwrap_err();
@@ -265,7 +265,7 @@ fn total_limits_the_read_and_without_one_the_whole_file_is_read() {
     sut.seek(all.len() as u64 - 8);
     let refused = sut.read(ring.writer.acquire(1).unwrap()).unwrap_err();
     assert!(matches!(refused.error, ReadQueueError::BeyondEnd { .. }));
-    // The region is still held, and can be filled from another position.
+    // The refused region is still available, and can be filled from another position.
     sut.seek(16);
     sut.read(refused.region).unwrap();
     sut.wait(LONG).unwrap();
@@ -347,7 +347,7 @@ fn rustix_eio() -> i32 {
     rustix::io::Errno::IO.raw_os_error()
 }
 
-/// Interruptions are not errors; a shortened file is.
+/// A shortened file is an error, but an interruption is not.
 ///
 /// Behaviour: ZC-25.
 #[test]
@@ -374,7 +374,7 @@ fn shortened_file_is_reported_and_an_interruption_is_not() {
 
 /// Dropping the queue waits for running reads, so that the kernel never writes into freed memory.
 #[test]
-fn a_queue_that_is_dropped_waits_for_what_runs() {
+fn dropping_a_queue_waits_for_running_reads() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("values");
     std::fs::write(&path, content(64 * 4096)).unwrap();

@@ -1,4 +1,4 @@
-//! Recordings and regions that are refused, and how far a file is lengthened ahead.
+//! Tests recordings and regions that are refused, and the length by which a file is extended ahead.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -47,7 +47,10 @@ fn unsupported_recordings_are_refused_with_the_reason() {
         TdmsRecording::start(queue, &layout, LONG)
     };
     let error = start(vec![]).unwrap_err();
-    assert!(error.to_string().contains("name at least one"), "{error}");
+    assert!(
+        error.to_string().contains("specify at least one"),
+        "{error}"
+    );
     let error = start(vec![("s", TdmsType::String)]).unwrap_err();
     assert!(error.to_string().contains("no fixed size"), "{error}");
     let many: Vec<String> = (0..5000).map(|n| format!("channel {n}")).collect();

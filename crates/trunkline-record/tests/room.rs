@@ -1,5 +1,5 @@
-//! A disk that becomes full: reported in advance, counted while it lasts, and recovered from
-//! automatically.
+//! Tests a disk that becomes full. It is reported in advance, losses are counted, and the recording
+//! continues automatically.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -51,7 +51,7 @@ fn of_group(file: &[u8], name: &str) -> Option<PropertyValue> {
 
 #[test]
 fn nearly_full_disk_is_reported_by_space_and_by_time() {
-    // A disk with little space, and one with more space that is written at a high rate.
+    // One disk has little space; the other has more space, but is written at a high rate.
     for (room, blocks) in [(1 << 20, 1), (8 << 20, 512)] {
         let disk = SimDisk::new(2, BLOCK);
         disk.set_room(room);
@@ -163,7 +163,7 @@ fn full_disk_pauses_a_recording_that_counts_its_losses() {
     }
 }
 
-/// Records a series to simulated disks, each of which is first passed to `prepare`. Returns the
+/// Records a series to simulated disks, after `prepare` was called with each disk. Returns the
 /// files, the number of rows lost in failed files, and the number of rows lost while the disk was
 /// full.
 fn record_series(
@@ -215,7 +215,7 @@ fn record_series(
     )
 }
 
-/// Asserts that every file is whole, that each row is in at most one file, in order, and that
+/// Asserts that every file is complete, that each row is in at most one file and in order, and that
 /// missing rows are counted.
 fn assert_whole(files: &[Vec<u8>], regions: usize, missing: u64) {
     let mut found = Vec::new();
@@ -254,7 +254,8 @@ fn failed_write_or_sync_of_a_series_loses_only_outstanding_data() {
                 "operation {operation}: {lost} rows"
             );
             assert_whole(&files, REGIONS, lost);
-            // The file that failed, one that could not be started, and one with the rest.
+            // The files are the failed one, one that could not be started, and one with the other
+            // rows.
             assert!(matches!(files.len(), 1 | 3), "{} files", files.len());
             failed += usize::from(files.len() > 1);
         }

@@ -1,4 +1,4 @@
-//! A recording that continues in other files.
+//! Tests a recording that continues in other files.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -42,7 +42,7 @@ fn of_group(file: &[u8], name: &str) -> Option<PropertyValue> {
     group.get(name.as_bytes()).cloned()
 }
 
-/// Opens files on simulated disks, each of which is first passed to `prepare`.
+/// Opens files on simulated disks, after `prepare` was called with each disk.
 fn open_on<'a>(
     disks: &'a RefCell<Vec<SimDisk>>,
     ring: &Ring,
@@ -100,8 +100,7 @@ fn a_file_that_is_large_is_followed_by_another_and_no_row_is_lost() {
     }
 }
 
-/// The series keeps a bounded number of results that are not taken, and has the totals of the
-/// others.
+/// The series keeps a bounded number of untaken results, and the totals of the discarded results.
 ///
 /// Behaviour: B-70.
 #[test]
@@ -112,11 +111,11 @@ fn oldest_results_that_are_not_taken_are_omitted_and_counted() {
     let mut ring = ring(8192);
     let open = open_on(&disks, &ring, |number, disk| match number {
         2 => disk.fault(rig::OPENING, SimFault::Fails(EIO)),
-        // The sync at the end, after the placeholder, body and header of the only region.
+        // The sync at the end follows the placeholder, body and header of the only region.
         3 => disk.fault(rig::OPENING + 3, SimFault::Fails(EIO)),
         _ => {}
     });
-    // The header alone exceeds it, so every region goes into a file of its own.
+    // The header alone exceeds the limit, so each region goes to a separate file.
     let rotation = Rotation {
         bytes_max: 1,
         ..Rotation::default()

@@ -1,4 +1,4 @@
-//! A series whose files fail: counts, gaps and regions are correct for any failure at any time.
+//! Checks that counts, gaps and regions of a series are correct for any failure at any time.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -31,7 +31,7 @@ struct Recorded {
     rows: u64,
 }
 
-/// Records regions of `count` rows to simulated disks, each of which is first passed to `prepare`.
+/// Records regions of `count` rows to simulated disks, after `prepare` was called with each disk.
 fn record(
     (regions, count): (u64, i64),
     options: QueueOptions,
@@ -100,7 +100,7 @@ impl Recorded {
             assert_eq!(numbers.len() as u64, ended.rows, "file {}", ended.number);
             let file = TdmsFile::open(&file).unwrap();
             let group = file.properties(&ObjectPath::group("rig")).unwrap();
-            // A file that has failed itself may lack the correction.
+            // A file that also failed may lack the correction.
             let is_told = is_exact || ended.closed.failure.is_none();
             if ended.rows > 0 && ended.number > 1 && is_told {
                 let series_row = number_of(group, "series_row");
@@ -249,7 +249,7 @@ fn every_region_lost_with_a_failed_copy_is_counted() {
 
 /// Behaviour: B-70.
 #[test]
-fn a_file_that_takes_no_further_header_is_followed_by_another() {
+fn file_that_accepts_no_more_headers_is_followed_by_another() {
     let disks = RefCell::new(Vec::new());
     let mut ring = ring(1 << 14);
     let memory = ring.memory.clone();

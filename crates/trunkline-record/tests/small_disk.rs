@@ -1,4 +1,4 @@
-//! A real file system that becomes full, and files that must not be left behind.
+//! Tests a real file system that becomes full, and the removal of files without data.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -30,7 +30,7 @@ fn full_file_system_pauses_and_resumes_a_recording() {
         let bytes_max = std::env::var(BYTES_MAX).unwrap().parse().unwrap();
         return fill(Path::new(&folder), bytes_max);
     }
-    // In one file, and in several.
+    // The recording has one file or several files.
     for bytes_max in [u64::MAX, 1 << 20] {
         run_on_small_disk(bytes_max);
     }

@@ -1,4 +1,4 @@
-//! Recordings with a checksum file: the checksums are correct wherever the recording ends.
+//! Checks that the checksums of a recording are correct wherever the recording ends.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -141,7 +141,7 @@ fn data_with_a_valid_checksum_is_correct_after_a_power_failure() {
                 let data = data.file_after_power_loss(seed * 1000 + variant);
                 let sums = sums.file_after_power_loss(seed * 1000 + variant + 500);
                 let found = vouched_for(&data, &sums);
-                // No wrong value, and all durable rows.
+                // The rows have no wrong value, and all durable rows exist.
                 assert!(found.iter().copied().eq(0..found.len() as i64));
                 assert!(found.len() as u64 >= promised.durable);
                 assert!(found.len() as u64 <= promised.taken);
@@ -240,8 +240,8 @@ fn pending_checksums_are_bounded_while_the_disk_stalls() {
     ));
     // Each segment has a header of one block, and each of these regions is one block.
     let segments = sut.progress().accepted / BLOCK as u64 - taken;
-    // The number of entries that fit in a batch, the write that stalls, and the outstanding
-    // segments.
+    // The bound is the number of entries that fit in a batch, plus the stalled write and the
+    // outstanding segments.
     assert!((170..180).contains(&segments), "{segments}");
 }
 
@@ -279,7 +279,7 @@ fn file_with_failed_checksums_accepts_no_more_and_reports_why() {
         let (data, sums) = (data.file(), sums.file());
         assert_eq!(data.len() as u64, closed.length);
         assert!(TdmsFile::open(&data).unwrap().report().is_sound());
-        // Both files contain only data with a checksum, and these checksums.
+        // The files contain only data that has a checksum, and the checksums of this data.
         assert_eq!(numbers(&data).len() as u64, sut.rows_in_file());
         let failure = closed.failure.unwrap();
         assert_eq!(failure.written, closed.length);

@@ -1,4 +1,4 @@
-//! One recording of variables in several files.
+//! Tests recordings of variables in several files.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -340,7 +340,7 @@ fn failed_sync_starts_a_file_that_reports_a_possible_gap() {
     assert_eq!(played(&path(2), "rig/quiet").len(), 1);
 }
 
-/// The series keeps a bounded number of results that are not taken, and counts the others.
+/// The series keeps a bounded number of untaken results, and counts the discarded results.
 ///
 /// Behaviour: B-70.
 #[test]
@@ -361,7 +361,7 @@ fn oldest_results_that_are_not_taken_are_omitted_and_counted() {
     let last = ended_max + OMITTED + 1;
     for number in 1..=last {
         if number == 2 {
-            // The sync at the end of the first file.
+            // This is the sync at the end of the first file.
             disk.0.lock().unwrap().sync = Some(EIO);
         }
         sut.take(level, &at(number.into()), &Lost::NONE, NOW)
@@ -398,7 +398,7 @@ fn full_disk_is_awaited_and_the_next_file_is_retried() {
         let mut disk = disk.0.lock().unwrap();
         (disk.append, disk.open) = (Some(EIO), Some(EIO));
     }
-    // The update goes into the first file after all.
+    // The update is written to the first file.
     sut.write_out(NOW).unwrap_err();
     assert_eq!((sut.number(), sut.progress().in_file), (1, 2));
     sut.take(level, &at(3), &Lost::NONE, NOW).unwrap();

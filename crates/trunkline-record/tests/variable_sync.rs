@@ -1,4 +1,4 @@
-//! Updates of variables in a file that cannot be synced.
+//! Tests updates of variables in a file that cannot be synced.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -7,8 +7,8 @@ use std::io;
 use trunkline_record::{Segments, VariableRecordError, VariableRecording};
 use trunkline_types::{DataType, Lost, Quality, Sample, Timestamp, Value};
 
-/// A file whose second sync fails and whose later ones succeed, because the system reports an error
-/// only once.
+/// A file whose second sync fails and whose later syncs succeed, because the system reports an
+/// error only once.
 #[derive(Default)]
 struct FailsOnce {
     syncs: u32,

@@ -1,4 +1,4 @@
-//! Variables of every type: recorded and played bit by bit, with the file truncated anywhere.
+//! Checks that variables of every type are played bit by bit, even from truncated files.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 

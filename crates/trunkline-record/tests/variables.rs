@@ -1,4 +1,4 @@
-//! Variables: every update with its time, the losses, and playback in order.
+//! Tests recordings of variables: the updates with their times, the losses, and playback in order.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -71,7 +71,7 @@ fn values_older_than_the_recording_are_played_at_once() {
         .map(|update| update.after.as_millis())
         .collect();
     assert_eq!(after, [0, 0, 0, 200, 500, 700]);
-    // Initial values only.
+    // This recording has only initial values.
     let path = folder.path().join("still.tdms");
     let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), MEMORY);
     for (name, hours) in [("level", 0), ("valve", 5)] {

@@ -1,4 +1,4 @@
-//! Memory use of a recording: data is written directly from the device's memory, without copies.
+//! Checks that data is written directly from the device's memory, without copies.
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
@@ -248,7 +248,7 @@ fn rows_hold_every_fixed_size_type_in_one_or_several_channels() {
         "bool" => Values::Bool(vec![true; 7]),
         name => panic!("{name}"),
     };
-    // Each type alone, then all types in one row.
+    // The channels have each type alone, and then all types in one row.
     let alone = (0..columns.len()).map(|index| index..index + 1);
     for range in alone.chain(std::iter::once(0..columns.len())) {
         let channels = &columns[range];

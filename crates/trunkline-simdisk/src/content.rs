@@ -1,17 +1,18 @@
-//! The content of a file, and its durable part.
+//! Simulates the content of a file, and the part of the content that survives a power loss.
 
 /// The unsynced data that survives a power loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tear {
     /// Number of bytes of each file's unsynced writes that survive.
     pub bytes: u64,
-    /// The state of the bytes after them.
+    /// The state of the bytes after the surviving bytes.
     pub tail: Tail,
-    /// The name changes that survive: bit i represents the i-th change since the folder was synced.
+    /// The changes of file names that survive: bit i represents the i-th change since the last sync of the
+    /// folder.
     pub names: u64,
 }
 
-/// The bytes after a tear.
+/// The state of the bytes after a tear.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tail {
     /// The file ends at the tear.
@@ -26,8 +27,9 @@ pub enum Tail {
 #[derive(Debug, Default)]
 pub struct Content {
     bytes: Vec<u8>,
-    /// The content at the last sync, and the changes since.
+    /// Content at the last sync.
     synced: Vec<u8>,
+    /// Changes since the last sync.
     changes: Vec<Change>,
     /// Number of changes that are synced.
     synced_changes: usize,
@@ -68,7 +70,7 @@ impl Content {
         self.changes.push(Change::SetLength(length));
     }
 
-    /// Flips bits of a byte, like a failing disk.
+    /// Flips bits of a byte, as a failing disk does.
     pub fn flip_bits(&mut self, offset: u64, bits: u8) {
         for bytes in [&mut self.bytes, &mut self.synced] {
             if let Some(byte) = bytes.get_mut(to_index(offset)) {
@@ -99,18 +101,18 @@ impl Content {
         }
     }
 
-    /// Returns the bytes after a power loss. For each unsynced change, `kept` is called with the
-    /// number of bytes that the change wrote, and returns how many of them survive, or `None` if
-    /// the change is lost.
-    pub fn after_power_loss(&self, mut kept: impl FnMut(usize) -> Option<usize>) -> Vec<u8> {
+    /// Returns the bytes after a power loss. Calls `surviving` for each unsynced change with the number of
+    /// bytes that the change wrote. `surviving` returns the number of these bytes that survive, or `None`
+    /// if the change is lost.
+    pub fn after_power_loss(&self, mut surviving: impl FnMut(usize) -> Option<usize>) -> Vec<u8> {
         let mut bytes = self.synced.clone();
         for change in &self.changes {
             let written = match change {
                 Change::Write(_, piece) => piece.len(),
                 Change::SetLength(_) => 0,
             };
-            if let Some(kept) = kept(written) {
-                change.apply(&mut bytes, kept);
+            if let Some(surviving) = surviving(written) {
+                change.apply(&mut bytes, surviving);
             }
         }
         bytes
@@ -121,17 +123,17 @@ impl Content {
     pub fn after(&self, tear: Tear) -> Vec<u8> {
         let mut remaining = Some(to_index(tear.bytes));
         let mut bytes = self.after_power_loss(|written| {
-            let kept = remaining?.min(written);
+            let surviving = remaining?.min(written);
             remaining = remaining
-                .filter(|_| kept == written)
-                .map(|bytes| bytes - kept);
-            Some(kept)
+                .filter(|_| surviving == written)
+                .map(|bytes| bytes - surviving);
+            Some(surviving)
         });
-        let (torn, whole) = (bytes.len(), self.bytes.len());
-        if tear.tail != Tail::Truncated && torn < whole {
-            bytes.resize(whole, 0);
+        let (torn_length, full_length) = (bytes.len(), self.bytes.len());
+        if tear.tail != Tail::Truncated && torn_length < full_length {
+            bytes.resize(full_length, 0);
             if tear.tail == Tail::Garbage {
-                for (i, byte) in bytes.iter_mut().enumerate().skip(torn) {
+                for (i, byte) in bytes.iter_mut().enumerate().skip(torn_length) {
                     *byte = (i as u8).wrapping_mul(167) ^ 0x5a;
                 }
             }
@@ -141,10 +143,12 @@ impl Content {
 }
 
 impl Change {
-    /// Applies the change. Of a write, only the first `kept` bytes are applied.
-    fn apply(&self, bytes: &mut Vec<u8>, kept: usize) {
+    /// Applies the change. Applies only the first `length_max` bytes of a write.
+    fn apply(&self, bytes: &mut Vec<u8>, length_max: usize) {
         match self {
-            Self::Write(offset, piece) => put(bytes, *offset, &piece[..kept.min(piece.len())]),
+            Self::Write(offset, piece) => {
+                put(bytes, *offset, &piece[..length_max.min(piece.len())])
+            }
             Self::SetLength(length) => bytes.resize(to_index(*length), 0),
         }
     }

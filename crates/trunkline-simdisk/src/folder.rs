@@ -1,4 +1,4 @@
-//! A folder of files on a simulated disk, which can stop the program at any call.
+//! Simulates a folder on a disk that can stop the program at any call.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,9 +10,9 @@ use crate::content::{Content, Tear, to_index};
 /// The effect of a crash on unsynced data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Crash {
-    /// The program was killed: everything that it wrote is kept.
+    /// The program was killed: all data that it wrote survives.
     Killed,
-    /// Power failed.
+    /// Power was lost: synced data and a part of the unsynced data survive.
     PowerFailed(Tear),
 }
 
@@ -35,14 +35,17 @@ pub struct SimDisk {
     state: Arc<Mutex<State>>,
 }
 
-type Shared = Arc<Mutex<Content>>;
+type SharedContent = Arc<Mutex<Content>>;
 
 #[derive(Debug, Default)]
 struct State {
-    names: BTreeMap<String, Shared>,
-    durable_names: BTreeMap<String, Shared>,
+    names: BTreeMap<String, SharedContent>,
+    durable_names: BTreeMap<String, SharedContent>,
+    /// Changes of names since the last sync of the folder.
     changes: Vec<Change>,
+    /// Number of calls so far.
     calls: u64,
+    /// Number of the call in which the program stops, and the number of bytes that this call still writes.
     stop_at: Option<(u64, u64)>,
     is_stopped: bool,
     failures: Vec<Failure>,
@@ -54,7 +57,7 @@ struct State {
 
 #[derive(Clone, Debug)]
 enum Change {
-    Create(String, Shared),
+    Create(String, SharedContent),
     Rename(String, String),
     Remove(String),
 }
@@ -111,11 +114,11 @@ impl SimDisk {
         lock(&self.state).used()
     }
 
-    /// Returns the disk as the next program finds it.
+    /// Returns the disk in the state that the next program finds after the crash.
     pub fn after(&self, crash: Crash) -> Self {
         let state = lock(&self.state);
         let next = match crash {
-            // Nothing is lost, and nothing becomes more durable.
+            // No data is lost, and unsynced data stays unsynced.
             Crash::Killed => State {
                 names: state.names.clone(),
                 durable_names: state.durable_names.clone(),
@@ -124,7 +127,7 @@ impl SimDisk {
                 ..State::default()
             },
             Crash::PowerFailed(tear) => {
-                let after_power_loss = |(name, content): (String, Shared)| {
+                let after_power_loss = |(name, content): (String, SharedContent)| {
                     let bytes = lock(&content).after(tear);
                     (name, Arc::new(Mutex::new(Content::new(bytes))))
                 };
@@ -156,7 +159,7 @@ impl SimDisk {
             .map(|content| lock(content).bytes().to_vec())
     }
 
-    /// Flips bits of a byte, like a failing disk.
+    /// Flips bits of a byte, as a failing disk does.
     pub fn flip_bits(&self, name: &str, offset: u64, bits: u8) {
         if let Some(content) = lock(&self.state).names.get(name) {
             lock(content).flip_bits(offset, bits);
@@ -166,14 +169,14 @@ impl SimDisk {
 
 impl State {
     fn used(&self) -> u64 {
-        let len = |content: &Shared| lock(content).bytes().len() as u64;
+        let len = |content: &SharedContent| lock(content).bytes().len() as u64;
         self.names.values().map(len).sum()
     }
 
-    fn names_after(&self, kept_names: u64) -> BTreeMap<String, Shared> {
+    fn names_after(&self, surviving_names: u64) -> BTreeMap<String, SharedContent> {
         let mut names = self.durable_names.clone();
         for (i, change) in self.changes.iter().enumerate() {
-            if kept_names >> i.min(63) & 1 == 0 {
+            if surviving_names >> i.min(63) & 1 == 0 {
                 continue;
             }
             match change {
@@ -201,10 +204,10 @@ impl State {
             self.is_stopped = true;
             return Err((bytes.min(len), stopped()));
         }
-        let is_hit = |failure: &&Failure| {
+        let applies = |failure: &&Failure| {
             (failure.from..failure.until).contains(&number) && (is_change || !failure.only_changes)
         };
-        if let Some(failure) = self.failures.iter().find(is_hit) {
+        if let Some(failure) = self.failures.iter().find(applies) {
             return Err((len / 2, failure.kind.into()));
         }
         match self.capacity {
@@ -254,7 +257,7 @@ impl SimDisk {
     pub fn create(&self, name: &str) -> io::Result<SimFile> {
         let mut state = lock(&self.state);
         state.count_change()?;
-        let content = Shared::default();
+        let content = SharedContent::default();
         let change = Change::Create(name.to_owned(), content.clone());
         state.changes.push(change);
         state.names.insert(name.to_owned(), content.clone());
@@ -298,7 +301,7 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Makes all name changes durable.
+    /// Makes all changes of names durable.
     ///
     /// # Errors
     /// Same as [`list`](Self::list).
@@ -310,7 +313,7 @@ impl SimDisk {
         Ok(())
     }
 
-    fn file(&self, content: Shared) -> SimFile {
+    fn file(&self, content: SharedContent) -> SimFile {
         SimFile {
             content,
             disk: self.state.clone(),
@@ -318,11 +321,11 @@ impl SimDisk {
     }
 }
 
-/// An open file of a [`SimDisk`]. All calls fail once the program has stopped. Calls also fail as
-/// set with [`fail`](SimDisk::fail).
+/// An open file of a [`SimDisk`]. All calls fail once the program has stopped. Other calls fail as
+/// configured with [`fail`](SimDisk::fail).
 #[derive(Debug)]
 pub struct SimFile {
-    content: Shared,
+    content: SharedContent,
     disk: Arc<Mutex<State>>,
 }
 

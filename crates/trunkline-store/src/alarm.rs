@@ -1,4 +1,4 @@
-//! The states of alarms, and their journal.
+//! Stores the states of alarms, and their journal.
 
 use std::collections::HashSet;
 
@@ -23,16 +23,16 @@ pub(crate) const JOURNAL: Log = Log {
 /// The columns of an [`AlarmRecord`], in both tables.
 const RECORD_COLUMNS: &str = "state, is_active, value, operand, raised, cleared, acknowledged, \
                       acknowledged_by, comment, shelved_until";
-/// The columns of a stored state before those of the record.
+/// The columns of the table `alarm_state` before the columns of the record.
 const STATE_COLUMNS: &str = "variable, alarm, definition, process, hidden, delayed_since";
-/// The columns of an entry before those of the record.
+/// The columns of the table `alarm_journal` before the columns of the record.
 const ENTRY_COLUMNS: &str = "number, at, event, count, variable, alarm, priority, area, description, \
                      from_state, who, remark";
 
-/// Deletes the kept state of an alarm.
+/// Deletes the stored state of an alarm.
 const DELETE: &str = "DELETE FROM alarm_state WHERE variable = ?1 AND alarm = ?2";
 
-/// Number of columns of [`RECORD_COLUMNS`].
+/// Number of columns in [`RECORD_COLUMNS`].
 const RECORD_COLUMN_COUNT: usize = 10;
 
 /// Returns the placeholders `?1, ?2, ..` for `count` columns.
@@ -41,7 +41,7 @@ fn placeholders(count: usize) -> String {
     placeholders.join(", ")
 }
 
-/// Replaces -0.0, which SQLite stores as 0.0: that would change the checksum of the row.
+/// Replaces -0.0 with 0.0. SQLite stores -0.0 as 0.0, which would no longer match the checksum of the row.
 fn without_negative_zero(number: Option<f64>) -> Option<f64> {
     number.map(|number| number + 0.0)
 }
@@ -58,20 +58,20 @@ pub(crate) fn put(transaction: &Transaction<'_>, states: &[KeptAlarm]) -> Result
     );
     let mut insert = transaction.prepare_cached(&sql)?;
     let mut delete = transaction.prepare_cached(DELETE)?;
-    for kept in states {
-        if kept.is_gone() {
-            delete.execute([&kept.variable, &kept.alarm])?;
+    for state in states {
+        if state.is_gone() {
+            delete.execute([&state.variable, &state.alarm])?;
             continue;
         }
-        let [shelved, suppressed, disabled] = kept.hidden.map(u8::from);
-        let record = &kept.record;
+        let [shelved, suppressed, out_of_service] = state.hidden.map(u8::from);
+        let record = &state.record;
         insert.execute(params![
-            kept.variable,
-            kept.alarm,
-            kept.definition,
-            kept.process.number(),
-            shelved | suppressed << 1 | disabled << 2,
-            nanos(kept.delayed_since),
+            state.variable,
+            state.alarm,
+            state.definition,
+            state.process.number(),
+            shelved | suppressed << 1 | out_of_service << 2,
+            nanos(state.delayed_since),
             record.state.number(),
             record.is_active,
             without_negative_zero(record.value),
@@ -133,8 +133,8 @@ pub(crate) fn keep_only(
         }
     }
     let mut delete = transaction.prepare_cached(DELETE)?;
-    for kept in stored {
-        let key = (kept.variable, kept.alarm);
+    for state in stored {
+        let key = (state.variable, state.alarm);
         if !defined.contains(&key) {
             delete.execute([key.0, key.1])?;
         }
@@ -211,7 +211,7 @@ pub(crate) fn page(
     query: &AlarmJournalQuery,
 ) -> Result<AlarmJournalPage, Error> {
     let columns = format!("{ENTRY_COLUMNS}, {RECORD_COLUMNS}");
-    // No entry outside this range of numbers is within the requested time.
+    // All entries within the requested time have numbers from `first` to `last`.
     let is_continued = query.from.is_some();
     let mut first = match query.since.filter(|_| !is_continued || query.newest_first) {
         Some(since) => JOURNAL.first_since(transaction, since)?.unwrap_or(u64::MAX),

@@ -1,4 +1,4 @@
-//! The audit table.
+//! Stores the audit.
 
 use rusqlite::{Row, Transaction, params};
 use trunkline_engine::store::LogBound;
@@ -87,7 +87,7 @@ pub(crate) fn page(transaction: &Transaction<'_>, query: &AuditQuery) -> Result<
     })
 }
 
-/// Columns of an outcome: number, epoch, sequence or count, sentence.
+/// Returns the columns of an outcome: the number of its kind, the epoch, the sequence or count, the sentence.
 fn outcome_columns(outcome: &AuditOutcome) -> (i64, u64, u64, &str) {
     match outcome {
         AuditOutcome::Done => (1, 0, 0, ""),
@@ -118,8 +118,8 @@ fn entry(row: &Row<'_>) -> Result<AuditEntry, Error> {
         5 => AuditOutcome::Unknown(row.get(12)?),
         6 => AuditOutcome::Lost(number(11)?),
         other => {
-            let what = format!("{other} is not an audit outcome");
-            return Err(Error::Damaged(what));
+            let problem = format!("{other} is not an audit outcome");
+            return Err(Error::Damaged(problem));
         }
     };
     Ok(AuditEntry {
@@ -136,8 +136,8 @@ fn entry(row: &Row<'_>) -> Result<AuditEntry, Error> {
     })
 }
 
-/// Returns the replacement of an entry that fails its checksum, because none of its content can be
-/// trusted.
+/// Returns the replacement for an entry that does not match its checksum. None of the entry's content can
+/// be trusted.
 fn damaged(number: u64) -> AuditEntry {
     AuditEntry {
         number,

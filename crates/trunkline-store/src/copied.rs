@@ -1,4 +1,4 @@
-//! Store files in backups: completes a copy, and locks a file against engines.
+//! Completes copies of store files for backups, and locks store files so that engines cannot open them.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -14,16 +14,16 @@ use crate::error::Error;
 /// The contents of a copied store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreContents {
-    /// Identity of the store, which its copies share; `None` if it was damaged.
+    /// Identity of the store, which all its copies share; `None` if the identity was damaged.
     pub engine_id: Option<[u8; 16]>,
-    /// Rows that were already damaged.
+    /// Rows that were damaged in the copied store.
     pub damage: Vec<Damage>,
 }
 
 /// Checks a copy of a store and its write-ahead log, and merges them into one file.
 ///
 /// # Errors
-/// The copy is not a store, is damaged as a whole, or is of a newer version.
+/// The copy is not a store, is damaged as a whole, or has a newer version.
 pub fn complete_copy(path: &Path) -> Result<StoreContents, StoreError> {
     try_complete_copy(path).map_err(|error| error.into_store_error(path))
 }
@@ -48,8 +48,9 @@ fn try_complete_copy(path: &Path) -> Result<StoreContents, Error> {
     }
 }
 
-/// Prevents engines of other processes from opening a store. The lock ends when this is dropped, or when this
-/// process closes the file elsewhere. The file may be renamed in the meantime.
+/// A lock that prevents the engines of other processes from opening a store. The lock ends when this value is
+/// dropped, or when this process closes another handle of the file. The file may be renamed while it is
+/// locked.
 #[derive(Debug)]
 pub struct StoreLock {
     _file: File,
@@ -65,8 +66,8 @@ impl StoreLock {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file.map_err(|error| Error::Io(error).into_store_error(path))?,
         };
-        // SQLite uses and respects locks of this kind. A connection of SQLite would do more than lock: it
-        // would write the log to the file, and delete a log by its name.
+        // SQLite uses and respects locks of this kind. A connection of SQLite would not only lock the file,
+        // but also write the log to the file, and delete a log by its name.
         match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Self { _file: file })),
             Err(Errno::AGAIN | Errno::ACCESS) => Err(Error::InUse.into_store_error(path)),

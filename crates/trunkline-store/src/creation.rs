@@ -1,7 +1,7 @@
 //! Creates the file of a store atomically.
 //!
-//! SQLite treats an empty file as a new database, so a store that was emptied by accident would
-//! pass for a new one. A new store is therefore written to a temporary file in the same folder, then
+//! SQLite treats an empty file as a new database, so it would treat a store that was emptied by accident
+//! as a new store. A new store is therefore written to a temporary file in the same folder, which is then
 //! renamed. An empty file at the store's path counts as damage.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -14,9 +14,9 @@ use rusqlite::Connection;
 use crate::error::Error;
 use crate::schema;
 
-/// The smallest page size of SQLite. A shorter file is not a database.
+/// The smallest page size of SQLite, in bytes. A shorter file is not a database.
 const MIN_DATABASE_BYTES: u64 = 512;
-/// Only the engine's user may read the store.
+/// File mode of the store: only the engine's user may read and write it.
 const MODE: u32 = 0o600;
 
 /// Creates the file if there is none. Refuses a file that cannot be a store.
@@ -26,15 +26,15 @@ pub(crate) fn create_if_missing(path: &Path) -> Result<(), Error> {
         Ok(file) if file.len() == 0 => Err(Error::damaged(
             "it is empty; if it was never a store, remove it",
         )),
-        // SQLite would treat it as a new database, and overwrite what is left of the store.
+        // SQLite would treat the file as a new database, and overwrite the remains of the store.
         Ok(file) if file.len() < MIN_DATABASE_BYTES => Err(Error::Damaged(format!(
             "it has only {} bytes, too few for a store",
             file.len()
         ))),
         Ok(file) => {
             if file.permissions().mode() & 0o077 != 0 {
-                // The file is from an earlier version. Fails if another user owns the file, which
-                // then stays as it is.
+                // An earlier version created the file. This call fails if another user owns the file; the
+                // mode then stays unchanged.
                 let _ = fs::set_permissions(path, fs::Permissions::from_mode(MODE));
             }
             Ok(())
@@ -48,7 +48,7 @@ fn create(path: &Path) -> Result<(), Error> {
     schema::prepare(&mut memory)?;
     let content = memory.serialize(rusqlite::MAIN_DB)?;
     let temporary = temporary_path(path);
-    // A file left by a killed startup is overwritten. A startup in progress holds the lock.
+    // If a startup was killed, its temporary file is overwritten. A startup in progress holds the lock.
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -70,7 +70,7 @@ fn create(path: &Path) -> Result<(), Error> {
         .and_then(|()| fs::rename(&temporary, path))
         .and_then(|()| sync_folder(path));
     if written.is_err() {
-        // A partial file would take up space on a full disk. If it cannot be removed, it stays.
+        // A partial file would take up space on a full disk. A failure to remove it is harmless.
         let _ = fs::remove_file(&temporary);
     }
     Ok(written?)

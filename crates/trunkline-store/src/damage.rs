@@ -1,8 +1,8 @@
-//! Finds damaged rows by their checksums, and moves them to a table of their own.
+//! Finds damaged rows by their checksums, and moves them to a separate table.
 //!
-//! Every row has a checksum of its columns, `row_sum`, in its last column, because SQLite checks
-//! the structure of its file but not the content. Damage is confined to its row: the rest of the
-//! store stays in use, and the table `damaged` has the columns of the row for repair.
+//! The last column of every row contains `row_sum`, a checksum of the other columns, because SQLite checks
+//! the structure of its file but not the content. Damage affects only one row: the rest of the store stays
+//! in use. The table `damaged` contains the columns of the row for repair.
 
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
@@ -11,9 +11,9 @@ use trunkline_engine::store::Damage;
 
 use crate::error::Error;
 
-/// The rows of one table, in SQL terms.
+/// A table whose rows have checksums.
 pub(crate) struct CheckedTable {
-    /// Name of a row in messages.
+    /// Name for a row of this table in messages.
     noun: &'static str,
     table: &'static str,
     /// The column that identifies a row.
@@ -73,8 +73,8 @@ fn row_sum(row: &Context<'_>) -> i64 {
     i64::from(sum.finish())
 }
 
-/// CRC-32C of many short pieces. They are collected first, because a call for each costs more than
-/// processing its bytes.
+/// Computes the CRC-32C of many short pieces. Pieces are first collected in a buffer, because one call per
+/// piece takes longer than processing the bytes of the piece.
 struct RowSum {
     sum: u32,
     buffer: [u8; 256],
@@ -116,7 +116,7 @@ impl RowSum {
     }
 }
 
-/// Moves damaged rows out of their tables. Also returns those moved earlier.
+/// Moves damaged rows out of their tables. Returns these rows and the rows that were moved earlier.
 pub(crate) fn quarantine(transaction: &Transaction<'_>) -> Result<Vec<Damage>, Error> {
     for checked in TABLES {
         let CheckedTable {
@@ -134,10 +134,10 @@ pub(crate) fn quarantine(transaction: &Transaction<'_>) -> Result<Vec<Damage>, E
         if found == 0 {
             continue;
         }
-        // Stored as text from which SQL restores every byte.
+        // Each column is stored as an SQL literal, from which every byte can be restored.
         let quoted: Vec<_> = columns
             .split(", ")
-            .map(|one| format!("quote({one})"))
+            .map(|column| format!("quote({column})"))
             .collect();
         let quoted = quoted.join(" || ', ' || ");
         transaction.execute(
@@ -152,7 +152,7 @@ pub(crate) fn quarantine(transaction: &Transaction<'_>) -> Result<Vec<Damage>, E
     quarantined(transaction)
 }
 
-/// Returns all rows moved so far.
+/// Returns all rows that have been moved so far.
 fn quarantined(transaction: &Transaction<'_>) -> Result<Vec<Damage>, Error> {
     let mut statement = transaction.prepare("SELECT kind, name FROM damaged ORDER BY place")?;
     let rows = statement.query_map([], |row| {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checksum_is_that_of_the_concatenated_pieces() {
+    fn checksum_of_pieces_equals_checksum_of_their_concatenation() {
         for lengths in [[0, 1, 8], [200, 100, 300], [255, 256, 257], [1, 5000, 2]] {
             let mut sut = RowSum::new();
             let mut all = Vec::new();

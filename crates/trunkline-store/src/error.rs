@@ -8,7 +8,7 @@ use rusqlite::types::FromSqlError;
 use trunkline_engine::store::{StoreError, StoreErrorKind};
 use trunkline_types::wire::DecodeError;
 
-/// The reason for a failure.
+/// The reason why a call of the store fails.
 #[derive(Debug)]
 pub(crate) enum Error {
     Sqlite(rusqlite::Error),
@@ -26,7 +26,7 @@ impl Error {
         Error::Damaged(what.to_owned())
     }
 
-    /// Returns true if the disk failed, so that its content is unknown.
+    /// Returns true if the disk failed, so that the content of the file is unknown.
     pub(crate) fn is_disk_error(&self) -> bool {
         match self {
             Error::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure),
@@ -64,8 +64,8 @@ fn sqlite_kind(error: &rusqlite::Error) -> StoreErrorKind {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreErrorKind::InUse,
         Some(ErrorCode::CannotOpen) => StoreErrorKind::CannotOpen(sentence),
         Some(ErrorCode::SystemIoFailure) => StoreErrorKind::Failed(sentence),
-        // The content read is not the content written: a column has another type, a row is missing, or a page
-        // is invalid.
+        // The file no longer has the content that was written: a column has another type, a row is missing, or
+        // a page is invalid.
         _ => StoreErrorKind::Damaged(sentence),
     }
 }

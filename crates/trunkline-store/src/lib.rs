@@ -1,10 +1,11 @@
-//! The store, which keeps an engine's state across restarts in an SQLite file: the number of starts, the
-//! deployed libraries, the newest values of retained variables, the audit, and the states of alarms with
-//! their journal.
+//! Stores an engine's state in an SQLite file, so that it survives restarts.
+//!
+//! The state consists of the number of starts, the deployed libraries, the newest values of retained
+//! variables, the audit, and the states of alarms with their journal.
 //!
 //! Every call is one transaction, which is on the disk when the call returns (write-ahead log,
-//! `synchronous = FULL`). If the program is killed or power is lost at any point, the store opens in the
-//! state before or after the call. Only one engine can open it at a time.
+//! `synchronous = FULL`). If the program is killed or power is lost during a call, the store later opens in
+//! the state before or after this call. Only one engine can open a store at a time.
 //!
 //! ```text
 //! start      count | engine_id                              one row
@@ -15,15 +16,17 @@
 //! alarm_journal  number | at | event | variable | alarm | priority | area | from_state | who ..
 //! ```
 //!
-//! Each row has a checksum in a further column, `sum`. A row that does not match its checksum is moved to the
-//! table `damaged` and reported; the rest of the store stays in use.
+//! Each row has a checksum in the additional column `sum`. A row that does not match its checksum is reported
+//! and moved to the table `damaged`. The rest of the store stays in use.
 //!
 //! # Layout
-//! - [`SqliteStore`]: opening, and the transactions.
+//! - [`SqliteStore`]: opens the file, and runs the transactions.
 //! - `schema`: the tables, and the migration of older files.
 //! - `library`: libraries and their variables; `retained`: values; `audit`: the audit entries;
-//!   `alarm`: states of alarms and the entries of their journal; `log`: the common part of both logs.
-//! - `copied`: files that no engine uses, for backups.
+//!   `alarm`: states of alarms and the entries of their journal; `log`: the common part of the audit and
+//!   the journal.
+//! - `creation`: creates the file; `damage`: finds and moves damaged rows.
+//! - `copied`: store files that no engine uses, for backups.
 //! - `error`: translates SQLite's errors into errors with a remedy.
 
 #![forbid(unsafe_code)]
@@ -61,10 +64,11 @@ use crate::error::Error;
 /// A store in a file. Its write-ahead log is next to it, with `-wal` appended to the name.
 pub struct SqliteStore {
     path: PathBuf,
-    /// `None` after a disk error. The system's cached content of the file is then not trusted, and the next
-    /// call opens the file again.
+    /// `None` before the first use and after a disk error. After a disk error, the page cache may differ from
+    /// the file, so the next call opens the file again.
     connection: Option<Connection>,
-    /// Identity of the file opened first. A different file in its place is not this store.
+    /// Identity of the file that was opened first. If the path later leads to another file, the store was
+    /// replaced.
     file: Option<FileId>,
     damage: Vec<Damage>,
 }
@@ -76,15 +80,14 @@ impl SqliteStore {
     /// Opens the store in this file. Creates the file if there is none; its folder must exist.
     ///
     /// # Errors
-    /// The store is in use by another engine, is damaged or of a newer version, or cannot be
-    /// opened.
+    /// The store is in use by another engine, is damaged, has a newer version, or cannot be opened.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let mut store = Self::unopened(path);
         store.transaction(|_| Ok(()))?;
         Ok(store)
     }
 
-    /// Returns a store that is opened on first use. If that fails, each further use retries.
+    /// Returns a store that is opened on first use. If opening fails, each later use tries again.
     pub fn unopened(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -122,8 +125,8 @@ impl SqliteStore {
                 let connection = none.insert(connection);
                 self.damage = damage;
                 match self.file {
-                    // Writes the log to the file, and the file to the disk. The log is as the disk error left
-                    // it.
+                    // The disk error may have left changes only in the log. This merges the log into the
+                    // file, and syncs the file.
                     Some(_) => connection.pragma_update(None, "wal_checkpoint", "TRUNCATE")?,
                     None => self.file = file_id(&self.path),
                 }
@@ -151,20 +154,20 @@ fn check_same_file(path: &Path, expected: Option<FileId>) -> Result<(), Error> {
     }
 }
 
-/// Returns true if the header allows writing only to a newer SQLite: byte 18 is neither 1 nor 2.
+/// Returns true if the header permits writing only by a newer version of SQLite: byte 18 is neither 1 nor 2.
 fn header_forbids_writing(path: &Path) -> io::Result<bool> {
     let mut header = [0; 19];
     File::open(path)?.read_exact(&mut header)?;
     Ok(!matches!(header[18], 1 | 2))
 }
 
-/// Opens the file exclusively. Also returns the damage found.
+/// Opens the file exclusively. Also returns the damaged rows.
 fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Error> {
     creation::create_if_missing(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
-    // SQLite opens a write-protected file for reading, and then cannot lock it. It does the same if the
-    // header names a file format that it does not know.
+    // If a file is write-protected or its header contains an unknown file format, SQLite opens the file for
+    // reading only, and then cannot lock it.
     if OpenOptions::new().write(true).open(path).is_err() {
         return Err(Error::ReadOnly);
     }
@@ -173,9 +176,9 @@ fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Error> {
             "it does not have the header of an SQLite file of a known version",
         ));
     }
-    // Another engine holds the lock as long as it runs, so the caller decides whether to wait.
+    // Another engine holds the lock for as long as it runs, so waiting here would not help.
     connection.busy_timeout(Duration::ZERO)?;
-    // The lock is taken on first access and kept, so the log needs no shared index file.
+    // SQLite takes the lock on first access and keeps it, so the log needs no shared index file.
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     let mode = |row: &Row<'_>| row.get::<_, String>(0);
     let mode = connection.pragma_update_and_check(None, "journal_mode", "WAL", mode)?;
@@ -208,7 +211,7 @@ impl Store for SqliteStore {
 
     fn record_start(&mut self) -> Result<Start, StoreError> {
         self.transaction(|transaction| {
-            // The row is missing if it was damaged. The count then starts again, with a new engine id.
+            // If the row was damaged, it is missing. The count then restarts with a new engine id.
             transaction.execute(
                 "INSERT INTO start (count, engine_id) SELECT 0, randomblob(16)
                  WHERE NOT EXISTS (SELECT * FROM start)",

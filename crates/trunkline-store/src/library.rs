@@ -1,4 +1,4 @@
-//! Libraries and their variables.
+//! Stores libraries and their variables.
 
 use rusqlite::{Transaction, params};
 use trunkline_engine::LibraryState;

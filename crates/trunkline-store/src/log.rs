@@ -1,4 +1,5 @@
-//! A table of numbered entries of which only the oldest are removed: the audit or the alarm journal.
+//! Manages a table of numbered entries of which only the oldest can be removed: the audit or the alarm
+//! journal.
 
 use rusqlite::{OptionalExtension, Transaction};
 use trunkline_engine::store::LogBound;
@@ -11,7 +12,7 @@ use crate::error::Error;
 #[derive(Clone, Copy)]
 pub(crate) struct Log {
     pub(crate) table: &'static str,
-    /// Its name in messages.
+    /// Name of the log in messages.
     pub(crate) noun: &'static str,
 }
 
@@ -36,8 +37,8 @@ impl Log {
         }
     }
 
-    /// Removes the oldest entries beyond the bound, after `insert` has appended the entry that
-    /// reports it. Returns the number of the last entry.
+    /// Removes the oldest entries beyond the bound, after `insert` has appended the entry that reports
+    /// the removal. Returns the number of the last entry.
     pub(crate) fn trim(
         self,
         transaction: &Transaction<'_>,
@@ -61,7 +62,7 @@ impl Log {
         Ok(removal.number)
     }
 
-    /// Returns the number up to which the oldest entries must be removed. The last one always stays.
+    /// Returns the number of the last entry that must be removed. The last entry of the log always stays.
     fn last_to_remove(
         self,
         transaction: &Transaction<'_>,
@@ -83,8 +84,8 @@ impl Log {
         Ok(end.filter(|end| *end >= first))
     }
 
-    /// Returns the smallest number of an entry from this time on. The sign lets SQLite use an index on `at`,
-    /// if there is one, instead of scanning the numbers.
+    /// Returns the smallest number of an entry from this time on. The plus sign in the query lets SQLite use
+    /// an index on `at`, if there is one, instead of scanning the numbers.
     pub(crate) fn first_since(
         self,
         transaction: &Transaction<'_>,

@@ -1,4 +1,4 @@
-//! The newest values of retained variables.
+//! Stores the newest values of retained variables.
 
 use std::collections::HashMap;
 
@@ -84,7 +84,7 @@ fn type_of(row: &Row<'_>) -> Result<DataType, Error> {
     Ok(data_type)
 }
 
-/// Deletes the values of variables that the library no longer has, or has with another type.
+/// Deletes the values of variables that the library no longer contains or that now have another type.
 pub(crate) fn keep_only(
     transaction: &Transaction<'_>,
     library: &LibraryDefinition,
@@ -119,10 +119,10 @@ pub(crate) fn remove_all(transaction: &Transaction<'_>, library: &str) -> Result
     Ok(())
 }
 
-/// Returns the bounds of a library's variable names: the first one inclusive, the second one exclusive. `0`
-/// is the character after `/`.
+/// Returns the range of the names of a library's variables: an inclusive and an exclusive bound. The second
+/// bound ends in `0`, because `0` is the character after `/`.
 pub(crate) fn name_range(library: &str) -> [String; 2] {
-    // Spelled as in full names, regardless of the spelling of the library's own name.
+    // Use the spelling of full names, even if the library's own name is spelled differently.
     let name = Name::join(library, "x");
     let prefix = name
         .as_ref()

@@ -1,4 +1,4 @@
-//! The tables, their creation and their migration.
+//! Creates and migrates the tables.
 
 use rusqlite::{Connection, TransactionBehavior};
 use trunkline_engine::store::Damage;
@@ -30,8 +30,8 @@ CREATE TABLE retained (
 ) WITHOUT ROWID;
 ";
 
-/// Added in version 2. Entries are appended and numbered without gaps, and only the oldest are removed.
-/// SQLite itself refuses everything else, regardless of the program that requests it.
+/// Added in version 2. Entries can only be appended, with numbers without gaps, and only the oldest entries
+/// can be removed. Triggers refuse all other changes, even if another program requests them.
 const AUDIT: &str = "
 CREATE TABLE audit (
     number   INTEGER PRIMARY KEY,
@@ -65,7 +65,7 @@ ALTER TABLE start ADD COLUMN engine_id BLOB NOT NULL DEFAULT x'';
 UPDATE start SET engine_id = randomblob(16);
 ";
 
-/// Added in version 4: a checksum of each row, and the table of rows whose checksum was wrong.
+/// Added in version 4: a checksum of each row, and a table for rows that do not match their checksum.
 const CHECKSUMS: &str = "
 ALTER TABLE start ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
 UPDATE start SET sum = row_sum(count, engine_id);
@@ -87,7 +87,7 @@ CREATE TABLE damaged (
 );
 ";
 
-/// Added in version 5. Entries of the journal follow the same rules as those of the audit.
+/// Added in version 5: the states of alarms, and their journal. The journal has the same rules as the audit.
 const ALARMS: &str = "
 CREATE TABLE alarm_state (
     variable        TEXT NOT NULL,
@@ -149,7 +149,7 @@ BEGIN SELECT RAISE(ABORT, 'only the oldest entry of the alarm journal is removed
 /// The migration from each version to the next one.
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize - 1] = [AUDIT, ENGINE_ID, CHECKSUMS, ALARMS];
 
-/// Creates the tables in a new file, and checks an existing one: it must be an intact store of a
+/// Creates the tables in a new file, and checks an existing file, which must be an intact store of a
 /// known version. Returns the damaged rows.
 pub(crate) fn prepare(connection: &mut Connection) -> Result<Vec<Damage>, Error> {
     damage::add_row_sum(connection)?;
@@ -161,7 +161,7 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<Vec<Damage>, Error>
     let tables: u32 =
         transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     match (application, version) {
-        // A new file, or one whose creation was cut off before it had tables.
+        // The file is new, or its creation was interrupted before the tables were created.
         (0, 0) if tables == 0 => {
             create_tables(&transaction)?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -185,9 +185,10 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<Vec<Damage>, Error>
     let result: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     match result.as_str() {
         "ok" => {}
-        what => return Err(Error::damaged(what)),
+        problem => return Err(Error::damaged(problem)),
     }
-    // The definitions of the tables are text in the file. An altered definition would read other columns.
+    // The file contains the definitions of its tables as text. If a definition is damaged, queries read the
+    // wrong columns.
     if definitions(connection)? != expected_definitions()? {
         return Err(Error::damaged(
             "its tables do not match the schema of a store",

@@ -1,4 +1,4 @@
-//! The states of alarms and their journal survive restarts, together.
+//! Tests that the states of alarms and their journal survive restarts and stay consistent.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "tests may panic")]
 
@@ -18,7 +18,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_nanos(1_700_000_000_000_000_000 + second * 1_000_000_000)
 }
 
-/// Every entry that the query finds, page by page.
+/// Returns every entry that the query selects, from all pages.
 fn all_entries(store: &mut SqliteStore, query: &AlarmJournalQuery) -> Vec<AlarmEntry> {
     let (mut query, mut found) = (query.clone(), Vec::new());
     loop {
@@ -57,14 +57,14 @@ fn states_and_journal_survive_a_restart() {
         all_entries(&mut store, &AlarmJournalQuery::default()),
         entries
     );
-    // A step with an unknown outcome is repeated without doubling anything.
+    // A step with an unknown outcome can be repeated without duplicates.
     let end = store.keep_alarms(&kept_alarms(1, 8), &alarm_entries(21..=31), bound(100));
     assert_eq!(end, Ok(31));
     let every = AlarmJournalQuery::default();
     assert_eq!(all_entries(&mut store, &every), alarm_entries(1..=31));
 }
 
-/// SQLite has no -0.0.
+/// SQLite cannot store -0.0.
 #[test]
 fn negative_zero_damages_no_row() {
     let (_folder, path) = store_path();
@@ -101,7 +101,7 @@ fn states_belong_to_the_alarms_of_their_library() {
 }
 
 #[test]
-fn state_of_an_alarm_that_is_gone_is_dropped() {
+fn state_of_a_removed_alarm_is_deleted() {
     let (_folder, path) = store_path();
     let mut store = open(&path);
     store
@@ -116,7 +116,7 @@ fn state_of_an_alarm_that_is_gone_is_dropped() {
 
 /// Behaviour: H-11.
 #[test]
-fn queries_find_by_time_area_name_priority_and_state() {
+fn queries_select_by_time_area_name_priority_and_state() {
     let (_folder, path) = store_path();
     let mut store = open(&path);
     let entries = alarm_entries(1..=3_000);
@@ -161,7 +161,7 @@ fn queries_find_by_time_area_name_priority_and_state() {
 }
 
 #[test]
-fn beyond_the_bound_the_oldest_are_removed_and_counted() {
+fn oldest_entries_beyond_the_bound_are_removed_and_counted() {
     let (_folder, path) = store_path();
     let mut store = open(&path);
     let end = store.keep_alarms(&[], &alarm_entries(1..=150), bound(100));
@@ -177,7 +177,7 @@ fn beyond_the_bound_the_oldest_are_removed_and_counted() {
     );
 }
 
-/// This holds for every program that opens the file.
+/// The file itself enforces this rule for every program that opens it.
 #[test]
 fn entries_cannot_be_modified_or_removed() {
     let (_folder, path) = store_path();

@@ -1,5 +1,5 @@
-//! The audit of a store: appended entries are read back, in order, within its bound, and cannot be
-//! modified.
+//! Tests that a store returns the entries of its audit in order and within its bound, and that they cannot
+//! be modified.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -62,9 +62,9 @@ fn entries_survive_a_restart_and_numbers_continue() {
     assert_eq!(store.audit_end(), Ok(1200));
 }
 
-/// A step with an unknown outcome is repeated without doubling entries.
+/// A step with an unknown outcome can be repeated without duplicate entries.
 #[test]
-fn entries_appended_again_exist_once() {
+fn entries_appended_twice_are_stored_once() {
     let (_folder, path) = store_path();
     let mut store = open(&path);
     let written = entries(1..=30);
@@ -77,7 +77,7 @@ fn entries_appended_again_exist_once() {
 
 /// Behaviour: B-24.
 #[test]
-fn beyond_the_bound_the_oldest_are_removed_and_counted() {
+fn oldest_entries_beyond_the_bound_are_removed_and_counted() {
     let (_folder, path) = store_path();
     let mut store = open(&path);
     let mut next = 1;
@@ -127,8 +127,7 @@ fn beyond_the_bound_the_oldest_are_removed_and_counted() {
     assert_eq!(open(&path).audit_end(), Ok(next + 1));
 }
 
-/// A flood of orders displaces writes, but not silently: the audit itself names the removed
-/// entries.
+/// If a flood of actions displaces the entries of writes, entries of the audit report the removed entries.
 ///
 /// Behaviour: B-24.
 #[test]
@@ -195,14 +194,14 @@ fn entries_beyond_their_age_are_removed_once_the_oldest_is_a_tenth_older() {
         "{}",
         removal.new
     );
-    // However old all entries are, the last one stays, so numbers continue.
+    // The last entry stays even if all entries are too old, so numbers continue.
     assert_eq!(store.append_audit(&[], bound_after(10_000)), Ok(113));
     let page = store.audit(&AuditQuery::default()).unwrap();
     assert_eq!((page.removed, page.entries.len()), (111, 2));
 }
 
 #[test]
-fn queries_find_by_name_person_time_and_number() {
+fn queries_select_by_name_principal_time_and_number() {
     let (_folder, path) = store_path();
     let mut store = open(&path);
     let written = entries(1..=2000);
@@ -286,7 +285,7 @@ fn page_examines_a_bounded_number_of_entries() {
     assert_eq!(all_entries(&mut store, &query), (Vec::new(), 2));
 }
 
-/// Other programs that open the file cannot do so either.
+/// The file itself enforces this rule for every program that opens it.
 ///
 /// Behaviour: B-24.
 #[test]
@@ -320,7 +319,7 @@ fn entries_cannot_be_modified_or_removed() {
 
 /// A store of the previous version gets an audit, and keeps its content.
 #[test]
-fn store_of_an_older_form_gets_an_audit() {
+fn store_of_an_older_version_gets_an_audit() {
     let (_folder, path) = store_path();
     let saved = library("plant", 20);
     let mut store = open(&path);

@@ -1,5 +1,5 @@
-//! A store with any single bit flipped returns the saved content or names the damage. It never returns a
-//! value that was not stored, and never less than was stored without a report.
+//! Tests that a store with any single flipped bit returns the saved content or reports the damage. The store
+//! never returns a value that was not stored, and never omits stored content without a report.
 
 #![allow(
     clippy::expect_used,
@@ -23,7 +23,7 @@ use trunkline_store::SqliteStore;
 use trunkline_types::alarm::{AlarmEntry, AlarmJournalQuery, JournalEvent, KeptAlarm};
 use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Value};
 
-/// Everything that a store returns.
+/// The complete content of a store.
 #[derive(Debug)]
 struct Contents {
     start: Start,
@@ -74,8 +74,8 @@ fn saved_store() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-fn open_flipped(whole: &[u8], bit: usize, copy: &Path) -> Result<Contents, StoreError> {
-    let mut altered = whole.to_vec();
+fn open_flipped(intact_bytes: &[u8], bit: usize, copy: &Path) -> Result<Contents, StoreError> {
+    let mut altered = intact_bytes.to_vec();
     altered[bit / 8] ^= 1 << (bit % 8);
     fs::write(copy, altered).expect("the disk has room");
     let found = read(copy);
@@ -89,9 +89,9 @@ fn open_flipped(whole: &[u8], bit: usize, copy: &Path) -> Result<Contents, Store
 #[test]
 fn flipped_bit_is_reported_or_harmless() {
     let (folder, path) = saved_store();
-    let whole = fs::read(&path).expect("the file is accessible");
+    let intact_bytes = fs::read(&path).expect("the file is accessible");
     let copy = folder.path().join("copy.db");
-    fs::write(&copy, &whole).expect("the disk has room");
+    fs::write(&copy, &intact_bytes).expect("the disk has room");
     let expected = read(&copy).expect("the copy is intact");
     assert_eq!((expected.damage.len(), expected.retained.len()), (0, 20));
     let seed = std::env::var("SEED")
@@ -101,15 +101,15 @@ fn flipped_bit_is_reported_or_harmless() {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut bits: Vec<usize> = (0..100 * 8).collect();
     // The first page has the definitions of the tables; the others have the content.
-    for (from, end, count) in [(100, 4096, 200), (4096, whole.len(), 1000)] {
-        let used: Vec<usize> = (from..end).filter(|at| whole[*at] != 0).collect();
+    for (from, end, count) in [(100, 4096, 200), (4096, intact_bytes.len(), 1000)] {
+        let used: Vec<usize> = (from..end).filter(|at| intact_bytes[*at] != 0).collect();
         let mut draw = || used[random.usize(..used.len())] * 8 + random.usize(..8);
         bits.extend((0..count).map(|_| draw()));
     }
     let (mut refused, mut confined) = (0, 0);
     for bit in bits {
         let at = format!("seed {seed}, bit {bit}");
-        let found = match open_flipped(&whole, bit, &copy) {
+        let found = match open_flipped(&intact_bytes, bit, &copy) {
             Err(error) => {
                 let is_reported = matches!(
                     error.kind,
@@ -184,13 +184,13 @@ fn flipped_bit_is_reported_or_harmless() {
     assert!(confined > 100, "{confined} confined to a row");
 }
 
-/// The rest of the store stays in use, and the damage is reported again at further starts.
+/// The rest of the store stays in use, and every later start reports the damage again.
 #[test]
-fn a_damaged_value_is_kept_apart_and_named() {
+fn damaged_value_is_quarantined_and_reported() {
     let (folder, path) = saved_store();
-    let whole = fs::read(&path).expect("the file is accessible");
+    let intact_bytes = fs::read(&path).expect("the file is accessible");
     let bytes = [&b"plant/v7"[..]].concat();
-    let name = whole
+    let name = intact_bytes
         .windows(bytes.len())
         .rposition(|some| some == bytes)
         .expect("the file exists");
@@ -198,10 +198,10 @@ fn a_damaged_value_is_kept_apart_and_named() {
     // The last byte of the number after the name, the type and its length.
     let altered = (name + bytes.len()..name + bytes.len() + 20)
         .find_map(|at| {
-            let found = open_flipped(&whole, at * 8, &copy).ok()?;
+            let found = open_flipped(&intact_bytes, at * 8, &copy).ok()?;
             (found.damage.len() == 1).then_some(found)
         })
-        .expect("a value is there");
+        .expect("the file contains the value");
     let expected = Damage {
         kind: "retained value".to_owned(),
         name: "plant/v7".to_owned(),

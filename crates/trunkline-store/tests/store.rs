@@ -1,4 +1,4 @@
-//! Saved content is read back by any engine; the store is tested with all kinds of files in its place.
+//! Tests that a store returns the saved content, and refuses files that are not an intact store.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -14,7 +14,7 @@ use trunkline_engine::store::{Start, Store, StoreErrorKind, StoredLibrary};
 use trunkline_store::SqliteStore;
 use trunkline_types::{DataType, Value};
 
-/// Returns the error of opening the store at this path.
+/// Opens the store at this path, and returns the error.
 fn error_kind(path: &PathBuf) -> StoreErrorKind {
     SqliteStore::open(path)
         .expect_err("the store cannot be opened")
@@ -36,8 +36,8 @@ fn every_start_has_a_higher_number_and_the_identity_of_the_store() {
     assert_ne!(other.engine_id, first.engine_id);
 }
 
-/// Two starts with the same count differ, as after a backup was restored or a store recreated, and every JSON
-/// reader reads the epoch exactly.
+/// After a backup was restored or a store was recreated, two starts can have the same count. Their epochs
+/// differ nevertheless, and every JSON parser reads the epochs exactly.
 #[test]
 fn epochs_of_equal_counts_differ_and_are_exact_in_json() {
     let start = |count| Start {
@@ -96,7 +96,7 @@ fn retained_values_belong_to_the_variables_of_their_library() {
         value("plant/v1", Value::F64(1.5)),
         value("plant/v2", Value::F64(2.5)),
     ];
-    // Names that sort before and after those of the library, and begin with the same letters.
+    // These names begin with the same letters as the names of the library, and sort before and after them.
     let others = [
         value("plan/v0", Value::Bool(true)),
         value("plant two/v0", Value::Bool(true)),
@@ -130,7 +130,7 @@ fn retained_values_belong_to_the_variables_of_their_library() {
 }
 
 #[test]
-fn second_engine_learns_that_the_store_is_in_use() {
+fn second_engine_gets_the_error_that_the_store_is_in_use() {
     let (_folder, path) = store_path();
     let first = open(&path);
     assert_eq!(error_kind(&path), StoreErrorKind::InUse);
@@ -207,7 +207,7 @@ fn read_only_file_is_reported() {
 
 /// A truncated store is opened with all its libraries, or refused as damaged. Altered bytes cause no panic.
 #[test]
-fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
+fn truncated_or_altered_file_is_refused_or_complete() {
     let (folder, path) = store_path();
     let saved = library("plant", 200);
     let mut store = open(&path);
@@ -216,7 +216,7 @@ fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
         .retain(&[value("plant/v0", Value::F64(1.0))])
         .expect("the disk has room");
     drop(store);
-    let whole = fs::read(&path).expect("the file is accessible");
+    let intact_bytes = fs::read(&path).expect("the file is accessible");
     let copy = folder.path().join("copy.db");
     let open_copy = |bytes: &[u8]| {
         fs::write(&copy, bytes).expect("the disk has room");
@@ -230,17 +230,17 @@ fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
         }
         found
     };
-    assert!(open_copy(&whole) == Ok(vec![saved.clone()]));
-    for cut in (1..whole.len()).step_by(509) {
-        match open_copy(&whole[..cut]) {
+    assert!(open_copy(&intact_bytes) == Ok(vec![saved.clone()]));
+    for cut in (1..intact_bytes.len()).step_by(509) {
+        match open_copy(&intact_bytes[..cut]) {
             Err(error) => assert!(matches!(error.kind, StoreErrorKind::Damaged(_)), "{error}"),
             Ok(libraries) => assert!(libraries == [saved.clone()], "cut at {cut}"),
         }
     }
-    for at in (0..whole.len()).step_by(97) {
-        let mut altered = whole.clone();
+    for at in (0..intact_bytes.len()).step_by(97) {
+        let mut altered = intact_bytes.clone();
         altered[at] ^= 0x55;
-        // The change may be reported or not.
+        // The store may or may not report the altered bytes.
         let _: Result<Vec<StoredLibrary>, _> = open_copy(&altered);
     }
 }

@@ -1,4 +1,4 @@
-//! A channel of an open file, and the positions of its values.
+//! Gives access to a channel of an open file, and finds the positions of its values.
 
 use std::io;
 use std::ops::Range;
@@ -16,13 +16,13 @@ use crate::raw_index::Scaler;
 use crate::read_at::ReadAt;
 use crate::waveform::Waveform;
 
-/// A channel. Its values are numbered from 0 through all segments.
+/// A channel of an open file. Its values are numbered from 0 across all segments.
 #[derive(Debug)]
 pub struct Channel<'a, R> {
     file: &'a TdmsFile<R>,
     number: u32,
     object: &'a Object,
-    /// The runs that contain the channel's values, each with the number of its first value.
+    /// The runs that contain the channel's values, each with the number of the first value.
     starts: Vec<(u64, &'a Run)>,
     len: u64,
 }
@@ -30,32 +30,32 @@ pub struct Channel<'a, R> {
 /// The reason why values cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    #[error("reading {path} at byte {position} failed: {source}")]
+    #[error("cannot read {path} at byte {position}: {source}")]
     Source {
         path: ObjectPath,
         position: u64,
         source: io::Error,
     },
-    #[error("{path} holds {holds}, and was read as {asked}")]
+    #[error("{path} has the type {holds} and cannot be read as {asked}")]
     WrongType {
         path: ObjectPath,
         holds: TdmsType,
         asked: TdmsType,
     },
-    /// The channel has several DAQmx scalers, and none was specified.
+    /// The channel has several DAQmx scalers, but none was specified.
     #[error("{path} has {scaler_count} DAQmx scalers; specify one of them")]
     SeveralScalers {
         path: ObjectPath,
         scaler_count: usize,
     },
-    /// The channel has no DAQmx scaler with the specified id.
+    /// The channel has no DAQmx scaler with the requested id.
     #[error(
         "{path} has no DAQmx scaler with the id {scale_id}{}",
-        known_ids(known)
+        format_known_ids(known)
     )]
     UnknownScaler {
         path: ObjectPath,
-        /// The id that was specified.
+        /// The requested id.
         scale_id: u32,
         /// The ids of the channel's scalers.
         known: Vec<u32>,
@@ -64,19 +64,21 @@ pub enum ReadError {
     #[error("{path}: {finding}")]
     Damaged {
         path: ObjectPath,
-        /// The position and kind of damage.
+        /// The position and the kind of the damage.
         finding: Finding,
     },
 }
 
-/// Values of a channel that are stored in one piece of the file.
+/// Values of a channel that are stored at equal distances in one part of the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span<'a> {
-    /// Position of the first value of the chunk.
+    /// Position in the file of the chunk's first value.
     pub(crate) position: u64,
-    /// The first value wanted, counted from `position`, and the number of values.
+    /// Number of the first value to read, counted from `position`.
     pub(crate) first: u64,
+    /// Number of values to read.
     pub(crate) count: u64,
+    /// Distance in bytes between consecutive values.
     pub(crate) stride: u64,
     pub(crate) order: ByteOrder,
     pub(crate) column: &'a Column,
@@ -84,7 +86,7 @@ pub(crate) struct Span<'a> {
 }
 
 impl<R: ReadAt> TdmsFile<R> {
-    /// Returns the channel at a path, or `None` if there is no such channel.
+    /// Returns the channel at a path; `None` if the channel does not exist.
     pub fn channel(&self, path: &ObjectPath) -> Option<Channel<'_, R>> {
         let number = self.map.objects.number(path)?;
         path.is_channel()
@@ -92,10 +94,10 @@ impl<R: ReadAt> TdmsFile<R> {
             .flatten()
     }
 
-    /// Returns all channels, in the order in which they are first named.
+    /// Returns all channels, in the order in which the file first names them.
     pub fn channels(&self) -> impl Iterator<Item = Channel<'_, R>> {
-        let all = self.map.objects.iter().enumerate();
-        let channels = all.filter(|(_, object)| object.path.is_channel());
+        let objects = self.map.objects.iter().enumerate();
+        let channels = objects.filter(|(_, object)| object.path.is_channel());
         channels.filter_map(|(number, _)| Channel::of(self, number as u32))
     }
 }
@@ -128,8 +130,8 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         &self.object.path
     }
 
-    /// Returns the type of its values: [`TdmsType::Void`] if it never had any, [`TdmsType::Daqmx`]
-    /// if its scalers define it.
+    /// Returns the type of the channel's values: [`TdmsType::Void`] if the channel never had
+    /// values, or [`TdmsType::Daqmx`] if the scalers define the type.
     pub fn data_type(&self) -> TdmsType {
         self.object.data_type
     }
@@ -146,20 +148,21 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         &self.object.properties
     }
 
-    /// Returns the spacing of its values in time or along another axis, if its properties define
-    /// it.
+    /// Returns the spacing of the values in time or along another axis, if the channel's properties
+    /// define it.
     pub fn waveform(&self) -> Option<Waveform> {
         Waveform::of(self.properties())
     }
 
-    /// Returns its DAQmx scalers as first described; empty for a channel without DAQmx data.
+    /// Returns the channel's DAQmx scalers as the file first describes them; empty without DAQmx
+    /// data.
     pub fn scalers(&self) -> &'a [Scaler] {
         let column = self.starts.first();
         let column = column.and_then(|(_, run)| run.layout.column(self.number));
         column.map_or(&[], |column| scalers(column))
     }
 
-    /// Returns true if its values are numbers, or if its DAQmx scalers produce numbers.
+    /// Returns true if the channel's values are numbers, or if its DAQmx scalers produce numbers.
     pub(crate) fn is_number(&self) -> bool {
         let of = |data_type: TdmsType| {
             !matches!(
@@ -187,7 +190,7 @@ impl<'a, R: ReadAt> Channel<'a, R> {
                 let start = *start;
                 (0..chunks).map(move |n| {
                     let begin = start + n * count;
-                    // The last chunk may claim far more values than exist.
+                    // The last chunk may declare far more values than exist.
                     begin..begin.saturating_add(count).min(end)
                 })
             })
@@ -201,7 +204,7 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         &self.file.source
     }
 
-    pub(crate) fn failed(&self, position: u64, source: io::Error) -> ReadError {
+    pub(crate) fn source_error(&self, position: u64, source: io::Error) -> ReadError {
         let path = self.path().clone();
         ReadError::Source {
             path,
@@ -210,7 +213,7 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         }
     }
 
-    /// Calls `visit` for every piece of the file that contains values of `start..start + count`.
+    /// Calls `visit` for every span of the file that contains values of `start..start + count`.
     pub(crate) fn visit(
         &self,
         start: u64,
@@ -219,30 +222,30 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         mut visit: impl FnMut(Span<'a>) -> Result<(), ReadError>,
     ) -> Result<u64, ReadError> {
         let count = count.min(self.len.saturating_sub(start));
-        let (mut at, mut left) = (start, count);
+        let (mut at, mut remaining) = (start, count);
         let mut next = self.starts.partition_point(|(first, _)| *first <= start);
         next = next.saturating_sub(1);
-        while left > 0 {
+        while remaining > 0 {
             let Some((first, run)) = self.starts.get(next) else {
                 break;
             };
             let end = self.starts.get(next + 1).map_or(self.len, |run| run.0);
-            while at < end && left > 0 {
+            while at < end && remaining > 0 {
                 let Some(span) = self.span(run, at - first, scale_id)? else {
                     break;
                 };
-                let count = span.count.min(left);
+                let count = span.count.min(remaining);
                 visit(Span { count, ..span })?;
                 at += count;
-                left -= count;
+                remaining -= count;
             }
             at = at.max(end);
             next += 1;
         }
-        Ok(count - left)
+        Ok(count - remaining)
     }
 
-    /// Returns the piece that begins with value `at` of a run.
+    /// Returns the span that begins with value `at` of a run.
     fn span(
         &self,
         run: &'a Run,
@@ -284,7 +287,7 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         let first = at % per_chunk;
         let mut count = per_chunk - first;
         if per_chunk.checked_mul(place.stride) == Some(layout.chunk_bytes) {
-            // The next chunk's values follow at the same stride.
+            // The values of the next chunks continue at the same stride.
             count += (extent.chunks - within - 1) * per_chunk;
         }
         Ok(Some(span(position, place, first, count)))
@@ -323,8 +326,8 @@ impl<'a, R: ReadAt> Channel<'a, R> {
     }
 }
 
-/// Returns the ids as the end of a sentence; empty for a channel without scalers.
-fn known_ids(ids: &[u32]) -> String {
+/// Returns the ids as the end of an error message; empty for a channel without scalers.
+fn format_known_ids(ids: &[u32]) -> String {
     let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
     match ids.as_slice() {
         [] => String::new(),

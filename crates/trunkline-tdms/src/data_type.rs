@@ -1,4 +1,4 @@
-//! Types of values in a file.
+//! Defines the types of values in a file.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use trunkline_types::DataType;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TdmsType {
-    /// No value; the type of channels that never had data.
+    /// No values. Channels that never had data have this type.
     Void,
     I8,
     I16,
@@ -18,30 +18,34 @@ pub enum TdmsType {
     U64,
     F32,
     F64,
-    /// x87 extended precision, 10 bytes. Read, never written.
+    /// An x87 extended-precision number of 10 bytes, which is read but never written.
     Extended,
-    /// Same as [`TdmsType::F32`]; the unit is in the property `unit_string`. Read, never written.
+    /// A number like [`TdmsType::F32`], with the unit in the property `unit_string`. It is read but
+    /// never written.
     F32WithUnit,
-    /// Same as [`TdmsType::F64`]; the unit is in the property `unit_string`. Read, never written.
+    /// A number like [`TdmsType::F64`], with the unit in the property `unit_string`. It is read but
+    /// never written.
     F64WithUnit,
-    /// Same as [`TdmsType::Extended`]; the unit is in the property `unit_string`. Read, never
-    /// written.
+    /// A number like [`TdmsType::Extended`], with the unit in the property `unit_string`. It is
+    /// read but never written.
     ExtendedWithUnit,
     String,
-    /// One byte, 0 or 1.
+    /// A Boolean of one byte, 0 or 1.
     Bool,
-    /// A point in time, 16 bytes.
+    /// A point in time of 16 bytes.
     Time,
-    /// Two 32-bit floats: real, imaginary.
+    /// A complex number of two 32-bit floats: the real and the imaginary part.
     ComplexF32,
-    /// Two 64-bit floats: real, imaginary.
+    /// A complex number of two 64-bit floats: the real and the imaginary part.
     ComplexF64,
-    /// Values packed by an acquisition driver; the channel's scalers describe them. Never written.
+    /// Values that an acquisition driver packed; the channel's scalers describe them. Never
+    /// written.
     Daqmx,
-    /// A type code that this crate does not read, such as that of fixed-point numbers.
+    /// A type that this crate does not read, such as fixed-point numbers, with the type code.
     Unknown(u32),
 }
 
+/// The type code, type, size in bytes and name of each known type.
 const CODES: [(u32, TdmsType, u32, &str); 21] = [
     (0x00, TdmsType::Void, 0, "void"),
     (0x01, TdmsType::I8, 1, "i8"),
@@ -88,7 +92,7 @@ impl TdmsType {
         }
     }
 
-    /// Returns the type without a unit, which is how values are read.
+    /// Returns the type without a unit. Values are read with this type.
     pub fn without_unit(self) -> Self {
         match self {
             Self::F32WithUnit => Self::F32,
@@ -98,7 +102,7 @@ impl TdmsType {
         }
     }
 
-    /// Returns the variable type that holds the same values; `None` if there is none.
+    /// Returns the type of variables with the same values; `None` if there is no such type.
     pub fn of_variable(self) -> Option<DataType> {
         Some(match self.without_unit() {
             Self::Bool => DataType::Bool,
@@ -138,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_is_its_type_and_back() {
+    fn type_codes_round_trip() {
         for code in (0..0x200).chain([0x0008_000c, 0x0010_000d, u32::MAX]) {
             let data_type = TdmsType::from_code(code);
             assert_eq!(data_type.code(), code);
@@ -150,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_of_the_same_type_is_called_the_same() {
+    fn variable_types_have_the_same_names() {
         let by_name = |data_type: &TdmsType| {
             let data_type = data_type.of_variable()?;
             Some(data_type.to_string())

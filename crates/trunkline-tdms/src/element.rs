@@ -1,17 +1,17 @@
-//! Fixed-size values: converting their bytes to Rust types and back.
+//! Converts fixed-size values between their bytes in a file and Rust types.
 
 use crate::data_type::TdmsType;
 use crate::time::TdmsTime;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ByteOrder {
-    /// Least significant byte first.
+    /// The least significant byte comes first.
     Little,
-    /// Most significant byte first.
+    /// The most significant byte comes first.
     Big,
 }
 
-/// An x87 extended-precision number, its bytes in little-endian order.
+/// An x87 extended-precision number, with the bytes in little-endian order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Extended(pub [u8; 10]);
 
@@ -20,53 +20,57 @@ impl Extended {
     pub fn to_f64(self) -> f64 {
         let b = self.0;
         let mantissa = u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
-        let head = u16::from_le_bytes([b[8], b[9]]);
-        let exponent = i32::from(head & 0x7fff);
-        let size = match (exponent, mantissa << 1) {
+        let sign_and_exponent = u16::from_le_bytes([b[8], b[9]]);
+        let exponent = i32::from(sign_and_exponent & 0x7fff);
+        let magnitude = match (exponent, mantissa << 1) {
             (0x7fff, 0) => f64::INFINITY,
             (0x7fff, _) => f64::NAN,
-            // In two steps, because 2^exponent alone would exceed the range of `f64`.
+            // Two steps are needed, because 2^exponent alone may exceed the range of `f64`.
             _ => {
                 let exponent = exponent - 16_383 - 63;
-                let half = exponent / 2;
-                mantissa as f64 * 2_f64.powi(half) * 2_f64.powi(exponent - half)
+                let half_exponent = exponent / 2;
+                mantissa as f64 * 2_f64.powi(half_exponent) * 2_f64.powi(exponent - half_exponent)
             }
         };
-        if head & 0x8000 == 0 { size } else { -size }
+        if sign_and_exponent & 0x8000 == 0 {
+            magnitude
+        } else {
+            -magnitude
+        }
     }
 }
 
-/// A Rust type for the values of a file, for reading and writing.
+/// A Rust type of values that can be read from a file and written to it.
 pub trait Element: Copy + Default + sealed::Sealed {
-    /// The type under which such values are written.
+    /// The file type with which values of this Rust type are written.
     const TYPE: TdmsType;
-    /// Size of one value in a file, in bytes.
+    /// Size in bytes of one value in a file.
     const SIZE: usize;
 
-    /// Reads a value from exactly [`Element::SIZE`] bytes.
+    /// Decodes a value from exactly [`Element::SIZE`] bytes.
     #[doc(hidden)]
     fn decode(bytes: &[u8], order: ByteOrder) -> Self;
 
-    /// Appends the value's bytes, little-endian.
+    /// Appends the bytes of a value in little-endian order.
     #[doc(hidden)]
     fn encode(self, out: &mut Vec<u8>);
 
-    /// Returns the memory of values whose layout in memory equals that in a little-endian file;
-    /// `None` for other types and on big-endian machines.
+    /// Returns the memory of values that have the same layout in memory as in a little-endian file.
+    /// Returns `None` for other types and on big-endian machines.
     #[doc(hidden)]
     fn as_bytes(values: &[Self]) -> Option<&[u8]> {
         let _ = values;
         None
     }
 
-    /// Returns the same memory, mutably.
+    /// Returns the same memory as [`as_bytes`](Self::as_bytes), for writing.
     #[doc(hidden)]
     fn as_bytes_mut(values: &mut [Self]) -> Option<&mut [u8]> {
         let _ = values;
         None
     }
 
-    /// Appends the values' bytes, little-endian.
+    /// Appends the bytes of several values in little-endian order.
     #[doc(hidden)]
     fn encode_all(values: &[Self], out: &mut Vec<u8>) {
         match Self::as_bytes(values) {
@@ -75,7 +79,7 @@ pub trait Element: Copy + Default + sealed::Sealed {
         }
     }
 
-    /// Returns one bit of an integer, as 0 or 1; other types are returned unchanged.
+    /// Returns one bit of an integer as 0 or 1. Returns values of other types unchanged.
     #[doc(hidden)]
     #[must_use]
     fn bit(self, shift: u32) -> Self {
@@ -83,7 +87,7 @@ pub trait Element: Copy + Default + sealed::Sealed {
         self
     }
 
-    /// Returns the value as a number; `None` for times and complex numbers.
+    /// Returns the value as a 64-bit float; `None` for times and complex numbers.
     #[doc(hidden)]
     fn to_f64(self) -> Option<f64> {
         None
@@ -103,9 +107,10 @@ fn little<const N: usize>(bytes: &[u8], order: ByteOrder) -> [u8; N] {
     out
 }
 
-/// Implements the views as bytes. Only for types for which every bit pattern is a valid value; on
-/// little-endian machines, their layout in memory equals that in the file.
-macro_rules! as_in_memory {
+/// Implements `as_bytes` and `as_bytes_mut`. The macro is only for types for which every bit
+/// pattern is a valid value. On little-endian machines, these types have the same layout in memory
+/// as in a file.
+macro_rules! impl_byte_views {
     () => {
         fn as_bytes(values: &[Self]) -> Option<&[u8]> {
             cfg!(target_endian = "little").then(|| bytemuck::cast_slice(values))
@@ -135,7 +140,7 @@ macro_rules! number {
                 out.extend(self.to_le_bytes());
             }
 
-            as_in_memory!();
+            impl_byte_views!();
 
             fn bit(self, $shift: u32) -> Self {
                 let $value = self;
@@ -234,7 +239,7 @@ macro_rules! complex {
                 self[1].encode(out);
             }
 
-            as_in_memory!();
+            impl_byte_views!();
         }
     )*};
 }
@@ -276,7 +281,7 @@ mod tests {
         let mut out = Vec::new();
         little.encode(&mut out);
         assert_eq!(out, bytes);
-        // A complex number is two numbers; their order is the same in both byte orders.
+        // The order of the two parts of a complex number is the same in both byte orders.
         let big = <[f32; 2]>::decode(&[0x3f, 0x80, 0, 0, 0x40, 0, 0, 0], ByteOrder::Big);
         assert_eq!(big, [1.0, 2.0]);
     }

@@ -1,19 +1,20 @@
-//! The index file of a data file: a copy of the lead-ins and metadata without the data.
+//! Builds and compares index files, which are copies of a data file's lead-ins and metadata.
 //!
-//! An index may be older than the data, damaged, or belong to another file. The data file takes
-//! precedence: the index is compared with it, and is used on its own only if there is no data file.
+//! An index may be older than the data, damaged, or belong to another file. The data file therefore
+//! takes precedence: the index is compared with it. An index is used alone only if there is no data
+//! file.
 
 use std::io;
 
 use crate::lead_in::{INDEX_TAG, LEAD_IN_BYTES};
 use crate::read_at::ReadAt;
 
-/// Number of bytes compared at a time.
+/// Maximum number of bytes compared at a time.
 const PIECE_BYTES: u64 = 4_096;
 
-/// Returns the bytes of an index file for `header`, the lead-in and metadata of a segment.
+/// Returns the part of an index file for a segment whose lead-in and metadata are `header`.
 ///
-/// An index file is the concatenation of these for all segments.
+/// An index file is the concatenation of the parts of all segments.
 pub fn index_of(header: &[u8]) -> Vec<u8> {
     let mut bytes = header.to_vec();
     let tag = bytes.get_mut(..INDEX_TAG.len());
@@ -37,8 +38,8 @@ impl<'a, I: ReadAt + ?Sized> IndexCursor<'a, I> {
         self.source
     }
 
-    /// Returns true if a complete segment begins here and has the lead-in `lead_in`. Also compares
-    /// the metadata if `metadata` is given.
+    /// Returns true if a complete segment with the lead-in `lead_in` begins at the current
+    /// position. Also compares the metadata if `metadata` contains a source and a position.
     pub(crate) fn matches<R: ReadAt + ?Sized>(
         &self,
         lead_in: &[u8; LEAD_IN_BYTES as usize],
@@ -56,7 +57,7 @@ impl<'a, I: ReadAt + ?Sized> IndexCursor<'a, I> {
             return Ok(false);
         }
         match metadata {
-            Some((data, at)) => same(
+            Some((data, at)) => are_equal(
                 (self.source, self.at + LEAD_IN_BYTES),
                 (data, at),
                 metadata_bytes,
@@ -69,24 +70,24 @@ impl<'a, I: ReadAt + ?Sized> IndexCursor<'a, I> {
         Ok(self.source.byte_len()? == self.at)
     }
 
-    /// Moves past a segment. Returns the position of its metadata.
-    pub(crate) fn pass(&mut self, metadata_bytes: u64) -> u64 {
+    /// Moves past a segment. Returns the position of the segment's metadata.
+    pub(crate) fn skip_segment(&mut self, metadata_bytes: u64) -> u64 {
         let metadata = self.at + LEAD_IN_BYTES;
         self.at = metadata + metadata_bytes;
         metadata
     }
 }
 
-/// Returns true if `bytes` bytes of two sources are equal.
-pub(crate) fn same<A: ReadAt + ?Sized, B: ReadAt + ?Sized>(
+/// Returns true if `bytes` bytes of two sources are equal, starting at the given positions.
+pub(crate) fn are_equal<A: ReadAt + ?Sized, B: ReadAt + ?Sized>(
     (a, mut at_a): (&A, u64),
     (b, mut at_b): (&B, u64),
     bytes: u64,
 ) -> io::Result<bool> {
-    let mut left = bytes;
+    let mut remaining = bytes;
     let (mut piece_a, mut piece_b) = (Vec::new(), Vec::new());
-    while left > 0 {
-        let piece = left.min(PIECE_BYTES) as usize;
+    while remaining > 0 {
+        let piece = remaining.min(PIECE_BYTES) as usize;
         piece_a.resize(piece, 0);
         piece_b.resize(piece, 0);
         a.read_exact_at(&mut piece_a, at_a)?;
@@ -94,10 +95,10 @@ pub(crate) fn same<A: ReadAt + ?Sized, B: ReadAt + ?Sized>(
         if piece_a != piece_b {
             return Ok(false);
         }
-        (at_a, at_b, left) = (
+        (at_a, at_b, remaining) = (
             at_a + piece as u64,
             at_b + piece as u64,
-            left - piece as u64,
+            remaining - piece as u64,
         );
     }
     Ok(true)

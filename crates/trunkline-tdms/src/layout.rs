@@ -1,4 +1,4 @@
-//! The layout of a segment's raw data: which channels, in which order, how many bytes.
+//! Computes the layout of a segment's raw data: the channels, their order, and their positions.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use crate::path::ObjectPath;
 use crate::raw_index::{Daqmx, RawIndex, Scaler};
 
-/// The layout of a chunk, shared by segments with the same layout.
+/// The layout of a chunk, which segments with the same layout share.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Layout {
     pub(crate) order: ByteOrder,
@@ -21,32 +21,34 @@ pub(crate) struct Layout {
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Form {
-    /// All values of one channel, then all of the next.
+    /// All values of one channel, then all values of the next channel.
     Contiguous,
-    /// One value of each channel, then the next of each.
+    /// Rows with one value of each channel.
     Interleaved { row_bytes: u64 },
-    /// Packed rows, one raw buffer after the other.
+    /// Packed DAQmx rows, one raw buffer after the other.
     Daqmx { buffers: Vec<Buffer> },
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Buffer {
-    /// Its offset in the chunk.
+    /// Offset of the buffer in the chunk, in bytes.
     start: u64,
+    /// Size of a row in bytes.
     width: u64,
     rows: u64,
 }
 
-/// A channel in a chunk.
+/// A channel that has values in a chunk.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Column {
+    /// Number of the channel's object.
     pub(crate) object: u32,
     pub(crate) data_type: TdmsType,
-    /// Values per chunk.
+    /// Number of values per chunk.
     pub(crate) count: u64,
-    /// Size of a chunk, in bytes.
+    /// Size in bytes of the channel's values in a chunk.
     pub(crate) bytes: u64,
-    /// Contiguous: its offset in the chunk. Interleaved: its offset in the row.
+    /// Offset in bytes: in the chunk for contiguous data, in the row for interleaved data.
     pub(crate) offset: u64,
     pub(crate) daqmx: Option<Arc<Daqmx>>,
 }
@@ -55,34 +57,34 @@ pub(crate) struct Column {
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Tail {
     pub(crate) bytes: u64,
-    /// True if it was cut off; false if it is in a closed segment.
+    /// True if the chunk was cut off; false if it is in a closed segment.
     pub(crate) is_truncated: bool,
 }
 
-/// The positions of a channel's values: `count` of them, `stride` bytes apart.
+/// The positions of a channel's values in a chunk: `count` values at a distance of `stride` bytes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Place {
-    /// Relative to the start of the chunk.
+    /// Offset in bytes of the first value in the chunk.
     pub(crate) offset: u64,
     pub(crate) stride: u64,
     pub(crate) count: u64,
 }
 
 /// A channel that has data in the current segment.
-pub(crate) struct Active<'a> {
+pub(crate) struct ActiveChannel<'a> {
     pub(crate) object: u32,
     pub(crate) path: &'a ObjectPath,
     pub(crate) index: &'a RawIndex,
 }
 
 impl Layout {
-    /// Computes the layout of channels given in the order of the file's list.
+    /// Computes the layout of a chunk from the active channels, in the order of the file's list.
     pub(crate) fn of<'a>(
-        active: impl Iterator<Item = Active<'a>> + Clone,
+        active: impl Iterator<Item = ActiveChannel<'a>> + Clone,
         order: ByteOrder,
         is_interleaved: bool,
     ) -> Result<Self, Fault> {
-        let daqmx = |a: &Active<'_>| matches!(a.index, RawIndex::Daqmx(_));
+        let daqmx = |a: &ActiveChannel<'_>| matches!(a.index, RawIndex::Daqmx(_));
         match (
             active.clone().any(|a| daqmx(&a)),
             active.clone().all(|a| daqmx(&a)),
@@ -94,14 +96,14 @@ impl Layout {
     }
 
     fn of_plain<'a>(
-        active: impl Iterator<Item = Active<'a>>,
+        active: impl Iterator<Item = ActiveChannel<'a>>,
         order: ByteOrder,
         is_interleaved: bool,
     ) -> Result<Self, Fault> {
         let mut columns = Vec::new();
         let (mut offset, mut row_bytes, mut all, mut strings) = (0_u64, 0_u64, 0_u32, 0_u32);
         let mut counts = None;
-        for Active {
+        for ActiveChannel {
             object,
             path,
             index,
@@ -134,8 +136,9 @@ impl Layout {
                 return Err(Fault::UnequalRows);
             }
             let (count, bytes) = (plain.count, plain.bytes);
-            // The choice between the two is known only after all channels have been examined.
-            let offset_here = if is_interleaved { row_bytes } else { offset };
+            // Both offsets are counted, because the arrangement is known only after the last
+            // channel.
+            let column_offset = if is_interleaved { row_bytes } else { offset };
             offset = offset.checked_add(bytes).ok_or(Fault::Overflow)?;
             row_bytes += size;
             if count > 0 || bytes > 0 {
@@ -144,12 +147,12 @@ impl Layout {
                     data_type,
                     count,
                     bytes,
-                    offset: offset_here,
+                    offset: column_offset,
                     daqmx: None,
                 });
             }
         }
-        // A single channel of strings is contiguous whatever the flag says.
+        // A single channel of strings is contiguous, even if the flag says interleaved.
         let form = match (is_interleaved, strings) {
             (true, 0) => Form::Interleaved { row_bytes },
             (true, 1) if all == 1 => Form::Contiguous,
@@ -171,13 +174,13 @@ impl Layout {
     }
 
     fn of_daqmx<'a>(
-        active: impl Iterator<Item = Active<'a>>,
+        active: impl Iterator<Item = ActiveChannel<'a>>,
         order: ByteOrder,
     ) -> Result<Self, Fault> {
         let mut columns = Vec::new();
         let mut widths: Option<&[u32]> = None;
         let mut rows: Vec<u64> = Vec::new();
-        for Active {
+        for ActiveChannel {
             object,
             path,
             index,
@@ -188,7 +191,7 @@ impl Layout {
             };
             let all = *widths.get_or_insert(&daqmx.widths);
             rows.resize(all.len(), 0);
-            if all != daqmx.widths || !daqmx.fits() {
+            if all != daqmx.widths || !daqmx.has_valid_scalers() {
                 let path = path.clone();
                 return Err(Fault::BadDaqmx { path });
             }
@@ -231,8 +234,8 @@ impl Layout {
         at.ok().and_then(|at| self.columns.get(at))
     }
 
-    /// Returns the positions of a channel's values in a whole chunk; for strings, the position of
-    /// the table.
+    /// Returns the positions of a channel's values in a whole chunk. For strings, the position is
+    /// that of the table of string ends.
     pub(crate) fn place(&self, column: &Column, scaler: Option<&Scaler>) -> Place {
         match &self.form {
             Form::Contiguous => Place {
@@ -291,31 +294,32 @@ impl Layout {
                 let scalers = column.daqmx.iter().flat_map(|d| &d.scalers);
                 scalers.filter_map(of).min().unwrap_or(0)
             }
-            // The ends of its strings are unknown.
+            // The ends of the strings are unknown.
             Form::Contiguous if self.has_strings => 0,
             Form::Contiguous if tail.is_truncated => {
                 let size = column.data_type.size().unwrap_or(0);
                 tail.bytes.saturating_sub(column.offset) / size.max(1)
             }
-            Form::Contiguous => self.shortened(column, tail),
+            Form::Contiguous => self.proportional_count(column, tail),
         };
         count.min(column.count)
     }
 
-    /// Returns the number of a channel's values if all channels are shortened in proportion.
-    fn shortened(&self, column: &Column, tail: Tail) -> u64 {
+    /// Returns the number of a channel's values if the partial chunk has the same part of all
+    /// channels.
+    fn proportional_count(&self, column: &Column, tail: Tail) -> u64 {
         let values = u128::from(column.count) * u128::from(tail.bytes);
         (values / u128::from(self.chunk_bytes.max(1))) as u64
     }
 
-    /// Returns the bytes of a partial chunk that belong to whole values.
+    /// Returns the number of bytes of a partial chunk that belong to whole values.
     pub(crate) fn tail_bytes_used(&self, tail: Tail) -> u64 {
         match &self.form {
             Form::Interleaved { row_bytes } => tail.bytes - tail.bytes % row_bytes.max(&1),
             Form::Daqmx { buffers } => {
                 let used = |b: &Buffer| {
-                    let there = tail.bytes.saturating_sub(b.start).min(b.rows * b.width);
-                    there - there % b.width.max(1)
+                    let available = tail.bytes.saturating_sub(b.start).min(b.rows * b.width);
+                    available - available % b.width.max(1)
                 };
                 buffers.iter().map(used).sum()
             }

@@ -1,17 +1,17 @@
-//! The 28 bytes at the start of a segment.
+//! Encodes and decodes lead-ins, the 28 bytes at the start of each segment.
 //!
 //! ```text
 //! 0      4      8         12              20              28
 //! | tag  | ToC  | version | next segment  | raw data      | metadata, raw data ...
 //! ```
 //!
-//! The tag and the table of contents (ToC) are the same in both byte orders. The offsets count from
-//! byte 28: `next segment` is the length of metadata and raw data, `raw data` that of the metadata
-//! only.
+//! The tag and the table of contents (ToC) are the same in both byte orders. The two offsets count
+//! from byte 28. `next segment` is therefore the length of metadata and raw data, and `raw data` is
+//! the length of the metadata.
 
 use crate::element::ByteOrder;
 
-/// Size of a lead-in, in bytes.
+/// Size of a lead-in in bytes.
 pub const LEAD_IN_BYTES: u64 = 28;
 /// Offset of the segment length in a lead-in.
 pub(crate) const SEGMENT_BYTES_AT: usize = 12;
@@ -29,20 +29,21 @@ pub(crate) const TOC_DAQMX: u32 = 0x80;
 const TOC_KNOWN: u32 =
     TOC_METADATA | TOC_NEW_LIST | TOC_RAW_DATA | TOC_INTERLEAVED | TOC_BIG_ENDIAN | TOC_DAQMX;
 
-/// Metadata size in the lead-in of a segment that is not written yet: more than any file has.
+/// Metadata size in the lead-in of a segment that is not written yet, which exceeds any file size.
 const UNWRITTEN_METADATA_BYTES: u64 = 1 << 62;
 
-/// Returns a placeholder lead-in for a segment that is not written yet. Write it at the position
-/// where that segment will begin.
+/// Returns a placeholder lead-in for a segment that is not written yet. The caller writes it at the
+/// position where that segment will begin.
 ///
-/// Readers treat it as a truncated last segment and stop there, regardless of what follows. This
-/// crate's reader reports [`Fault::Unwritten`](crate::Fault::Unwritten).
+/// Readers treat the placeholder as a truncated last segment and stop there, whatever data follows.
+/// The reader of this crate reports [`Fault::Unwritten`](crate::Fault::Unwritten).
 pub fn unwritten_lead_in() -> [u8; LEAD_IN_BYTES as usize] {
     LeadIn::UNWRITTEN.to_little_endian()
 }
 
-/// Adds `bytes`, the size of a chunk from [`Writer::add_chunk`](crate::Writer::add_chunk), to the
-/// segment length in `header`, which begins with the lead-in. Does nothing if `header` is too short.
+/// Adds `bytes`, the chunk size that [`Writer::add_chunk`](crate::Writer::add_chunk) returned, to
+/// the segment length in `header`. The header begins with the lead-in; a shorter header stays the
+/// same.
 pub fn lengthen_segment(header: &mut [u8], bytes: u64) {
     let lead_in = header.first_chunk_mut::<{ LEAD_IN_BYTES as usize }>();
     let length = lead_in.and_then(|lead_in| lead_in[SEGMENT_BYTES_AT..].first_chunk_mut());
@@ -58,7 +59,8 @@ pub fn lengthen_segment(header: &mut [u8], bytes: u64) {
 pub(crate) struct LeadIn {
     pub(crate) toc: u32,
     pub(crate) version: u32,
-    /// Size of metadata and raw data; [`NOT_CLOSED`] if the writer did not finish the segment.
+    /// Total size in bytes of metadata and raw data; [`NOT_CLOSED`] if the segment was not
+    /// finished.
     pub(crate) segment_bytes: u64,
     pub(crate) metadata_bytes: u64,
 }
@@ -72,7 +74,7 @@ impl LeadIn {
         metadata_bytes: UNWRITTEN_METADATA_BYTES,
     };
 
-    /// Decodes a lead-in. Ignores the tag.
+    /// Decodes a lead-in without checking its tag.
     pub(crate) fn decode(bytes: &[u8; LEAD_IN_BYTES as usize]) -> Self {
         let four = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         let toc = u32::from_le_bytes(four(4));

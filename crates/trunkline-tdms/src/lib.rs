@@ -1,8 +1,8 @@
-//! TDMS files: writer, reader and recovery. The crate works on bytes and opens no files.
+//! Reads, writes and recovers TDMS files. The crate works on bytes and opens no files.
 //!
-//! TDMS is a format for measured values: a file has groups, a group has channels, a channel has
-//! values of one type, and each of these has properties. A file is a sequence of segments. Each
-//! segment states only what has changed since the previous one:
+//! TDMS is a format for measured values. A file has groups, a group has channels, and a channel has
+//! values of one type. The file, the groups and the channels have properties. A file is a sequence
+//! of segments, and the metadata of each segment contains only changes to the previous metadata:
 //!
 //! ```text
 //! segment | segment | segment ...          a file can end after any of them
@@ -10,7 +10,7 @@
 //!    +-- lead-in (28 bytes) | metadata | raw data
 //!                                 |          |
 //!          objects, properties, --+          +-- chunks: values channel by channel
-//!          how their data lies                   or row by row
+//!          layout of the data                    or row by row
 //! ```
 //!
 //! ```
@@ -34,21 +34,21 @@
 //! ```
 //!
 //! # Layout
-//! - [`TdmsFile`] and [`Channel`]: read a file piece by piece, from any [`ReadAt`]. [`Limits`]
-//!   bound the resources a file may make its reader use; [`Report`] and [`Fault`] describe what is
-//!   wrong with it.
-//! - [`RowExtent`], [`RowPlace`]: rows of several channels, located in the file and placed in
-//!   memory.
-//! - [`Scaling`]: from raw numbers to engineering values.
+//! - [`TdmsFile`] and [`Channel`]: read a file piece by piece from any [`ReadAt`]. [`Limits`] bound
+//!   the resources that the reader uses for a file; [`Report`] and [`Fault`] describe the faults of
+//!   a file.
+//! - [`RowExtent`], [`RowPlace`]: positions of rows in the file, and of values in rows in memory.
+//! - [`Scaling`]: converts raw numbers to engineering values.
 //! - [`Writer`]: builds complete segments, with [`index_of`] for the index file.
 //! - [`ObjectPath`], [`Properties`], [`PropertyValue`], [`TdmsType`], [`TdmsTime`], [`Text`],
 //!   [`Values`], [`Waveform`]: the content of files.
-//! - [`TdmsFile::verify`], [`TdmsFile::repair`], [`TdmsFile::rewrite`]: recovery, and merging many
-//!   segments into a few long ones.
-//! - [`SegmentSum`], [`SumsCheck`], [`TdmsFile::open_summed`]: checksums of segments, in a separate
+//! - [`TdmsFile::verify`], [`TdmsFile::repair`], [`TdmsFile::rewrite`]: recover a file, and merge
+//!   many segments into a few long ones.
+//! - [`SegmentSum`], [`SumsCheck`], [`TdmsFile::open_summed`]: checksums of segments in a separate
 //!   file.
-//! - Internal: `lead_in`, `metadata` and `raw_index` decode the bytes, `objects` and `walk` hold
-//!   what segments inherit from earlier ones, `layout` computes the positions of values.
+//! - Internal modules: `lead_in`, `metadata` and `raw_index` decode the bytes. `objects` and `walk`
+//!   store the metadata that segments inherit from earlier segments. `layout` computes the
+//!   positions of values.
 
 #![forbid(unsafe_code)]
 

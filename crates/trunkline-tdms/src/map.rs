@@ -1,4 +1,4 @@
-//! The result of a walk over a file: its objects, and the positions of their data.
+//! Defines the result of walking over a file: the objects, and the positions of their data.
 
 use std::sync::Arc;
 
@@ -7,20 +7,21 @@ use crate::layout::{Layout, Tail};
 use crate::lead_in::LEAD_IN_BYTES;
 use crate::objects::Objects;
 
-/// Maximum number of findings that are kept; further ones are counted.
+/// Maximum number of findings that are kept; more findings are only counted.
 const FINDINGS_MAX: usize = 1_000;
 
 /// The raw data of one segment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Extent {
-    /// The position of its data.
+    /// Position of the segment's data in the file.
     pub(crate) position: u64,
-    /// Whole chunks before it in its run.
+    /// Number of whole chunks before this segment in its run.
     pub(crate) chunks_before: u64,
+    /// Number of whole chunks in this segment.
     pub(crate) chunks: u64,
 }
 
-/// Segments with the same layout; only the last one may end with a partial chunk.
+/// Consecutive segments with the same layout. Only the last segment may end with a partial chunk.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Run {
     pub(crate) layout: Arc<Layout>,
@@ -36,7 +37,7 @@ impl Run {
     }
 }
 
-/// The facts about a segment that recovery needs.
+/// The properties of the last segment that recovery needs.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct LastSegment {
     pub(crate) position: u64,
@@ -44,7 +45,7 @@ pub(crate) struct LastSegment {
     pub(crate) metadata_bytes: u64,
 }
 
-/// The result of a walk.
+/// The content and the faults that a walk has found.
 #[derive(Debug, Default)]
 pub(crate) struct Map {
     pub(crate) objects: Objects,
@@ -52,24 +53,24 @@ pub(crate) struct Map {
     pub(crate) findings: Vec<Finding>,
     pub(crate) findings_dropped: u64,
     pub(crate) segments: u64,
-    /// Segments found after damage: number counted from 0, and position.
+    /// Segments found after damage, each with the number counted from 0 and the position.
     pub(crate) segments_after_damage: Vec<(u64, u64)>,
-    /// Lead-ins that were repaired, by their position in the file.
+    /// Repaired lead-ins, each with the position in the file.
     pub(crate) repaired_lead_ins: Vec<(u64, [u8; LEAD_IN_BYTES as usize])>,
     pub(crate) version: Option<u32>,
-    /// The reason why the file ends before its last segment does, and the position.
+    /// The reason why the file ends within the last segment or before it, and the position.
     pub(crate) incomplete: Option<Finding>,
     /// Number of bytes at the end that belong to no readable value.
     pub(crate) bytes_lost: u64,
-    /// Bytes between segments that were skipped.
+    /// Number of skipped bytes between segments.
     pub(crate) bytes_skipped: u64,
     pub(crate) last: Option<LastSegment>,
-    /// The position at which the next segment would begin.
+    /// Position at which the next segment would begin.
     pub(crate) end: u64,
 }
 
 impl Map {
-    pub(crate) fn find(&mut self, position: u64, fault: Fault) {
+    pub(crate) fn add_finding(&mut self, position: u64, fault: Fault) {
         match self.findings.len() < FINDINGS_MAX {
             true => self.findings.push(Finding { position, fault }),
             false => self.findings_dropped += 1,

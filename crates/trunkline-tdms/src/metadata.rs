@@ -1,4 +1,4 @@
-//! Reads a metadata block through a small window in memory, without trusting its contents.
+//! Reads a metadata block through a small window in memory, without trusting the content.
 
 use std::io;
 
@@ -10,31 +10,31 @@ use crate::read_at::ReadAt;
 use crate::text::Text;
 use crate::values::with_element;
 
-/// Number of bytes that are read from a block at a time.
+/// Number of bytes of a block that are read at a time.
 const WINDOW_BYTES: u64 = 32 * 1024;
 
-/// The reason why reading a block ended early.
+/// The reason why a block cannot be read to the end.
 #[derive(Debug)]
 pub(crate) enum BlockError {
-    /// Reading the source failed at this position.
+    /// The source cannot be read at this position.
     Source(u64, io::Error),
-    /// The file is rejected as a whole: it is inconsistent, or exceeds a limit.
+    /// The whole file is rejected, because it is inconsistent or exceeds a limit.
     Refused(Finding),
-    /// The rest of this block cannot be read; other segments can.
+    /// The remaining block cannot be read, but other segments can be read.
     Unreadable(Finding),
 }
 
-/// A cursor over a block.
+/// A cursor over a metadata block.
 #[derive(Debug)]
 pub(crate) struct BlockCursor<'a, R: ?Sized> {
     source: &'a R,
     window: &'a mut Vec<u8>,
     /// Number of bytes of the window that have been consumed.
-    used: usize,
+    consumed: usize,
     /// Position in the source of the first byte after the window.
     next: u64,
     end: u64,
-    /// The difference between a position in the data file and one in the source.
+    /// Difference between a position in the data file and the position in the source.
     shift: u64,
     order: ByteOrder,
 }
@@ -52,7 +52,7 @@ impl<'a, R: ReadAt + ?Sized> BlockCursor<'a, R> {
         Self {
             source,
             window,
-            used: 0,
+            consumed: 0,
             next: from,
             end: from + bytes,
             shift: position - from,
@@ -62,14 +62,14 @@ impl<'a, R: ReadAt + ?Sized> BlockCursor<'a, R> {
 
     /// Returns the position of the next byte in the data file.
     pub(crate) fn position(&self) -> u64 {
-        self.next - (self.window.len() - self.used) as u64 + self.shift
+        self.next - (self.window.len() - self.consumed) as u64 + self.shift
     }
 
-    fn left(&self) -> u64 {
-        self.end - self.next + (self.window.len() - self.used) as u64
+    fn remaining(&self) -> u64 {
+        self.end - self.next + (self.window.len() - self.consumed) as u64
     }
 
-    pub(crate) fn bad(&self, problem: &'static str) -> BlockError {
+    pub(crate) fn unreadable(&self, problem: &'static str) -> BlockError {
         BlockError::Unreadable(Finding {
             position: self.position(),
             fault: Fault::BadMetadata { problem },
@@ -81,36 +81,36 @@ impl<'a, R: ReadAt + ?Sized> BlockCursor<'a, R> {
     }
 
     fn take(&mut self, bytes: u64) -> Result<&[u8], BlockError> {
-        if bytes > self.left() {
-            return Err(self.bad("it ends within a value"));
+        if bytes > self.remaining() {
+            return Err(self.unreadable("the block ends within a value"));
         }
         let bytes = bytes as usize;
-        if self.window.len() - self.used < bytes {
-            self.window.drain(..self.used);
-            self.used = 0;
-            let more = (bytes - self.window.len()) as u64;
-            let more = more.max(WINDOW_BYTES).min(self.end - self.next) as usize;
-            let kept = self.window.len();
-            self.window.resize(kept + more, 0);
+        if self.window.len() - self.consumed < bytes {
+            self.window.drain(..self.consumed);
+            self.consumed = 0;
+            let missing = (bytes - self.window.len()) as u64;
+            let more = missing.max(WINDOW_BYTES).min(self.end - self.next) as usize;
+            let old_len = self.window.len();
+            self.window.resize(old_len + more, 0);
             let position = self.next;
             self.source
-                .read_exact_at(&mut self.window[kept..], position)
+                .read_exact_at(&mut self.window[old_len..], position)
                 .map_err(|error| BlockError::Source(position, error))?;
             self.next += more as u64;
         }
-        let taken = &self.window[self.used..self.used + bytes];
-        self.used += bytes;
-        Ok(taken)
+        let consumed_bytes = &self.window[self.consumed..self.consumed + bytes];
+        self.consumed += bytes;
+        Ok(consumed_bytes)
     }
 
     pub(crate) fn skip(&mut self, bytes: u64) -> Result<(), BlockError> {
-        if bytes > self.left() {
-            return Err(self.bad("it ends within a value"));
+        if bytes > self.remaining() {
+            return Err(self.unreadable("the block ends within a value"));
         }
-        let waiting = (self.window.len() - self.used) as u64;
-        let inside = bytes.min(waiting);
-        self.used += inside as usize;
-        self.next += bytes - inside;
+        let unread = (self.window.len() - self.consumed) as u64;
+        let skipped_in_window = bytes.min(unread);
+        self.consumed += skipped_in_window as usize;
+        self.next += bytes - skipped_in_window;
         Ok(())
     }
 
@@ -127,13 +127,13 @@ impl<'a, R: ReadAt + ?Sized> BlockCursor<'a, R> {
         self.value()
     }
 
-    /// Reads a count of items, and checks that the rest of the block is long enough for that many
-    /// items of at least `bytes_min` bytes each.
+    /// Reads a number of items, and checks that the remaining block is long enough for them. Each
+    /// item has at least `bytes_min` bytes.
     pub(crate) fn count(&mut self, bytes_min: u64) -> Result<usize, BlockError> {
         let count = self.u32()?;
-        match u64::from(count) * bytes_min <= self.left() {
+        match u64::from(count) * bytes_min <= self.remaining() {
             true => Ok(count as usize),
-            false => Err(self.bad("a count is too large for the block")),
+            false => Err(self.unreadable("a count is too large for the block")),
         }
     }
 
@@ -141,8 +141,8 @@ impl<'a, R: ReadAt + ?Sized> BlockCursor<'a, R> {
     pub(crate) fn string(&mut self, limit: u64) -> Result<&[u8], BlockError> {
         let position = self.position();
         let bytes = u64::from(self.u32()?);
-        if bytes > self.left() {
-            return Err(self.bad("a string is too long for the block"));
+        if bytes > self.remaining() {
+            return Err(self.unreadable("a string is too long for the block"));
         }
         if bytes > limit {
             return Err(self.refuse(position, Fault::LongPath { bytes, limit }));
@@ -159,7 +159,7 @@ impl<'a, R: ReadAt + ?Sized> BlockCursor<'a, R> {
             match data_type {
                 TdmsType::Void => PropertyValue::Void,
                 TdmsType::String => PropertyValue::String(self.string(u64::MAX)?.into()),
-                _ => return Err(self.bad("a property has an unknown type")),
+                _ => return Err(self.unreadable("a property has an unknown type")),
             }
         );
         Ok((name, value))

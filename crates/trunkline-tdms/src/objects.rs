@@ -1,11 +1,11 @@
-//! The state of objects after the segments so far: their properties, the current list of objects,
-//! which of those have data, and the layout of that data.
+//! Stores the objects found in the segments so far: their properties, the current list of objects,
+//! and the layout of their data.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::data_type::TdmsType;
 use crate::fault::Fault;
-use crate::layout::Active;
+use crate::layout::ActiveChannel;
 use crate::metadata::{BlockCursor, BlockError};
 use crate::open::Limits;
 use crate::path::ObjectPath;
@@ -17,44 +17,44 @@ use crate::read_at::ReadAt;
 pub(crate) struct Object {
     pub(crate) path: ObjectPath,
     pub(crate) properties: Properties,
-    /// The layout of its data, as last described.
+    /// Layout of the object's data, as last described.
     index: Option<RawIndex>,
     has_data: bool,
-    /// Number of the list in which it was last named.
+    /// Number of the last list that names the object.
     list_number: u64,
-    /// Its place in that list.
-    place: u32,
-    /// Number of the block in which it was last named.
+    /// Position of the object in that list.
+    list_position: u32,
+    /// Number of the last block that names the object.
     block_number: u64,
-    /// Number of losses before its data was last described; see [`Objects::record_loss`].
+    /// Number of losses before the data was last described; see [`Objects::record_loss`].
     losses_before: u64,
     pub(crate) data_type: TdmsType,
 }
 
-/// All objects, in the order in which they were first named.
+/// All objects, in the order in which the file first names them.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     all: Vec<Object>,
     numbers: HashMap<ObjectPath, u32>,
-    /// The numbers of the objects of the current list that have data, by their place in the list.
-    /// Kept separately because most lists are long and change little: objects without data need not
-    /// be visited for every segment.
+    /// Numbers of the objects of the current list that have data, by their position in the list.
+    /// They are stored separately, because lists can be long and change little. Objects without
+    /// data are then not visited for every segment.
     active: BTreeMap<u32, u32>,
     /// Number of objects in the current list.
     list_len: u32,
     list_number: u64,
     block_number: u64,
-    /// Number of block entries read since the last call of [`Objects::take_listed`].
-    listed: u64,
+    /// Number of entries read since the last call of [`Objects::take_entries_read`].
+    entries_read: u64,
     is_list_lost: bool,
     losses: u64,
 }
 
-/// The effect of an entry of a block.
+/// The effect of one entry of a block.
 pub(crate) struct EntryEffect {
     /// True if the layout of the segment may have changed.
     pub(crate) is_changed: bool,
-    /// The path of the object, if an earlier entry of the block named it too.
+    /// Path of the object, if an earlier entry of the block also names it.
     pub(crate) duplicate: Option<ObjectPath>,
 }
 
@@ -70,8 +70,9 @@ impl Objects {
         self.block_number += 1;
     }
 
-    /// Records that a block could not be read to its end, or that segments were skipped. The list
-    /// is unknown until a new one begins, and the layout of an object until it is described again.
+    /// Records that a block could not be read to the end or that segments were skipped. The list is
+    /// then unknown until a new list begins, and the layout of an object is unknown until it is
+    /// described again.
     pub(crate) fn record_loss(&mut self) {
         self.is_list_lost = true;
         self.losses += 1;
@@ -81,8 +82,8 @@ impl Objects {
         self.is_list_lost
     }
 
-    pub(crate) fn take_listed(&mut self) -> u64 {
-        std::mem::take(&mut self.listed)
+    pub(crate) fn take_entries_read(&mut self) -> u64 {
+        std::mem::take(&mut self.entries_read)
     }
 
     pub(crate) fn active_len(&self) -> u64 {
@@ -90,10 +91,10 @@ impl Objects {
     }
 
     /// Returns the objects that have data, in the order of the list.
-    pub(crate) fn active(&self) -> impl Iterator<Item = Active<'_>> + Clone {
+    pub(crate) fn active(&self) -> impl Iterator<Item = ActiveChannel<'_>> + Clone {
         self.active.values().filter_map(|number| {
             let object = self.all.get(*number as usize)?;
-            Some(Active {
+            Some(ActiveChannel {
                 object: *number,
                 path: &object.path,
                 index: object.index.as_ref()?,
@@ -123,41 +124,43 @@ impl Objects {
         let path = ObjectPath::parse(block.string(limits.path_bytes_max)?)
             .map_err(|error| block.refuse(position, error.into()))?;
         let number = self
-            .ensure(&path, limits)
+            .find_or_create(&path, limits)
             .map_err(|fault| block.refuse(position, fault))?;
-        let (list, at_block) = (self.list_number, self.block_number);
+        let (current_list, current_block) = (self.list_number, self.block_number);
         let Some(object) = self.all.get_mut(number as usize) else {
-            return Err(block.bad("an object that is not known"));
+            return Err(block.unreadable("an object is unknown"));
         };
-        let duplicate = (object.block_number == at_block).then(|| path.clone());
-        object.block_number = at_block;
-        let is_new = object.list_number != list;
+        let duplicate = (object.block_number == current_block).then(|| path.clone());
+        object.block_number = current_block;
+        let is_new = object.list_number != current_list;
         if is_new {
-            object.list_number = list;
-            object.place = self.list_len;
+            object.list_number = current_list;
+            object.list_position = self.list_len;
             self.list_len += 1;
         }
-        self.listed += 1;
+        self.entries_read += 1;
         let position = block.position();
         let entry = raw_index::read(block, &path)?;
-        // If the object is new in this list, its `has_data` may come from an earlier list.
+        // If the object is new in this list, `has_data` may come from an earlier list.
         let had_data = object.has_data && !is_new;
         let is_changed = match entry {
             Entry::NoData => {
                 object.has_data = false;
-                self.active.remove(&object.place);
+                self.active.remove(&object.list_position);
                 had_data
             }
-            Entry::AsBefore => {
+            Entry::Unchanged => {
                 if object.index.is_none() {
                     return Err(block.refuse(position, Fault::NothingBefore { path }));
                 }
                 if object.losses_before < self.losses {
-                    // Its previous description may be in a part that could not be read.
-                    return Err(block.bad("the segment relies on metadata that could not be read"));
+                    // The previous description may be in a part that could not be read.
+                    return Err(
+                        block.unreadable("the segment relies on metadata that could not be read")
+                    );
                 }
                 object.has_data = true;
-                self.active.insert(object.place, number);
+                self.active.insert(object.list_position, number);
                 !had_data
             }
             Entry::Described(index) => {
@@ -173,12 +176,12 @@ impl Objects {
                 let is_same = had_data && object.index.as_ref() == Some(&index);
                 object.index = Some(index);
                 object.has_data = true;
-                self.active.insert(object.place, number);
+                self.active.insert(object.list_position, number);
                 object.losses_before = self.losses;
                 !is_same
             }
         };
-        // A name and a type take at least 8 bytes.
+        // A property has a name and a type, which need at least 8 bytes.
         let properties = block.count(8)?;
         for _ in 0..properties {
             let (name, value) = block.property()?;
@@ -190,13 +193,13 @@ impl Objects {
         })
     }
 
-    /// Returns the number of an object. Creates it and its parents if they are new.
-    fn ensure(&mut self, path: &ObjectPath, limits: &Limits) -> Result<u32, Fault> {
+    /// Returns the number of an object. Creates the object and its parents if they are new.
+    fn find_or_create(&mut self, path: &ObjectPath, limits: &Limits) -> Result<u32, Fault> {
         if let Some(number) = self.numbers.get(path) {
             return Ok(*number);
         }
         if let Some(parent) = path.parent() {
-            self.ensure(&parent, limits)?;
+            self.find_or_create(&parent, limits)?;
         }
         let limit = limits.objects_max;
         if self.all.len() >= limit {
@@ -209,7 +212,7 @@ impl Objects {
             index: None,
             has_data: false,
             list_number: 0,
-            place: 0,
+            list_position: 0,
             block_number: 0,
             losses_before: 0,
             data_type: TdmsType::Void,

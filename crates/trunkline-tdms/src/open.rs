@@ -1,19 +1,19 @@
-//! Bounds and errors of opening a file.
+//! Defines the limits and the errors of opening a file.
 
 use std::io;
 
 use crate::fault::Finding;
 
-/// Bounds on the resources that a file may make its reader use.
+/// Limits on the resources that the reader uses for one file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Maximum number of objects in a file. Default: 1,000,000.
     pub objects_max: usize,
     /// Maximum length of a path in bytes. Default: 65,536.
     pub path_bytes_max: u64,
-    /// If a fault after the first segment would cause the file to be rejected, reads the file up to
-    /// that fault instead. The fault is then in [`Report::incomplete`](crate::Report::incomplete).
-    /// Default: false.
+    /// True to read a file up to a fault after the first segment that would otherwise cause the
+    /// file to be rejected. [`Report::incomplete`](crate::Report::incomplete) then contains the
+    /// fault. Default: false.
     pub is_salvaging: bool,
 }
 
@@ -30,9 +30,9 @@ impl Default for Limits {
 /// The reason why a file cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("reading at byte {position} failed: {source}")]
+    #[error("cannot read the file at byte {position}: {source}")]
     Source {
-        /// The position in the source that failed.
+        /// Position in the source, in bytes.
         position: u64,
         source: io::Error,
     },

@@ -1,10 +1,10 @@
-//! Paths of objects in a file: `/`, `/'group'` or `/'group'/'channel'`.
+//! Parses and formats the paths of objects: `/`, `/'group'` or `/'group'/'channel'`.
 
 use std::fmt;
 
 use crate::text::Text;
 
-/// The path of the file object, a group or a channel.
+/// The path of an object: the file, a group or a channel.
 ///
 /// In a file, a name is enclosed in single quotes, and a quote inside it is doubled. Nothing else
 /// is escaped, so a name may contain slashes, spaces and line breaks. Paths are compared byte by
@@ -14,7 +14,7 @@ pub enum ObjectPath {
     /// The file itself, `/`.
     File,
     Group(Text),
-    /// A channel: its group and its name.
+    /// A channel, with the names of the group and of the channel.
     Channel(Text, Text),
 }
 
@@ -27,26 +27,26 @@ impl ObjectPath {
         Self::Channel(group.into(), channel.into())
     }
 
-    /// Parses a path as written in files.
+    /// Parses a path in the format of files.
     ///
     /// # Errors
-    /// [`PathError`] if the bytes are not a well-formed path.
+    /// [`PathError`]: the bytes are not a well-formed path.
     pub fn parse(bytes: &[u8]) -> Result<Self, PathError> {
         if bytes == b"/" {
             return Ok(Self::File);
         }
-        let (group, rest) = component(bytes, 0)?;
-        if rest == bytes.len() {
+        let (group, end) = parse_component(bytes, 0)?;
+        if end == bytes.len() {
             return Ok(Self::Group(group));
         }
-        let (channel, rest) = component(bytes, rest)?;
-        if rest == bytes.len() {
+        let (channel, end) = parse_component(bytes, end)?;
+        if end == bytes.len() {
             return Ok(Self::Channel(group, channel));
         }
-        Err(PathError { at: rest })
+        Err(PathError { at: end })
     }
 
-    /// Returns the path as written in files.
+    /// Returns the path in the format of files.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -60,7 +60,7 @@ impl ObjectPath {
         out
     }
 
-    /// Returns the parent object's path; `None` for the file.
+    /// Returns the path of the parent object; `None` for the file.
     pub fn parent(&self) -> Option<Self> {
         match self {
             Self::File => None,
@@ -69,7 +69,7 @@ impl ObjectPath {
         }
     }
 
-    /// Returns the object's own name; empty for the file.
+    /// Returns the last name in the path; empty for the file.
     pub fn name(&self) -> Text {
         match self {
             Self::File => Text::default(),
@@ -89,14 +89,14 @@ impl fmt::Display for ObjectPath {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the object path is damaged from its byte {at} onwards")]
+#[error("an object path is damaged from byte {at} of the path on")]
 pub struct PathError {
-    /// Offset of the first byte that does not fit the grammar.
+    /// Offset in the path of the first byte that breaks the syntax.
     pub at: usize,
 }
 
-/// Parses `/'name'` from byte `at` on. Returns the name and the offset of its end.
-fn component(bytes: &[u8], at: usize) -> Result<(Text, usize), PathError> {
+/// Parses `/'name'` from byte `at` on. Returns the name and the offset of the end.
+fn parse_component(bytes: &[u8], at: usize) -> Result<(Text, usize), PathError> {
     if bytes.get(at..at + 2) != Some(b"/'") {
         return Err(PathError { at });
     }

@@ -1,4 +1,4 @@
-//! Properties: named single values of the file, a group or a channel.
+//! Defines properties: named values of the file, a group or a channel.
 
 use indexmap::IndexMap;
 use trunkline_types::Timestamp;
@@ -9,8 +9,8 @@ use crate::text::Text;
 use crate::time::TdmsTime;
 use crate::values::match_fixed;
 
-/// The properties of an object, in the order in which they were first written. A name that was
-/// written several times has its last value.
+/// The properties of an object, in the order in which they were first written. A property that was
+/// written several times has the last value.
 pub type Properties = IndexMap<Text, PropertyValue>;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -26,20 +26,20 @@ pub enum PropertyValue {
     U64(u64),
     F32(f32),
     F64(f64),
-    /// Extended precision; read, never written.
+    /// An extended-precision number, which is read but never written.
     Extended(Extended),
     String(Text),
     Bool(bool),
     Time(TdmsTime),
-    /// Real and imaginary part, 32 bits each.
+    /// A real and an imaginary part, with 32 bits each.
     ComplexF32([f32; 2]),
-    /// Real and imaginary part, 64 bits each.
+    /// A real and an imaginary part, with 64 bits each.
     ComplexF64([f64; 2]),
 }
 
 impl PropertyValue {
-    /// Returns the type used for writing. A float that had a unit in the file is written without
-    /// it.
+    /// Returns the type with which the value is written. A float that had a unit in the file is
+    /// written without the unit.
     pub fn data_type(&self) -> TdmsType {
         fn of<T: Element>(_: &T) -> TdmsType {
             T::TYPE
@@ -99,7 +99,7 @@ impl PropertyValue {
         }
     }
 
-    /// Appends the value's bytes in the format of files, little-endian.
+    /// Appends the value in the file format, in little-endian order.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match_fixed! {
             self, Self, v => v.encode(out),

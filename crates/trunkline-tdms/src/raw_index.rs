@@ -1,4 +1,4 @@
-//! The description of an object's raw data in a metadata block.
+//! Reads the description of an object's raw data from a metadata block.
 
 use crate::data_type::TdmsType;
 use crate::fault::Fault;
@@ -10,14 +10,16 @@ const NO_DATA: u32 = 0xffff_ffff;
 const INDEX_UNCHANGED: u32 = 0;
 const FORMAT_CHANGING: u32 = 0x1269;
 const DIGITAL_LINE: u32 = 0x126a;
-/// A marker that is mentioned in descriptions of the format, but has never been seen in a file.
+/// A marker that descriptions of the format mention, but that no known file contains.
 const UNVERIFIED_MARKER: u32 = 0x1369;
 
-/// The content of an object's entry.
+/// The description of raw data in an object's entry.
 #[derive(Debug)]
 pub(crate) enum Entry {
+    /// The object has no data in this segment.
     NoData,
-    AsBefore,
+    /// The description of the previous segment still applies.
+    Unchanged,
     Described(RawIndex),
 }
 
@@ -32,35 +34,35 @@ pub(crate) enum RawIndex {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Plain {
     pub(crate) data_type: TdmsType,
-    /// Values per chunk.
+    /// Number of values per chunk.
     pub(crate) count: u64,
-    /// Size of a chunk, in bytes; for strings, as stated in the file.
+    /// Size in bytes of the values in a chunk; for strings, as declared in the file.
     pub(crate) bytes: u64,
 }
 
-/// Rows packed by an acquisition driver.
+/// Rows that an acquisition driver packed.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Daqmx {
     pub(crate) data_type: TdmsType,
-    /// Rows per chunk.
+    /// Number of rows per chunk.
     pub(crate) rows: u64,
     pub(crate) scalers: Vec<Scaler>,
-    /// Size of a row in each raw buffer, in bytes.
+    /// Size in bytes of a row in each raw buffer.
     pub(crate) widths: Vec<u32>,
 }
 
-/// The position and type of one raw number of a DAQmx channel in its row.
+/// The position and type of one raw number of a DAQmx channel in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scaler {
-    /// The number by which scales refer to it.
+    /// Id by which scales refer to this scaler.
     pub scale_id: u32,
-    /// Type of the number; for a digital line, of the word that contains its bit.
+    /// Type of the raw number, or of the word that contains a digital line's bit.
     pub data_type: TdmsType,
-    /// Index of the raw buffer.
+    /// Index of the raw buffer that contains the number.
     pub buffer: u32,
-    /// Byte offset within the row.
+    /// Offset in bytes of the number within a row.
     pub byte_offset: u32,
-    /// For a digital line, the bit counted from `byte_offset`; `None` for a whole number.
+    /// Number of a digital line's bit, counted from `byte_offset`; `None` for a whole number.
     pub bit: Option<u32>,
 }
 
@@ -73,7 +75,7 @@ impl RawIndex {
     }
 }
 
-/// Reads an entry. After an error, the rest of the block cannot be read, or the file is rejected.
+/// Reads an entry. An error means that the remaining block cannot be read or the file is rejected.
 pub(crate) fn read<R: ReadAt + ?Sized>(
     block: &mut BlockCursor<'_, R>,
     path: &ObjectPath,
@@ -81,10 +83,10 @@ pub(crate) fn read<R: ReadAt + ?Sized>(
     let start = block.position();
     match block.u32()? {
         NO_DATA => Ok(Entry::NoData),
-        INDEX_UNCHANGED => Ok(Entry::AsBefore),
+        INDEX_UNCHANGED => Ok(Entry::Unchanged),
         FORMAT_CHANGING => daqmx(block, path, false),
         DIGITAL_LINE => daqmx(block, path, true),
-        UNVERIFIED_MARKER => Err(block.bad("a raw data index of a kind that is not known")),
+        UNVERIFIED_MARKER => Err(block.unreadable("a raw data index has an unknown kind")),
         length => plain(block, path, start, length),
     }
 }
@@ -96,18 +98,18 @@ fn plain<R: ReadAt + ?Sized>(
     length: u32,
 ) -> Result<Entry, BlockError> {
     let data_type = TdmsType::from_code(block.u32()?);
-    dimension(block, path)?;
+    check_dimension(block, path)?;
     let count = block.u64()?;
     let bytes = match data_type {
         TdmsType::String => block.u64()?,
         // An overflow makes the chunk longer than any segment, which is detected later.
         other => count.saturating_mul(other.size().unwrap_or(0)),
     };
-    // The length includes itself. Some writers state 16 instead of 20; a greater length means
-    // surplus bytes.
+    // The length includes its own four bytes. Some writers write 16 instead of 20; a greater length
+    // means extra bytes.
     let read = block.position() - start;
-    let surplus = u64::from(length).saturating_sub(read);
-    block.skip(surplus)?;
+    let extra_bytes = u64::from(length).saturating_sub(read);
+    block.skip(extra_bytes)?;
     Ok(Entry::Described(RawIndex::Plain(Plain {
         data_type,
         count,
@@ -115,7 +117,7 @@ fn plain<R: ReadAt + ?Sized>(
     })))
 }
 
-fn dimension<R: ReadAt + ?Sized>(
+fn check_dimension<R: ReadAt + ?Sized>(
     block: &mut BlockCursor<'_, R>,
     path: &ObjectPath,
 ) -> Result<(), BlockError> {
@@ -135,7 +137,7 @@ fn daqmx<R: ReadAt + ?Sized>(
     is_digital: bool,
 ) -> Result<Entry, BlockError> {
     let data_type = TdmsType::from_code(block.u32()?);
-    dimension(block, path)?;
+    check_dimension(block, path)?;
     let rows = block.u64()?;
     let scaler_bytes = if is_digital { 17 } else { 20 };
     let count = block.count(scaler_bytes)?;
@@ -178,7 +180,7 @@ fn scaler<R: ReadAt + ?Sized>(
     })
 }
 
-/// Scalers use their own type numbers.
+/// Converts the type number of a scaler, which differs from the type codes of channels.
 fn scaler_type(code: u32) -> TdmsType {
     match code {
         0 => TdmsType::U8,
@@ -197,9 +199,9 @@ fn scaler_type(code: u32) -> TdmsType {
 }
 
 impl Daqmx {
-    /// Returns true if every scaler lies within a row of an existing buffer and has a readable
-    /// type.
-    pub(crate) fn fits(&self) -> bool {
+    /// Returns true if every scaler has a readable type and lies within a row of an existing
+    /// buffer.
+    pub(crate) fn has_valid_scalers(&self) -> bool {
         !self.scalers.is_empty()
             && self.scalers.iter().all(|scaler| {
                 let width = self.widths.get(scaler.buffer as usize);

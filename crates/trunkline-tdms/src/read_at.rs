@@ -1,9 +1,9 @@
-//! Sources of a file's bytes.
+//! Defines the interface through which the reader gets the bytes of a file.
 
 use std::io;
 
-/// A source of bytes with a known length, readable at any position: a slice, an open file, or a
-/// part of either.
+/// A source of bytes with a known length that can be read at any position, such as a slice or an
+/// open file.
 ///
 /// The reader requests a few bytes at a time and never more than it needs, so a file of any size
 /// can be read without loading it.
@@ -11,14 +11,15 @@ pub trait ReadAt {
     /// Returns the current length in bytes.
     fn byte_len(&self) -> io::Result<u64>;
 
-    /// Reads into `buffer` from `position` on. Returns the number of bytes read, which is 0 only at
-    /// the end or for an empty buffer.
+    /// Reads bytes from `position` on into `buffer`. Returns the number of bytes read, which is 0
+    /// only at the end of the source or for an empty buffer.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
-    /// Fills `buffer` from `position` on.
+    /// Fills `buffer` with bytes from `position` on.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] if the source ends first, or any error of the source.
+    /// [`io::ErrorKind::UnexpectedEof`] if the source ends before the buffer is full, or any error
+    /// of the source.
     fn read_exact_at(&self, mut buffer: &mut [u8], mut position: u64) -> io::Result<()> {
         while !buffer.is_empty() {
             match self.read_at(buffer, position) {
@@ -42,9 +43,9 @@ impl ReadAt for [u8] {
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let from = usize::try_from(position).unwrap_or(usize::MAX);
-        let rest = self.get(from..).unwrap_or_default();
-        let read = rest.len().min(buffer.len());
-        buffer[..read].copy_from_slice(&rest[..read]);
+        let available = self.get(from..).unwrap_or_default();
+        let read = available.len().min(buffer.len());
+        buffer[..read].copy_from_slice(&available[..read]);
         Ok(read)
     }
 }

@@ -1,4 +1,4 @@
-//! Reads values: into a caller's slice, as strings, or in the type of the channel.
+//! Reads values into a caller's slice, as strings, or in the type of the channel.
 
 use std::ops::Range;
 
@@ -10,33 +10,33 @@ use crate::read_at::ReadAt;
 use crate::text::Text;
 use crate::values::{Values, with_element};
 
-/// Number of bytes read from the source at a time.
+/// Maximum number of bytes read from the source at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Strings read so far, and the bytes that may still be read.
+/// The strings read so far, and the number of bytes that may still be read.
 struct Strings {
-    found: Vec<Text>,
-    room: u64,
-    /// Ranges of strings that cannot be read and are empty instead; `None` if that is an error.
+    texts: Vec<Text>,
+    bytes_remaining: u64,
+    /// Ranges of unreadable strings, which are replaced with empty ones; `None` if an unreadable
+    /// string is an error.
     unreadable: Option<Vec<Range<usize>>>,
 }
 
 impl<R: ReadAt> Channel<'_, R> {
-    /// Reads values from number `start` on into `out`. Returns their number.
+    /// Reads values from number `start` on into `out`. Returns the number of values read.
     ///
-    /// A DAQmx channel with one scaler is read as the numbers of that scaler. Reusing the same
-    /// memory for several calls is fastest; for new memory see [`read_vec`](Self::read_vec).
+    /// For a DAQmx channel with one scaler, the values are the numbers of that scaler. Reusing the
+    /// same memory for several calls is fastest; for new memory, use [`read_vec`](Self::read_vec).
     ///
     /// # Errors
-    /// [`ReadError`]. `T` must be the type of the values; for a float with a unit, the type without
-    /// the unit.
+    /// [`ReadError`]. `T` must be the type of the values, without a unit.
     pub fn read_into<T: Element>(&self, start: u64, out: &mut [T]) -> Result<usize, ReadError> {
         self.fill(start, out, None)
     }
 
     /// Reads at most `count` values from number `start` on into new memory.
     ///
-    /// For many numbers, the memory uses huge pages if the system has them, and is not filled with
+    /// Memory for many numbers uses huge pages if the system has them, and it is not filled with
     /// zeros first.
     pub fn read_vec<T: Element>(&self, start: u64, count: u64) -> Result<Vec<T>, ReadError> {
         self.fill_vec(start, count, None)
@@ -45,15 +45,15 @@ impl<R: ReadAt> Channel<'_, R> {
     /// Reads at most `count` strings from number `start` on.
     ///
     /// # Errors
-    /// [`ReadError`]. If the ends of strings are inconsistent, the rest of their chunk cannot be
-    /// read.
+    /// [`ReadError`]. If the ends of strings are inconsistent, the remaining strings of the chunk
+    /// cannot be read.
     pub fn read_strings(&self, start: u64, count: u64) -> Result<Vec<Text>, ReadError> {
         self.read_strings_within(start, count, u64::MAX)
     }
 
-    /// Same as [`read_strings`](Self::read_strings), but stops once the strings have `bytes_max`
-    /// bytes in total. Returns at least one string if there is one, so memory is bounded except for
-    /// the longest string.
+    /// Reads strings like [`read_strings`](Self::read_strings), but stops once the strings have
+    /// `bytes_max` bytes in total. Returns at least one string if available is one, so memory use
+    /// is bounded except for the longest string.
     pub fn read_strings_within(
         &self,
         start: u64,
@@ -62,16 +62,18 @@ impl<R: ReadAt> Channel<'_, R> {
     ) -> Result<Vec<Text>, ReadError> {
         self.check_type(self.data_type(), TdmsType::String)?;
         let mut out = Strings {
-            found: Vec::new(),
-            room: bytes_max.max(1),
+            texts: Vec::new(),
+            bytes_remaining: bytes_max.max(1),
             unreadable: None,
         };
-        self.visit(start, count, None, |span| self.strings(&span, &mut out))?;
-        Ok(out.found)
+        self.visit(start, count, None, |span| {
+            self.read_span_strings(&span, &mut out)
+        })?;
+        Ok(out.texts)
     }
 
-    /// Same as [`read_strings_within`](Self::read_strings_within), but replaces strings that cannot
-    /// be read with empty ones. Returns the strings and the ranges of the replaced ones.
+    /// Reads strings like [`read_strings_within`](Self::read_strings_within), but replaces
+    /// unreadable strings with empty ones. Returns the strings and the ranges of the replaced ones.
     ///
     /// # Errors
     /// [`ReadError`], but not [`ReadError::Damaged`].
@@ -83,34 +85,37 @@ impl<R: ReadAt> Channel<'_, R> {
     ) -> Result<(Vec<Text>, Vec<Range<usize>>), ReadError> {
         self.check_type(self.data_type(), TdmsType::String)?;
         let mut out = Strings {
-            found: Vec::new(),
-            room: bytes_max.max(1),
+            texts: Vec::new(),
+            bytes_remaining: bytes_max.max(1),
             unreadable: Some(Vec::new()),
         };
-        self.visit(start, count, None, |span| self.strings(&span, &mut out))?;
-        Ok((out.found, out.unreadable.unwrap_or_default()))
+        self.visit(start, count, None, |span| {
+            self.read_span_strings(&span, &mut out)
+        })?;
+        Ok((out.texts, out.unreadable.unwrap_or_default()))
     }
 
-    /// Reads at most `count` values from number `start` on, in their own type.
+    /// Reads at most `count` values from number `start` on, in the type of the channel.
     pub fn read(&self, start: u64, count: u64) -> Result<Values, ReadError> {
         self.read_as(self.only_type()?, start, count, None)
     }
 
-    /// Same as [`read`](Self::read), for one scaler of a DAQmx channel.
+    /// Reads the values of one scaler of a DAQmx channel, like [`read`](Self::read).
     pub fn read_scaler(&self, scale_id: u32, start: u64, count: u64) -> Result<Values, ReadError> {
         let scaler = self.find_scaler(self.scalers(), scale_id)?;
         self.read_as(scaler.data_type, start, count, Some(scale_id))
     }
 
-    /// Reads numbers of any type as 64-bit floats, without scales. Returns their number.
+    /// Reads numbers of any type as 64-bit floats, without scales. Returns the number of values
+    /// read.
     ///
     /// # Errors
-    /// [`ReadError`]; strings, times and complex numbers are of the wrong type.
+    /// [`ReadError`]. Strings, times and complex numbers have the wrong type.
     pub fn read_f64_into(&self, start: u64, out: &mut [f64]) -> Result<usize, ReadError> {
-        self.numbers(start, out, None)
+        self.read_numbers(start, out, None)
     }
 
-    pub(crate) fn numbers(
+    pub(crate) fn read_numbers(
         &self,
         start: u64,
         out: &mut [f64],
@@ -129,9 +134,9 @@ impl<R: ReadAt> Channel<'_, R> {
                     data_type,
                     T => {
                         let mut values = vec![T::default(); count as usize];
-                        self.fixed(&now, &mut values, &mut piece)?;
+                        self.read_span(&now, &mut values, &mut piece)?;
                         for (value, out) in values.into_iter().zip(rest.iter_mut()) {
-                            // Either all values of a type are numbers or none.
+                            // Either all values of a type are numbers, or none are.
                             let number = Element::to_f64(value);
                             *out = number.ok_or_else(|| self.wrong_type(data_type, TdmsType::F64))?;
                         }
@@ -154,7 +159,7 @@ impl<R: ReadAt> Channel<'_, R> {
         ReadError::WrongType { path, holds, asked }
     }
 
-    /// Returns the type of the values if there is only one.
+    /// Returns the type of the values if the channel has only one type.
     pub(crate) fn only_type(&self) -> Result<TdmsType, ReadError> {
         match self.scalers() {
             [] => Ok(self.data_type()),
@@ -178,7 +183,7 @@ impl<R: ReadAt> Channel<'_, R> {
             T => Ok(self.fill_vec::<T>(start, count, scale_id)?.into()),
             match data_type {
                 TdmsType::String => Ok(Values::String(self.read_strings(start, count)?)),
-                // No value can be read. If such a channel exists, it has no values.
+                // Values of other types cannot be read; a channel with such a type has no values.
                 _ => Ok(Values::Void),
             }
         )
@@ -197,9 +202,9 @@ impl<R: ReadAt> Channel<'_, R> {
         count: u64,
         scale_id: Option<u32>,
     ) -> Result<Vec<T>, ReadError> {
-        let there = count.min(self.len().saturating_sub(start)) as usize;
-        // Zeroed memory for numbers comes from the system, which provides it page by page.
-        let mut values = vec![T::default(); there];
+        let available = count.min(self.len().saturating_sub(start)) as usize;
+        // The system provides zeroed memory for numbers page by page, when it is first used.
+        let mut values = vec![T::default(); available];
         if let Some(bytes) = T::as_bytes_mut(&mut values) {
             trunkline_ring::advise_large_pages(bytes);
         }
@@ -222,7 +227,7 @@ impl<R: ReadAt> Channel<'_, R> {
             let all = std::mem::take(&mut rest);
             let (now, later) = all.split_at_mut((span.count as usize).min(all.len()));
             rest = later;
-            self.fixed(&span, now, &mut piece)
+            self.read_span(&span, now, &mut piece)
         })?;
         if read == 0 && count > 0 && self.scalers().is_empty() && !self.is_empty() {
             self.check_type(self.data_type(), T::TYPE)?;
@@ -230,32 +235,33 @@ impl<R: ReadAt> Channel<'_, R> {
         Ok(read as usize)
     }
 
-    /// Reads the values of a span.
-    fn fixed<T: Element>(
+    /// Reads the values of a span, which have a fixed size.
+    fn read_span<T: Element>(
         &self,
         span: &Span<'_>,
         out: &mut [T],
         piece: &mut Vec<u8>,
     ) -> Result<(), ReadError> {
         let stride = span.stride as usize;
-        // As many values as fit in a piece; one at a time if rows are very long.
+        // As many values are read at a time as fit in a piece, and at least one.
         let per_piece = ((PIECE_BYTES - T::SIZE) / stride.max(1)) + 1;
         let mut position = span.position + span.first * span.stride;
         let bit = span.scaler.and_then(|scaler| scaler.bit);
-        let lie_alike = stride == T::SIZE && span.order == ByteOrder::Little && bit.is_none();
-        if lie_alike && let Some(bytes) = T::as_bytes_mut(out) {
-            // Directly into the caller's memory.
+        let has_memory_layout =
+            stride == T::SIZE && span.order == ByteOrder::Little && bit.is_none();
+        if has_memory_layout && let Some(bytes) = T::as_bytes_mut(out) {
+            // The bytes are read directly into the caller's memory.
             return self
                 .source()
                 .read_exact_at(bytes, position)
-                .map_err(|error| self.failed(position, error));
+                .map_err(|error| self.source_error(position, error));
         }
         for values in out.chunks_mut(per_piece) {
             let bytes = (values.len() - 1) * stride + T::SIZE;
             piece.resize(bytes, 0);
             self.source()
                 .read_exact_at(piece, position)
-                .map_err(|error| self.failed(position, error))?;
+                .map_err(|error| self.source_error(position, error))?;
             for (value, row) in values.iter_mut().zip(piece.chunks(stride.max(1))) {
                 let bytes = row.get(..T::SIZE).unwrap_or_default();
                 *value = T::decode(bytes, span.order);
@@ -268,19 +274,19 @@ impl<R: ReadAt> Channel<'_, R> {
         Ok(())
     }
 
-    /// Reads the strings of a span, which are all in one chunk.
-    fn strings(&self, span: &Span<'_>, out: &mut Strings) -> Result<(), ReadError> {
-        if out.room == 0 {
+    /// Reads the strings of a span, which lies in one chunk.
+    fn read_span_strings(&self, span: &Span<'_>, out: &mut Strings) -> Result<(), ReadError> {
+        if out.bytes_remaining == 0 {
             return Ok(());
         }
         let table = span.position;
         let text = table + span.column.count * 4;
         let text_bytes = span.column.bytes.saturating_sub(span.column.count * 4);
-        // A string begins at the end of the previous one.
+        // Each string begins where the previous string ends.
         let (mut begin, mut at) = (0, span.first);
         if at > 0 {
             begin = self
-                .ends(table, at - 1, 1, span.order)?
+                .read_string_ends(table, at - 1, 1, span.order)?
                 .first()
                 .copied()
                 .unwrap_or(0);
@@ -289,16 +295,16 @@ impl<R: ReadAt> Channel<'_, R> {
         while at < last {
             let count = (last - at).min((PIECE_BYTES / 4) as u64);
             for (end, number) in self
-                .ends(table, at, count, span.order)?
+                .read_string_ends(table, at, count, span.order)?
                 .into_iter()
                 .zip(at..)
             {
                 let (from, to) = (u64::from(begin), u64::from(end));
                 if to < from || to > text_bytes {
                     if let Some(unreadable) = &mut out.unreadable {
-                        let (from, left) = (out.found.len(), (last - number) as usize);
-                        out.found.resize(from + left, Text::default());
-                        unreadable.push(from..from + left);
+                        let (from, unreadable_count) = (out.texts.len(), (last - number) as usize);
+                        out.texts.resize(from + unreadable_count, Text::default());
+                        unreadable.push(from..from + unreadable_count);
                         return Ok(());
                     }
                     return Err(ReadError::Damaged {
@@ -312,11 +318,11 @@ impl<R: ReadAt> Channel<'_, R> {
                 let mut bytes = vec![0; (to - from) as usize];
                 self.source()
                     .read_exact_at(&mut bytes, text + from)
-                    .map_err(|error| self.failed(text + from, error))?;
-                out.room = out.room.saturating_sub(to - from);
-                out.found.push(bytes.into());
+                    .map_err(|error| self.source_error(text + from, error))?;
+                out.bytes_remaining = out.bytes_remaining.saturating_sub(to - from);
+                out.texts.push(bytes.into());
                 begin = end;
-                if out.room == 0 {
+                if out.bytes_remaining == 0 {
                     return Ok(());
                 }
             }
@@ -325,8 +331,8 @@ impl<R: ReadAt> Channel<'_, R> {
         Ok(())
     }
 
-    /// Reads the ends of strings from the table of a chunk.
-    fn ends(
+    /// Reads string ends from the table at the beginning of a chunk.
+    fn read_string_ends(
         &self,
         table: u64,
         first: u64,
@@ -337,7 +343,7 @@ impl<R: ReadAt> Channel<'_, R> {
         let mut bytes = vec![0; count as usize * 4];
         self.source()
             .read_exact_at(&mut bytes, position)
-            .map_err(|error| self.failed(position, error))?;
+            .map_err(|error| self.source_error(position, error))?;
         let ends = bytes.chunks_exact(4).map(|end| u32::decode(end, order));
         Ok(ends.collect())
     }

@@ -1,4 +1,4 @@
-//! Verifies and repairs files that lost their end.
+//! Verifies files, repairs files that lost their end, and writes index files.
 
 use std::io;
 
@@ -13,50 +13,52 @@ use crate::map::LastSegment;
 use crate::open::OpenError;
 use crate::read_at::ReadAt;
 
-/// Numbers of bytes and of strings read at a time.
+/// Maximum number of bytes read at a time.
 const PIECE_BYTES: u64 = 64 * 1024;
+/// Maximum number of strings read at a time.
 const PIECE_STRINGS: u64 = 4_096;
 
-/// The way to repair a file that lost its end.
+/// How to repair a file that lost its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RepairMode {
-    /// Cut off the last segment if it is incomplete. Earlier segments are unchanged.
+    /// Remove the last segment if it is incomplete. Earlier segments stay the same.
     Cut,
-    /// Keep the whole chunks of the last segment, and write its length into its lead-in.
+    /// Keep the whole chunks of the last segment, and write the new length to its lead-in.
     Close,
 }
 
-/// The steps that repair a file, to be done in this order.
+/// The steps that repair a file, in the order in which they must be done.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Repair {
+    /// The fault to repair, and its position.
     pub finding: Finding,
-    /// The length to which the file must be truncated.
+    /// Length in bytes to which the file must be truncated.
     pub length: u64,
-    /// The position and the bytes to write there, if any.
+    /// Bytes to write to the file and the position at which to write them, if any.
     pub patch: Option<(u64, [u8; 8])>,
-    /// Number of bytes cut off.
+    /// Number of bytes that the repair removes.
     pub bytes_lost: u64,
-    /// Number of values, over all channels, that can be read before the repair but not after it.
+    /// Number of values over all channels that can be read before the repair but not after it.
     pub values_lost: u64,
 }
 
-/// The condition of a file, determined by reading all of it.
+/// The condition of a file, determined by reading the whole file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Verification {
-    /// All faults; if the file is incomplete, the reason comes first.
+    /// All faults. If the file is incomplete, the reason comes first.
     pub findings: Vec<Finding>,
     pub channels: u64,
-    /// Number of values, over all channels.
+    /// Number of values over all channels.
     pub values: u64,
-    /// True if the index file has exactly the content of the data file; `None` if there was no
-    /// index.
+    /// True if the index file matches the data file exactly; `None` if no index was compared.
     pub is_index_same: Option<bool>,
 }
 
 impl<R: ReadAt> TdmsFile<R> {
-    /// Returns the steps that repair the file; `None` if it needs none.
+    /// Returns the steps that repair the file; `None` if the file needs no repair.
     ///
-    /// If there is an index file, it must be written again afterwards: [`TdmsFile::write_index`].
+    /// After the repair, an existing index file must be written again
+    /// ([`TdmsFile::write_index`]).
     pub fn repair(&self, mode: RepairMode) -> io::Result<Option<Repair>> {
         let Some(finding) = self.map.incomplete.clone() else {
             return Ok(None);
@@ -70,7 +72,7 @@ impl<R: ReadAt> TdmsFile<R> {
         let (mut length, mut patch, mut values_lost) = (self.map.end, None, 0);
         if let Some(last) = last {
             length = last.position;
-            let (kept, lost) = self.closed(&last, mode);
+            let (kept, lost) = self.kept_and_lost(&last, mode);
             values_lost = lost;
             let bytes = last.metadata_bytes + kept;
             if mode == RepairMode::Close && (kept > 0 || last.metadata_bytes > 0) {
@@ -91,41 +93,41 @@ impl<R: ReadAt> TdmsFile<R> {
         }))
     }
 
-    /// Returns the number of bytes of the last segment's data that are kept, and the number of
-    /// values that are lost.
-    fn closed(&self, last: &LastSegment, mode: RepairMode) -> (u64, u64) {
+    /// Returns the number of bytes of the last segment's data that the repair keeps, and the number
+    /// of values that the repair loses.
+    fn kept_and_lost(&self, last: &LastSegment, mode: RepairMode) -> (u64, u64) {
         let run = self.map.runs.last();
         let data = last.position + LEAD_IN_BYTES + last.metadata_bytes;
-        let of_last = run.and_then(|run| {
+        let last_extent = run.and_then(|run| {
             let extent = run.extents.last().filter(|e| e.position == data)?;
             Some((run, extent))
         });
-        let Some((run, extent)) = of_last else {
+        let Some((run, extent)) = last_extent else {
             return (0, 0);
         };
         let layout = &run.layout;
-        let in_chunks: u64 = layout.columns.iter().map(|c| c.count).sum();
-        let in_tail = tail_values(layout, run.tail);
+        let values_per_chunk: u64 = layout.columns.iter().map(|c| c.count).sum();
+        let values_in_tail = tail_values(layout, run.tail);
         if mode == RepairMode::Cut {
-            return (0, extent.chunks * in_chunks + in_tail);
+            return (0, extent.chunks * values_per_chunk + values_in_tail);
         }
         let whole = extent.chunks * layout.chunk_bytes;
-        // A partial chunk in a closed segment is read as if all channels were shortened in
-        // proportion. If that yields the same values, they are kept.
-        let is_alike = match &layout.form {
+        // In a closed segment, a partial chunk is read as if it had the same part of all channels.
+        // If this gives the same values, they are kept.
+        let keeps_tail = match &layout.form {
             Form::Interleaved { .. } => true,
             Form::Contiguous => layout.columns.len() == 1,
             Form::Daqmx { .. } => false,
         };
-        match is_alike {
+        match keeps_tail {
             true => (whole + layout.tail_bytes_used(run.tail), 0),
-            false => (whole, in_tail),
+            false => (whole, values_in_tail),
         }
     }
 
-    /// Reads every byte and every string, and compares the index file.
+    /// Reads every byte and every string, and compares the index file with the data file.
     ///
-    /// The format has no checksums, so a change that turns values into other valid values is not
+    /// The format has no checksums, so damage that turns values into other valid values is not
     /// detected.
     ///
     /// # Errors
@@ -159,7 +161,7 @@ impl<R: ReadAt> TdmsFile<R> {
         })
     }
 
-    /// Tries to read all strings, and returns the positions where that fails.
+    /// Reads all strings, and returns the positions of strings that cannot be read.
     pub fn damaged_strings(&self) -> Result<Vec<Finding>, OpenError> {
         let mut findings = Vec::new();
         for channel in self.channels() {
@@ -193,13 +195,13 @@ impl<R: ReadAt> TdmsFile<R> {
         self.segments(|at, lead_in, metadata_bytes| {
             let metadata = Some((&self.source, at + LEAD_IN_BYTES));
             is_same = is_same && cursor.matches(lead_in, metadata_bytes, metadata)?;
-            cursor.pass(metadata_bytes);
+            cursor.skip_segment(metadata_bytes);
             Ok(is_same)
         })?;
         Ok(is_same && cursor.is_at_end()?)
     }
 
-    /// Writes the index file of this file.
+    /// Writes the content of the index file of this file to `out`.
     ///
     /// # Errors
     /// Any error of the source or of `out`.
@@ -207,41 +209,42 @@ impl<R: ReadAt> TdmsFile<R> {
         let mut piece = Vec::new();
         self.segments(|at, lead_in, metadata_bytes| {
             out.write_all(&index_of(lead_in))?;
-            let (mut at, mut left) = (at + LEAD_IN_BYTES, metadata_bytes);
-            while left > 0 {
-                piece.resize(left.min(PIECE_BYTES) as usize, 0);
+            let (mut at, mut remaining) = (at + LEAD_IN_BYTES, metadata_bytes);
+            while remaining > 0 {
+                piece.resize(remaining.min(PIECE_BYTES) as usize, 0);
                 self.source.read_exact_at(&mut piece, at)?;
                 out.write_all(&piece)?;
                 at += piece.len() as u64;
-                left -= piece.len() as u64;
+                remaining -= piece.len() as u64;
             }
             Ok(true)
         })
     }
 
-    /// Returns for each position the number, counted from 1, of the segment that contains it, or
-    /// `None` if it is in no segment that was read. `positions` must be ascending.
+    /// Returns for each position the number of the segment that contains it, counted from 1. The
+    /// number is `None` if no readable segment contains the position. `positions` must be in
+    /// ascending order.
     pub fn segments_of(&self, positions: &[u64]) -> io::Result<Vec<Option<u64>>> {
         let mut numbers = Vec::with_capacity(positions.len());
-        let (mut left, mut number) = (positions.iter().copied().peekable(), 0);
+        let (mut remaining, mut number) = (positions.iter().copied().peekable(), 0);
         let mut end = 0;
         self.segments(|at, _, _| {
-            while left.next_if(|position| *position < at).is_some() {
+            while remaining.next_if(|position| *position < at).is_some() {
                 numbers.push((number > 0).then_some(number));
             }
             number += 1;
             end = at;
-            Ok(left.peek().is_some())
+            Ok(remaining.peek().is_some())
         })?;
-        for position in left {
+        for position in remaining {
             let is_in_last = number > 0 && (end..self.map.end.max(end + 1)).contains(&position);
             numbers.push(is_in_last.then_some(number));
         }
         Ok(numbers)
     }
 
-    /// Calls `visit` with position, lead-in and metadata length of each segment that was read,
-    /// until it returns false.
+    /// Calls `visit` with the position, the lead-in and the metadata length of each readable
+    /// segment, until `visit` returns false.
     fn segments(
         &self,
         mut visit: impl FnMut(u64, &[u8; LEAD_IN_BYTES as usize], u64) -> io::Result<bool>,

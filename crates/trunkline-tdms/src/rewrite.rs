@@ -1,4 +1,5 @@
-//! Rewrites a file: many small segments become few long ones, in either version of the format.
+//! Rewrites a file with few long segments instead of many short ones, in either version of the
+//! format.
 
 use std::io;
 
@@ -16,27 +17,28 @@ use crate::writer::{
     Arrangement, ChannelAmount, ChannelId, Data, Version, WriteError, Writer, WriterOptions,
 };
 
-/// Number of values read and written at a time.
-const PIECE: u64 = 8 * 1024;
-/// Amount of text gathered for one segment, in bytes.
+/// Maximum number of values read and written at a time.
+const PIECE_VALUES: u64 = 8 * 1024;
+/// Size in bytes of text that is collected for one segment.
 const TEXT_BYTES: u64 = 16 * 1024 * 1024;
 
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Rewritten {
+    /// Length of the new file in bytes.
     pub bytes: u64,
-    /// Values written, over all channels.
+    /// Number of values written, over all channels.
     pub values: u64,
-    /// Values that could not be read. Empty strings or zeros replace them, so that rows keep their
-    /// numbers.
+    /// Number of values that could not be read. Empty strings or zeros replace them, so that rows
+    /// keep their numbers.
     pub unreadable: u64,
-    /// Channels that were left out, with the reason: they cannot be read, or no plain channel can
-    /// represent them.
+    /// Channels that were left out because they cannot be read or no plain channel can represent
+    /// them, with the reason.
     pub channels_left_out: Vec<(ObjectPath, String)>,
-    /// Properties that were left out because their types are never written, by object and name.
+    /// Properties that were left out because their types are never written, with object and name.
     pub left_out: Vec<(ObjectPath, Text)>,
 }
 
-/// The reason why a file cannot be rewritten. The output so far is not a complete file.
+/// The reason why a file cannot be rewritten. The output written so far is not a complete file.
 #[derive(Debug, thiserror::Error)]
 pub enum RewriteError {
     #[error("{0}")]
@@ -44,32 +46,35 @@ pub enum RewriteError {
     /// A channel cannot be written.
     #[error("{0}")]
     Write(#[from] WriteError),
-    #[error("writing at byte {position} failed: {source}")]
+    #[error("cannot write the new file at byte {position}: {source}")]
     Sink {
-        /// The position in the new file.
+        /// Position in the new file, in bytes.
         position: u64,
         source: io::Error,
     },
-    #[error("{path} is DAQmx data whose scales a plain channel cannot have; copy its values")]
+    #[error(
+        "{path} has DAQmx data whose scales a plain channel cannot have; copy the values of the \
+         channel instead"
+    )]
     Daqmx { path: ObjectPath },
 }
 
 struct Rewrite<'a, R, W> {
     file: &'a TdmsFile<R>,
-    is_wanted: &'a dyn Fn(&ObjectPath) -> bool,
+    is_selected: &'a dyn Fn(&ObjectPath) -> bool,
     writer: Writer,
     out: &'a mut W,
-    done: Rewritten,
+    result: Rewritten,
 }
 
 impl<R: ReadAt> TdmsFile<R> {
-    /// Rewrites the whole file in little-endian order. All values of a channel are together in one
-    /// segment; each channel of strings follows in separate segments. If the channels are
-    /// interleaved, a segment has only as many rows as are read at a time, 4 MiB, so that each byte
-    /// is read once.
+    /// Rewrites the whole file in little-endian order. All values of a channel are in one segment,
+    /// except that channels of strings follow in separate segments. If the channels of the original
+    /// file are interleaved, each segment has at most 4 MiB of rows, so that each byte is read
+    /// only once.
     ///
-    /// Memory is bounded whatever the length of the file. An incomplete file is written as far as
-    /// it can be read.
+    /// Memory use is bounded for files of any length. The readable part of an incomplete file is
+    /// written.
     pub fn rewrite(
         &self,
         version: Version,
@@ -78,12 +83,12 @@ impl<R: ReadAt> TdmsFile<R> {
         self.rewrite_of(version, &|_| true, out)
     }
 
-    /// Same as [`rewrite`](Self::rewrite), with only those channels for which `is_wanted` returns
-    /// true.
+    /// Rewrites the file like [`rewrite`](Self::rewrite), but only with the channels for which
+    /// `is_selected` returns true.
     pub fn rewrite_of(
         &self,
         version: Version,
-        is_wanted: &dyn Fn(&ObjectPath) -> bool,
+        is_selected: &dyn Fn(&ObjectPath) -> bool,
         out: &mut impl io::Write,
     ) -> Result<Rewritten, RewriteError> {
         let writer = Writer::new(WriterOptions {
@@ -93,18 +98,18 @@ impl<R: ReadAt> TdmsFile<R> {
         match self.is_row_by_row() {
             true => Rewrite {
                 file: &self.windowed(),
-                is_wanted,
+                is_selected,
                 writer,
                 out,
-                done: Rewritten::default(),
+                result: Rewritten::default(),
             }
             .run(),
             false => Rewrite {
                 file: self,
-                is_wanted,
+                is_selected,
                 writer,
                 out,
-                done: Rewritten::default(),
+                result: Rewritten::default(),
             }
             .run(),
         }
@@ -115,17 +120,16 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
     fn run(mut self) -> Result<Rewritten, RewriteError> {
         let (mut fixed, mut texts) = (Vec::new(), Vec::new());
         for path in self.file.paths() {
-            if path.is_channel() && !(self.is_wanted)(path) {
+            if path.is_channel() && !(self.is_selected)(path) {
                 continue;
             }
             self.writer.object(path)?;
             if let Some(channel) = self.file.channel(path) {
                 let declared = match self.declare(&channel) {
-                    // A channel that cannot be represented does not prevent the others from being
-                    // written.
+                    // If a channel cannot be represented, the other channels are still written.
                     Err(error @ (RewriteError::Daqmx { .. } | RewriteError::Write(_))) => {
                         let left_out = (path.clone(), error.to_string());
-                        self.done.channels_left_out.push(left_out);
+                        self.result.channels_left_out.push(left_out);
                         None
                     }
                     declared => declared?,
@@ -145,49 +149,49 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
             count,
             bytes: 0,
         };
-        let most = fixed.iter().map(|(_, channel)| channel.len()).max();
-        let most = most.unwrap_or(0);
+        let rows_max = fixed.iter().map(|(_, channel)| channel.len()).max();
+        let rows_max = rows_max.unwrap_or(0);
         let rows = match self.file.is_row_by_row() {
             true => self.file.rows_of(ROWS_BYTES),
-            false => most.max(1),
+            false => rows_max.max(1),
         };
-        let within =
+        let rows_in_segment =
             |channel: &Channel<'_, R>, from: u64| channel.len().saturating_sub(from).min(rows);
         let mut amounts: Vec<_> = fixed
             .iter()
-            .map(|(id, channel)| amount(*id, within(channel, 0)))
+            .map(|(id, channel)| amount(*id, rows_in_segment(channel, 0)))
             .collect();
-        // Gives a channel of strings its type even if it has no strings.
+        // Naming a channel of strings here gives it a type, even if it has no strings.
         amounts.extend(texts.iter().map(|(id, _)| amount(*id, 0)));
         let mut header = Vec::new();
         self.writer
             .header(&amounts, Arrangement::Contiguous, &mut header)?;
-        self.put(&header)?;
+        self.write_bytes(&header)?;
         let mut from = 0;
         loop {
             for (_, channel) in &fixed {
-                self.values(channel, from, within(channel, from))?;
+                self.values(channel, from, rows_in_segment(channel, from))?;
             }
             from += rows;
-            if from >= most {
+            if from >= rows_max {
                 break;
             }
-            let there = fixed.iter().filter(|(_, channel)| channel.len() > from);
-            let amounts: Vec<_> = there
-                .map(|(id, channel)| amount(*id, within(channel, from)))
+            let with_values = fixed.iter().filter(|(_, channel)| channel.len() > from);
+            let amounts: Vec<_> = with_values
+                .map(|(id, channel)| amount(*id, rows_in_segment(channel, from)))
                 .collect();
             header.clear();
             self.writer
                 .header(&amounts, Arrangement::Contiguous, &mut header)?;
-            self.put(&header)?;
+            self.write_bytes(&header)?;
         }
         for (id, channel) in &texts {
             self.texts(*id, channel)?;
         }
-        Ok(self.done)
+        Ok(self.result)
     }
 
-    /// Creates the channel; returns `None` if it never had a type.
+    /// Creates a channel in the new file. Returns `None` if the original channel never had a type.
     fn declare(&mut self, channel: &Channel<'_, R>) -> Result<Option<ChannelId>, RewriteError> {
         let path = channel.path().clone();
         let ObjectPath::Channel(group, name) = path.clone() else {
@@ -197,14 +201,14 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
             [] if channel.data_type() == TdmsType::Daqmx => TdmsType::Void,
             [] => channel.data_type().without_unit(),
             [one] => {
-                let own = ScaleChain::of(channel.properties());
-                let has_own = !matches!(own, Ok(None));
+                let own_chain = ScaleChain::of(channel.properties());
+                let has_own_chain = !matches!(own_chain, Ok(None));
                 let is_scaled = channel.scaling() != crate::scale::Scaling::None;
-                if is_scaled && !has_own {
+                if is_scaled && !has_own_chain {
                     return Err(RewriteError::Daqmx { path });
                 }
-                if has_own {
-                    // The scaler's number now refers to the plain values.
+                if has_own_chain {
+                    // The number of the scaler now refers to the plain values.
                     let kind = format!("NI_Scale[{}]_Scale_Type", one.scale_id);
                     self.writer.set(&path, kind, "AdvancedAPI")?;
                 }
@@ -223,7 +227,7 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
             match self.writer.set(path, name.clone(), value.clone()) {
                 Ok(()) => {}
                 Err(WriteError::UnwritableProperty { path, name, .. }) => {
-                    self.done.left_out.push((path, name));
+                    self.result.left_out.push((path, name));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -249,51 +253,55 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
         channel: &Channel<'_, R>,
         (from, to): (u64, u64),
     ) -> Result<(), RewriteError> {
-        let mut values = vec![T::default(); PIECE.min(to - from) as usize];
+        let mut values = vec![T::default(); PIECE_VALUES.min(to - from) as usize];
         let (mut at, mut bytes) = (from, Vec::new());
         while at < to {
-            let most = (to - at).min(values.len() as u64) as usize;
-            let values = values.get_mut(..most).unwrap_or_default();
+            let count = (to - at).min(values.len() as u64) as usize;
+            let values = values.get_mut(..count).unwrap_or_default();
             let read = match channel.read_into(at, values) {
                 Ok(read) => read,
                 Err(error @ ReadError::Source { .. }) => return Err(error.into()),
-                Err(error) => return self.unreadable::<T>(channel, (at, to), &error),
+                Err(error) => return self.write_unreadable::<T>(channel, (at, to), &error),
             };
             if read == 0 {
-                // Every value within the length has a position; a source that shrinks fails above.
+                // This cannot happen: every value has a position, and a source that shrinks fails
+                // above.
                 break;
             }
             bytes.clear();
             T::encode_all(values.get(..read).unwrap_or(values), &mut bytes);
-            self.put(&bytes)?;
+            self.write_bytes(&bytes)?;
             at += read as u64;
-            self.done.values += read as u64;
+            self.result.values += read as u64;
         }
         Ok(())
     }
 
-    /// Fills the remaining announced values of a channel whose scalers change partway.
-    fn unreadable<T: Element>(
+    /// Writes zeros for the remaining declared values of a channel that can no longer be read.
+    fn write_unreadable<T: Element>(
         &mut self,
         channel: &Channel<'_, R>,
         (from, to): (u64, u64),
         error: &ReadError,
     ) -> Result<(), RewriteError> {
-        let left = to - from;
-        self.done.unreadable += left;
+        let remaining = to - from;
+        self.result.unreadable += remaining;
         let left_out = (channel.path().clone(), error.to_string());
-        if !self.done.channels_left_out.contains(&left_out) {
-            self.done.channels_left_out.push(left_out);
+        if !self.result.channels_left_out.contains(&left_out) {
+            self.result.channels_left_out.push(left_out);
         }
         let mut bytes = Vec::new();
-        T::encode_all(&vec![T::default(); left.min(PIECE) as usize], &mut bytes);
+        T::encode_all(
+            &vec![T::default(); remaining.min(PIECE_VALUES) as usize],
+            &mut bytes,
+        );
         let mut written = 0;
-        while written < left {
-            let now = (left - written).min(PIECE);
-            let piece = bytes.get(..(now as usize) * T::SIZE).unwrap_or(&bytes);
+        while written < remaining {
+            let count = (remaining - written).min(PIECE_VALUES);
+            let piece = bytes.get(..(count as usize) * T::SIZE).unwrap_or(&bytes);
             let piece = piece.to_vec();
-            self.put(&piece)?;
-            written += now;
+            self.write_bytes(&piece)?;
+            written += count;
         }
         Ok(())
     }
@@ -303,9 +311,9 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
         while at < channel.len() {
             let (mut strings, mut bytes) = (Vec::new(), 0);
             while bytes < TEXT_BYTES && at < channel.len() {
-                let (more, unreadable) = channel.read_strings_lossy(at, PIECE, u64::MAX)?;
+                let (more, unreadable) = channel.read_strings_lossy(at, PIECE_VALUES, u64::MAX)?;
                 let unreadable: usize = unreadable.iter().map(ExactSizeIterator::len).sum();
-                self.done.unreadable += unreadable as u64;
+                self.result.unreadable += unreadable as u64;
                 at += more.len() as u64;
                 bytes += Data::String(&more).byte_len();
                 strings.extend(more);
@@ -314,18 +322,18 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
             let data = [(id, Data::String(&strings))];
             self.writer
                 .write(&data, Arrangement::Contiguous, &mut segment)?;
-            self.put(&segment)?;
+            self.write_bytes(&segment)?;
         }
-        self.done.values += at;
+        self.result.values += at;
         Ok(())
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<(), RewriteError> {
-        let position = self.done.bytes;
+    fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), RewriteError> {
+        let position = self.result.bytes;
         self.out
             .write_all(bytes)
             .map_err(|source| RewriteError::Sink { position, source })?;
-        self.done.bytes += bytes.len() as u64;
+        self.result.bytes += bytes.len() as u64;
         Ok(())
     }
 }

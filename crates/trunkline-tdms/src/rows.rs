@@ -1,4 +1,4 @@
-//! Rows: one value of each of several channels, one after the other.
+//! Reads rows, which contain one value of each of several channels.
 
 use crate::channel::{Channel, ReadError};
 use crate::data_type::TdmsType;
@@ -8,10 +8,10 @@ use crate::path::ObjectPath;
 use crate::read_at::ReadAt;
 use crate::values::with_element;
 
-/// Number of rows produced at a time.
+/// Maximum number of rows read at a time.
 const PIECE_ROWS: usize = 4096;
 
-/// Rows that are stored in one piece of the file.
+/// Rows that are stored in one contiguous part of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RowExtent {
     /// Position of the first row in the file.
@@ -19,22 +19,24 @@ pub struct RowExtent {
     pub rows: u64,
 }
 
-/// The place of a channel's value in a row in memory.
+/// The position of a channel's value in a row in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RowPlace {
-    /// Offset of the value in the row, in bytes.
+    /// Offset in bytes of the value in the row.
     pub offset: usize,
+    /// Size of a row in bytes.
     pub row_bytes: usize,
 }
 
 impl<R: ReadAt> TdmsFile<R> {
-    /// Returns the positions of rows of these channels if their layout in the file equals that in
-    /// memory: one value of each in this order, little-endian, without padding. Such rows can be
-    /// used without decoding.
+    /// Returns the positions of the rows of these channels if the rows have the same layout in the
+    /// file as in memory: one value of each channel in this order, little-endian, without padding.
+    /// Such rows can be used without decoding.
     ///
-    /// Returns `None` if that does not hold throughout the file: channels that are contiguous,
-    /// interleaved with others or in another order, big-endian data, strings, DAQmx data, different
-    /// lengths; or if there are more than `extents_max` pieces.
+    /// Returns `None` if any part of the file has another layout. This includes channels that are
+    /// contiguous, in another order or interleaved with other channels, channels of different
+    /// lengths, big-endian data, strings, and DAQmx data. Also returns `None` if there are more
+    /// than `extents_max` extents.
     pub fn rows_in_place(
         &self,
         channels: &[ObjectPath],
@@ -82,11 +84,11 @@ impl<R: ReadAt> TdmsFile<R> {
 }
 
 impl<R: ReadAt> Channel<'_, R> {
-    /// Reads values from number `start` on into their places in `rows`, little-endian. Returns
-    /// their number. The rest of each row is unchanged.
+    /// Reads values from number `start` on into their positions in `rows`, in little-endian order.
+    /// Returns the number of values read. The other bytes of each row stay the same.
     ///
     /// # Errors
-    /// [`ReadError`]; strings cannot be stored in rows.
+    /// [`ReadError`]. Strings cannot be stored in rows.
     pub fn read_into_rows(
         &self,
         start: u64,
@@ -96,14 +98,14 @@ impl<R: ReadAt> Channel<'_, R> {
         let holds = self.only_type()?;
         with_element!(
             holds,
-            T => self.put_into_rows(start, place, rows, |at, values: &mut [T]| {
+            T => self.fill_rows(start, place, rows, |at, values: &mut [T]| {
                 self.read_into(at, values)
             }),
             Err(self.wrong_type(holds, TdmsType::F64))
         )
     }
 
-    /// Same as [`read_into_rows`](Self::read_into_rows), with engineering values as 64-bit floats.
+    /// Reads engineering values as 64-bit floats, like [`read_into_rows`](Self::read_into_rows).
     pub fn read_scaled_into_rows(
         &self,
         start: u64,
@@ -111,12 +113,12 @@ impl<R: ReadAt> Channel<'_, R> {
         rows: &mut [u8],
     ) -> Result<u64, ReadError> {
         let scaling = self.scaling();
-        self.put_into_rows(start, place, rows, |at, values: &mut [f64]| {
+        self.fill_rows(start, place, rows, |at, values: &mut [f64]| {
             self.read_scaled_into(&scaling, at, values)
         })
     }
 
-    fn put_into_rows<T: Element>(
+    fn fill_rows<T: Element>(
         &self,
         start: u64,
         place: RowPlace,
@@ -124,11 +126,11 @@ impl<R: ReadAt> Channel<'_, R> {
         mut read: impl FnMut(u64, &mut [T]) -> Result<usize, ReadError>,
     ) -> Result<u64, ReadError> {
         let (mut values, mut bytes) = (vec![T::default(); PIECE_ROWS], Vec::new());
-        let mut done = 0;
+        let mut rows_done = 0;
         for piece in rows.chunks_mut(PIECE_ROWS * place.row_bytes.max(1)) {
-            let wanted = piece.len() / place.row_bytes.max(1);
-            let values = values.get_mut(..wanted).unwrap_or_default();
-            let count = read(start + done, values)?;
+            let row_count = piece.len() / place.row_bytes.max(1);
+            let values = values.get_mut(..row_count).unwrap_or_default();
+            let count = read(start + rows_done, values)?;
             for (value, row) in values
                 .iter()
                 .zip(piece.chunks_exact_mut(place.row_bytes.max(1)))
@@ -136,16 +138,16 @@ impl<R: ReadAt> Channel<'_, R> {
             {
                 bytes.clear();
                 value.encode(&mut bytes);
-                let room = row.get_mut(place.offset..place.offset + T::SIZE);
-                if let Some(room) = room {
-                    room.copy_from_slice(&bytes);
+                let target = row.get_mut(place.offset..place.offset + T::SIZE);
+                if let Some(target) = target {
+                    target.copy_from_slice(&bytes);
                 }
             }
-            done += count as u64;
-            if count < wanted {
+            rows_done += count as u64;
+            if count < row_count {
                 break;
             }
         }
-        Ok(done)
+        Ok(rows_done)
     }
 }

@@ -1,11 +1,12 @@
-//! Scales: convert the raw numbers of a device to engineering values, as described by properties.
+//! Converts the raw numbers of a device to engineering values, with the scales that properties
+//! define.
 //!
-//! A channel, its group or the file may have properties `NI_Scale[k]_...`. The result is the last
-//! scale; each scale takes the result of another one or the raw numbers. Scales are only read: the
-//! writer writes engineering values.
+//! A channel, its group or the file may have properties `NI_Scale[k]_...`. Each scale converts the
+//! result of another scale or the raw numbers; the last scale produces the engineering values. The
+//! writer writes engineering values, so it writes no scales.
 
 mod sensors;
-// rustfmt would put each number of the tables on its own line.
+// rustfmt would put each number of the tables on a separate line.
 #[rustfmt::skip]
 mod thermocouple;
 
@@ -21,42 +22,44 @@ use crate::text::Text;
 
 /// The source number that denotes the raw numbers.
 const RAW: u64 = 0xffff_ffff;
-/// Maximum number of values scaled at a time, and of numbers held by all steps together.
-const PIECE: usize = 4_096;
-const NUMBERS: usize = 64 * 1024;
+/// Maximum number of values scaled at a time.
+const VALUES_MAX: usize = 4_096;
+/// Maximum number of intermediate results that all steps have in memory.
+const NUMBERS_MAX: usize = 64 * 1024;
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Scaling {
-    /// No scaling; the numbers are the values.
+    /// No scaling. The raw numbers are the values.
     None,
+    /// A chain of scales.
     Chain(ScaleChain),
-    /// Scales that cannot be computed. Reading returns the raw numbers.
+    /// Scales that cannot be computed. Reading then returns the raw numbers.
     Unknown(ScaleError),
 }
 
 /// The reason why scales cannot be computed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ScaleError {
-    #[error("scale {scale} is of the kind {kind}, which is not computed")]
+    #[error("scale {scale} has the kind {kind}, which is not supported")]
     UnknownKind {
         scale: u64,
-        /// The kind, as named in the file.
+        /// Name of the kind in the file.
         kind: Text,
     },
-    #[error("property {name} is missing or not a number")]
+    #[error("the property {name} is missing or has an invalid value")]
     MissingProperty { name: String },
     #[error("scale {scale} depends on itself")]
     Cycle { scale: u64 },
     #[error("scale {scale} refers to a DAQmx scaler that the channel does not have")]
     NoScaler {
-        /// The scale's number, which is also the scaler's.
+        /// Number of the scale, which is also the id of the scaler.
         scale: u32,
     },
     #[error("the table of scale {scale} is not monotonic")]
     NotMonotonic { scale: u64 },
 }
 
-/// Scales in the order of computation; the last one is the result.
+/// The steps that compute scales, in the order of computation. The last step produces the result.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScaleChain {
     steps: Vec<Step>,
@@ -64,49 +67,53 @@ pub struct ScaleChain {
 
 #[derive(Clone, PartialEq, Debug)]
 enum Step {
+    /// The raw numbers of the channel.
     Raw,
-    /// The numbers of a DAQmx scaler.
+    /// The numbers of the DAQmx scaler with this id.
     Scaler(u32),
-    /// The result of another step, unchanged.
+    /// The unchanged result of another step.
     Same(usize),
     Linear {
-        of: usize,
+        source: usize,
         slope: f64,
         intercept: f64,
     },
     Polynomial {
-        of: usize,
+        source: usize,
         coefficients: Vec<f64>,
     },
-    /// Pairs, ascending by the first number.
+    /// An interpolation between pairs of input and output, in ascending order of input.
     Table {
-        of: usize,
+        source: usize,
         pairs: Vec<(f64, f64)>,
     },
     Sensor {
-        of: usize,
+        source: usize,
         sensor: Sensor,
     },
+    /// The sum of the results of two steps.
     Add(usize, usize),
-    /// The second minus the first, in the order used by the tools that write this scale.
+    /// The second result minus the first result, in the order of the tools that write this scale.
     Subtract(usize, usize),
 }
 
 impl<R: ReadAt> Channel<'_, R> {
-    /// Returns the scaling of its values: by its own properties, or its group's, or the file's.
+    /// Returns the scaling of the channel's values. The properties of the channel, its group or the
+    /// file define it, in this order.
     pub fn scaling(&self) -> Scaling {
         let group = self.path().parent().unwrap_or(ObjectPath::File);
         let file = self.file();
-        // Values that are not numbers are not scaled, whatever their group defines.
+        // Values that are not numbers are not scaled, even if their group defines scales.
         if !self.is_number() {
             return Scaling::None;
         }
-        let of = [
+        let candidates = [
             Some(self.properties()),
             file.properties(&group),
             file.properties(&ObjectPath::File),
         ];
-        of.into_iter()
+        candidates
+            .into_iter()
             .flatten()
             .find_map(|properties| ScaleChain::of(properties).transpose())
             .map_or(Scaling::None, |chain| match chain {
@@ -118,11 +125,11 @@ impl<R: ReadAt> Channel<'_, R> {
             })
     }
 
-    /// Reads scaled values from number `start` on. Returns their number. Without a chain of scales,
-    /// or if the scales are not supported, the values are the raw numbers.
+    /// Reads scaled values from number `start` on. Returns the number of values read. Without
+    /// scales, or if the scales are not supported, the values are the raw numbers.
     ///
     /// # Errors
-    /// [`ReadError`]; strings, times and complex numbers are of the wrong type.
+    /// [`ReadError`]. Strings, times and complex numbers have the wrong type.
     pub fn read_scaled_into(
         &self,
         scaling: &Scaling,
@@ -136,22 +143,22 @@ impl<R: ReadAt> Channel<'_, R> {
         let mut results: Vec<Vec<f64>> = vec![Vec::new(); chain.steps.len()];
         while done < out.len() {
             let at = start + done as u64;
-            let wanted = (NUMBERS / chain.steps.len().max(1)).clamp(1, PIECE);
-            let wanted = wanted.min(out.len() - done);
-            let there = self.len().saturating_sub(at).min(wanted as u64) as usize;
-            if there == 0 {
+            let count_max = (NUMBERS_MAX / chain.steps.len().max(1)).clamp(1, VALUES_MAX);
+            let count_max = count_max.min(out.len() - done);
+            let available = self.len().saturating_sub(at).min(count_max as u64) as usize;
+            if available == 0 {
                 break;
             }
             for (number, step) in chain.steps.iter().enumerate() {
                 let (before, now) = results.split_at_mut(number);
                 let Some(now) = now.first_mut() else { break };
-                now.resize(there, 0.0);
+                now.resize(available, 0.0);
                 match step {
                     Step::Raw => {
-                        self.numbers(at, now, None)?;
+                        self.read_numbers(at, now, None)?;
                     }
                     Step::Scaler(id) => {
-                        self.numbers(at, now, Some(*id))?;
+                        self.read_numbers(at, now, Some(*id))?;
                     }
                     step => step.compute(before, now),
                 }
@@ -160,7 +167,7 @@ impl<R: ReadAt> Channel<'_, R> {
             for (out, value) in out.iter_mut().skip(done).zip(result) {
                 *out = *value;
             }
-            done += there;
+            done += available;
         }
         Ok(done)
     }
@@ -182,23 +189,26 @@ impl Step {
             Self::Raw | Self::Scaler(_) => {}
             Self::Same(at) => one(*at, now, &|x| x),
             Self::Linear {
-                of,
+                source,
                 slope,
                 intercept,
-            } => one(*of, now, &|x| slope * x + intercept),
-            Self::Polynomial { of, coefficients } => {
+            } => one(*source, now, &|x| slope * x + intercept),
+            Self::Polynomial {
+                source,
+                coefficients,
+            } => {
                 let sum = |x| coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c);
-                one(*of, now, &sum);
+                one(*source, now, &sum);
             }
-            Self::Table { of, pairs } => one(*of, now, &|x| interpolate(pairs, x)),
-            Self::Sensor { of, sensor } => one(*of, now, &|x| sensor.value(x)),
+            Self::Table { source, pairs } => one(*source, now, &|x| interpolate(pairs, x)),
+            Self::Sensor { source, sensor } => one(*source, now, &|x| sensor.value(x)),
             Self::Add(a, b) => two(*a, *b, now, |a, b| a + b),
             Self::Subtract(a, b) => two(*a, *b, now, |a, b| b - a),
         }
     }
 }
 
-/// Interpolates at `x` between pairs in ascending order; outside the table, returns the value of
+/// Interpolates at `x` between pairs in ascending order. Outside the table, returns the value of
 /// the nearer end.
 fn interpolate(pairs: &[(f64, f64)], x: f64) -> f64 {
     if x.is_nan() {
@@ -214,8 +224,8 @@ fn interpolate(pairs: &[(f64, f64)], x: f64) -> f64 {
 }
 
 impl ScaleChain {
-    /// Returns a scaler that a step needs but `scalers` does not contain. A channel with several
-    /// scalers has no raw numbers.
+    /// Returns the id of a scaler that a step needs but `scalers` does not contain. A channel with
+    /// several scalers has no raw numbers, for which the id is `u32::MAX`.
     fn missing_scaler(&self, scalers: &[Scaler]) -> Option<u32> {
         self.steps.iter().find_map(|step| match step {
             Step::Raw if scalers.len() > 1 => Some(u32::MAX),
@@ -224,8 +234,8 @@ impl ScaleChain {
         })
     }
 
-    /// Returns the chain that properties describe; `None` if they describe none, or state that it
-    /// has been applied.
+    /// Returns the chain that properties define; `None` if they define no scales or state that the
+    /// values are already scaled.
     pub fn of(properties: &Properties) -> Result<Option<Self>, ScaleError> {
         let count = match get(properties, "NI_Number_Of_Scales") {
             Some(count) => count.as_u64().unwrap_or(0),
@@ -238,52 +248,53 @@ impl ScaleChain {
         ChainBuilder {
             properties,
             steps: Vec::new(),
-            step_of: HashMap::new(),
+            steps_by_scale: HashMap::new(),
         }
         .build(count - 1)
         .map(Some)
     }
 }
 
-/// Creates the steps of scales, each after its sources.
+/// Creates the steps of scales, so that each step follows the steps of its sources.
 struct ChainBuilder<'a> {
     properties: &'a Properties,
     steps: Vec<Step>,
-    /// The step of each source; `None` while its own sources are being created.
-    step_of: HashMap<u64, Option<usize>>,
+    /// Index of the step of each scale; `None` while the steps of the scale's sources are being
+    /// created.
+    steps_by_scale: HashMap<u64, Option<usize>>,
 }
 
 impl ChainBuilder<'_> {
     fn build(mut self, last: u64) -> Result<ScaleChain, ScaleError> {
-        // An explicit stack: a file may chain as many scales as it has properties.
-        let mut open = vec![last];
-        while let Some(&scale) = open.last() {
-            if matches!(self.step_of.get(&scale), Some(Some(_))) {
-                open.pop();
+        // An explicit stack replaces recursion, because a file may chain any number of scales.
+        let mut stack = vec![last];
+        while let Some(&scale) = stack.last() {
+            if matches!(self.steps_by_scale.get(&scale), Some(Some(_))) {
+                stack.pop();
                 continue;
             }
             let sources = self.sources(scale)?;
-            let is_begun = self.step_of.insert(scale, None).is_some();
+            let is_begun = self.steps_by_scale.insert(scale, None).is_some();
             let missing: Vec<u64> = sources
                 .iter()
                 .copied()
-                .filter(|source| !matches!(self.step_of.get(source), Some(Some(_))))
+                .filter(|source| !matches!(self.steps_by_scale.get(source), Some(Some(_))))
                 .collect();
             if missing.is_empty() {
                 let step = self.step(scale, &sources)?;
-                self.step_of.insert(scale, Some(self.steps.len()));
+                self.steps_by_scale.insert(scale, Some(self.steps.len()));
                 self.steps.push(step);
-                open.pop();
-            } else if is_begun || missing.iter().any(|m| self.step_of.contains_key(m)) {
+                stack.pop();
+            } else if is_begun || missing.iter().any(|m| self.steps_by_scale.contains_key(m)) {
                 return Err(ScaleError::Cycle { scale });
             } else {
-                open.extend(missing);
+                stack.extend(missing);
             }
         }
         Ok(ScaleChain { steps: self.steps })
     }
 
-    /// Returns the kind of a scale; `None` if the number is that of a DAQmx scaler.
+    /// Returns the kind of a scale; `None` if the number refers to a DAQmx scaler.
     fn kind(&self, scale: u64) -> Option<&Text> {
         get(self.properties, &format!("NI_Scale[{scale}]_Scale_Type"))?.as_text()
     }
@@ -318,10 +329,10 @@ impl ChainBuilder<'_> {
         if scale == RAW {
             return Ok(Step::Raw);
         }
-        let at = |which: usize| {
+        let source_step = |which: usize| {
             let source = sources
                 .get(which)
-                .and_then(|source| self.step_of.get(source));
+                .and_then(|source| self.steps_by_scale.get(source));
             source.copied().flatten().unwrap_or(0)
         };
         let number = |field: &str| self.number(scale, field);
@@ -330,7 +341,7 @@ impl ChainBuilder<'_> {
         };
         Ok(match &*kind.to_str() {
             "Linear" => Step::Linear {
-                of: at(0),
+                source: source_step(0),
                 slope: number("Linear_Slope")?,
                 intercept: number("Linear_Y_Intercept")?,
             },
@@ -338,19 +349,22 @@ impl ChainBuilder<'_> {
                 let size = "Polynomial_Coefficients_Size";
                 let count = self.size(scale, size).unwrap_or(4);
                 Step::Polynomial {
-                    of: at(0),
+                    source: source_step(0),
                     coefficients: self.numbers(scale, "Polynomial_Coefficients", count)?,
                 }
             }
             "Table" => Step::Table {
-                of: at(0),
+                source: source_step(0),
                 pairs: self.table(scale)?,
             },
-            "Add" => Step::Add(at(0), at(1)),
-            "Subtract" => Step::Subtract(at(0), at(1)),
+            "Add" => Step::Add(source_step(0), source_step(1)),
+            "Subtract" => Step::Subtract(source_step(0), source_step(1)),
             kind => match self.sensor(scale, kind)? {
-                Some(sensor) => Step::Sensor { of: at(0), sensor },
-                None => Step::Same(at(0)),
+                Some(sensor) => Step::Sensor {
+                    source: source_step(0),
+                    sensor,
+                },
+                None => Step::Same(source_step(0)),
             },
         })
     }
@@ -380,8 +394,8 @@ impl ChainBuilder<'_> {
         get(self.properties, &field_name(scale, field))?.as_u64()
     }
 
-    /// Reads numbered properties. Stops at the first missing one, so that a count that is too large
-    /// is harmless.
+    /// Reads numbered properties. Stops at the first missing property, so a count that is too large
+    /// does no harm.
     fn numbers(&self, scale: u64, field: &str, count: u64) -> Result<Vec<f64>, ScaleError> {
         (0..count)
             .map(|at| self.number(scale, &format!("{field}[{at}]")))
@@ -403,7 +417,7 @@ fn get<'a>(properties: &'a Properties, name: &str) -> Option<&'a PropertyValue> 
     properties.get(name.as_bytes())
 }
 
-/// Returns the highest number of a scale that has a kind.
+/// Returns the highest number of all scales that have a kind.
 fn highest_scale(properties: &Properties) -> Option<u64> {
     let numbers = properties.keys().filter_map(|name| {
         let name = std::str::from_utf8(name.as_bytes()).ok()?;

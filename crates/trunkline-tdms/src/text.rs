@@ -1,10 +1,10 @@
-//! Strings in files: bytes that should be UTF-8.
+//! Stores strings of files, which may not be valid UTF-8.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
 
-/// A string of a file. Some strings in files are not UTF-8; the bytes are kept unchanged and
-/// decoded with replacement characters for display.
+/// A string of a file. Some files contain strings that are not UTF-8, so the bytes are kept
+/// unchanged. For display, they are decoded with replacement characters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Text(Box<[u8]>);
 
@@ -13,8 +13,8 @@ impl Text {
         &self.0
     }
 
-    /// Returns the text for display: without one trailing NUL, and with invalid UTF-8 replaced by
-    /// U+FFFD.
+    /// Returns the text for display, without one trailing NUL character and with U+FFFD in place of
+    /// invalid UTF-8.
     pub fn to_str(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.0.strip_suffix(&[0]).unwrap_or(&self.0))
     }

@@ -1,40 +1,41 @@
-//! Points in time as stored in files.
+//! Converts points in time between the file format and timestamps.
 
 use std::fmt;
 
 use trunkline_types::Timestamp;
 
-/// Seconds from 1904-01-01T00:00:00Z, the epoch of TDMS files, to 1970.
+/// Number of seconds from 1904-01-01T00:00:00Z, the epoch of TDMS files, to 1970-01-01T00:00:00Z.
 const EPOCH_SECONDS: i64 = 2_082_844_800;
+/// Number of nanoseconds in a second.
 const NANOS: i128 = 1_000_000_000;
 
-/// A point in time in a file: seconds since 1904-01-01T00:00:00Z without leap seconds, and a
-/// fraction that always counts forward. Always UTC.
+/// A point in time in a file, in UTC: whole seconds since 1904-01-01T00:00:00Z without leap
+/// seconds, and a fraction of a second that is never negative.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct TdmsTime {
     /// Whole seconds since 1904, rounded down.
     pub seconds: i64,
-    /// Units of 2^-64 s.
+    /// Fraction of a second, in units of 2^-64 s.
     pub fraction: u64,
 }
 
 impl TdmsTime {
-    /// Returns true if both parts are zero, which in files means an unknown time.
+    /// Returns true if both parts are zero, which means an unknown time in files.
     pub fn is_unset(self) -> bool {
         self == Self::default()
     }
 
-    /// Returns the nanoseconds since 1970, rounded down.
+    /// Returns the number of nanoseconds since 1970-01-01T00:00:00Z, rounded down.
     pub fn unix_nanos(self) -> i128 {
         let seconds = i128::from(self.seconds) - i128::from(EPOCH_SECONDS);
-        let below = (u128::from(self.fraction) * NANOS as u128) >> 64;
-        seconds * NANOS + below as i128
+        let subsecond_nanos = (u128::from(self.fraction) * NANOS as u128) >> 64;
+        seconds * NANOS + subsecond_nanos as i128
     }
 
-    /// Returns the time in nanoseconds, rounded down; `None` if it is outside the years 1677 to
-    /// 2262.
+    /// Returns the timestamp, rounded down to nanoseconds; `None` if it is outside the years 1677
+    /// to 2262.
     ///
-    /// A time converted from a [`Timestamp`] is converted back to the same one.
+    /// A time that was converted from a [`Timestamp`] is converted back to the same timestamp.
     pub fn to_timestamp(self) -> Option<Timestamp> {
         i64::try_from(self.unix_nanos())
             .ok()
@@ -43,13 +44,13 @@ impl TdmsTime {
 }
 
 impl From<Timestamp> for TdmsTime {
-    /// Rounds the fraction up, which makes the conversion back exact.
+    /// Converts a timestamp. The fraction is rounded up, which makes the conversion back exact.
     fn from(time: Timestamp) -> Self {
         let nanos = i128::from(time.as_nanos());
-        let below = nanos.rem_euclid(NANOS) as u128;
+        let subsecond_nanos = nanos.rem_euclid(NANOS) as u128;
         Self {
             seconds: nanos.div_euclid(NANOS) as i64 + EPOCH_SECONDS,
-            fraction: (below << 64).div_ceil(NANOS as u128) as u64,
+            fraction: (subsecond_nanos << 64).div_ceil(NANOS as u128) as u64,
         }
     }
 }

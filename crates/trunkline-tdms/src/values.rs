@@ -1,4 +1,4 @@
-//! Values in the type of their channel.
+//! Stores values in the type of their channel.
 
 use crate::data_type::TdmsType;
 use crate::element::Extended;
@@ -7,7 +7,7 @@ use crate::time::TdmsTime;
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Values {
-    /// The values of a channel that never had a type.
+    /// No values, of a channel that never had a type.
     Void,
     I8(Vec<i8>),
     I16(Vec<i16>),
@@ -23,13 +23,14 @@ pub enum Values {
     String(Vec<Text>),
     Bool(Vec<bool>),
     Time(Vec<TdmsTime>),
-    /// Real and imaginary parts, 32 bits each.
+    /// Pairs of a real and an imaginary part, with 32 bits each.
     ComplexF32(Vec<[f32; 2]>),
-    /// Real and imaginary parts, 64 bits each.
+    /// Pairs of a real and an imaginary part, with 64 bits each.
     ComplexF64(Vec<[f64; 2]>),
 }
 
-/// Evaluates `$do` with `T` as the Rust type of a fixed-size type, or `$other`.
+/// Evaluates `$do` with `T` as the Rust type of a fixed-size type. Evaluates `$other` for other
+/// types.
 macro_rules! with_element {
     ($data_type:expr, $T:ident => $do:expr, $other:expr) => {
         $crate::values::with_element!(
@@ -71,8 +72,8 @@ from! {
     ComplexF64 [f64; 2]
 }
 
-/// Matches an enum with one variant per type: `$do` handles the values of the writable types of
-/// fixed size, and `$other` contains the arms for the rest.
+/// Matches an enum with one variant per type. `$do` handles the values of writable types with a
+/// fixed size, and `$other` contains the arms for the other types.
 macro_rules! match_fixed {
     ($value:expr, $all:ident, $v:ident => $do:expr, $($other:tt)*) => {
         match $value {
@@ -97,7 +98,7 @@ macro_rules! match_fixed {
 
 pub(crate) use match_fixed;
 
-/// Evaluates `$do` with `$v` as the vector of values, or `$void`.
+/// Evaluates `$do` with `$v` as the vector of values. Evaluates `$void` if there is no type.
 macro_rules! with_vec {
     ($values:expr, $v:ident => $do:expr, $void:expr) => {
         match_fixed! {
@@ -131,19 +132,19 @@ impl Values {
         self.len() == 0
     }
 
-    /// Removes all values, and keeps memory for at most `kept` values.
-    pub fn clear(&mut self, kept: usize) {
+    /// Removes all values, and retains memory for at most `retained` values.
+    pub fn clear(&mut self, retained: usize) {
         with_vec!(
             self,
             v => {
                 v.clear();
-                v.shrink_to(kept);
+                v.shrink_to(retained);
             },
             ()
         );
     }
 
-    /// Moves all values of `other` to the end. Does nothing if it has another type.
+    /// Moves all values of `other` to the end. Does nothing if `other` has a different type.
     pub fn append(&mut self, other: &mut Self) {
         macro_rules! append {
             ($both:expr; $($variant:ident)*) => {

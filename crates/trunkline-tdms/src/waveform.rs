@@ -1,4 +1,4 @@
-//! Waveforms: values at constant intervals, described by properties of their channel.
+//! Converts waveform properties, which describe values at constant intervals.
 
 use crate::property::{Properties, PropertyValue};
 use crate::text::Text;
@@ -9,23 +9,24 @@ const START_OFFSET: &[u8] = b"wf_start_offset";
 const INCREMENT: &[u8] = b"wf_increment";
 const SAMPLES: &[u8] = b"wf_samples";
 
-/// The axis of a channel's values: value `i` is at `start + offset + i * increment`.
+/// The axis of a channel's values. Value `i` is at `start + offset + i * increment`.
 ///
-/// A channel keeps only the properties that were written last, so they cannot describe a gap.
+/// A channel has only the last written value of each property, so these properties cannot describe
+/// a gap.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Waveform {
     /// Time of value 0; `None` if the properties do not define it.
     pub start: Option<TdmsTime>,
-    /// Added to the axis, in its unit; seconds if there is a start.
+    /// Offset of value 0 in the unit of the axis, which is seconds if there is a start.
     pub offset: f64,
-    /// Distance between two values, in the unit of the axis.
+    /// Distance between consecutive values, in the unit of the axis.
     pub increment: f64,
-    /// Number of values in one write, not the length of the channel; `None` if not defined.
+    /// Number of values per write, not the length of the channel; `None` if it is not defined.
     pub samples: Option<u64>,
 }
 
 impl Waveform {
-    /// Returns the waveform that properties describe; `None` if they have no increment.
+    /// Returns the waveform that properties define; `None` if they contain no increment.
     pub fn of(properties: &Properties) -> Option<Self> {
         let get = |name: &[u8]| properties.get(name);
         Some(Self {
@@ -40,7 +41,7 @@ impl Waveform {
         })
     }
 
-    /// Returns the properties that describe it, for the writer.
+    /// Returns the properties that define this waveform, for the writer.
     pub fn to_properties(self) -> Vec<(Text, PropertyValue)> {
         let text = |name: &[u8]| Text::from(name);
         let mut all = Vec::new();

@@ -1,5 +1,5 @@
-//! Reads interleaved channels in one pass over the file: rows are read into memory once, and the
-//! channels are then extracted from memory one after the other.
+//! Reads interleaved channels in one pass over the file. Rows are read into memory once, and the
+//! channels are then extracted from memory one after another.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,13 +9,13 @@ use crate::file::TdmsFile;
 use crate::layout::Form;
 use crate::read_at::ReadAt;
 
-/// Size of the window. Rows that are read together, channel after channel, have fewer bytes.
+/// Size of the window in bytes, which exceeds the size of the rows that are read together.
 const WINDOW_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Size of the rows that are read together, in bytes, so that each byte is read once.
+/// Maximum size in bytes of rows that are read together, so that each byte is read only once.
 pub(crate) const ROWS_BYTES: u64 = WINDOW_BYTES / 2;
 
-/// A source that keeps the part read last in memory: 8 MiB.
+/// A source that keeps the last part read in memory, up to 8 MiB.
 #[derive(Debug)]
 pub struct Windowed<'a, R> {
     source: &'a R,
@@ -37,31 +37,31 @@ impl<R: ReadAt> ReadAt for Windowed<'_, R> {
         let mut window = self.window.borrow_mut();
         let end = window.position + window.bytes.len() as u64;
         if !(window.position..end).contains(&position) {
-            let left = self.source.byte_len()?.saturating_sub(position);
-            // A failed read leaves the window empty.
+            let remaining = self.source.byte_len()?.saturating_sub(position);
+            // If the read fails, the window stays empty.
             let mut bytes = std::mem::take(&mut window.bytes);
-            bytes.resize(left.min(WINDOW_BYTES) as usize, 0);
+            bytes.resize(remaining.min(WINDOW_BYTES) as usize, 0);
             self.source.read_exact_at(&mut bytes, position)?;
             *window = Window { position, bytes };
         }
         let from = (position - window.position) as usize;
-        let there = window.bytes.get(from..).unwrap_or_default();
-        let read = there.len().min(buffer.len());
-        buffer[..read].copy_from_slice(&there[..read]);
+        let available = window.bytes.get(from..).unwrap_or_default();
+        let read = available.len().min(buffer.len());
+        buffer[..read].copy_from_slice(&available[..read]);
         Ok(read)
     }
 }
 
 impl<R: ReadAt> TdmsFile<R> {
-    /// Returns true if the values of its channels are stored row by row in all segments.
+    /// Returns true if all segments store the values of the channels row by row.
     pub fn is_row_by_row(&self) -> bool {
         let mut runs = self.map.runs.iter();
         !self.map.runs.is_empty() && runs.all(|run| !matches!(run.layout.form, Form::Contiguous))
     }
 
-    /// Returns the same file read through a window of memory. If the file is [row by
-    /// row](Self::is_row_by_row) and its channels are read in blocks of rows of at most 4 MiB, each
-    /// byte is read once.
+    /// Returns the same file, but read through a window in memory. If the file is stored [row by
+    /// row](Self::is_row_by_row) and its channels are read in blocks of at most 4 MiB of rows, each
+    /// byte is read only once.
     pub fn windowed(&self) -> TdmsFile<Windowed<'_, R>> {
         TdmsFile {
             source: Windowed {
@@ -72,7 +72,7 @@ impl<R: ReadAt> TdmsFile<R> {
         }
     }
 
-    /// Returns how many of the file's widest rows fit in this many bytes; at least one.
+    /// Returns the number of the file's longest rows that fit in `bytes` bytes, at least 1.
     pub(crate) fn rows_of(&self, bytes: u64) -> u64 {
         let widths = self.map.runs.iter().map(|run| {
             let layout = &run.layout;

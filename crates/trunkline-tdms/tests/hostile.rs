@@ -1,4 +1,4 @@
-//! Malicious files cause no panic, and use no more memory than their length justifies.
+//! Checks that malicious files cause no panic, and use no more memory than their length justifies.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ use self::exercise::{exercise, exercise_with_companions, read};
 use self::segments::{FIRST, I8, I32, META, NEW_LIST, RAW, Segment, segment};
 
 thread_local! {
-    /// Number of bytes that this thread holds, and the most it held.
+    /// Number of bytes that this thread has allocated now, and the maximum so far.
     static HELD: Cell<usize> = const { Cell::new(0) };
     static PEAK: Cell<usize> = const { Cell::new(0) };
 }
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Returns the largest number of bytes held while `run` runs, beyond those held before.
+/// Returns the maximum number of bytes allocated while `run` runs, without earlier allocations.
 fn peak_of(run: impl FnOnce()) -> usize {
     let before = HELD.with(Cell::get);
     PEAK.with(|peak| peak.set(before));
@@ -62,7 +62,7 @@ fn vector(name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
 }
 
-/// Checks the memory used to read files that differ from a vector in one byte.
+/// Checks the memory that is needed to read files that differ from a vector in one byte.
 fn peak_of_flips(name: &str, flips: impl Iterator<Item = u8> + Clone, read: fn(&[u8])) {
     let whole = vector(&format!("{name}.tdms"));
     let mut peak = 0;
@@ -73,7 +73,7 @@ fn peak_of_flips(name: &str, flips: impl Iterator<Item = u8> + Clone, read: fn(&
             peak = peak.max(peak_of(|| read(&bytes)));
         }
     }
-    // Plus the memory for the findings, which are kept.
+    // The bound includes memory for the findings, which are kept.
     let bound = 72 * 1024 + whole.len();
     assert!(
         peak <= bound,
@@ -82,14 +82,14 @@ fn peak_of_flips(name: &str, flips: impl Iterator<Item = u8> + Clone, read: fn(&
 }
 
 #[test]
-fn any_byte_may_be_any_other() {
+fn any_altered_byte_causes_no_panic() {
     for name in ["one_channel", "five_segments"] {
         peak_of_flips(name, 1..=255, read);
     }
 }
 
 #[test]
-fn any_bit_may_be_the_other() {
+fn any_flipped_bit_causes_no_panic() {
     for name in ["one_channel", "five_segments", "big_endian_time", "daqmx"] {
         let bits = (0..8).map(|bit| 1 << bit).chain([0xff]);
         peak_of_flips(name, bits, exercise);
@@ -108,7 +108,7 @@ fn altered_companion_files_cause_no_panic() {
 }
 
 #[test]
-fn counts_and_lengths_are_not_believed() {
+fn memory_does_not_depend_on_declared_counts_and_lengths() {
     let huge = [u32::MAX, 0x7fff_ffff, 0x0100_0000];
     for count in huge {
         let mut objects = segment(FIRST).plain("/'g'/'a'", I32, 1);
@@ -242,7 +242,7 @@ fn long_list_that_keeps_changing_is_abandoned() {
 }
 
 #[test]
-fn a_long_list_without_data_may_change_as_often_as_it_likes() {
+fn long_list_without_data_may_change_in_every_segment() {
     let names = (0..20_000).map(|at| format!("/'g'/'{at}'"));
     let wide = names.fold(segment(FIRST), |sut, name| sut.no_data(&name));
     let mut bytes = wide.bytes();

@@ -1,4 +1,4 @@
-//! Files longer than memory: read without loading them.
+//! Checks that files longer than memory are read without loading them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -9,7 +9,7 @@ use trunkline_tdms::{
     Arrangement, ChannelAmount, ObjectPath, ReadAt, TdmsFile, TdmsType, Writer, WriterOptions,
 };
 
-/// A file whose data is computed: each value is its own number.
+/// A file with computed data, in which each value is the number of the value.
 struct Computed {
     header: Vec<u8>,
     values: u64,
@@ -74,7 +74,7 @@ fn any_value_of_a_file_of_a_terabyte_is_read_with_few_bytes() {
 }
 
 #[test]
-fn a_source_that_ends_early_is_an_error_with_its_place() {
+fn early_end_of_the_source_is_an_error_with_its_position() {
     let mut writer = Writer::new(WriterOptions::default());
     let channel = writer.channel("g", "a", TdmsType::U64).unwrap();
     let mut bytes = Vec::new();
@@ -82,7 +82,7 @@ fn a_source_that_ends_early_is_an_error_with_its_place() {
     writer
         .write(&data, Arrangement::Contiguous, &mut bytes)
         .unwrap();
-    /// Reports a greater length than it has.
+    /// A source that reports a length greater than its real length.
     struct Shrunk(Vec<u8>);
     impl ReadAt for Shrunk {
         fn byte_len(&self) -> io::Result<u64> {

@@ -1,4 +1,4 @@
-//! Values that are read into memory that the reader allocates.
+//! Tests values that are read into memory that the reader allocates.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -52,7 +52,7 @@ fn vector_has_exactly_the_existing_values() {
     assert!(matches!(error, ReadError::WrongType { .. }), "{error}");
 }
 
-/// A file of many values whose source checks the memory that it is to fill.
+/// A file of many values, whose source checks the memory that it fills.
 #[cfg(target_os = "linux")]
 mod pages {
     use std::cell::RefCell;
@@ -61,7 +61,7 @@ mod pages {
 
     use super::*;
 
-    /// More than an allocator keeps for later allocations.
+    /// Number of values; they need more memory than an allocator keeps for later allocations.
     const VALUES: u64 = 8 << 20;
 
     struct Looking {

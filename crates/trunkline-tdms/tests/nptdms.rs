@@ -1,6 +1,7 @@
 //! Compares this crate with npTDMS, an independent reader and writer of the format.
 //!
-//! Files are passed in a folder, each with the content that the other reader finds in it, as text.
+//! Files are passed in a folder, each with a text that describes the content found by the other
+//! reader.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -16,7 +17,7 @@ use trunkline_tdms::{ObjectPath, Scaling, TdmsFile};
 use self::dump::dump_of;
 use self::random_file::random_file_for_nptdms;
 
-/// The Python with npTDMS; `make test` installs it.
+/// Returns the path of the Python interpreter with npTDMS, which `make test` installs.
 fn python() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let python = target.join("nptdms/bin/python");
@@ -25,7 +26,7 @@ fn python() -> PathBuf {
     python
 }
 
-/// Number of random files; `make soak` uses more.
+/// Returns the number of random files; `make soak` uses more files.
 fn files() -> u64 {
     let asked = std::env::var("NPTDMS_FILES").ok();
     asked.map_or(200, |asked| {

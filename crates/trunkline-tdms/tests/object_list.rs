@@ -1,4 +1,4 @@
-//! The state that segments inherit from those before them, and the layout of raw data.
+//! Tests the state that segments inherit from earlier segments, and the layout of raw data.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -49,20 +49,20 @@ fn unlisted_channel_keeps_its_data() {
 }
 
 #[test]
-fn as_before_is_the_last_time_it_had_an_index() {
+fn unchanged_index_refers_to_the_last_described_one() {
     let bytes = file([
         segment(FIRST).plain(A, I32, 2).i32s([1, 2]),
         segment(FIRST).no_data(A).plain(B, I32, 1).i32s([10]),
         segment(META | RAW).same_as_before(A).i32s([3, 4, 11]),
         segment(FIRST).same_as_before(A).i32s([5, 6]),
     ]);
-    // In the third segment a keeps the place in the list that it had in the second.
+    // In the third segment, channel a keeps the position in the list that it had in the second one.
     assert_eq!(i32s(&bytes, "a"), [1, 2, 3, 4, 5, 6]);
     assert_eq!(i32s(&bytes, "b"), [10, 11]);
 }
 
 #[test]
-fn no_data_holds_for_the_segments_that_inherit_it() {
+fn no_data_applies_to_segments_that_inherit_it() {
     let bytes = file([
         segment(FIRST)
             .plain(A, I32, 1)
@@ -82,7 +82,7 @@ fn first_segment_starts_a_list_without_the_flag() {
 }
 
 #[test]
-fn the_later_of_two_entries_counts() {
+fn later_of_two_entries_is_used() {
     let bytes = file([segment(FIRST)
         .plain(A, I32, 9)
         .plain(A, I32, 1)
@@ -93,7 +93,7 @@ fn the_later_of_two_entries_counts() {
 }
 
 #[test]
-fn the_last_value_of_a_property_wins_and_missing_parents_are_made() {
+fn last_value_of_a_property_is_used_and_missing_parents_are_created() {
     let bytes = file([
         segment(META | NEW_LIST)
             .no_data(A)
@@ -191,7 +191,7 @@ fn short_last_chunk_of_a_closed_segment_shortens_all_channels() {
 }
 
 #[test]
-fn a_torn_chunk_fills_the_channels_in_their_order() {
+fn truncated_chunk_fills_the_channels_in_order() {
     let whole = segment(FIRST)
         .plain(A, I32, 2)
         .plain(B, I16, 3)
@@ -223,7 +223,7 @@ fn digital_lines_are_read_as_bits_of_words() {
     assert_eq!(values(&bytes, "b"), Values::U8(vec![0, 1, 1]));
 }
 
-/// Digital lines are as wide as the rows, so they are stored like plain bytes, but they are bits.
+/// The digital lines are as wide as the rows, so they are stored like plain bytes but read as bits.
 #[test]
 fn digital_lines_are_bits_where_a_row_is_one_byte() {
     let line = |bit| {
@@ -250,7 +250,7 @@ fn daqmx_channels_have_several_scalers_buffers_and_byte_orders() {
         let both = [(5, 0, 0, 0), (0, 0, 4, 1)];
         let bytes = file([sut
             .daqmx(A, false, (0xffff_ffff, 3), &both, &widths)
-            // An ordinary type in place of the DAQmx one.
+            // This channel has an ordinary type instead of the DAQmx type.
             .daqmx(B, false, (I32, 2), &[(5, 1, 0, 0)], &widths)
             .raw(raw.clone())
             .raw(raw)]);
@@ -272,12 +272,12 @@ fn daqmx_channels_have_several_scalers_buffers_and_byte_orders() {
 }
 
 #[test]
-fn values_are_read_only_as_what_they_are() {
+fn values_are_read_only_with_their_own_type() {
     let bytes = file([segment(FIRST).plain(A, I32, 1).i32s([1])]);
     let file = TdmsFile::open(&bytes).unwrap();
     let a = file.channel(&ObjectPath::channel("g", "a")).unwrap();
     let error = a.read_into(0, &mut [0_u32]).unwrap_err().to_string();
-    assert_eq!(error, "/'g'/'a' holds i32, and was read as u32");
+    assert_eq!(error, "/'g'/'a' has the type i32 and cannot be read as u32");
     assert!(a.read_strings(0, 1).is_err());
     let mut numbers = [0.0; 2];
     assert_eq!(a.read_f64_into(0, &mut numbers).unwrap(), 1);

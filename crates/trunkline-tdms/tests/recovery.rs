@@ -1,4 +1,4 @@
-//! Repairing, verifying and rewriting files.
+//! Tests repairing, verifying and rewriting files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -83,8 +83,8 @@ fn losses_of_a_repair_are_reported() {
     assert_eq!(mend(&cut, RepairMode::Cut).1, None);
 }
 
-/// A file that is being recorded, or whose recorder was killed: bytes after the position of the
-/// next segment are not read, even when salvaging.
+/// In a file that is being recorded, or whose recorder was killed, the bytes after the position of
+/// the next segment are not read, even when salvaging.
 ///
 /// Behaviour: B-70.
 #[test]
@@ -113,7 +113,7 @@ fn a_file_ends_where_the_next_segment_is_not_written_yet() {
             assert_eq!(mended, whole);
         }
     }
-    // Nothing was recorded yet.
+    // No data was recorded yet.
     let nothing = unwritten_lead_in().to_vec();
     let sut = TdmsFile::open(&nothing).unwrap();
     assert_eq!(sut.channels().count(), 0);
@@ -157,8 +157,8 @@ fn every_truncation_of_a_vector_is_repaired() {
     }
 }
 
-/// Segments that were found after a damaged one are in the index, which matches the file as it was
-/// read.
+/// Segments that were found after a damaged segment are in the index, which matches the readable
+/// part of the file.
 #[test]
 fn the_index_of_a_damaged_file_has_the_segments_that_were_read() {
     let limits = Limits {
@@ -209,7 +209,7 @@ fn verify_detects_torn_ends_bad_strings_and_wrong_indexes() {
         assert_eq!(sut.is_index_same, Some(false), "cut at {at}");
     }
     let mut broken = bytes.clone();
-    // The end of the middle string, beyond that of the last.
+    // The end of the middle string is after the end of the last string.
     broken[0x156] = 9;
     let sut = TdmsFile::open(&broken)
         .unwrap()
@@ -289,7 +289,7 @@ fn unsupported_types_are_omitted_by_name_or_refused() {
         .unwrap()
         .rewrite(Version::V2, &mut Vec::new())
         .unwrap();
-    let why = "/'g'/'a': values of type f80 are not written".to_owned();
+    let why = "/'g'/'a' has values of the type f80, which cannot be written".to_owned();
     let left_out = vec![(ObjectPath::channel("g", "a"), why)];
     assert_eq!(done.channels_left_out, left_out);
 }
@@ -333,7 +333,7 @@ proptest! {
         if !written.bytes.is_empty() {
             prop_assert_eq!(text(&anew), written.dump().text());
             prop_assert_eq!(text(&back), written.dump().text());
-            // All values of a channel together, except for strings.
+            // All values of a channel are in one segment, except for strings.
             let strings = file.channels().filter(|c| matches!(c.read(0, 1), Ok(Values::String(_))));
             let segments = sut.report().segments;
             prop_assert!(segments <= 1 + strings.count() as u64);
@@ -438,7 +438,8 @@ fn damaged_string_table_affects_only_its_own_strings() {
             .unwrap();
         starts.push(bytes.len());
     }
-    // The end of the third string of the second segment: 4 ends and 12 bytes of text.
+    // This is the end of the third string of the second segment, which has 4 ends and 12 bytes of
+    // text.
     let at = starts[1] - 12 - 8;
     bytes[at + 3] = 0x7f;
     let file = TdmsFile::open(&bytes).unwrap();
@@ -481,7 +482,7 @@ fn a_damaged_index_changes_nothing_that_is_read() {
 
 #[test]
 fn scales_that_refer_to_a_missing_scaler_return_raw_numbers() {
-    // One scale is announced, the first, and the scaler is the second.
+    // Only the first scale is declared, but the scaler belongs to the second one.
     let bytes = segment(FIRST)
         .daqmx(A, false, (u32::MAX, 2), &[(3, 0, 0, 1)], &[2])
         .with_property(b"NI_Number_Of_Scales", 7, &1_u32.to_le_bytes())

@@ -1,4 +1,5 @@
-//! The reader reads what the writer writes: random files, whole and truncated anywhere.
+//! Checks that the reader reads what the writer writes, from random files that are whole or
+//! truncated.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -66,7 +67,7 @@ proptest! {
         let whole = written.states.iter().rposition(|(end, _)| *end <= cut as u64).unwrap();
         let (end, _) = written.states[whole];
         let report = file.report();
-        // One write may have made several segments: a cut between them leaves a file that is whole.
+        // One write may create several segments; a file truncated between them is complete.
         let is_whole = cut as u64 == end && cut > 0;
         prop_assert!(!is_whole || report.incomplete.is_none());
         prop_assert!(is_whole || report.incomplete.is_some() || report.bytes_lost == 0);
@@ -91,7 +92,7 @@ proptest! {
     }
 }
 
-/// Returns true if the values of a line begin with those of another.
+/// Returns true if the values of a line begin with the values of the line `with`.
 fn begins_with(line: &str, with: &str) -> bool {
     let parts = |line: &str| -> Vec<String> { line.split(' ').map(str::to_owned).collect() };
     let (line, with) = (parts(line), parts(with));

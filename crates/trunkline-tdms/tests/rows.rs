@@ -1,4 +1,4 @@
-//! Rows: files in which they have the layout of the memory, and conversion of the others.
+//! Tests rows that have the same layout in the file as in memory, and the conversion of other rows.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -85,7 +85,7 @@ fn rows_in_several_chunks_are_not_in_place() {
             row_bytes: 10,
         };
         assert_eq!(channel.read_into_rows(0, place, &mut read).unwrap(), 20);
-        // From the middle on, there are fewer.
+        // A read that starts in the middle returns fewer values.
         let mut few = [0; 100];
         assert_eq!(channel.read_into_rows(15, place, &mut few).unwrap(), 5);
     }
@@ -136,7 +136,7 @@ fn a_long_channel_is_read_into_rows_and_scaled_where_it_has_a_scale() {
 }
 
 #[test]
-fn strings_have_no_place_in_rows() {
+fn strings_cannot_be_read_into_rows() {
     let mut writer = Writer::new(Default::default());
     let a = writer.channel("g", "a", TdmsType::String).unwrap();
     let texts = [Text::from("x"), Text::from("yz")];

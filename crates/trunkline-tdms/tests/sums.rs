@@ -1,4 +1,4 @@
-//! Checksums next to a file: what they detect, and how unusable ones are handled.
+//! Tests which damage checksum files detect, and how unusable checksum files are treated.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -14,8 +14,8 @@ use trunkline_tdms::{
 
 use self::random_file::random_file;
 
-/// A file of this number of segments with ten values each, its checksums, and the starts of its
-/// segments.
+/// Returns a file with this number of segments of ten values each, its checksums, and the positions
+/// of its segments.
 fn summed(segments: i32, id: u64) -> (Vec<u8>, Vec<u8>, Vec<usize>) {
     let mut writer = Writer::new(WriterOptions::default());
     let channel = writer.channel("g", "a", TdmsType::I32).unwrap();
@@ -74,7 +74,8 @@ fn every_bit_that_flips_within_a_segment_is_reported_and_where() {
             assert_eq!(found.findings.len(), 1, "byte {at}, bit {bit}");
             let position = starts[segment] as u64;
             assert_eq!(found.findings[0].position, position);
-            // Also for the first one: the file names its checksums, or the others agree with them.
+            // The first segment is reported too: the file refers to the checksums, or other
+            // segments match.
             assert_eq!(found.state, SumsState::OfThisFile);
             let bytes = (starts[segment + 1] - starts[segment]) as u64;
             assert_eq!(found.findings[0].fault, Fault::WrongSum { bytes });
@@ -89,7 +90,7 @@ fn every_bit_that_flips_within_a_segment_is_reported_and_where() {
 #[test]
 fn file_is_opened_and_cut_at_the_first_altered_segment() {
     let (whole, sums, starts) = summed(6, 7);
-    // A page of zeros, and a flipped bit.
+    // The damage is a page of zeros or a flipped bit.
     for damage in [0, 1] {
         for segment in 1..6 {
             let mut data = whole.clone();
@@ -120,7 +121,7 @@ fn file_is_opened_and_cut_at_the_first_altered_segment() {
 #[test]
 fn contradictory_segment_is_cut_off_instead_of_refused() {
     let (mut data, sums, starts) = summed(6, 7);
-    // More metadata than the whole segment.
+    // The metadata is declared to be longer than the whole segment.
     data[starts[3] + 26] = 1;
     assert!(matches!(TdmsFile::open(&data), Err(OpenError::Refused(_))));
     let sut = opened(&data, &sums, UncheckedSegments::Keep);
@@ -149,7 +150,7 @@ fn segments_without_checksum_are_reported_and_omitted_on_request() {
             assert_eq!(sut.values_left_out, 0);
         }
     }
-    // A tail of zeros, as a reservation that became visible.
+    // The file ends with zeros, as after a reservation that became visible.
     let mut long = data.clone();
     long.resize(data.len() + 5_000, 0);
     let found = check(&long, &sums);
@@ -168,7 +169,7 @@ fn unusable_checksums_omit_nothing() {
     no_begin[3] ^= 1;
     let mut no_first = sums.clone();
     no_first[SUMS_ENTRY_BYTES] ^= 1;
-    // Those of a file with another number, although every later segment is the same.
+    // These checksums belong to a file with another id, although every later segment is equal.
     for (sums, state) in [
         (other.as_slice(), SumsState::OfAnother),
         (&no_begin, SumsState::Unusable),
@@ -186,7 +187,8 @@ fn unusable_checksums_omit_nothing() {
             assert!(sut.file.report().is_sound());
         }
     }
-    // The begin of this file, with entries of another: they are damaged ones here.
+    // The checksum file begins like that of this file, but has entries of another file, which count
+    // as damaged.
     let mixed = [
         &sums[..2 * SUMS_ENTRY_BYTES],
         &other[2 * SUMS_ENTRY_BYTES..],
@@ -333,7 +335,7 @@ fn damaged_lead_in_does_not_hide_sound_segments() {
         ..Limits::default()
     };
     for (segment, at) in starts.iter().copied().enumerate().take(11).skip(1) {
-        // The tag, and the length of the segment.
+        // The test damages the tag and the length of the segment.
         for (byte, bit) in (0..4).chain(12..20).flat_map(|byte| [(byte, 0), (byte, 7)]) {
             let mut data = whole.clone();
             data[at + byte] ^= 1 << bit;
@@ -341,11 +343,11 @@ fn damaged_lead_in_does_not_hide_sound_segments() {
             let what = format!("segment {segment}, byte {byte}, bit {bit}");
             assert_eq!(values(&sut), (0..110).collect::<Vec<i32>>(), "{what}");
             let report = sut.report();
-            // If the length is too short, the rest of the segment is also detected.
+            // If the length is too short, the remaining part of the segment is also reported.
             assert_eq!(report.incomplete, None, "{what}");
             assert_eq!(report.findings[0].position, at as u64, "{what}");
             assert_eq!(report.findings[0].fault, Fault::DamagedLeadIn, "{what}");
-            // Nothing is to be cut off.
+            // The repair must remove nothing.
             assert_eq!(sut.repair(RepairMode::Cut).unwrap(), None, "{what}");
             if byte < 4 {
                 // This also works without the checksums: the next segment is at the expected
@@ -364,7 +366,7 @@ fn segments_after_an_unreadable_one_are_read_if_self_describing() {
         is_salvaging: true,
         ..Limits::default()
     };
-    // Channels change from segment to segment, so that each one describes its own.
+    // Channels change from segment to segment, so each segment describes its own channels.
     let mut writer = Writer::new(WriterOptions::default());
     let channel = writer.channel("g", "a", TdmsType::I32).unwrap();
     let (mut data, mut starts) = (Vec::new(), Vec::new());
@@ -379,7 +381,7 @@ fn segments_after_an_unreadable_one_are_read_if_self_describing() {
     }
     for segment in 2..7 {
         let mut damaged = data.clone();
-        // All of its lead-in, and the number of its objects.
+        // The test damages the whole lead-in and the number of objects.
         damaged[starts[segment]..starts[segment] + 32].fill(0xa5);
         let sut = TdmsFile::open_with(damaged.as_slice(), salvaging).unwrap();
         let found = values(&sut);

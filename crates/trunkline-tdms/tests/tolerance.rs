@@ -1,4 +1,5 @@
-//! Deviations that a reader tolerates, and those that it refuses with their position.
+//! Tests which deviations the reader tolerates, and which deviations it refuses with their
+//! position.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -166,7 +167,7 @@ fn unreadable_data_loses_only_its_segment() {
                 .object(B, &0x1369_u32.to_le_bytes())
                 .raw([0; 7]),
             Fault::BadMetadata {
-                problem: "a raw data index of a kind that is not known",
+                problem: "a raw data index has an unknown kind",
             },
         ),
     ];
@@ -283,7 +284,7 @@ fn contradictions_are_refused_with_their_position() {
         let finding = refused(&bytes);
         assert_eq!(finding.fault, fault);
         assert_eq!(finding.position, at, "{fault}");
-        // Salvaging keeps the data before and after it, and reports the same.
+        // Salvaging keeps the data before and after the fault, and reports the same fault.
         let limits = Limits {
             is_salvaging: true,
             ..Limits::default()
@@ -363,7 +364,7 @@ fn every_vector_opens_when_truncated_anywhere() {
         for cut in 0..whole.len() {
             let file = TdmsFile::open(&whole[..cut]).unwrap();
             let report = file.report();
-            // Between segments nothing shows that there were more.
+            // A file that is truncated between segments looks complete.
             let is_at_end = report.incomplete.is_none();
             assert!(
                 !is_at_end || whole[cut..].starts_with(b"TDSm"),

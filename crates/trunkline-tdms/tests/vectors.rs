@@ -1,4 +1,4 @@
-//! The worked files of the format's specification, byte for byte.
+//! Tests the example files of the format's specification, byte for byte.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -67,7 +67,7 @@ fn one_channel_is_written_byte_for_byte_and_its_index_too() {
 }
 
 #[test]
-fn five_segments_are_read_and_the_torn_row_is_not() {
+fn five_segments_are_read_without_the_truncated_row() {
     let check = |file: &TdmsFile<Vec<u8>>| {
         assert_eq!(values(file, "a"), Values::I32((1..=10).collect()));
         assert_eq!(values(file, "b"), Values::U16((100..=104).collect()));
@@ -84,7 +84,7 @@ fn five_segments_are_read_and_the_torn_row_is_not() {
             (incomplete.position, &incomplete.fault),
             (0x164, &Fault::NotClosed)
         );
-        // 11, and the lone byte after it.
+        // The last value is 11; the single byte after it is not a value.
         assert_eq!(report.bytes_lost, 5);
     };
     let bytes = vector("five_segments.tdms");
@@ -98,7 +98,7 @@ fn five_segments_are_read_and_the_torn_row_is_not() {
     assert!(alone.channels().all(|channel| channel.is_empty()));
 }
 
-/// Any part of a channel, across all its segments.
+/// Every part of a channel is read, across all its segments.
 #[test]
 fn every_range_of_a_channel_is_read() {
     let file = TdmsFile::open(vector("five_segments.tdms")).unwrap();
@@ -121,7 +121,7 @@ fn every_range_of_a_channel_is_read() {
     }
 }
 
-/// They have 2, 0 and 4 bytes.
+/// The strings have 2, 0 and 4 bytes.
 #[test]
 fn strings_are_read_up_to_a_number_of_bytes() {
     let file = TdmsFile::open(vector("five_segments.tdms")).unwrap();
@@ -153,7 +153,7 @@ fn big_endian_time_is_read() {
 }
 
 #[test]
-fn daqmx_rows_are_taken_apart() {
+fn daqmx_rows_are_split_into_channels() {
     let file = TdmsFile::open(vector("daqmx.tdms")).unwrap();
     assert!(file.report().is_sound());
     assert_eq!(values(&file, "x"), Values::I16(vec![1, 2]));

@@ -1,4 +1,4 @@
-//! The content that the writer puts into a segment, and the data that it refuses.
+//! Tests the content of the segments that the writer builds, and the data that it refuses.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -41,7 +41,7 @@ fn segment_describes_only_changes() {
     assert_eq!(write(&mut sut, &both, CONTIGUOUS), (0x0e, all));
     assert_eq!(write(&mut sut, &both, CONTIGUOUS), (0x08, 0));
     assert_eq!(write(&mut sut, &both, INTERLEAVED), (0x28, 0));
-    // Only the count of b differs.
+    // Only the number of values of b differs.
     let more_b = [(a, one.into()), (b, two.into())];
     assert_eq!(write(&mut sut, &more_b, CONTIGUOUS), (0x0a, 4 + entry + 24));
     // A property of a: its index is unchanged.
@@ -50,13 +50,13 @@ fn segment_describes_only_changes() {
     let property = 4 + 1 + 4 + 1;
     let expected = (0x0a, 4 + entry + 8 + property);
     assert_eq!(write(&mut sut, &more_b, CONTIGUOUS), expected);
-    // s keeps the place that it had in the first segment, which is before a and b.
+    // Channel s keeps the position before a and b that it had in the first segment.
     let first_s = [(s, (&texts).into()), (a, one.into()), (b, two.into())];
     assert_eq!(
         write(&mut sut, &first_s, CONTIGUOUS),
         (0x0a, 4 + entry + 32)
     );
-    // A channel leaves, and the order changes: a new list that reuses the known indexes.
+    // A channel leaves the list and the order changes, so a new list reuses the known indexes.
     let only_b = [(b, two.into())];
     assert_eq!(write(&mut sut, &only_b, CONTIGUOUS), (0x0e, 4 + entry + 8));
     let other = [(b, two.into()), (a, one.into())];
@@ -108,7 +108,7 @@ fn padding_segment_aligns_the_next_one() {
     });
     let mut bytes = Vec::new();
     let mut lengths = Vec::new();
-    // Up to a block there are 0, 4, 28, 32, 36 and 508 bytes left: a segment needs 32.
+    // The distances to the next block are 0, 4, 28, 32, 36 and 508 bytes; a segment needs 32.
     for length in [128, 127, 121, 120, 119, 1] {
         let values: Vec<i32> = (0..length).collect();
         let data = [(a, values.as_slice().into())];
@@ -130,9 +130,9 @@ fn padding_segment_aligns_the_next_one() {
     assert_eq!(sut.pad(&mut bytes).unwrap().header_bytes, 0);
 }
 
-/// The header of data that the caller writes in place.
+/// The caller writes the raw data separately from the header.
 #[test]
-fn a_header_and_raw_data_from_elsewhere_make_a_segment() {
+fn header_and_separate_raw_data_form_a_segment() {
     let (mut sut, [a, b, _]) = sut(WriterOptions::default());
     let raw: Vec<u8> = [1_i32, 10, 2, 11]
         .iter()
@@ -156,7 +156,7 @@ fn a_header_and_raw_data_from_elsewhere_make_a_segment() {
     assert_eq!(b.read(0, 9).unwrap(), Values::I32(expected));
 }
 
-/// Chunks after the first have no header, and are included in the length of the first one.
+/// Later chunks have no header, and the length in the first header includes them.
 #[test]
 fn chunks_extend_the_last_segment_while_nothing_changes() {
     let (mut sut, [a, b, _]) = sut(WriterOptions::default());
@@ -197,7 +197,7 @@ fn chunks_extend_the_last_segment_while_nothing_changes() {
     let b = file.channel(&ObjectPath::channel("g", "b")).unwrap();
     let expected: Vec<i32> = (0..8).chain(100..108).map(|n| -n).collect();
     assert_eq!(b.read(0, 99).unwrap(), Values::I32(expected));
-    // Anything else needs a header.
+    // All other changes need a new header.
     assert_eq!(sut.add_chunk(&amounts(3), INTERLEAVED), None);
     assert_eq!(sut.add_chunk(&amounts(2), CONTIGUOUS), None);
     assert_eq!(sut.add_chunk(&amounts(2)[..1], INTERLEAVED), None);
@@ -319,7 +319,7 @@ fn types_names_and_versions_have_their_limits() {
         assert_eq!(sut.channel("g", "x", data_type), Err(expected));
     }
     let error = sut.channel("g", "a", TdmsType::F64).unwrap_err();
-    let expected = "/'g'/'a' holds i32; a channel keeps its type, so give f64 another name";
+    let expected = "/'g'/'a' has the type i32, which cannot change; write the f64 values to a channel with another name";
     assert_eq!(error.to_string(), expected);
     let long = "'".repeat(33_000);
     let error = sut.object(&ObjectPath::group(long)).unwrap_err();

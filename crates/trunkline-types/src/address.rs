@@ -1,4 +1,4 @@
-//! The addresses at which an engine listens: a TCP port or a Unix socket.
+//! Parses and formats the addresses at which an engine listens: a TCP port or a Unix socket.
 //!
 //! ```text
 //! 127.0.0.1:5850                         TCP
@@ -12,8 +12,8 @@ use std::str::FromStr;
 
 use crate::text::clip;
 
-/// Longest path of a Unix socket in bytes: the size of a Linux socket address without the
-/// terminating zero byte.
+/// Maximum length of the path of a Unix socket, in bytes: the size of a Linux socket address without
+/// the terminating zero byte.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// The path of a Unix socket: absolute, at most [`SOCKET_PATH_BYTES_MAX`] bytes, and ending in
@@ -86,14 +86,14 @@ impl SocketPath {
     /// Checks the path of a Unix socket.
     pub fn parse(text: &str) -> Result<Self, SocketPathError> {
         let path = || clip(text);
-        let Some(below) = text.strip_prefix('/') else {
+        let Some(relative_path) = text.strip_prefix('/') else {
             return Err(SocketPathError::Relative { path: path() });
         };
         let is_reserved = |c: &char| c.is_control() || matches!(c, '#' | '*' | '%' | '?');
         if let Some(character) = text.chars().find(is_reserved) {
             return Err(SocketPathError::Character { character });
         }
-        let mut segments = below.split('/');
+        let mut segments = relative_path.split('/');
         if segments.any(|segment| matches!(segment, "" | "." | "..")) {
             return Err(SocketPathError::Roundabout { path: path() });
         }

@@ -1,15 +1,16 @@
-//! The rules for aliases (H-20). The engine applies them when it deploys and binds aliases. A
-//! configuration is checked against the same rules when it is read.
+//! Checks aliases (H-20). The engine applies these rules when it deploys and binds aliases. The parser
+//! of configurations applies the same rules.
 
 use std::collections::HashMap;
 
 use crate::name::NameError;
 use crate::{Access, DataType, Fifo, Name, Properties, Reason, Scaling, Scope};
 
-/// Longest chain of aliases: steps from the first alias to a variable that is not an alias.
+/// Maximum length of a chain of aliases: the number of steps from the first alias to a variable that is
+/// not an alias.
 pub const ALIAS_DEPTH_MAX: usize = 8;
-/// Maximum number of aliases that may lead to one variable, directly or through others. Each update
-/// of the variable becomes an update of all of them.
+/// Maximum number of aliases that lead to one variable, directly or through other aliases. Each update
+/// of the variable becomes an update of all these aliases.
 pub const ALIASES_MAX: usize = 4096;
 
 /// The reason why a variable cannot be an alias. The message is phrased so that it can follow the
@@ -17,7 +18,7 @@ pub const ALIASES_MAX: usize = 4096;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AliasFault {
     #[error(
-        "its alias {target} is a URL; an alias refers to a variable of this engine: write \
+        "its alias {target} is a URL; an alias refers to a variable of the same engine: write \
          `library/path`"
     )]
     Url {
@@ -32,19 +33,21 @@ pub enum AliasFault {
         target: String,
     },
     /// The alias also has a property that determines the source of its value.
-    #[error("an alias takes its value from its target, so it cannot have `{key}`; leave one out")]
+    #[error(
+        "an alias takes its value from its target, so it cannot have `{key}`; remove one of the two"
+    )]
     Contradicted {
-        /// The key of that property.
+        /// The configuration key of the contradicting property.
         key: &'static str,
     },
     #[error("its alias leads back to itself: {path}; one of them must not be an alias")]
     Cycle {
-        /// The names on the cycle, joined by `->`.
+        /// The names in the cycle, joined by `->`.
         path: String,
     },
     /// The chain has more than `ALIAS_DEPTH_MAX` steps.
     #[error(
-        "{steps} aliases lead one to the next; {ALIAS_DEPTH_MAX} is the limit: make it an alias of \
+        "the chain has {steps} aliases; {ALIAS_DEPTH_MAX} is the limit: make it an alias of \
          {root}"
     )]
     TooDeep {
@@ -56,7 +59,7 @@ pub enum AliasFault {
     /// More than `ALIASES_MAX` aliases lead to one variable.
     #[error("{count} aliases would lead to {root}; {ALIASES_MAX} is the limit")]
     TooMany {
-        /// Full name of that variable.
+        /// Full name of the variable.
         root: String,
         /// Number of aliases counted when the limit was passed.
         count: usize,
@@ -114,7 +117,7 @@ pub fn mismatch(alias: &Properties, name: &str, target: &Properties) -> Option<M
     let mismatch = |reason, sentence| Some(Mismatch { reason, sentence });
     if alias.scope == Scope::Network && target.scope == Scope::Process {
         let sentence = format!(
-            "{name} is for its own process only; give the alias `scope = \"process\"`, too"
+            "{name} can be reached only in its own process; give the alias `scope = \"process\"`, too"
         );
         return mismatch(Reason::AccessDenied, sentence);
     }
@@ -149,30 +152,29 @@ fn converts(scaling: Option<&Scaling>, from: &DataType, to: &DataType) -> bool {
 pub fn check_chains(targets: &HashMap<&str, &str>) -> Result<(), (String, AliasFault)> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut names: Vec<&&str> = targets.keys().collect();
-    // Sort the names, so that the same alias is reported every time.
+    // Sort the names, so that every check reports the same alias.
     names.sort_unstable();
     for name in names {
         let refuse = |fault| ((*name).to_owned(), fault);
         let mut path = vec![*name];
-        let mut at = *name;
-        while let Some(next) = targets.get(at) {
+        let mut current = *name;
+        while let Some(next) = targets.get(current) {
             let is_cycle = path.contains(next);
             path.push(next);
-            // If this alias leads to a cycle of other aliases, the cycle is reported at one of
-            // those.
+            // A cycle that does not contain this alias is reported for an alias in the cycle.
             if is_cycle && next == name {
                 let path = path.join(" -> ");
                 return Err(refuse(AliasFault::Cycle { path }));
             }
-            if is_cycle || path.len() > CHAIN_LOOKED_AT {
+            if is_cycle || path.len() > CHAIN_STEPS_MAX {
                 break;
             }
-            at = next;
+            current = next;
         }
         let steps = path.len() - 1;
         let root = path.last().copied().unwrap_or_default();
-        if targets.contains_key(root) && steps <= CHAIN_LOOKED_AT {
-            // This alias leads to a cycle, which is reported at one of the names on the cycle.
+        if targets.contains_key(root) && steps <= CHAIN_STEPS_MAX {
+            // The cycle is reported for an alias in the cycle.
             continue;
         }
         if steps > ALIAS_DEPTH_MAX {
@@ -191,4 +193,4 @@ pub fn check_chains(targets: &HashMap<&str, &str>) -> Result<(), (String, AliasF
 
 /// Maximum number of steps for which a chain is followed. A cycle of up to this length is reported
 /// as a cycle.
-const CHAIN_LOOKED_AT: usize = 64;
+const CHAIN_STEPS_MAX: usize = 64;

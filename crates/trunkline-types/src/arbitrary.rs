@@ -1,4 +1,4 @@
-//! Random types and values for the round-trip tests of the wire, JSON and text forms.
+//! Generates random types and values for the round-trip tests of the wire, JSON and text forms.
 
 use std::sync::Arc;
 
@@ -137,7 +137,9 @@ pub fn value_of(ty: &DataType) -> BoxedStrategy<Value> {
                     (Just(shape), elements(element, count..=count))
                 })
                 .prop_map(|(shape, elements)| {
-                    Value::Array(Arc::new(Array::new(shape, elements).expect("the product")))
+                    Value::Array(Arc::new(
+                        Array::new(shape, elements).expect("the count is the product of the shape"),
+                    ))
                 })
                 .boxed()
         }
@@ -204,7 +206,7 @@ fn elements(
     }
 }
 
-/// Replaces every NaN with the same NaN, like forms that have only one NaN.
+/// Replaces every NaN with the same NaN, because JSON and text have only one NaN.
 pub fn normal(value: &Value, ty: &DataType) -> Value {
     let number = |v: f64| if v.is_nan() { f64::NAN } else { v };
     let small = |v: f32| if v.is_nan() { f32::NAN } else { v };
@@ -219,7 +221,7 @@ pub fn normal(value: &Value, ty: &DataType) -> Value {
         (Value::Array(array), _) => {
             let elements = all(array.elements());
             Value::Array(Arc::new(
-                Array::new(array.shape().to_vec(), elements).expect("same"),
+                Array::new(array.shape().to_vec(), elements).expect("the shape is unchanged"),
             ))
         }
         (Value::Struct(fields), DataType::Struct(ty)) => fields

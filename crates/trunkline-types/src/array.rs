@@ -1,4 +1,4 @@
-//! n-dimensional arrays of scalars, contiguous and row-major.
+//! Defines n-dimensional arrays of scalars, which are contiguous and row-major.
 
 use std::sync::Arc;
 

@@ -13,30 +13,29 @@ use std::ops::RangeInclusive;
 
 use crate::{Pattern, Position, StepBudget, Timestamp};
 
-/// Longest text of a value, in bytes; a longer text is truncated and ends in `…`.
+/// Maximum length of the text of a value, in bytes; a longer text is truncated and ends in `…`.
 pub const AUDIT_VALUE_BYTES_MAX: usize = 256;
-/// Longest text of any other part of an entry, in bytes.
+/// Maximum length of any other text in an entry, in bytes.
 pub const AUDIT_TEXT_BYTES_MAX: usize = 1024;
 /// Maximum number of entries of one page.
 pub const AUDIT_PAGE_MAX: usize = 500;
 /// Maximum number of entries examined for one page, including those that do not match.
 pub const AUDIT_SCAN_MAX: usize = 5_000;
 /// Number of steps of a [`StepBudget`] after which a page ends, regardless of the number of entries
-/// examined. With a slow pattern, a query therefore takes proportionally more pages.
+/// examined. A query with a slow pattern therefore takes more pages.
 pub const AUDIT_STEPS_MAX: usize = 400_000;
 
-/// Selects whether client writes to a variable are entered in the audit.
+/// Selects whether client writes to a variable are recorded in the audit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AuditMode {
     /// Writes are not audited.
     #[default]
     Off,
-    /// Writes are audited while there is room, and never wait for the audit. Entries for which
-    /// there is no room are counted, and one entry in their place reports the number of missing
-    /// entries.
+    /// Writes are audited, but never wait for the audit. If the audit has no room for an entry, the
+    /// entry is dropped. One entry in the place of the dropped entries reports their number.
     BestEffort,
-    /// Every write is audited: it waits until there is room for its entry, and is refused if the
-    /// audit cannot be stored.
+    /// Every write is audited. A write waits until the audit has room for its entry, and is refused
+    /// if the audit cannot be stored.
     Complete,
 }
 
@@ -49,16 +48,17 @@ pub struct AuditEntry {
     pub when: Timestamp,
     /// The principal on whose behalf the action was carried out.
     pub who: String,
-    /// The origin: address, program and process, as far as they are known.
+    /// The origin of the action: address, program and process, as far as they are known.
     pub from: String,
     pub action: AuditAction,
     /// Full name of the variable, or name of the library; empty for an action on the whole engine.
     pub name: String,
-    /// The type of the values; empty if there are none.
+    /// The type of `old` and `new`; empty if the action has no values.
     pub data_type: String,
     /// The previous value, as text; empty if there was none.
     pub old: String,
-    /// The new value, as text; for an order, a description of the change.
+    /// The new value, as text; for an action on a library or on the engine, a description of the
+    /// change.
     pub new: String,
     pub outcome: AuditOutcome,
 }
@@ -75,7 +75,7 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// Number of removed entries.
+    /// Returns the number of removed entries.
     pub fn count(&self) -> u64 {
         (self.numbers.end() + 1).saturating_sub(*self.numbers.start())
     }
@@ -180,9 +180,9 @@ actions! {
     Stop = 23, "stop";
     /// The engine was started.
     EngineStart = 30, "engine start";
-    /// The engine was stopped in an orderly way. A start without a stop before it follows a crash.
+    /// The engine was shut down cleanly. A start without a preceding stop follows a crash.
     EngineStop = 31, "engine stop";
-    /// Entries found no room and are missing.
+    /// Entries are missing because the audit had no room for them.
     Lost = 40, "lost";
     /// The oldest entries were removed.
     Removed = 41, "removed";
@@ -191,17 +191,17 @@ actions! {
 /// The outcome of an audited action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AuditOutcome {
-    /// The order was carried out.
+    /// The action was carried out.
     Done,
     /// The write became the update at this position.
     Applied(Position),
-    /// The write changed nothing: the variable already had the value, at this position.
+    /// The write changed nothing: the value was within the deadband of the update at this position.
     Unchanged(Position),
-    /// Nothing was changed; contains the violated rule, in a sentence.
+    /// The action was refused and changed nothing; contains the violated rule, in a sentence.
     Refused(String),
     /// It is unknown whether anything was changed; contains the cause, in a sentence.
     Unknown(String),
-    /// The number of entries that are missing here because there was no room for them.
+    /// Entries are missing here because the audit had no room for them; contains their number.
     Lost(u64),
 }
 
@@ -242,14 +242,14 @@ impl AuditQuery {
     }
 
     fn matches_within(&self, budget: &mut StepBudget, entry: &AuditEntry) -> bool {
-        let is_since = self.since.is_none_or(|since| entry.when >= since);
-        let is_whose = self.who.as_ref().is_none_or(|who| *who == entry.who);
-        let mut is_named = || {
+        let is_recent = self.since.is_none_or(|since| entry.when >= since);
+        let is_by_principal = self.who.as_ref().is_none_or(|who| *who == entry.who);
+        let mut name_matches = || {
             self.pattern
                 .as_ref()
                 .is_none_or(|pattern| pattern.matches_within(budget, &entry.name))
         };
-        is_since && is_whose && is_named()
+        is_recent && is_by_principal && name_matches()
     }
 
     /// Takes a page from `entries`, which must start at [`from`](Self::from) and be in the
@@ -264,13 +264,13 @@ impl AuditQuery {
     }
 }
 
-/// The bounds of a scan for one page of the audit or of the alarm journal.
+/// Limits the scan for one page of the audit or of the alarm journal.
 pub(crate) struct PageScan {
     limit: usize,
 }
 
 impl PageScan {
-    /// Creates the bounds for `limit` entries; 0 for the maximum of a page.
+    /// Creates the limits for a page of `limit` entries; 0 selects the maximum of a page.
     pub(crate) fn new(limit: u32) -> Self {
         Self {
             limit: match limit {
@@ -280,8 +280,8 @@ impl PageScan {
         }
     }
 
-    /// Takes the matching entries, until the page is full or the scan has reached its limit.
-    /// Returns them with the number of the entry at which the next page begins.
+    /// Takes the matching entries until the page is full or the scan has reached a limit. Returns the
+    /// entries and the number of the entry at which the next page begins.
     pub(crate) fn take<T, E>(
         self,
         entries: impl Iterator<Item = Result<T, E>>,
@@ -290,9 +290,9 @@ impl PageScan {
     ) -> Result<(Vec<T>, Option<u64>), E> {
         let mut page = Vec::new();
         let mut budget = StepBudget::new(AUDIT_STEPS_MAX);
-        for (looked, entry) in entries.enumerate() {
+        for (examined, entry) in entries.enumerate() {
             let entry = entry?;
-            if page.len() >= self.limit || looked >= AUDIT_SCAN_MAX || budget.is_spent() {
+            if page.len() >= self.limit || examined >= AUDIT_SCAN_MAX || budget.is_spent() {
                 return Ok((page, Some(number(&entry))));
             }
             if matches(&mut budget, &entry) {
@@ -339,12 +339,17 @@ impl fmt::Display for AuditOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AuditOutcome::Done => f.write_str("done"),
-            AuditOutcome::Applied(position) => write!(f, "applied at {}", position.sequence),
-            AuditOutcome::Unchanged(position) => write!(f, "unchanged at {}", position.sequence),
+            AuditOutcome::Applied(position) => write!(f, "applied as update {}", position.sequence),
+            AuditOutcome::Unchanged(position) => {
+                write!(f, "unchanged since update {}", position.sequence)
+            }
             AuditOutcome::Refused(rule) => write!(f, "refused: {rule}"),
             AuditOutcome::Unknown(cause) => write!(f, "unknown: {cause}"),
             AuditOutcome::Lost(count) => {
-                write!(f, "{count} entries are missing because there was no room")
+                write!(
+                    f,
+                    "{count} entries are missing because the audit had no room for them"
+                )
             }
         }
     }
@@ -372,7 +377,7 @@ mod tests {
 
     /// Behaviour: B-83, B-24.
     #[test]
-    fn slow_pattern_gets_short_pages_that_are_complete_together() {
+    fn query_with_a_slow_pattern_takes_more_pages_but_finds_every_entry() {
         const ENTRIES: u64 = 400;
         let slow = "**/ab/**/a*b*/**/*a*b*/**/*b/*c";
         let entry = |number: u64| AuditEntry {
@@ -390,7 +395,7 @@ mod tests {
             new: String::new(),
             outcome: AuditOutcome::Done,
         };
-        for (pattern, pages_least, pages_most) in [(slow, 5, 400), ("rig/**", 1, 4)] {
+        for (pattern, pages_min, pages_max) in [(slow, 5, 400), ("rig/**", 1, 4)] {
             let mut sut = AuditQuery {
                 pattern: Some(Pattern::parse(pattern).unwrap()),
                 from: Some(1),
@@ -405,7 +410,7 @@ mod tests {
                 sut.from = next;
             }
             assert!(
-                (pages_least..=pages_most).contains(&pages),
+                (pages_min..=pages_max).contains(&pages),
                 "{pattern}: {pages} pages"
             );
             let expected = (1..=ENTRIES).filter(|n| pattern != slow || n % 100 == 0);

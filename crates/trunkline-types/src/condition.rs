@@ -1,4 +1,4 @@
-//! Search conditions on the fields of a variable.
+//! Parses and formats search conditions on the fields of a variable.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! Delivery contracts: they determine which updates a subscriber gets if it cannot get all of them
-//! immediately.
+//! Defines delivery contracts, which determine the updates that a subscriber receives if it cannot
+//! receive all updates immediately.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +27,7 @@ pub enum Contract {
     /// A buffer of this number of updates; when it is full, new updates are dropped and counted.
     First(u32),
     /// Every update. If more than `elements` updates or `bytes` bytes would have to wait, the
-    /// subscription ends, and the subscriber is notified in order with the updates.
+    /// subscription ends. The subscriber is notified of the end after the updates that precede it.
     All {
         /// Maximum number of updates waiting for the subscriber.
         elements: u32,
@@ -93,7 +93,7 @@ impl FromStr for Contract {
             Some((kind, argument)) => (kind, Some(argument)),
             None => (text, None),
         };
-        // For `all`, the bytes follow the elements.
+        // In `all:N:BYTES`, the limit in bytes follows the number of elements.
         let (argument, bytes) = match argument.and_then(|both| both.split_once(':')) {
             Some((elements, bytes)) if kind == "all" => (Some(elements), Some(bytes)),
             _ => (argument, None),

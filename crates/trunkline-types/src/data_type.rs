@@ -1,4 +1,4 @@
-//! The data types of variables.
+//! Defines the data types of variables.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ pub const STRUCT_FIELDS_MAX: usize = 1024;
 pub const ENUM_LABELS_MAX: usize = 65_536;
 /// Maximum number of dimensions of an array.
 pub const ARRAY_RANK_MAX: usize = 8;
-/// Longest label of an enum and longest field name of a struct, in bytes.
+/// Maximum length of the label of an enum or the name of a struct's field, in bytes.
 pub const LABEL_BYTES_MAX: usize = 1024;
 
 /// The type of a variable's value. It is fixed when the variable is deployed.
 ///
-/// Cloning is cheap: the parts of variable size are shared.
+/// Cloning is cheap, because clones share the parts of variable size.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DataType {
     Bool,
@@ -50,7 +50,7 @@ pub enum DataType {
     Enum(Arc<EnumType>),
     /// An n-dimensional array of scalars, row-major.
     Array(Arc<ArrayType>),
-    /// Named fields of any type (a cluster).
+    /// Named fields of any type; LabVIEW calls this a cluster.
     Struct(Arc<StructType>),
     /// Equally spaced samples with start time, interval and attributes.
     Waveform(ElementType),

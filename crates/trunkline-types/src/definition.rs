@@ -11,11 +11,11 @@ use crate::{AuditMode, DataType, Scaling, Value};
 /// can refer to.
 pub const VARIABLES_MAX: usize = 2 << 20;
 
-/// Longest description of a library or a variable, in bytes.
+/// Maximum length of the description of a library or a variable, in bytes.
 pub const DESCRIPTION_BYTES_MAX: usize = 4_096;
-/// Longest source of a variable and longest target of an alias, in bytes.
+/// Maximum length of the source of a variable or the target of an alias, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 1_024;
-/// Longest unit, in bytes.
+/// Maximum length of a unit, in bytes.
 pub const UNITS_BYTES_MAX: usize = 64;
 
 /// The reason why a text cannot be part of a definition.
@@ -29,7 +29,7 @@ pub enum TextFault {
     /// The text contains a control character other than a line break or a tab.
     #[error("contains a control character (U+{code:04X}); leave it out")]
     ControlCharacter {
-        /// Its code point.
+        /// Code point of the character.
         code: u32,
     },
 }
@@ -110,31 +110,31 @@ pub struct Properties {
     pub scope: Scope,
     /// Conversion between the source's raw value and the engineering value (H-01..H-03).
     pub scaling: Option<Scaling>,
-    /// The range within which changes are too small to be updates (H-05).
+    /// Range within which a change of the value is not an update (H-05).
     pub deadband: Deadband,
     /// The real-time FIFO of the variable (SP-10).
     pub fifo: Fifo,
     /// True if updates carry timestamps; without them, writes within one process are faster
     /// (SP-03).
     pub timestamps: bool,
-    /// Longest time that a writer waits for an `all` subscription that has reached its bound. If it
-    /// is zero, a writer never waits, and the slow subscription ends with `overrun`.
+    /// Maximum time that a writer waits for an `all` subscription that has reached its bound. If the
+    /// time is zero, writers never wait, and the slow subscription ends with `overrun`.
     pub stall: Duration,
     /// Age above which a reading is marked `stale`.
     pub max_age: Option<Duration>,
-    /// The value after the start, until the source delivers one (H-17).
+    /// The value after the start of the engine, until the source delivers a value (H-17).
     pub initial: Option<Value>,
     /// True to retain the newest value across a restart of the engine; it takes precedence over
     /// `initial`.
     pub retain: bool,
-    /// A register number, by which the variable can also be addressed: `:/20` is the variable with
-    /// the number 20 (LM-01). It is unique within the engine.
+    /// Register number, unique within the engine, by which the variable can also be addressed: `:/20`
+    /// is the variable with the number 20 (LM-01).
     pub number: Option<u32>,
     /// True if only one client may write the variable: the first client that writes it, until it
     /// disconnects (H-19).
     pub single_writer: bool,
-    /// Selects whether client writes are entered in the engine's audit, and what happens when the
-    /// audit has no room (B-24).
+    /// Selects whether client writes are recorded in the engine's audit, and what happens if the audit
+    /// has no room (B-24).
     pub audit: AuditMode,
     /// The source of the value, as `io-server:item`; empty if there is none.
     pub source: String,
@@ -142,7 +142,7 @@ pub struct Properties {
     /// and writes (H-20); empty if this is not an alias. The alias has its own access, scaling,
     /// range, deadband and units. Its scaling uses the target's value as the raw value.
     pub alias: String,
-    /// The place of its configuration, as `file:line`; empty if a program created it.
+    /// The place where the variable is configured, as `file:line`; empty if a program created it.
     pub origin: String,
     /// The alarms of the variable, each with a different name.
     pub alarms: Vec<AlarmDefinition>,
@@ -186,12 +186,13 @@ pub enum Fifo {
     /// The variable has no FIFO.
     #[default]
     Off,
-    /// One element, which always holds the newest value and is never empty or full (SP-14, SP-15).
+    /// One element, which always holds the newest value, so the FIFO is never empty or full (SP-14,
+    /// SP-15).
     Single {
         /// Number of elements in each array or waveform value; 1 for scalars, never 0 (SP-22).
         length: u32,
     },
-    /// Several elements, each of which is taken once (SP-16..SP-19).
+    /// A queue of several elements; each element is read once (SP-16..SP-19).
     Multi {
         /// Number of values that the FIFO can hold.
         capacity: u32,

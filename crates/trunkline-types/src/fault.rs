@@ -1,4 +1,4 @@
-//! The reasons why a request, or one of its items, is refused.
+//! Defines the reasons for which a request or one of its items is refused.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ macro_rules! fault_codes {
                 match self {
                     $(FaultCode::$variant => concat!($($doc),+).trim_start(),)+
                     FaultCode::Unknown(_) =>
-                        "The peer is newer and gives a reason this version does not know; \
+                        "The peer is newer and gives a reason that this version does not know; \
                          update this program.",
                 }
             }
@@ -61,9 +61,9 @@ fault_codes! {
     BadName = 2, "bad-name";
     /// The text is not a legal pattern; the sentence names the broken rule.
     BadPattern = 3, "bad-pattern";
-    /// The variable can only be written; its access type forbids reading.
+    /// The variable is write-only; its access type forbids reading.
     NotReadable = 4, "not-readable";
-    /// The variable can only be read; its access type forbids writing, only its source writes it.
+    /// The variable is read-only for clients; its access type allows only its source to write it.
     NotWritable = 5, "not-writable";
     /// The caller has no right to do this; ask the engine's administrator.
     Denied = 6, "denied";
@@ -93,7 +93,7 @@ fault_codes! {
     ProviderRefused = 18, "provider-refused";
     /// No answer arrived in time; it is unknown whether the write was carried out.
     TimedOut = 19, "timed-out";
-    /// A subscriber's buffer is full and the owner lets writers wait; try again.
+    /// A subscriber's buffer is full, and this write did not wait for it; try again.
     WouldBlock = 20, "would-block";
     /// The variable is not at the position the writer expected; read it again, then decide.
     Conflict = 21, "conflict";
@@ -107,27 +107,27 @@ fault_codes! {
     BadRequest = 25, "bad-request";
     /// The engine cannot do this, or the feature was not agreed in the hello.
     NotSupported = 26, "not-supported";
-    /// The versions of the two programs do not work together; update the older one.
+    /// The versions of the two programs are incompatible; update the older program.
     VersionMismatch = 27, "version-mismatch";
-    /// The engine has no room for another connection now; try again after the time it names.
+    /// The engine cannot accept another connection now; try again after the time that it names.
     Overloaded = 28, "overloaded";
     /// The engine is stopping; it may return soon.
     ShuttingDown = 29, "shutting-down";
     /// The peer was silent past the deadline: its machine, its program or the network stalled.
     PeerSilent = 30, "peer-silent";
-    /// The peer sent bytes that are not the protocol; its program is at fault.
+    /// The peer sent bytes that violate the protocol; its program is at fault.
     Malformed = 31, "malformed";
     /// An internal fault of the engine; report it with the sentence.
     Internal = 32, "internal";
-    /// No library of this name is deployed; `trunkline ls` lists those that are.
+    /// No library of this name is deployed; `trunkline ls` lists the deployed libraries.
     UnknownLibrary = 33, "unknown-library";
-    /// A library of this name is deployed already; replace it, or undeploy it first.
+    /// A library of this name is already deployed; replace it, or undeploy it first.
     LibraryExists = 34, "library-exists";
     /// The library's definition has an error; the sentence names the place and the error.
     BadLibrary = 35, "bad-library";
-    /// Subscriptions still use what is to be removed; the sentence has their number.
+    /// The item is still in use by subscriptions; the sentence gives their number.
     InUse = 36, "in-use";
-    /// The engine's store cannot save the change, so nothing was changed; the sentence has the
+    /// The engine's store cannot save the change, so nothing was changed; the sentence gives the
     /// reason.
     StoreFailed = 37, "store-failed";
     /// The variable is forced to a value; unforce it, then write again.
@@ -136,30 +136,30 @@ fault_codes! {
     NotForced = 39, "not-forced";
     /// The variable has not been written yet; set it first.
     NoValue = 40, "no-value";
-    /// The variable's provider does not know whether it was carried out; the sentence is the
+    /// The variable's provider does not know whether the write was carried out; the sentence is the
     /// provider's.
     ProviderUnsure = 41, "provider-unsure";
     /// A provider of this name is already running; give this one another name, or stop the other.
     NameTaken = 42, "name-taken";
-    /// The variable has another source than this connection; only its own provider publishes it.
+    /// This connection is not the source of the variable; only its own provider can publish it.
     NotItsProvider = 43, "not-its-provider";
     /// The variable cannot take part in a group write; write it alone, or set it.
     NotGroupable = 50, "not-groupable";
-    /// Another member of the group was refused, so none was written; its fault has the reason.
+    /// Another member of the group was refused, so none was written; see the fault of that member.
     GroupRefused = 51, "group-refused";
     /// The variable has a single writer, which is another program; the sentence names it.
     SingleWriter = 52, "single-writer";
     /// This session does not hold the lease, or no longer holds it; take it again.
     NotLeased = 53, "not-leased";
-    /// A group has the variable twice; the caller must name it once.
+    /// The group contains the variable twice; the caller must name it once.
     TwiceInGroup = 54, "twice-in-group";
     /// Variables have no such field; the sentence lists the fields.
     UnknownField = 60, "unknown-field";
     /// The engine's memory for waiting updates is full; try again later or subscribe with `latest`.
     MemoryFull = 61, "memory-full";
-    /// A newer value already exists; the sample was given to the history only.
+    /// A newer value already exists; the sample was only recorded in the history.
     LateRecorded = 62, "late-recorded";
-    /// The variable is an alias whose target is not deployed, or does not fit; see `trunkline why`.
+    /// The variable is an alias whose target is not deployed or incompatible; see `trunkline why`.
     AliasUnbound = 80, "alias-unbound";
     /// No stream endpoint has this name now; the other program must create it.
     UnknownEndpoint = 100, "unknown-endpoint";
@@ -167,21 +167,21 @@ fault_codes! {
     EndpointTaken = 101, "endpoint-taken";
     /// The endpoint's name is part of another endpoint's path, or the reverse; choose another.
     EndpointNested = 102, "endpoint-nested";
-    /// The two endpoints have different element types; create both with the same one.
+    /// The two endpoints have different element types; create both with the same type.
     StreamType = 103, "stream-type";
     /// Both endpoints write, or both read; one must be the writer and the other the reader.
     StreamDirection = 104, "stream-direction";
     /// The endpoint expects another peer; correct the URL that names the peer.
     StreamPeer = 105, "stream-peer";
-    /// The endpoint is connected already; it takes no second peer.
+    /// The endpoint is already connected; it accepts only one peer.
     StreamConnected = 106, "stream-connected";
-    /// The endpoint was created again since it was connected; create this one again too.
+    /// The peer endpoint was created anew after it was connected; create this endpoint anew, too.
     StreamRestarted = 107, "stream-restarted";
     /// The two endpoints cannot continue the stream: elements between them are lost.
     StreamDataLost = 108, "stream-data-lost";
-    /// A newer connection of this endpoint was accepted already; this one is out of date.
+    /// A newer connection of this endpoint has already been accepted; this one is outdated.
     StreamOutdated = 109, "stream-outdated";
-    /// The ticket is unknown, used, or of another endpoint; ask the directory for a new one.
+    /// The ticket is unknown, was already used, or belongs to another endpoint; request a new one.
     BadTicket = 110, "bad-ticket";
     /// Another program uses streams with this context on that machine; choose another context.
     ContextBusy = 111, "context-busy";

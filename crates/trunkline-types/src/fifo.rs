@@ -1,4 +1,4 @@
-//! The elements of real-time FIFOs, and the rules for valid FIFOs (SP-08, SP-09, SP-22).
+//! Defines the layout of the elements of real-time FIFOs, and checks FIFOs (SP-08, SP-09, SP-22).
 //!
 //! The engine applies these rules when it creates FIFOs. A configuration is checked against the
 //! same rules when it is read.
@@ -23,7 +23,7 @@ pub struct FifoElement {
     pub length: usize,
     /// Type of the elements of an array or waveform; `None` for a scalar.
     pub element: Option<ElementType>,
-    /// True if a source timestamp follows the numbers.
+    /// True if a source timestamp follows the values.
     pub stamped: bool,
 }
 
@@ -49,17 +49,17 @@ pub struct FifoHead {
 /// The reason why a FIFO cannot be created.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FifoError {
-    #[error("an element of the FIFO is never empty; set `fifo.length`")]
+    #[error("a FIFO element needs at least one value; set `fifo.length` to 1 or more")]
     NoLength,
-    #[error("a multi-element FIFO has at least one element; set `fifo.capacity`")]
+    #[error("a multi-element FIFO needs at least one element; set `fifo.capacity` to 1 or more")]
     NoCapacity,
-    #[error("an array of length 0 has nothing for a FIFO to hold")]
+    #[error("a FIFO cannot hold arrays of length 0; give the array a length of 1 or more")]
     EmptyArray,
     #[error(
         "a real-time FIFO takes one-dimensional arrays only; flatten the array or switch `fifo` off"
     )]
     Dimensions,
-    /// The elements are text, which has no fixed length.
+    /// The elements are strings, which have no fixed length.
     #[error("a real-time FIFO cannot hold text; its length is not fixed")]
     Text,
     /// The type is neither a scalar of fixed size nor an array or waveform.
@@ -141,7 +141,7 @@ impl FifoElement {
     }
 
     /// Checks that a value in wire form has the declared number of elements. The attributes of a
-    /// waveform do not pass through a FIFO and are not counted.
+    /// waveform are not counted, because a FIFO does not transfer them.
     ///
     /// # Errors
     /// The number of elements that the value has; 0 if the bytes are truncated.

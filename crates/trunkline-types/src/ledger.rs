@@ -17,7 +17,7 @@ pub struct WriteLedger {
     pub written: u64,
     /// Writes within the deadband.
     pub unchanged: u64,
-    /// Writes that were replaced by a later write (write mode `newest`).
+    /// Writes replaced by a later write before they were carried out (write mode `newest`).
     pub superseded: u64,
     /// Writes refused by a rule.
     pub refused: u64,
@@ -25,7 +25,7 @@ pub struct WriteLedger {
     pub unknown: u64,
     /// Writes lost in a full real-time FIFO.
     pub fifo_overflow: u64,
-    /// Writes lost before they reached this engine, as counted by a mirrored engine.
+    /// Writes lost before they reached this engine; counted by the engine that this engine mirrors.
     pub upstream_lost: u64,
 }
 
@@ -56,7 +56,7 @@ pub struct SubscriptionLedger {
     pub sent_unconfirmed: u64,
     /// Updates whose receipt is confirmed.
     pub received: u64,
-    /// Sent again because the client had a different value (B-10); not part of the sum.
+    /// Updates sent again because the client had a different value (B-10); not part of the sum.
     pub repaired: u64,
 }
 
@@ -78,13 +78,13 @@ pub struct EndedItem {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ClientLedger {
     pub received: u64,
-    /// Updates taken by the application; displays call this "delivered".
+    /// Updates read by the application; displays call this "delivered".
     pub taken: u64,
-    /// Updates replaced by a newer value before they were taken.
+    /// Updates replaced by a newer value before the application read them.
     pub coalesced: u64,
     /// Updates dropped because a queue was full.
     pub dropped: u64,
-    /// Updates waiting to be taken.
+    /// Updates that the application has not read yet.
     pub waiting: u64,
     /// Number of received updates that the engine sent again because this client had a different
     /// value (B-10).
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_cause_counts_in_the_upstream_identity() {
+    fn every_outcome_counts_in_the_identity_of_writes() {
         let ledger = WriteLedger {
             offered: 28,
             written: 1,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_counts_in_the_subscription_identity() {
+    fn every_outcome_counts_in_the_identity_of_a_subscription() {
         let ledger = SubscriptionLedger {
             written: 36,
             filtered: 1,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_counts_in_the_client_identity() {
+    fn every_outcome_counts_in_the_identity_of_a_client() {
         let ledger = ClientLedger {
             received: 10,
             taken: 1,

@@ -1,4 +1,4 @@
-//! Names and URLs, data types, values, samples, timestamps, quality, units and scaling of
+//! Defines the names, URLs, data types, values, samples, timestamps, quality, units and scaling of
 //! Trunkline.
 //!
 //! Every other crate builds on this one. It defines the values of variables, independently of where
@@ -6,10 +6,10 @@
 //!
 //! ```text
 //! Name, Pattern, Url     the address of a variable      name, pattern, url
-//! DataType, Value        its type and value             data_type, value, array, waveform
-//! Sample, Reading        the data that a reader gets    sample, quality, time
-//! VariableDefinition     its configuration              definition, scaling, deadband
-//! wire, json, text       its three external forms       wire/, json, text
+//! DataType, Value        the type and the value         data_type, value, array, waveform
+//! Sample, Reading        the data for readers           sample, quality, time
+//! VariableDefinition     the configuration              definition, scaling
+//! wire, json, text       the three external forms       wire/, json/, text/
 //! ```
 //!
 //! # Layout

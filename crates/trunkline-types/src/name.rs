@@ -18,11 +18,11 @@ use std::str::FromStr;
 
 use crate::text::is_unprintable;
 
-/// Longest full name in bytes, including escapes and the field.
+/// Maximum length of a full name in bytes, including escapes and the field.
 pub const NAME_BYTES_MAX: usize = 1024;
 
 /// The library name that denotes register numbers: `:/20` is another name of the variable whose
-/// `number` is 20. No library can have this name.
+/// `number` is 20. No library can be named `:`.
 pub const NUMBERS_LIBRARY: &str = ":";
 
 /// Returns true if the name of a library or variable is reserved for the engine.
@@ -133,7 +133,7 @@ impl Name {
 
     /// Returns the canonical form of a full name without building a `Name`.
     pub fn canonical(text: &str) -> Result<Cow<'_, str>, NameError> {
-        let canonical = scan(text, NAME_BYTES_MAX, Stars::Refused)?;
+        let canonical = scan(text, NAME_BYTES_MAX, Wildcards::Refused)?;
         let body = canonical.split('#').next().unwrap_or_default();
         if !body.contains('/') {
             return Err(NameError::NoPath {
@@ -239,7 +239,7 @@ pub fn check_segment(text: &str) -> Result<(), NameError> {
             });
         }
     }
-    scan(text, NAME_BYTES_MAX, Stars::Refused).map(|_| ())
+    scan(text, NAME_BYTES_MAX, Wildcards::Refused).map(|_| ())
 }
 
 /// Escapes any text for use as one segment of a name: `/`, `#`, `%` and `*` become escapes.
@@ -257,7 +257,7 @@ pub fn escape_segment(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Reverses [`escape_segment`]; other escapes than these four are left unchanged.
+/// Reverses [`escape_segment`]; any other percent sequence is left unchanged.
 pub fn unescape_segment(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);
@@ -280,8 +280,8 @@ pub fn unescape_segment(text: &str) -> Cow<'_, str> {
 /// the name's length (at least one). Swapping two neighbouring characters counts as one edit.
 ///
 /// Compares `name` with every candidate, and computes the edit distance to candidates of similar
-/// length. Use it for individual misses, not for each of 100,000 names. Names of more than 128
-/// characters are only compared ignoring case.
+/// length. Use it for a single unknown name, not for each of 100,000 names. A name of more than 128
+/// characters is compared only for equality, ignoring case.
 pub fn suggest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
     let length = name.chars().count();
     let lower = name.to_lowercase();
@@ -313,16 +313,20 @@ pub fn suggest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
     nearest.map(str::to_owned)
 }
 
-/// Selects whether wildcards are legal in the scanned text.
+/// Selects whether the scanned text may contain wildcards.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stars {
+pub(crate) enum Wildcards {
     Allowed,
     Refused,
 }
 
 /// Checks, in one pass, the rules shared by names, patterns and the name part of URLs, and converts
 /// escapes to upper case.
-pub(crate) fn scan(text: &str, bytes_max: usize, stars: Stars) -> Result<Cow<'_, str>, NameError> {
+pub(crate) fn scan(
+    text: &str,
+    bytes_max: usize,
+    wildcards: Wildcards,
+) -> Result<Cow<'_, str>, NameError> {
     if text.is_empty() {
         return Err(NameError::Empty);
     }
@@ -334,7 +338,7 @@ pub(crate) fn scan(text: &str, bytes_max: usize, stars: Stars) -> Result<Cow<'_,
     }
     let mut segment_start = 0;
     let mut in_field = false;
-    let mut lower_escape = false;
+    let mut has_lower_escape = false;
     for (position, character) in text.char_indices() {
         match character {
             '/' | '#' if in_field => {
@@ -352,9 +356,9 @@ pub(crate) fn scan(text: &str, bytes_max: usize, stars: Stars) -> Result<Cow<'_,
                 segment_start = position + 1;
                 in_field = character == '#';
             }
-            '*' if stars == Stars::Refused => return Err(NameError::Wildcard { position }),
+            '*' if wildcards == Wildcards::Refused => return Err(NameError::Wildcard { position }),
             '%' => match read_escape(&text[position..]) {
-                Some((_, upper)) => lower_escape |= !text[position..].starts_with(upper),
+                Some((_, upper)) => has_lower_escape |= !text[position..].starts_with(upper),
                 None => return Err(NameError::Escape { position }),
             },
             character if is_unprintable(character) => {
@@ -375,7 +379,7 @@ pub(crate) fn scan(text: &str, bytes_max: usize, stars: Stars) -> Result<Cow<'_,
             }
         });
     }
-    Ok(if lower_escape {
+    Ok(if has_lower_escape {
         Cow::Owned(upper_escapes(text))
     } else {
         Cow::Borrowed(text)

@@ -1,11 +1,11 @@
-//! The outcomes of a write (B-20).
+//! Defines the possible outcomes of a write (B-20).
 
 use std::convert::Infallible;
 
 /// The outcome of a write. Every write has exactly one outcome.
 ///
-/// The layers use different types for positions and reasons, but the set of outcomes is the same.
-/// In layers that try every write, `NotTried` is [`Infallible`].
+/// Every layer has the same set of outcomes, but its own types of positions and reasons. In layers that
+/// try every write, `NotTried` is [`Infallible`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteOutcome<At, Why, Cause = Why, NotTried = Infallible> {
     /// The write became the update at this position.

@@ -1,4 +1,4 @@
-//! Patterns over full names: `*` matches any characters within one segment, `**` any number of
+//! Matches full names with patterns: `*` matches any characters within one segment, `**` any number of
 //! whole segments.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //! boiler/pump*/on   *  may occur anywhere in a segment, also several times
 //! boiler/**         everything in boiler
 //! **/alarm          every variable called alarm; ** may also match no segment
-//! boiler/*#units    a field of each; without '#', no field matches
+//! boiler/*#units    the field `units` of each; a pattern without '#' matches no fields
 //! ```
 //!
 //! The matcher never backtracks further than the last wildcard of each kind. Its time is therefore
@@ -16,10 +16,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::name::{NameError, Stars, scan};
+use crate::name::{NameError, Wildcards, scan};
 use crate::step_budget::StepBudget;
 
-/// Longest pattern in bytes.
+/// Maximum length of a pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 256;
 /// Maximum number of wildcards in one pattern, `*` and `**` together.
 pub const WILDCARDS_MAX: usize = 16;
@@ -51,13 +51,13 @@ impl Pattern {
     /// Checks a pattern and converts it to canonical form. A text without wildcards is a pattern
     /// that matches itself.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
-        let canonical = scan(text, PATTERN_BYTES_MAX, Stars::Allowed)?;
+        let canonical = scan(text, PATTERN_BYTES_MAX, Wildcards::Allowed)?;
         let mut count = 0;
         for (index, part) in canonical.split('#').enumerate() {
             for segment in part.split('/') {
-                if segment == DEEP && index == 0 {
+                if segment == ANY_SEGMENTS && index == 0 {
                     count += 1;
-                } else if segment.contains(DEEP) {
+                } else if segment.contains(ANY_SEGMENTS) {
                     return Err(PatternError::DoubleStar {
                         segment: segment.to_owned(),
                     });
@@ -105,8 +105,8 @@ impl Pattern {
         let prefix = &self.text[..star];
         // `a/**` matches `a` as well, if nothing but `**` follows.
         let (rest, _) = split_field(&self.text[star..]);
-        let only_deep = rest.split('/').all(|segment| segment == DEEP);
-        if only_deep {
+        let has_only_any_segments = rest.split('/').all(|segment| segment == ANY_SEGMENTS);
+        if has_only_any_segments {
             prefix.strip_suffix('/').unwrap_or(prefix)
         } else {
             prefix
@@ -161,75 +161,75 @@ fn split_field(text: &str) -> (&str, Option<&str>) {
         .map_or((text, None), |(body, field)| (body, Some(field)))
 }
 
-/// Matches segments against segments. Once a later `**` is reached, the part before it need not be
-/// tried again, because its leftmost match leaves the most room for the rest.
+/// Matches a sequence of segments. Once the next `**` is reached, the match of the part before it is
+/// final, because the leftmost match leaves the most segments for the rest of the pattern.
 fn body_matches(pattern: &str, name: &str, step: &mut impl FnMut(usize)) -> bool {
-    let mut wanted = pattern.split('/');
-    let mut found = name.split('/');
+    let mut pattern_rest = pattern.split('/');
+    let mut name_rest = name.split('/');
     let mut restart = None;
     loop {
         step(SEGMENT_STEPS);
-        let (mut next_wanted, mut next_found) = (wanted.clone(), found.clone());
-        match (next_wanted.next(), next_found.next()) {
+        let (mut next_pattern, mut next_name) = (pattern_rest.clone(), name_rest.clone());
+        match (next_pattern.next(), next_name.next()) {
             (None, None) => return true,
-            (Some(DEEP), _) => {
-                restart = Some((next_wanted.clone(), found.clone()));
-                wanted = next_wanted;
+            (Some(ANY_SEGMENTS), _) => {
+                restart = Some((next_pattern.clone(), name_rest.clone()));
+                pattern_rest = next_pattern;
                 continue;
             }
             (Some(pattern), Some(segment)) if segment_matches(pattern, segment, step) => {
-                wanted = next_wanted;
-                found = next_found;
+                pattern_rest = next_pattern;
+                name_rest = next_name;
                 continue;
             }
             _ => {}
         }
-        // Let the last `**` match one more segment.
-        let Some((after_deep, given)) = &mut restart else {
+        // Extend the last `**` by one segment.
+        let Some((after_wildcard, retry_from)) = &mut restart else {
             return false;
         };
-        if given.next().is_none() {
+        if retry_from.next().is_none() {
             return false;
         }
-        wanted = after_deep.clone();
-        found = given.clone();
+        pattern_rest = after_wildcard.clone();
+        name_rest = retry_from.clone();
     }
 }
 
-/// Matches characters against characters in the same way: only the last `*` can be extended.
+/// Matches the characters of one segment in the same way: only the last `*` can be extended.
 fn segment_matches(pattern: &str, segment: &str, step: &mut impl FnMut(usize)) -> bool {
     let (pattern, segment) = (pattern.as_bytes(), segment.as_bytes());
-    let (mut wanted, mut found) = (0, 0);
+    let (mut pattern_index, mut segment_index) = (0, 0);
     let mut restart = None;
     loop {
         step(1);
-        match (pattern.get(wanted), segment.get(found)) {
+        match (pattern.get(pattern_index), segment.get(segment_index)) {
             (None, None) => return true,
             (Some(b'*'), _) => {
-                wanted += 1;
-                restart = Some((wanted, found));
+                pattern_index += 1;
+                restart = Some((pattern_index, segment_index));
                 continue;
             }
             (Some(expected), Some(byte)) if expected == byte => {
-                wanted += 1;
-                found += 1;
+                pattern_index += 1;
+                segment_index += 1;
                 continue;
             }
             _ => {}
         }
-        let Some((after_star, given)) = &mut restart else {
+        let Some((after_wildcard, retry_from)) = &mut restart else {
             return false;
         };
-        if *given >= segment.len() {
+        if *retry_from >= segment.len() {
             return false;
         }
-        *given += 1;
-        wanted = *after_star;
-        found = *given;
+        *retry_from += 1;
+        pattern_index = *after_wildcard;
+        segment_index = *retry_from;
     }
 }
 
-const DEEP: &str = "**";
+const ANY_SEGMENTS: &str = "**";
 
 /// Number of steps charged for advancing by one segment, which takes as long as this number of
 /// character comparisons (measured).

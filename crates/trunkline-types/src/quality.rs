@@ -160,7 +160,7 @@ impl Quality {
         self.0 & NO_VALUE == 0 && !self.has_reason(Reason::NoValue)
     }
 
-    /// Returns this quality, changed for a variable that has no value yet. The result is never
+    /// Returns this quality with the mark that the variable has no value yet. The result is never
     /// good.
     #[must_use]
     pub const fn without_value(self) -> Self {
@@ -201,18 +201,18 @@ impl Quality {
     }
 
     /// Returns the quality of a value computed from two values: the worse level with its reason and
-    /// clock, and the flags of both. If the levels are equal, the quality with a reason takes
-    /// precedence, otherwise `self`.
+    /// clock, and the flags of both. If the levels are equal, `other` takes precedence only
+    /// if it has a reason and `self` has none.
     #[must_use]
     pub fn worst(self, other: Quality) -> Quality {
-        let takes_other = match self.level().cmp(&other.level()) {
+        let prefers_other = match self.level().cmp(&other.level()) {
             std::cmp::Ordering::Less => true,
             std::cmp::Ordering::Greater => false,
             std::cmp::Ordering::Equal => {
                 self.reason() == Reason::None && other.reason() != Reason::None
             }
         };
-        let base = if takes_other { other } else { self };
+        let base = if prefers_other { other } else { self };
         Quality(base.0 | ((self.0 | other.0) & (FORCED | SIMULATED | COERCED | NO_VALUE)))
     }
 }
@@ -232,15 +232,15 @@ impl fmt::Display for Quality {
         if self.reason() != Reason::None {
             write!(f, ": {}", self.reason())?;
         }
-        let marks = [
+        let flags = [
             (self.is_forced(), "forced"),
             (self.is_simulated(), "simulated"),
             (self.is_coerced(), "coerced"),
             (self.0 & NO_VALUE != 0, "no value yet"),
         ];
         let mut separator = " (";
-        for (_, mark) in marks.iter().filter(|(set, _)| *set) {
-            write!(f, "{separator}{mark}")?;
+        for (_, flag) in flags.iter().filter(|(is_set, _)| *is_set) {
+            write!(f, "{separator}{flag}")?;
             separator = ", ";
         }
         if separator == ", " {
@@ -341,7 +341,7 @@ macro_rules! reasons {
             /// Returns the meaning of the reason, as a sentence.
             pub const fn sentence(self) -> &'static str {
                 match self {
-                    Reason::None => "There is nothing to say about this value.",
+                    Reason::None => "No reason is given.",
                     $(Reason::$variant => $sentence,)*
                     Reason::Unlisted(_) => {
                         "The reason comes from a newer version and is not known here."
@@ -353,9 +353,9 @@ macro_rules! reasons {
 }
 
 reasons! {
-    Retained = 1, "retained", "The value was kept from before the engine's last start.";
-    Initial = 2, "initial", "The value is the configured initial one; nothing was written yet.";
-    BufferEmpty = 3, "buffer-empty", "The buffer was empty; this is the last value again.";
+    Retained = 1, "retained", "The value was saved before the engine was last started.";
+    Initial = 2, "initial", "The value is the configured initial value; no value has been written yet.";
+    BufferEmpty = 3, "buffer-empty", "The buffer was empty; the last value is repeated.";
     WriteBufferNearlyFull = 4, "write-buffer-nearly-full",
         "The write buffer is full; the next write may overflow it.";
     WriteBufferOverflowed = 5, "write-buffer-overflowed",
@@ -372,21 +372,21 @@ reasons! {
     NameLookupFailed = 69, "name-lookup-failed", "The source's host name could not be resolved.";
     HostUnreachable = 70, "host-unreachable", "The source's host cannot be reached.";
     ServiceLookupFailed = 71, "service-lookup-failed",
-        "The source's host is there, but its service was not found.";
+        "The source's host is reachable, but its service was not found.";
     ProcessMissing = 72, "process-missing", "The library of the source does not exist or is not running.";
     VariableMissing = 73, "variable-missing", "The variable does not exist at the source.";
     AccessDenied = 74, "access-denied", "The source refuses access.";
     VersionMismatch = 75, "version-mismatch",
-        "The subscription was refused: the two ends speak different versions.";
+        "The subscription was refused: the programs use different versions of the protocol.";
     BadUrl = 76, "bad-url", "The source's URL is not valid.";
     BufferTooSmall = 77, "buffer-too-small", "The buffer size must be greater than 1.";
     ProviderGone = 78, "provider-gone", "The provider of this variable is not running.";
-    NotSupported = 79, "not-supported", "The source cannot do what was asked for.";
+    NotSupported = 79, "not-supported", "The source does not support the requested operation.";
     ConfigurationError = 80, "configuration-error", "The configuration of this variable is wrong.";
     OutOfRange = 81, "out-of-range", "The source's value cannot be represented in this variable.";
     TimedOut = 82, "timed-out", "The source did not answer in time.";
     ConnectionLost = 83, "connection-lost", "The connection to the source was lost.";
-    MemoryFull = 84, "memory-full", "The engine has no memory for the source's value.";
+    MemoryFull = 84, "memory-full", "The engine does not have enough memory for the source's value.";
 }
 
 const LEVEL_MASK: u32 = 3;
@@ -412,10 +412,10 @@ mod documented {
     ));
 
     #[test]
-    fn the_protocol_page_has_the_place_of_each_bit() {
+    fn the_protocol_page_has_the_position_of_each_bit() {
         let mark = "<!-- checked: trunkline-types, quality -->";
         let (_, table) = PAGE.split_once(mark).expect("the table is marked");
-        let run = |mask: u32, shift: u32| {
+        let bit_range = |mask: u32, shift: u32| {
             let first = (mask << shift).trailing_zeros();
             let last = 31 - (mask << shift).leading_zeros();
             match first == last {
@@ -424,19 +424,19 @@ mod documented {
             }
         };
         let expected = [
-            (run(LEVEL_MASK, 0), "level"),
-            (run(REASON_MASK, REASON_SHIFT), "reason"),
-            (run(3, CLOCK_SHIFT), "clock"),
-            (run(3, SYNC_SHIFT), "synchronisation"),
-            (run(FORCED, 0), "forced"),
-            (run(SIMULATED, 0), "simulated"),
-            (run(COERCED, 0), "coerced"),
+            (bit_range(LEVEL_MASK, 0), "level"),
+            (bit_range(REASON_MASK, REASON_SHIFT), "reason"),
+            (bit_range(3, CLOCK_SHIFT), "clock"),
+            (bit_range(3, SYNC_SHIFT), "synchronisation"),
+            (bit_range(FORCED, 0), "forced"),
+            (bit_range(SIMULATED, 0), "simulated"),
+            (bit_range(COERCED, 0), "coerced"),
         ];
         let rows = table.trim_start().lines().skip(2);
-        for (row, (place, what)) in rows.zip(expected) {
+        for (row, (position, name)) in rows.zip(expected) {
             assert!(
-                row.starts_with(&format!("{place} {what}")),
-                "{row}: {place} {what}"
+                row.starts_with(&format!("{position} {name}")),
+                "{row}: {position} {name}"
             );
         }
     }

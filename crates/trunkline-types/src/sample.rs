@@ -1,4 +1,4 @@
-//! Samples, and readings, which are samples in the form in which a reader gets them.
+//! Defines samples, and readings, which are samples as a reader receives them.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct Position {
     pub sequence: u64,
 }
 
-/// Numbers of updates that a reader did not get between two of its readings, by cause.
+/// Numbers of updates that a reader missed between two of its readings, by cause.
 ///
 /// `coalesced` is not a loss, because a `latest` or `sampled` contract requests it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,7 +40,7 @@ pub struct Lost {
     pub overrun: u64,
     /// Number of updates lost because they were written while the connection was down.
     pub disconnect: u64,
-    /// True if an unknown number of updates was lost because the engine was restarted in between.
+    /// True if an unknown number of updates was lost, because the engine was restarted in the meantime.
     pub unknown: bool,
 }
 
@@ -68,7 +68,7 @@ impl Lost {
         self.count() == Some(0)
     }
 
-    /// Adds the counts of both, cause by cause.
+    /// Returns the sum of both counts for each cause.
     #[must_use]
     pub fn plus(self, other: Lost) -> Lost {
         Lost {
@@ -81,7 +81,7 @@ impl Lost {
     }
 }
 
-/// A sample in the form in which a reader gets it.
+/// A sample as a reader receives it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reading {
     pub sample: Sample,

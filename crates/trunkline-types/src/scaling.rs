@@ -1,4 +1,4 @@
-//! Conversion between the raw value of a source and the engineering value of its variable (H-01 to
+//! Converts between the raw value of a source and the engineering value of its variable (H-01 to
 //! H-03).
 //!
 //! The arithmetic uses `f64`, so integers of more than 53 bits lose their last digits.
@@ -10,22 +10,23 @@ use crate::{DataType, Value};
 pub enum Scaling {
     /// `eng = eng[0] + (raw - raw[0]) * (eng[1] - eng[0]) / (raw[1] - raw[0])`.
     Linear {
-        /// Raw zero and raw full; full is greater.
+        /// Raw values at zero and at full scale; the second must be greater.
         raw: [f64; 2],
-        /// Engineering values at these points; they differ, and the second may be the smaller one.
+        /// Engineering values at zero and at full scale; they must differ.
         eng: [f64; 2],
     },
     /// `eng = eng[0] + m * sqrt(raw - raw[0])` with `m = (eng[1] - eng[0]) / sqrt(raw[1] -
     /// raw[0])`, for example flow from the pressure across an orifice.
     SquareRoot {
-        /// Raw zero and raw full; full is greater.
+        /// Raw values at zero and at full scale; the second must be greater.
         raw: [f64; 2],
-        /// Engineering values at these points; they differ, and the second may be the smaller one.
+        /// Engineering values at zero and at full scale; they must differ.
         eng: [f64; 2],
     },
+    /// Inverts a boolean.
     Invert,
     /// `eng = (raw ^ invert) & select` for bit fields (`u32`). The inverse is the same formula.
-    /// Bits outside `select` are 0 in both directions, because their state is unknown.
+    /// Bits outside `select` become 0 in both directions, because their state is unknown.
     BitField {
         /// Bits to invert.
         invert: u32,
@@ -46,7 +47,7 @@ pub enum ScalingError {
         needed: &'static str,
         data_type: String,
     },
-    /// Raw full is not greater than raw zero, or the difference is not finite.
+    /// The raw value at full scale is not greater than that at zero, or the difference is not finite.
     #[error("raw full ({full}) must be greater than raw zero ({zero}), and both must be finite")]
     RawRange { zero: f64, full: f64 },
     /// The engineering range has no width, or its width is not finite.
@@ -137,7 +138,7 @@ impl Scaling {
                 raw,
             ) => {
                 self.number(raw, target, |raw| {
-                    // This form has the quotient under one root, which makes it exact at both ends.
+                    // A single root of the quotient makes the result exact at zero and at full scale.
                     let root = root_of((raw - r0) / (r1 - r0), raw, r0)?;
                     Ok(e0 + (e1 - e0) * root)
                 })

@@ -1,4 +1,4 @@
-//! Settings of a driver, in the form used by configurations and programs.
+//! Defines the settings of a driver, for configurations and programs.
 
 use std::fmt;
 

@@ -1,11 +1,11 @@
-//! A budget for searches, so that one search cannot delay others for long.
+//! Limits the work of a search, so that one search cannot delay others for long.
 
-/// The remaining budget of one slice of a search, in steps. One step is about as much work as
-/// comparing one character. A limit on the number of names would not bound the time, which depends
-/// on the names and the pattern (F22 of the reliability plan).
+/// The remaining steps of one slice of a search. One step is about as much work as the comparison of
+/// one character. A limit on the number of names would not limit the time, which also depends on the
+/// names and the pattern (F22 of the reliability plan).
 ///
-/// Work that has begun is completed even if the budget is used up, so a slice may exceed the budget
-/// by its last piece of work.
+/// A comparison that has begun is completed even if the budget is used up, so a slice may exceed its
+/// budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StepBudget {
     left: usize,

@@ -1,4 +1,4 @@
-//! URLs of stream endpoints: the machine, the context and the name.
+//! Parses and formats URLs of stream endpoints, which consist of machine, context and name.
 //!
 //! ```text
 //! tl://plant7:5900:test bench/Subsystem A/stream 1
@@ -10,7 +10,7 @@
 //!                                                  one machine; empty if omitted
 //!                             -------------------- name of the endpoint, one segment or more
 //! //plant7/stream 1                                the scheme may be omitted
-//! stream 1                                         so may the host, which is then localhost
+//! stream 1                                         the host may be omitted, too: localhost
 //! ```
 //!
 //! URLs are not case-sensitive: the canonical form is in lower case. In a context and in a name,
@@ -25,7 +25,7 @@ use crate::text::clip;
 use crate::text::is_unprintable;
 use crate::url::{UrlError, parse_authority_host, parse_port};
 
-/// Longest URL of an endpoint in bytes, in canonical form.
+/// Maximum length of the URL of an endpoint in canonical form, in bytes.
 pub const STREAM_URL_BYTES_MAX: usize = 1024;
 
 /// The URL of an endpoint, in canonical form. If two endpoints name each other, the endpoint with
@@ -44,7 +44,7 @@ pub struct StreamUrl {
 pub enum StreamUrlError {
     #[error(transparent)]
     Url(#[from] UrlError),
-    #[error("{text:?} names no endpoint: write tl://host/endpoint")]
+    #[error("{text:?} does not name an endpoint: write tl://host/endpoint")]
     NoEndpoint {
         /// The URL, shortened.
         text: String,
@@ -136,13 +136,13 @@ impl StreamUrl {
         self.segments.iter().map(String::as_str)
     }
 
-    /// Returns context and name, which together identify an endpoint on its machine.
+    /// Returns the context and the name, which together identify an endpoint on its machine.
     pub fn endpoint(&self) -> (&str, &[String]) {
         (&self.context, &self.segments)
     }
 
-    /// Returns the URL under which the directory of the endpoint's machine knows it: without host
-    /// and port.
+    /// Returns the URL without host and port, under which the directory of the endpoint's machine
+    /// lists the endpoint.
     pub fn within_host(&self) -> Self {
         Self {
             host: LOCALHOST.to_owned(),
@@ -299,7 +299,7 @@ fn unescape(text: &str) -> Result<String, StreamUrlError> {
         }
     }
     let text = String::from_utf8(bytes).map_err(|_| bad())?;
-    // One pass may not be enough: the lower case of a few characters itself has a lower case.
+    // A second pass is necessary for a few characters whose lower-case form has a lower-case form.
     let lower = text.to_lowercase().to_lowercase();
     match lower.chars().find(|character| is_unprintable(*character)) {
         Some(character) => Err(StreamUrlError::Unprintable { character }),

@@ -1,19 +1,20 @@
-//! Times of two clocks that must never be mixed: UTC for timestamps, and a monotonic clock for
-//! measuring time.
+//! Defines the times of two clocks that must never be mixed: UTC for timestamps, and a monotonic clock
+//! for the measurement of time.
 
 use std::fmt;
 use std::time::Duration;
 
 /// A point on the monotonic clock of one process, in nanoseconds since an arbitrary origin.
 ///
-/// Timers, periods, ages and deadlines use it, so a step of the system clock does not affect them.
+/// Timers, periods, ages and deadlines use this clock, so a step of the system clock does not affect
+/// them.
 /// A tick has no meaning in another process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Tick(u64);
 
 impl Tick {
     pub const ZERO: Tick = Tick(0);
-    /// Later than every tick that a clock returns; means "never" as a deadline.
+    /// The last tick, which no clock reaches; as a deadline, it means "never".
     pub const MAX: Tick = Tick(u64::MAX);
 
     /// Creates the tick `nanos` nanoseconds after the origin.
@@ -32,7 +33,7 @@ impl Tick {
         Self(self.0.saturating_add(duration_nanos(duration)))
     }
 
-    /// Returns the earliest of several times; `None` if none is given or all are [`Tick::MAX`].
+    /// Returns the earliest of several times; `None` if all are `None` or [`Tick::MAX`].
     #[inline]
     pub fn earliest<const N: usize>(times: [Option<Tick>; N]) -> Option<Tick> {
         let times = times.map(|time| time.unwrap_or(Tick::MAX));
@@ -52,12 +53,12 @@ impl fmt::Debug for Tick {
     }
 }
 
-/// The same moment on both clocks.
+/// A moment, as shown by both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
-    /// The time of the monotonic clock.
+    /// Time of the monotonic clock.
     pub now: Tick,
-    /// The time in UTC.
+    /// Time in UTC.
     pub wall: Timestamp,
 }
 

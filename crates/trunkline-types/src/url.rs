@@ -1,4 +1,4 @@
-//! URLs: the address of an engine, and a name in it.
+//! Parses and formats URLs, which consist of the address of an engine and a name in that engine.
 //!
 //! ```text
 //! tl://plant7:5850/boiler/level#units
@@ -6,11 +6,11 @@
 //!             ----                     port, 5850 if omitted
 //!                  ------------------  name, pattern, or library
 //! tl:///boiler/level                   this machine or the selected context
-//! boiler/level                         the same
+//! boiler/level                         same as tl:///boiler/level
 //! tl+tcp://plant7/boiler/level         over TCP, even if a better transport is available
 //! tl+unix:///run/plant.sock/boiler/level
 //!          ---------------              a Unix socket, whose path ends in .sock
-//! tl+shm:///run/plant.sock/boiler/level  the same, with shared memory; fails without it
+//! tl+shm:///run/plant.sock/boiler/level  shared memory, set up through this Unix socket
 //! ```
 //!
 //! The host is not case-sensitive and is stored in lower case; the name is stored in the form of
@@ -21,7 +21,7 @@ use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use crate::address::{SOCKET_ENDING, SocketPath, SocketPathError};
-use crate::name::{NAME_BYTES_MAX, Name, NameError, Stars, scan};
+use crate::name::{NAME_BYTES_MAX, Name, NameError, Wildcards, scan};
 use crate::text::clip;
 
 /// The TCP port of variables, directory and streams.
@@ -90,7 +90,7 @@ pub enum UrlError {
         /// The part given as port, shortened.
         port: String,
     },
-    #[error("{0}; write the scheme, then :///path/of/a.sock/library/path")]
+    #[error("{0}; write the URL as in tl+unix:///path/of/a.sock/library/path")]
     Socket(#[from] SocketPathError),
     #[error(transparent)]
     Name(#[from] NameError),
@@ -159,7 +159,7 @@ impl Url {
         })
     }
 
-    /// Removes the name, so that only the engine's part remains.
+    /// Returns the URL of the engine, without the name.
     #[must_use]
     pub fn without_name(self) -> Self {
         Self { name: None, ..self }
@@ -171,7 +171,7 @@ impl Url {
         self.host.is_some() || matches!(self.via, Via::Unix(_) | Via::Shared(_))
     }
 
-    /// Returns the port to connect to.
+    /// Returns the port, or [`DEFAULT_PORT`] if the URL has none.
     pub fn port_or_default(&self) -> u16 {
         self.port.unwrap_or(DEFAULT_PORT)
     }
@@ -228,14 +228,14 @@ fn strip_scheme(text: &str) -> Result<Option<(Scheme, &str)>, UrlError> {
         && scheme
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
-    let ours = match scheme.to_ascii_lowercase().as_str() {
+    let known_scheme = match scheme.to_ascii_lowercase().as_str() {
         "tl" => Some(Scheme::Plain),
         "tl+tcp" => Some(Scheme::Tcp),
         "tl+unix" => Some(Scheme::Unix),
         "tl+shm" => Some(Scheme::Shared),
         _ => None,
     };
-    match (ours, rest.strip_prefix("//")) {
+    match (known_scheme, rest.strip_prefix("//")) {
         (Some(scheme), Some(rest)) => Ok(Some((scheme, rest))),
         (None, Some(_)) if is_scheme => Err(UrlError::Scheme {
             scheme: clip(scheme),
@@ -272,7 +272,7 @@ fn parse_socket(text: &str, via: fn(SocketPath) -> Via) -> Result<Url, UrlError>
 }
 
 fn parse_name(text: &str) -> Result<String, NameError> {
-    scan(text, NAME_BYTES_MAX, Stars::Allowed).map(|name| name.into_owned())
+    scan(text, NAME_BYTES_MAX, Wildcards::Allowed).map(|name| name.into_owned())
 }
 
 fn parse_authority(text: &str) -> Result<(Option<String>, Option<u16>), UrlError> {
@@ -286,7 +286,7 @@ fn parse_authority(text: &str) -> Result<(Option<String>, Option<u16>), UrlError
     }
 }
 
-/// Parses the host. Also returns the rest, which is empty or begins with a colon.
+/// Parses the host. Also returns the text after the host, which is empty or begins with a colon.
 pub(crate) fn parse_authority_host(text: &str) -> Result<(Option<String>, &str), UrlError> {
     if text.contains('@') {
         return Err(UrlError::UserInfo);

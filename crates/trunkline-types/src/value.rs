@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::data_type::{LABEL_BYTES_MAX, scalars};
 use crate::{Array, DataType, Timestamp, Waveform};
 
-/// A value. Cloning never copies more than 24 bytes, because text, arrays, structs and waveforms
-/// are shared.
+/// A value of any data type. Cloning never copies more than 24 bytes, because clones share text, arrays,
+/// structs and waveforms.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
     /// See [`DataType::Bool`].
@@ -85,7 +85,7 @@ scalars!(plain_values);
 
 impl Value {
     /// Returns true if this is a value of the type `data_type`. Checks the variant, the shape, the
-    /// enum range and every field, and checks that the attributes of a waveform are plain scalars.
+    /// enum range, every field and the types of a waveform's attributes.
     pub fn has_type(&self, data_type: &DataType) -> bool {
         match (self, data_type) {
             (Value::Bool(_), DataType::Bool)

@@ -1,4 +1,4 @@
-//! The actions that a client requests.
+//! Defines the actions that a client can request.
 
 use std::time::Duration;
 
@@ -46,7 +46,8 @@ pub enum LeaseVerb {
 /// A lease that was granted, renewed or released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Granted {
-    /// Duration from now, as requested but within the limits; zero after a release. Sent in ms.
+    /// Duration of the lease from now: the requested duration, limited to the allowed range; zero after
+    /// a release. Sent in milliseconds.
     pub duration: Duration,
     /// Sequence of the variable's newest update, from which the holder continues.
     pub sequence: u64,

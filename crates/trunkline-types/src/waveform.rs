@@ -1,4 +1,4 @@
-//! Equally spaced samples of one physical quantity.
+//! Defines waveforms: equally spaced samples of one physical quantity.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

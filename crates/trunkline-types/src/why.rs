@@ -1,5 +1,5 @@
-//! The steps with which an engine, its session and a client explain why a variable does not deliver
-//! (B-14).
+//! Defines the steps with which an engine, its session and a client explain why a variable delivers no
+//! updates (B-14).
 
 /// One stage on the path from a variable's source to its consumer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -10,19 +10,19 @@ pub enum WhyStage {
     Connection,
     /// The connection is secured.
     Tls,
-    /// Both ends speak a common version.
+    /// The client and the engine have a common protocol version.
     Version,
     /// The caller has the necessary rights.
     Rights,
     /// The library is running.
     Library,
-    /// The source delivers.
+    /// The source delivers values.
     Source,
     /// No filter withholds the updates.
     Filter,
     /// No buffer is full.
     Buffer,
-    /// The consumer takes the updates.
+    /// The consumer reads the updates.
     Consumer,
     /// A stage defined by a newer version.
     Unknown(u8),
@@ -32,8 +32,9 @@ pub enum WhyStage {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WhyVerdict {
     Ok,
-    /// The stage is the cause.
+    /// The stage is the cause of the problem.
     Fault,
+    /// The finding is useful to know, but is not the cause.
     Note,
     /// A verdict defined by a newer version.
     Unknown(u8),
@@ -93,7 +94,7 @@ impl WhyStage {
 }
 
 impl WhyStep {
-    /// Creates a step without a problem at this stage.
+    /// Creates a step that reports no problem at this stage.
     pub fn ok(stage: WhyStage, sentence: impl Into<String>) -> Self {
         Self {
             stage,

@@ -1,4 +1,4 @@
-//! Hosts a library, reaches it as a client would, and prints what comes back.
+//! Hosts a library, uses it as a client, and prints the answers.
 //!
 //! `cargo run -p trunkline --example first_steps`
 

@@ -1,5 +1,5 @@
-//! A device of one's own as the source of an engine's variables: a tank whose pump follows a
-//! setpoint, in a process of its own.
+//! Runs a custom device as the source of an engine's variables, in a process of its own. The device
+//! is a tank whose pump follows a setpoint.
 //!
 //! `cargo run -p trunkline --example own_device -- tl://127.0.0.1:5850 plant`
 
@@ -12,7 +12,7 @@ use trunkline::{ConnectOptions, Provider, ProviderOptions};
 const LEVEL: ItemId = ItemId(0);
 const SETPOINT: ItemId = ItemId(1);
 
-/// In place of a device there is a tank that fills a tenth of the way at every scan.
+/// Simulates a device: each scan moves the level a tenth of the way to the setpoint.
 struct Tank {
     level: f64,
     setpoint: f64,
@@ -71,14 +71,15 @@ impl IoServer for Tank {
         _now: Tick,
         _wall: Timestamp,
     ) -> Result<Value, SendRefusal> {
-        let wanted = value.as_f64().filter(|_| item == SETPOINT);
-        let Some(wanted) = wanted else {
+        let requested = value.as_f64().filter(|_| item == SETPOINT);
+        let Some(requested) = requested else {
             return Err(SendRefusal::ReadOnly {
                 item: "boiler/level".to_owned(),
             });
         };
-        // What the device holds now, which need not be what was sent: it knows whole numbers.
-        self.setpoint = wanted.round();
+        // Returns the value that the device has now. It differs from the sent value, because the
+        // device stores whole numbers only.
+        self.setpoint = requested.round();
         Ok(Value::F64(self.setpoint))
     }
 

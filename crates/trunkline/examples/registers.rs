@@ -1,5 +1,5 @@
-//! Registers: by number, with a function that is called for every change, and with the newest value
-//! of what is written faster than it can be sent.
+//! Uses registers: opens a variable by number, calls a function for every change, and writes only
+//! the newest of many values that are faster than the connection.
 //!
 //! `cargo run -p trunkline --example registers`
 
@@ -38,12 +38,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .into_iter()
         .flatten()
         .next()
-        .ok_or("nobody has number 20")?
+        .ok_or("no variable has the number 20")?
         .variable;
     let set = |value| Write::set(count, Value::I32(value));
     client.write([set(0)], TIMEOUT)?;
 
-    // Catch-all: equal values call, too. `only_changes: true` leaves them out.
+    // The function is called for equal values as well. `only_changes: true` would skip them.
     let (done, is_done) = std::sync::mpsc::channel();
     let options = SubscribeOptions {
         only_changes: false,
@@ -58,14 +58,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "{:?} at {}, overrun {overrun:?}",
             sample.value, sample.source_timestamp
         );
-        // Nobody may wait any more.
+        // Fails if the main thread has stopped waiting.
         let _ = done.send(sample.value.clone());
     })?;
     client.write([set(5), set(5), set(6)], TIMEOUT)?;
     while is_done.recv_timeout(TIMEOUT)? != Value::I32(6) {}
     drop(callbacks);
 
-    // Ten values at once: those that wait when a newer one is made are superseded by it.
+    // Writes ten values at once. A newer value supersedes the values that still wait to be sent.
     let newest = (10..20).map(|value| Write::newest(count, Value::I32(value)));
     let outcomes = client.write(newest, TIMEOUT)?;
     let is_superseded = |outcome: &&WriteOutcome| **outcome == WriteOutcome::Superseded;

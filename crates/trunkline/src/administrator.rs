@@ -1,4 +1,4 @@
-//! Executes the administrative orders of connections one at a time, on a dedicated thread.
+//! Carries out the administrative orders of all connections, one at a time, on a dedicated thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,55 +16,58 @@ use trunkline_types::{AuditAction, Fault, FaultCode};
 
 use crate::deployments::{Deployments, LibraryError, lock};
 
-/// Maximum number of queued orders over all connections, and of queued history queries.
-const WAITING_MAX: usize = 256;
+/// Maximum number of queued orders over all connections. The same limit applies to queued history
+/// queries.
+const QUEUED_ORDERS_MAX: usize = 256;
 
-type Waiting = (Caller, Order, Reply);
+type QueuedOrder = (Caller, Order, Reply);
 
-/// The queue of administrative orders, as sessions use it.
+/// Accepts administrative orders from sessions and queues them.
 pub(crate) struct OrderWorker {
     deployments: Arc<Deployments>,
     orders: Lane,
-    /// Separate lane for history queries, which may take long and must not delay other orders.
+    /// History queries have a lane of their own, because they may take long and must not delay
+    /// other orders.
     history: Lane,
 }
 
-/// Orders that one thread carries out, one after the other.
+/// A queue of orders with the thread that carries them out, one after another.
 struct Lane {
-    waiting: Arc<Mutex<VecDeque<Waiting>>>,
+    queue: Arc<Mutex<VecDeque<QueuedOrder>>>,
     thread: Housekeeper,
 }
 
 impl Lane {
     fn start(deployments: &Arc<Deployments>, clock: Clock) -> io::Result<Self> {
-        let waiting: Arc<Mutex<VecDeque<Waiting>>> = Arc::default();
-        let of_thread = Arc::clone(&waiting);
-        let in_thread = Arc::clone(deployments);
+        let queue: Arc<Mutex<VecDeque<QueuedOrder>>> = Arc::default();
+        let thread_queue = Arc::clone(&queue);
+        let thread_deployments = Arc::clone(deployments);
         let thread = Housekeeper::start(clock, move |_, _| {
             loop {
-                // A separate statement releases the lock before the order is carried out.
-                let next = lock(&of_thread).pop_front();
+                // A separate statement, so that the lock is released before the order is carried
+                // out.
+                let next = lock(&thread_queue).pop_front();
                 let (caller, order, reply) = next?;
-                let about = order
+                let audited = order
                     .audited()
                     .map(|(action, name)| (action, name.to_owned()));
                 let query = match &order {
                     Order::History(query) => Some(query.clone()),
                     _ => None,
                 };
-                let result = carry_out(&in_thread, order);
-                if let Some((action, name)) = about {
-                    note(&in_thread, &caller, (action, &name), &result, reply.room());
+                let result = carry_out(&thread_deployments, order);
+                if let Some((action, name)) = audited {
+                    note(&thread_deployments, &caller, (action, &name), &result, reply.room());
                 }
-                let next = query.and_then(|query| next_of(*query, &result));
+                let next = query.and_then(|query| next_page_query(*query, &result));
                 reply.send(result);
-                // Reads ahead the next page while this one is being sent.
-                if let (Some(next), Some(history)) = (next, in_thread.history()) {
+                // Reads the next page while this page is being sent.
+                if let (Some(next), Some(history)) = (next, thread_deployments.history()) {
                     history.read_ahead(next);
                 }
             }
         })?;
-        Ok(Self { waiting, thread })
+        Ok(Self { queue, thread })
     }
 }
 
@@ -94,33 +97,35 @@ impl Administrator for OrderWorker {
                 | Order::Audit(_)
                 | Order::AlarmJournal(_) => &self.orders,
             };
-            let mut waiting = lock(&lane.waiting);
-            if waiting.len() < WAITING_MAX {
-                waiting.push_back((caller.clone(), order, reply));
-                drop(waiting);
+            let mut queue = lock(&lane.queue);
+            if queue.len() < QUEUED_ORDERS_MAX {
+                queue.push_back((caller.clone(), order, reply));
+                drop(queue);
                 return lane.thread.wake();
             }
-            let sentence = format!("{WAITING_MAX} orders wait; try again when they are done");
+            let sentence = format!(
+                "the engine already has {QUEUED_ORDERS_MAX} queued orders; try again later"
+            );
             Fault::new(FaultCode::Overloaded, sentence)
         };
         let result = Err(refusal);
-        if let Some(about) = order.audited() {
-            note(&self.deployments, caller, about, &result, reply.room());
+        if let Some(audited) = order.audited() {
+            note(&self.deployments, caller, audited, &result, reply.room());
         }
         reply.send(result);
     }
 }
 
-/// Adds the order to the audit. Called before the reply is sent, so that a caller that has received
-/// its reply also finds the order in the audit.
+/// Adds the order to the audit. This happens before the reply is sent, so that a caller with a
+/// reply also finds its order in the audit.
 fn note(
     deployments: &Deployments,
     caller: &Caller,
-    about: (AuditAction, &str),
+    audited: (AuditAction, &str),
     result: &OrderResult,
     room: &AuditRoom,
 ) {
-    let (action, name) = about;
+    let (action, name) = audited;
     let end = match result {
         Ok(report) => Ok(report.to_string()),
         Err(fault) => Err(fault.sentence.clone()),
@@ -128,7 +133,7 @@ fn note(
     deployments.audit().note(caller, action, name, end, room);
 }
 
-/// Counts the variables that a deployment added, changed, kept and removed.
+/// Reports how many variables a deployment added, changed, kept and removed.
 pub(crate) fn report_of(deployed: &Deployed, state: Option<LibraryState>) -> Report {
     Report {
         state,
@@ -153,16 +158,16 @@ fn carry_out(deployments: &Deployments, order: Order) -> OrderResult {
         }
         Order::Start { library } => set_state(deployments, &library, LibraryState::Running),
         Order::Stop { library } => set_state(deployments, &library, LibraryState::Stopped),
-        Order::Audit(query) => return of_log(deployments.audit().page(&query).map(LogPage::Audit)),
+        Order::Audit(query) => return log_page_result(deployments.audit().page(&query).map(LogPage::Audit)),
         Order::AlarmJournal(query) => {
-            return of_log(deployments.alarms().page(&query).map(LogPage::Alarms));
+            return log_page_result(deployments.alarms().page(&query).map(LogPage::Alarms));
         }
-        Order::History(query) => return of_history(deployments, &query),
+        Order::History(query) => return history_page_result(deployments, &query),
     };
     report.map_err(|error| Fault::new(code_of(&error), error.to_string()))
 }
 
-fn of_log(page: Result<LogPage, StoreError>) -> OrderResult {
+fn log_page_result(page: Result<LogPage, StoreError>) -> OrderResult {
     match page {
         Ok(page) => Ok(Report {
             page: Some(Box::new(page)),
@@ -172,7 +177,7 @@ fn of_log(page: Result<LogPage, StoreError>) -> OrderResult {
     }
 }
 
-fn of_history(deployments: &Deployments, query: &HistoryQuery) -> OrderResult {
+fn history_page_result(deployments: &Deployments, query: &HistoryQuery) -> OrderResult {
     let Some(history) = deployments.history() else {
         let sentence = "this engine records no history; name the variables to record in a \
                         [[history]] section of its configuration";
@@ -194,8 +199,8 @@ fn of_history(deployments: &Deployments, query: &HistoryQuery) -> OrderResult {
     }
 }
 
-/// Returns the query of the page after this one.
-fn next_of(query: HistoryQuery, result: &OrderResult) -> Option<HistoryQuery> {
+/// Returns the query for the page after this result.
+fn next_page_query(query: HistoryQuery, result: &OrderResult) -> Option<HistoryQuery> {
     let page = result.as_ref().ok()?.page.as_deref()?;
     let LogPage::History(page) = page else {
         return None;

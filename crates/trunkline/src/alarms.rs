@@ -1,5 +1,5 @@
-//! Keeps the states of alarms across restarts, and their journal (H-11), on a thread of its own.
-//! Without a store, keeps the newest entries in memory.
+//! Stores the states of alarms across restarts, and the alarm journal (H-11), on a dedicated
+//! thread. Without a store, keeps the newest entries in memory.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,35 +18,36 @@ use trunkline_types::{Moment, Tick};
 
 use crate::audit::{LogLimits, MEMORY_ENTRIES_MAX, remove_oldest};
 use crate::deployments::{SharedStore, lock};
-use crate::retention::{WakeThread, next_turn, start_thread};
+use crate::retention::{WakeThread, next_step, start_thread};
 
-/// Time from the first change to the step that stores it.
-const GATHER: Duration = Duration::from_millis(20);
+/// Delay from the first change until changes are stored.
+const STORE_DELAY: Duration = Duration::from_millis(20);
 
-/// The journal of an engine's alarms. Dropping it ends its thread; only [`AlarmLog::flush`] stores
-/// what has changed before.
+/// The alarm states and the alarm journal of an engine. Dropping it ends its thread. Only
+/// [`AlarmLog::flush`] stores changes that still wait.
 pub(crate) struct AlarmLog {
-    kept: Arc<Kept>,
+    shared: Arc<Shared>,
     thread: Arc<Housekeeper>,
 }
 
-struct Kept {
+/// State that the thread and its callers share.
+struct Shared {
     clock: Clock,
     pending: Mutex<Pending>,
     error: Mutex<Option<StoreError>>,
     /// Number of the newest entry of the journal.
     end: AtomicU64,
-    /// Number of changes that are missing in the journal.
+    /// Number of changes that are missing from the journal.
     lost: AtomicU64,
 }
 
-/// What the next step stores, and where.
+/// The changes that the next step stores, and the place where it stores them.
 pub(crate) struct Pending {
     keeper: AlarmKeeper,
-    place: Place,
+    storage: Storage,
 }
 
-enum Place {
+enum Storage {
     Store {
         store: SharedStore,
         limits: LogLimits,
@@ -65,71 +66,71 @@ impl AlarmLog {
         let thread: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
         let wake = Box::new(WakeThread(Arc::clone(&thread)));
         let mut keeper = AlarmKeeper::new(core, wake, store.is_some());
-        let mut place = match store {
-            Some((store, limits)) => Place::Store { store, limits },
-            None => Place::Memory(VecDeque::new()),
+        let mut storage = match store {
+            Some((store, limits)) => Storage::Store { store, limits },
+            None => Storage::Memory(VecDeque::new()),
         };
-        let error = keeper.begin(&mut place).err();
-        let kept = Arc::new(Kept {
+        let error = keeper.begin(&mut storage).err();
+        let shared = Arc::new(Shared {
             clock,
             end: AtomicU64::new(keeper.end()),
             lost: AtomicU64::new(0),
-            pending: Mutex::new(Pending { keeper, place }),
+            pending: Mutex::new(Pending { keeper, storage }),
             error: Mutex::new(error),
         });
-        let of_thread = Arc::clone(&kept);
-        let running = start_thread(clock, &thread, move |now, due| of_thread.turn(now, due))?;
+        let thread_state = Arc::clone(&shared);
+        let running = start_thread(clock, &thread, move |now, due| thread_state.run_step(now, due))?;
         Ok(Self {
-            kept,
+            shared,
             thread: running,
         })
     }
 
-    /// Prevents steps until the guard is dropped.
+    /// Keeps the thread from storing anything until the guard is dropped.
     pub(crate) fn pause(&self) -> MutexGuard<'_, Pending> {
-        lock(&self.kept.pending)
+        lock(&self.shared.pending)
     }
 
-    /// Stores what has changed until now, and nothing that changes later.
+    /// Stores everything that has changed until now, and nothing that changes later.
     pub(crate) fn close(&self) {
-        self.kept.store_changes();
-        lock(&self.kept.pending).keeper.close();
+        self.shared.store_changes();
+        lock(&self.shared.pending).keeper.close();
     }
 
     pub(crate) fn flush(&self) {
-        if !self.kept.store_changes() {
+        if !self.shared.store_changes() {
             self.thread.wake();
         }
     }
 
-    /// Returns a page of everything that has changed until now. Changes that cannot be stored are
-    /// missing from it, and the page reports that.
+    /// Returns a page of everything that has changed until now. If changes cannot be stored, the
+    /// page does not contain them and says so in its state.
     pub(crate) fn page(&self, query: &AlarmJournalQuery) -> Result<AlarmJournalPage, StoreError> {
         self.flush();
-        let pending = lock(&self.kept.pending);
-        let mut page = match &pending.place {
-            Place::Store { store, .. } => lock(store).alarm_journal(query)?,
-            Place::Memory(newest) => of_memory(newest, query),
+        let pending = lock(&self.shared.pending);
+        let mut page = match &pending.storage {
+            Storage::Store { store, .. } => lock(store).alarm_journal(query)?,
+            Storage::Memory(newest) => page_from_memory(newest, query),
         };
-        page.state = self.sentence(&pending);
+        page.state = self.state_sentence(&pending);
         Ok(page)
     }
 
-    /// Describes where the journal is kept, and why it cannot be.
-    fn sentence(&self, pending: &Pending) -> String {
-        match (self.error(), &pending.place) {
+    /// Describes where the journal is stored, or why it cannot be stored.
+    fn state_sentence(&self, pending: &Pending) -> String {
+        match (self.error(), &pending.storage) {
             (Some(error), _) => format!(
-                "changes of alarms cannot be stored now and wait in memory, where \
-                 {ALARM_CHANGES_MAX} find room: {error}"
+                "changes of alarms cannot be stored now; up to \
+                 {ALARM_CHANGES_MAX} of them wait in memory: {error}"
             ),
-            (None, Place::Store { store, limits }) => {
+            (None, Storage::Store { store, limits }) => {
                 let location = lock(store).location();
                 format!(
                     "the newest {} entries are stored in {location}",
                     limits.entries
                 )
             }
-            (None, Place::Memory(_)) => format!(
+            (None, Storage::Memory(_)) => format!(
                 "this engine has no store, so the newest {MEMORY_ENTRIES_MAX} entries are kept in \
                  memory, until it stops"
             ),
@@ -137,34 +138,34 @@ impl AlarmLog {
     }
 
     pub(crate) fn error(&self) -> Option<StoreError> {
-        lock(&self.kept.error).clone()
+        lock(&self.shared.error).clone()
     }
 
-    /// Returns the number of the newest entry of the journal, and how many changes are missing in
-    /// it since the engine started.
+    /// Returns the number of the newest entry of the journal, and the number of changes since the
+    /// engine's start that are missing from it.
     pub(crate) fn end_and_lost(&self) -> (u64, u64) {
-        let Kept { end, lost, .. } = &*self.kept;
+        let Shared { end, lost, .. } = &*self.shared;
         (end.load(Ordering::Relaxed), lost.load(Ordering::Relaxed))
     }
 }
 
-impl Kept {
+impl Shared {
     /// Stores what is due, and returns the time of the next step.
-    fn turn(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
-        next_turn(now, due, GATHER, || self.is_idle(), || self.store_changes())
+    fn run_step(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
+        next_step(now, due, STORE_DELAY, || self.is_idle(), || self.store_changes())
     }
 
-    /// Returns true if there is nothing to store, and the end of the journal is known.
+    /// Returns true if there is nothing to store and the number of the newest entry is known.
     fn is_idle(&self) -> bool {
         lock(&self.pending).keeper.is_idle()
     }
 
-    /// Stores all changes. Returns false if some must be retried.
+    /// Stores all changes. Returns false if some changes must be stored later.
     fn store_changes(&self) -> bool {
         let mut pending = lock(&self.pending);
-        let Pending { keeper, place } = &mut *pending;
+        let Pending { keeper, storage } = &mut *pending;
         let (now, wall) = self.clock.moment();
-        let result = keeper.keep(place, Moment { now, wall });
+        let result = keeper.keep(storage, Moment { now, wall });
         self.end.store(keeper.end(), Ordering::Relaxed);
         self.lost.store(keeper.lost(), Ordering::Relaxed);
         let is_stored = result.is_ok();
@@ -173,7 +174,7 @@ impl Kept {
     }
 }
 
-impl AlarmPlace for Place {
+impl AlarmPlace for Storage {
     fn end(&mut self) -> Result<u64, StoreError> {
         match self {
             Self::Store { store, .. } => lock(store).alarm_journal_end(),
@@ -200,8 +201,8 @@ impl AlarmPlace for Place {
             }
             Self::Memory(newest) => {
                 newest.extend(entries.iter().cloned());
-                let place = |entry: &AlarmEntry| (entry.number, entry.when);
-                if let Some(removal) = remove_oldest(newest, now, place) {
+                let number_and_time = |entry: &AlarmEntry| (entry.number, entry.when);
+                if let Some(removal) = remove_oldest(newest, now, number_and_time) {
                     let event = JournalEvent::Removed(removal.count());
                     let text = removal.to_string();
                     newest.push_back(AlarmEntry::of_journal(removal.number, now, event, text));
@@ -212,15 +213,15 @@ impl AlarmPlace for Place {
     }
 }
 
-fn of_memory(newest: &VecDeque<AlarmEntry>, query: &AlarmJournalQuery) -> AlarmJournalPage {
+fn page_from_memory(newest: &VecDeque<AlarmEntry>, query: &AlarmJournalQuery) -> AlarmJournalPage {
     let is_after = |entry: &&AlarmEntry| query.from.is_none_or(|from| entry.number >= from);
     let is_before = |entry: &&AlarmEntry| query.from.is_none_or(|from| entry.number <= from);
-    let taken: Result<_, std::convert::Infallible> = match query.newest_first {
+    let page: Result<_, std::convert::Infallible> = match query.newest_first {
         false => query.take_page(newest.iter().filter(is_after).cloned().map(Ok)),
         true => query.take_page(newest.iter().rev().filter(is_before).cloned().map(Ok)),
     };
-    let (entries, next) = match taken {
-        Ok(taken) => taken,
+    let (entries, next) = match page {
+        Ok(page) => page,
         Err(never) => match never {},
     };
     AlarmJournalPage {

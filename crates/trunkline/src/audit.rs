@@ -1,5 +1,5 @@
-//! Collects the audit notes of the engine, numbers them and stores them. Without a store, the
-//! newest entries stay in memory (B-24).
+//! Numbers and stores the audit notes of the engine. Without a store, keeps the newest entries in
+//! memory (B-24).
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,24 +18,25 @@ use trunkline_types::{
 };
 
 use crate::deployments::{SharedStore, lock};
-use crate::retention::{WakeThread, next_turn, start_thread};
+use crate::retention::{WakeThread, next_step, start_thread};
 
-/// Time from the first note to the step that stores it.
-const GATHER: Duration = Duration::from_millis(100);
-/// Number of entries of each log that an engine without a store keeps in memory.
+/// Delay from the first note until notes are stored.
+const STORE_DELAY: Duration = Duration::from_millis(100);
+/// Number of entries that each log keeps in memory if the engine has no store.
 pub(crate) const MEMORY_ENTRIES_MAX: u64 = 10_000;
 
-/// The audit of an engine. Dropping it ends its thread. Only [`AuditLog::flush`] stores the notes
-/// that are still waiting.
+/// The audit of an engine. Dropping it ends its thread. Only [`AuditLog::flush`] stores notes that
+/// still wait.
 pub(crate) struct AuditLog {
     core: Core,
     clock: Clock,
-    kept: Arc<Kept>,
+    shared: Arc<Shared>,
     has_stopped: AtomicBool,
     thread: Arc<Housekeeper>,
 }
 
-struct Kept {
+/// State that the audit's thread and its callers share.
+struct Shared {
     core: Core,
     clock: Clock,
     entries: Mutex<Entries>,
@@ -43,13 +44,14 @@ struct Kept {
 }
 
 struct Entries {
+    /// Number of the next entry; 0 until it is known.
     next: u64,
-    /// Entries taken but not yet stored; at most [`AUDIT_NOTES_MAX`].
+    /// Numbered entries that are not stored yet; at most [`AUDIT_NOTES_MAX`].
     waiting: Vec<AuditEntry>,
-    place: Place,
+    storage: Storage,
 }
 
-enum Place {
+enum Storage {
     Store {
         store: SharedStore,
         limits: LogLimits,
@@ -57,7 +59,7 @@ enum Place {
     Memory(VecDeque<AuditEntry>),
 }
 
-/// Limits on the part of the audit, or of the alarm journal, that a store keeps.
+/// Limits of the audit, or of the alarm journal, in a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogLimits {
     pub(crate) entries: u64,
@@ -72,41 +74,42 @@ impl AuditLog {
         clock: Clock,
         store: Option<(SharedStore, LogLimits)>,
     ) -> io::Result<Self> {
-        let (next, place, error) = match store {
+        let (next, storage, error) = match store {
             Some((store, limits)) => {
                 let end = lock(&store).audit_end();
-                // If the store cannot be read now, its end is read again before the first entry is
+                // If the store cannot be read now, its end is read before the first entry is
                 // stored.
                 let next = end.as_ref().map_or(0, |end| end + 1);
-                (next, Place::Store { store, limits }, end.err())
+                (next, Storage::Store { store, limits }, end.err())
             }
-            None => (1, Place::Memory(VecDeque::new()), None),
+            None => (1, Storage::Memory(VecDeque::new()), None),
         };
-        let kept = Arc::new(Kept {
+        let shared = Arc::new(Shared {
             core: core.clone(),
             clock,
             entries: Mutex::new(Entries {
                 next,
                 waiting: Vec::new(),
-                place,
+                storage,
             }),
             error: Mutex::new(error),
         });
-        kept.tell_keeping(&lock(&kept.entries));
+        shared.report_state(&lock(&shared.entries));
         let thread: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
         core.audit().keep(Box::new(WakeThread(Arc::clone(&thread))));
-        let of_thread = Arc::clone(&kept);
-        let running = start_thread(clock, &thread, move |now, due| of_thread.turn(now, due))?;
+        let thread_state = Arc::clone(&shared);
+        let running = start_thread(clock, &thread, move |now, due| thread_state.run_step(now, due))?;
         Ok(Self {
             core: core.clone(),
             clock,
-            kept,
+            shared,
             has_stopped: AtomicBool::new(false),
             thread: running,
         })
     }
 
-    /// Claims room for the entry of an order. If there is none, stores the waiting entries first.
+    /// Claims space for the audit entry of an order. Stores the waiting entries first if there is
+    /// no space.
     ///
     /// # Errors
     /// The entries cannot be stored.
@@ -115,29 +118,29 @@ impl AuditLog {
             if let Ok(room) = self.core.audit().claim(1, self.clock.now()) {
                 return Ok(room);
             }
-            let could_store = !self.kept.is_idle();
-            if !self.kept.store_notes()
+            let could_store = !self.shared.is_idle();
+            if !self.shared.store_notes()
                 && let Some(error) = self.error()
             {
                 return Err(error);
             }
             if !could_store {
-                // Orders in progress have already claimed all of the room.
+                // Orders in progress have claimed all the space.
                 return Ok(AuditRoom::default());
             }
         }
     }
 
-    /// Notes the outcome of an order: its effect, or the rule that refused it.
+    /// Records the outcome of an order: its effect, or the rule that refused it.
     pub(crate) fn note(
         &self,
         caller: &Caller,
         action: AuditAction,
         name: &str,
-        end: Result<String, String>,
+        outcome: Result<String, String>,
         room: &AuditRoom,
     ) {
-        let (effect, outcome) = match end {
+        let (effect, outcome) = match outcome {
             Ok(effect) => (effect, AuditOutcome::Done),
             Err(rule) => (String::new(), AuditOutcome::Refused(rule)),
         };
@@ -159,7 +162,7 @@ impl AuditLog {
         self.note_own(AuditAction::EngineStart, effect);
     }
 
-    /// Notes once that the engine stops. A start entry that has no stop entry before it indicates a
+    /// Records once that the engine stops. A start entry without a stop entry before it indicates a
     /// crash.
     pub(crate) fn note_stop(&self) {
         if !self.has_stopped.swap(true, Ordering::Relaxed) {
@@ -167,26 +170,26 @@ impl AuditLog {
         }
     }
 
-    /// Notes an action of the engine itself, without waiting for a failed store.
+    /// Records an action of the engine itself, even if the store fails.
     fn note_own(&self, action: AuditAction, effect: String) {
         let room = self.room().unwrap_or_default();
         self.note(&Caller::engine(), action, "", Ok(effect), &room);
     }
 
     pub(crate) fn flush(&self) {
-        if !self.kept.store_notes() {
+        if !self.shared.store_notes() {
             self.thread.wake();
         }
     }
 
-    /// Returns a page of everything noted until now. Entries that cannot be stored are missing from
-    /// it, and the page reports that.
+    /// Returns a page of everything recorded until now. If entries cannot be stored, the page does
+    /// not contain them and says so in its state.
     pub(crate) fn page(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
         self.flush();
-        let entries = lock(&self.kept.entries);
-        let mut page = match &entries.place {
-            Place::Store { store, .. } => lock(store).audit(query)?,
-            Place::Memory(newest) => of_memory(newest, query),
+        let entries = lock(&self.shared.entries);
+        let mut page = match &entries.storage {
+            Storage::Store { store, .. } => lock(store).audit(query)?,
+            Storage::Memory(newest) => page_from_memory(newest, query),
         };
         drop(entries);
         page.state = self.core.audit().keeping().sentence.to_string();
@@ -194,26 +197,26 @@ impl AuditLog {
     }
 
     pub(crate) fn error(&self) -> Option<StoreError> {
-        lock(&self.kept.error).clone()
+        lock(&self.shared.error).clone()
     }
 }
 
-impl Kept {
+impl Shared {
     /// Stores what is due, and returns the time of the next step.
-    fn turn(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
-        next_turn(now, due, GATHER, || self.is_idle(), || self.store_notes())
+    fn run_step(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
+        next_step(now, due, STORE_DELAY, || self.is_idle(), || self.store_notes())
     }
 
     fn is_idle(&self) -> bool {
         self.core.audit().waiting() == (0, 0) && lock(&self.entries).waiting.is_empty()
     }
 
-    /// Stores all notes. Returns false if some must be retried. Those wait here first and then in
-    /// the engine, which counts notes that do not fit.
+    /// Stores all notes. Returns false if some notes must be stored later. These wait first here
+    /// and then in the engine, which counts notes that it cannot keep.
     fn store_notes(&self) -> bool {
         let mut entries = lock(&self.entries);
         let result = loop {
-            if let Err(error) = entries.begin() {
+            if let Err(error) = entries.read_next_number() {
                 break Err(error);
             }
             if entries.waiting.is_empty() {
@@ -232,23 +235,23 @@ impl Kept {
         if *error != result.clone().err() {
             *error = result.err();
             drop(error);
-            self.tell_keeping(&entries);
+            self.report_state(&entries);
         }
         is_stored
     }
 
-    /// Passes the state of the audit to the engine, which reports it with the audited variables.
-    fn tell_keeping(&self, entries: &Entries) {
+    /// Passes the state of the audit to the engine, which reports it for audited variables.
+    fn report_state(&self, entries: &Entries) {
         let error = lock(&self.error).clone();
-        let (is_lasting, sentence) = match (&error, &entries.place) {
+        let (is_lasting, sentence) = match (&error, &entries.storage) {
             (Some(error), _) => {
                 let sentence = format!(
-                    "entries cannot be stored now and wait in memory, where {AUDIT_NOTES_MAX} \
-                     find room: {error}"
+                    "entries cannot be stored now; up to {AUDIT_NOTES_MAX} of them wait in \
+                     memory: {error}"
                 );
                 (false, sentence)
             }
-            (None, Place::Store { store, limits }) => {
+            (None, Storage::Store { store, limits }) => {
                 let location = lock(store).location();
                 (
                     true,
@@ -258,7 +261,7 @@ impl Kept {
                     ),
                 )
             }
-            (None, Place::Memory(_)) => {
+            (None, Storage::Memory(_)) => {
                 let sentence = format!(
                     "this engine has no store, so the newest {MEMORY_ENTRIES_MAX} entries are kept \
                      in memory, until it stops"
@@ -274,26 +277,26 @@ impl Kept {
 }
 
 impl Entries {
-    fn begin(&mut self) -> Result<(), StoreError> {
-        if let (0, Place::Store { store, .. }) = (self.next, &self.place) {
+    fn read_next_number(&mut self) -> Result<(), StoreError> {
+        if let (0, Storage::Store { store, .. }) = (self.next, &self.storage) {
             self.next = lock(store).audit_end()? + 1;
         }
         Ok(())
     }
 
     fn store(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        match &mut self.place {
-            Place::Store { store, limits } => {
+        match &mut self.storage {
+            Storage::Store { store, limits } => {
                 let LogLimits { entries, age } = *limits;
                 let bound = LogBound { entries, age, now };
                 let last = lock(store).append_audit(&self.waiting, bound)?;
                 self.waiting.clear();
                 self.next = last + 1;
             }
-            Place::Memory(newest) => {
+            Storage::Memory(newest) => {
                 newest.extend(self.waiting.drain(..));
-                let place = |entry: &AuditEntry| (entry.number, entry.when);
-                if let Some(removal) = remove_oldest(newest, now, place) {
+                let number_and_time = |entry: &AuditEntry| (entry.number, entry.when);
+                if let Some(removal) = remove_oldest(newest, now, number_and_time) {
                     self.next = removal.number + 1;
                     newest.push_back(AuditEntry::of_removal(&removal, now));
                 }
@@ -303,42 +306,45 @@ impl Entries {
     }
 }
 
-/// Limits a log in memory to [`MEMORY_ENTRIES_MAX`]. Returns what was removed, so that the next
-/// entry can report it. `place` returns the number and the time of an entry.
+/// Limits a log in memory to [`MEMORY_ENTRIES_MAX`] entries. Returns the removal, so that the next
+/// entry can report it. `number_and_time` returns the number and the time of an entry.
 pub(crate) fn remove_oldest<T>(
     newest: &mut VecDeque<T>,
     now: Timestamp,
-    place: impl Fn(&T) -> (u64, Timestamp),
+    number_and_time: impl Fn(&T) -> (u64, Timestamp),
 ) -> Option<Removal> {
     let bound = LogBound {
         entries: MEMORY_ENTRIES_MAX,
         age: None,
         now,
     };
-    let (first, last) = (place(newest.front()?).0, place(newest.back()?).0);
+    let (first, last) = (
+        number_and_time(newest.front()?).0,
+        number_and_time(newest.back()?).0,
+    );
     let end = bound.remove_through(first, last)?;
     let count = usize::try_from(end + 1 - first).unwrap_or(usize::MAX);
     let removed: Vec<T> = newest.drain(..count.min(newest.len())).collect();
     Some(Removal {
         number: last + 1,
         numbers: first..=end,
-        times: place(removed.first()?).1..=place(removed.last()?).1,
+        times: number_and_time(removed.first()?).1..=number_and_time(removed.last()?).1,
     })
 }
 
-fn of_memory(newest: &VecDeque<AuditEntry>, query: &AuditQuery) -> AuditPage {
+fn page_from_memory(newest: &VecDeque<AuditEntry>, query: &AuditQuery) -> AuditPage {
     let first = newest.front().map_or(1, |entry| entry.number);
-    // Numbers have no gaps, so a number gives the index.
-    let place = |number: u64| usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
-    let taken = match (query.newest_first, query.from) {
+    // Entry numbers are consecutive, so the number of an entry gives its index.
+    let index_of = |number: u64| usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
+    let page = match (query.newest_first, query.from) {
         (false, from) => {
-            let from = from.map_or(0, place);
+            let from = from.map_or(0, index_of);
             query.take_page(newest.iter().skip(from).cloned().map(Ok::<_, Never>))
         }
         (true, from) => {
             let end = from.map_or(newest.len(), |from| match from < first {
                 true => 0,
-                false => place(from).saturating_add(1),
+                false => index_of(from).saturating_add(1),
             });
             let surplus = newest.len().saturating_sub(end);
             query.take_page(
@@ -351,8 +357,8 @@ fn of_memory(newest: &VecDeque<AuditEntry>, query: &AuditQuery) -> AuditPage {
             )
         }
     };
-    let (entries, next) = match taken {
-        Ok(taken) => taken,
+    let (entries, next) = match page {
+        Ok(page) => page,
         Err(never) => match never {},
     };
     AuditPage {

@@ -1,8 +1,8 @@
 //! Keeps the deployed libraries, the store and the I/O servers consistent.
 //!
-//! It handles one order at a time: it checks the order against the engine, stores it, then carries
-//! it out. If the process is killed in between, the next start finds the stored order and carries
-//! it out.
+//! It handles one order (deploy, undeploy, start, stop) at a time: it checks the order against the
+//! engine, stores the order, then carries it out. If the process is killed in between, the next
+//! start finds the stored order and carries it out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,17 +29,17 @@ use crate::retention::Retention;
 /// The store, shared by orders and retained values.
 pub(crate) type SharedStore = Arc<Mutex<Box<dyn Store>>>;
 
-/// The reason why an order for a library was not carried out. The order changed nothing.
+/// The reason why the engine refused an order for a library. A refused order changes nothing.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LibraryError {
     /// The library is malformed, or already deployed.
     #[error("{0}")]
     Deploy(#[from] DeployError),
-    /// There is no such library.
+    /// The engine has no library with this name.
     #[error("{0}")]
     Unknown(#[from] UnknownLibrary),
-    /// Its variables have subscribers.
+    /// The variables of the library have subscribers.
     #[error(
         "library {library} is in use by {subscriptions} subscription{}; end them, or undeploy it \
          with force", if *.subscriptions == 1 { "" } else { "s" }
@@ -52,7 +52,8 @@ pub enum LibraryError {
     },
     /// The name is reserved for libraries of the engine itself.
     #[error(
-        "{library} begins with `_`, which is for the engine's own libraries; give it another name"
+        "the name {library} begins with `_`, which is reserved for the engine's own libraries; \
+         choose another name"
     )]
     Reserved {
         /// Name of the library.
@@ -67,8 +68,8 @@ pub enum LibraryError {
 pub(crate) struct Deployments {
     core: Core,
     clock: Clock,
-    /// Held while an order is carried out.
-    order: Mutex<()>,
+    /// Locked while an order is carried out.
+    order_lock: Mutex<()>,
     store: Option<SharedStore>,
     retention: Option<Retention>,
     audit: AuditLog,
@@ -93,15 +94,15 @@ impl Deployments {
             Some(store) => Some(Retention::start(core, clock, Arc::clone(store))?),
             None => None,
         };
-        let audited = store.as_ref().map(|store| (Arc::clone(store), audit));
-        let audit = AuditLog::start(core, clock, audited)?;
+        let audit_store = store.as_ref().map(|store| (Arc::clone(store), audit));
+        let audit = AuditLog::start(core, clock, audit_store)?;
         audit.note_start();
-        let of_alarms = store.as_ref().map(|store| (Arc::clone(store), alarms));
-        let alarms = AlarmLog::start(core, clock, of_alarms)?;
+        let alarm_store = store.as_ref().map(|store| (Arc::clone(store), alarms));
+        let alarms = AlarmLog::start(core, clock, alarm_store)?;
         Ok(Self {
             core: core.clone(),
             clock,
-            order: Mutex::new(()),
+            order_lock: Mutex::new(()),
             store,
             retention,
             audit,
@@ -118,38 +119,38 @@ impl Deployments {
         replace: bool,
         stored: bool,
     ) -> Result<Deployed, LibraryError> {
-        let _order = lock(&self.order);
+        let _order = lock(&self.order_lock);
         check_name(&library.name)?;
         self.core.libraries().check(library, replace)?;
-        let known = self.retained(&library.name)?;
+        let retained = self.retained(&library.name)?;
         self.restore_alarms(library)?;
         if stored && let Some(store) = &self.store {
-            let before = self.core.libraries().get(&library.name);
+            let current = self.core.libraries().get(&library.name);
             lock(store).save_library(&StoredLibrary {
                 definition: library.clone(),
-                state: before.map_or(LibraryState::Running, |before| before.state),
+                state: current.map_or(LibraryState::Running, |current| current.state),
             })?;
         }
-        self.deploy_now(library, replace, &known)
+        self.deploy_now(library, replace, &retained)
     }
 
-    /// Deploys the stored libraries, except those with names that are already deployed. Returns the
-    /// names of the skipped ones.
+    /// Deploys the stored libraries, except those whose names are already deployed. Returns the
+    /// names of the skipped libraries.
     pub(crate) fn deploy_stored(&self) -> Result<Vec<String>, LibraryError> {
-        let _order = lock(&self.order);
+        let _order = lock(&self.order_lock);
         let Some(store) = &self.store else {
             return Ok(Vec::new());
         };
-        let stored = unless_full(lock(store).libraries())?;
+        let stored = or_empty_if_full(lock(store).libraries())?;
         let mut shadowed = Vec::new();
         for StoredLibrary { definition, state } in stored {
             if self.core.libraries().get(&definition.name).is_some() {
                 shadowed.push(definition.name);
                 continue;
             }
-            let known = self.retained(&definition.name)?;
+            let retained = self.retained(&definition.name)?;
             self.restore_alarms(&definition)?;
-            self.deploy_now(&definition, false, &known)?;
+            self.deploy_now(&definition, false, &retained)?;
             if state == LibraryState::Stopped {
                 let (now, wall) = self.clock.moment();
                 self.core
@@ -164,12 +165,12 @@ impl Deployments {
         let Some(store) = &self.store else {
             return Ok(HashMap::new());
         };
-        let values = unless_full(lock(store).retained(library))?.into_iter();
+        let values = or_empty_if_full(lock(store).retained(library))?.into_iter();
         Ok(values.map(|value| (value.name.clone(), value)).collect())
     }
 
-    /// Passes the stored alarm states of a library to the engine before it is deployed, without the
-    /// states of alarms that the library no longer has.
+    /// Passes the stored alarm states of a library to the engine before the library is deployed.
+    /// Removes the states of alarms that the library no longer defines.
     fn restore_alarms(&self, library: &LibraryDefinition) -> Result<(), StoreError> {
         let Some(store) = &self.store else {
             return Ok(());
@@ -178,12 +179,12 @@ impl Deployments {
             return Ok(());
         }
         let mut store = lock(store);
-        if !unless_full(store.alarms(&library.name))?.is_empty() {
-            unless_full(store.keep_only_alarms(library))?;
+        if !or_empty_if_full(store.alarms(&library.name))?.is_empty() {
+            or_empty_if_full(store.keep_only_alarms(library))?;
         }
         self.core
             .alarms()
-            .restore(unless_full(store.alarms(&library.name))?);
+            .restore(or_empty_if_full(store.alarms(&library.name))?);
         Ok(())
     }
 
@@ -191,12 +192,12 @@ impl Deployments {
         &self,
         library: &LibraryDefinition,
         replace: bool,
-        known: &HashMap<String, RetainedValue>,
+        retained_values: &HashMap<String, RetainedValue>,
     ) -> Result<Deployed, LibraryError> {
         let (now, wall) = self.clock.moment();
         let mut wakes = Wakes::new();
         let retained = |name: &Name, properties: &Properties| {
-            let value = known
+            let value = retained_values
                 .get(name.as_str())
                 .filter(|value| properties.retain && value.data_type == properties.data_type)?;
             Some(Retained {
@@ -208,7 +209,7 @@ impl Deployments {
         let deployed = core
             .libraries()
             .deploy_retained(library, replace, &retained, now, wall, &mut wakes);
-        // States of an earlier run that this deployment did not use are not needed later.
+        // Discards restored alarm states that this deployment did not use.
         core.alarms().restore(Vec::new());
         let deployed = deployed?;
         drop(wakes);
@@ -224,7 +225,7 @@ impl Deployments {
     /// Removes a library from the engine and from the store; with `force` even if it has
     /// subscribers.
     pub(crate) fn undeploy(&self, name: &str, force: bool) -> Result<usize, LibraryError> {
-        let _order = lock(&self.order);
+        let _order = lock(&self.order_lock);
         check_name(name)?;
         let subscriptions = self.core.libraries().subscriptions(name)?;
         if subscriptions > 0 && !force {
@@ -233,7 +234,8 @@ impl Deployments {
                 subscriptions,
             });
         }
-        // No alarm state of the library may be stored after the states were removed.
+        // Paused so that no alarm state of the library is stored after the library was removed from
+        // the store.
         let paused = self.alarms.pause();
         if let Some(store) = &self.store {
             lock(store).remove_library(name)?;
@@ -247,10 +249,10 @@ impl Deployments {
 
     /// Starts or stops a library. Returns false if it was already in that state.
     pub(crate) fn set_state(&self, name: &str, state: LibraryState) -> Result<bool, LibraryError> {
-        let _order = lock(&self.order);
+        let _order = lock(&self.order_lock);
         check_name(name)?;
         let core = &self.core;
-        // Stores the values now, because values of a stopped library are not retained.
+        // Stores the values now, because the store does not retain the values of a stopped library.
         self.flush();
         if core.libraries().subscriptions(name).is_ok()
             && let Some(store) = &self.store
@@ -266,17 +268,18 @@ impl Deployments {
     }
 
     /// Makes an I/O server deliver the variables whose `source` begins with its name, including
-    /// those deployed later.
+    /// variables that are deployed later.
     ///
     /// # Errors
-    /// A variable names an item that the server does not have, or the system has no thread left.
+    /// A variable names an item that the server does not have, or the system cannot start another
+    /// thread.
     pub(crate) fn attach_io(
         &self,
         name: &str,
         server: Box<dyn IoServer>,
         period: Option<Duration>,
     ) -> Result<(), StartError> {
-        let _order = lock(&self.order);
+        let _order = lock(&self.order_lock);
         for library in self.core.libraries().all() {
             for handle in library.handles {
                 let Some(variable) = self.core.variable(handle) else {
@@ -302,8 +305,8 @@ impl Deployments {
     pub(crate) fn detach_io(&self, name: &str) -> bool {
         let host = {
             let mut io = lock(&self.io);
-            let place = io.iter().position(|host| host.name() == name);
-            place.map(|place| io.remove(place))
+            let index = io.iter().position(|host| host.name() == name);
+            index.map(|index| io.remove(index))
         };
         host.map(|host| host.stop(&self.core, Reason::ProviderGone))
             .is_some()
@@ -328,12 +331,12 @@ impl Deployments {
 
     /// Returns the current failure of the store, if any.
     pub(crate) fn store_error(&self) -> Option<StoreError> {
-        let of_values = self.retention.as_ref()?.error();
-        let error = of_values.or_else(|| self.audit.error());
+        let retention_error = self.retention.as_ref()?.error();
+        let error = retention_error.or_else(|| self.audit.error());
         let error = error.or_else(|| self.alarms.error());
-        // Does not wait for a step in progress, because that step detects the same failure.
-        let is_free = |store: &SharedStore| store.try_lock().ok()?.check_place().err();
-        error.or_else(|| is_free(self.store.as_ref()?))
+        // Skips a store that is in use now: the step that uses it detects the same failure.
+        let location_error = |store: &SharedStore| store.try_lock().ok()?.check_place().err();
+        error.or_else(|| location_error(self.store.as_ref()?))
     }
 
     /// Describes, in one sentence, contents of the store that are damaged and therefore not used.
@@ -385,9 +388,9 @@ impl Deployments {
     }
 }
 
-/// Replaces the error of a full disk by an empty result. The engine then starts without the
+/// Replaces the error of a full disk with an empty result. The engine then starts without the
 /// contents of its store, and reports the error.
-fn unless_full<T: Default>(result: Result<T, StoreError>) -> Result<T, StoreError> {
+fn or_empty_if_full<T: Default>(result: Result<T, StoreError>) -> Result<T, StoreError> {
     match result {
         Err(error) if error.kind == StoreErrorKind::Full => Ok(T::default()),
         result => result,
@@ -402,7 +405,7 @@ fn damage_sentence(location: &str, damage: &[Damage]) -> String {
         names.push(format!("{} more", damage.len() - names.len()));
     }
     format!(
-        "the store {location} is partly damaged and uses the rest; not used, and kept in its \
+        "part of the store {location} is damaged; the damaged entries are not used and are in its \
          table `damaged`: {}; deploy or write them again, and check the disk",
         names.join(", ")
     )
@@ -428,7 +431,7 @@ fn check_name(library: &str) -> Result<(), LibraryError> {
     }
 }
 
-/// Returns the item that a source names, if the source is of this I/O server.
+/// Returns the item that a source names, if the source belongs to this I/O server.
 fn item_of<'s>(source: &'s str, server: &str) -> Option<&'s str> {
     source.strip_prefix(server)?.strip_prefix(':')
 }

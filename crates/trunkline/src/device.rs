@@ -1,5 +1,5 @@
-//! The device behind an I/O server, in the engine's process or in a separate one: opens it, scans
-//! it, reads single items, and maps each item to the variables that it feeds.
+//! Operates the device behind an I/O server, in the engine's process or in a separate one: opens
+//! the device, scans it, reads single items, and maps each item to the variables that use it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,14 +7,15 @@ use std::time::Duration;
 use trunkline_io::{IoError, IoServer, ItemId, Published, Scan, ScanSchedule};
 use trunkline_types::{Quality, Tick, Timestamp, Value};
 
-/// First and longest delay before a device that could not be opened is retried.
+/// First and longest delay before another attempt to open a device.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// The error of a device whose driver panicked, and of the order in progress at that moment.
+/// The error of a device whose driver panicked, and the error of the order in progress at that
+/// moment.
 pub(crate) const PANICKED: &str =
-    "its driver panicked, which is a fault of the driver; it is opened again";
-pub(crate) const PANICKED_IN_ORDER: &str = "its driver panicked while it did this";
+    "its driver panicked, which is a defect of the driver; the engine opens the device again";
+pub(crate) const PANICKED_IN_ORDER: &str = "its driver panicked during this order";
 
 const NO_ITEM: &str = "it has no such item";
 const NOT_OPEN: &str = "its device is not open";
@@ -24,9 +25,9 @@ pub(crate) struct Device {
     schedule: ScanSchedule,
     scan: Scan,
     is_open: bool,
-    retry: Duration,
+    retry_delay: Duration,
     retry_at: Tick,
-    /// The item of each variable that it delivers, and the variables fed by each item.
+    /// The item of each bound variable, and the variables that use each item.
     items: HashMap<u32, ItemId>,
     handles: HashMap<ItemId, Vec<u32>>,
 }
@@ -35,15 +36,15 @@ pub(crate) struct Device {
 pub(crate) type Read = (Value, Quality, Option<Timestamp>);
 
 impl Device {
-    /// Returns a device that is due to be opened at `now`. `None`: uses the period of the I/O
-    /// server.
+    /// Returns a device that is due to be opened at `now`. If `period` is `None`, uses the period
+    /// of the I/O server.
     pub(crate) fn new(server: Box<dyn IoServer>, period: Option<Duration>, now: Tick) -> Self {
         Self {
             schedule: ScanSchedule::new(period.unwrap_or(server.period()), now),
             server,
             scan: Scan::new(),
             is_open: false,
-            retry: RETRY_FIRST,
+            retry_delay: RETRY_FIRST,
             retry_at: now,
             items: HashMap::new(),
             handles: HashMap::new(),
@@ -58,7 +59,7 @@ impl Device {
         self.is_open
     }
 
-    /// Time of the next scan, or of the next attempt to open the device.
+    /// Returns the time of the next scan, or of the next attempt to open the device.
     pub(crate) fn next_due(&self) -> Tick {
         match self.is_open {
             true => self.schedule.next_due(),
@@ -66,7 +67,7 @@ impl Device {
         }
     }
 
-    /// Opens the device if that is due; returns `None` if not.
+    /// Opens the device if this is due. Otherwise returns `None`.
     pub(crate) fn open_if_due(
         &mut self,
         now: Tick,
@@ -77,13 +78,13 @@ impl Device {
         }
         let opened = self.server.open(now, wall);
         match opened {
-            Ok(()) => (self.is_open, self.retry) = (true, RETRY_FIRST),
+            Ok(()) => (self.is_open, self.retry_delay) = (true, RETRY_FIRST),
             Err(_) => self.fail(now),
         }
         Some(opened)
     }
 
-    /// Scans the device if it is open and a scan is due; returns `None` if not.
+    /// Scans the device if it is open and a scan is due. Otherwise returns `None`.
     pub(crate) fn scan_if_due(
         &mut self,
         now: Tick,
@@ -101,15 +102,15 @@ impl Device {
         Some(scanned)
     }
 
-    /// Records a failure of the device. The device is opened again after a delay that doubles with
-    /// each failure.
+    /// Records a failure of the device. The device is opened again after a delay, which doubles
+    /// with each failure.
     pub(crate) fn fail(&mut self, now: Tick) {
         self.is_open = false;
-        self.retry_at = now.saturating_add(self.retry);
-        self.retry = (self.retry * 2).min(RETRY_MAX);
+        self.retry_at = now.saturating_add(self.retry_delay);
+        self.retry_delay = (self.retry_delay * 2).min(RETRY_MAX);
     }
 
-    /// Makes an item feed a variable. Returns `None` if the device has no such item.
+    /// Binds a variable to an item. Returns `None` if the device has no such item.
     pub(crate) fn bind(&mut self, handle: u32, name: &str) -> Option<ItemId> {
         self.unbind(handle);
         let item = self.server.item(name)?;
@@ -121,7 +122,7 @@ impl Device {
     pub(crate) fn unbind(&mut self, handle: u32) {
         let item = self.items.remove(&handle);
         if let Some(handles) = item.and_then(|item| self.handles.get_mut(&item)) {
-            handles.retain(|known| *known != handle);
+            handles.retain(|bound| *bound != handle);
         }
     }
 
@@ -138,10 +139,10 @@ impl Device {
         self.items.get(&handle).copied()
     }
 
-    /// Writes a raw value to the device and returns the value that it read back.
+    /// Writes a raw value to the device, and returns the value that the device read back.
     ///
     /// # Errors
-    /// The sentence that tells the writer why it was refused.
+    /// The sentence that tells the writer why the device refused the value.
     pub(crate) fn send(
         &mut self,
         handle: u32,
@@ -154,21 +155,22 @@ impl Device {
         sent.map_err(|refusal| refusal.to_string())
     }
 
-    /// Reads the item of a variable. Also publishes any other items that the device returns.
+    /// Reads the item of a variable. Also records all other items that the device returns, for the
+    /// next [`publish`](Self::publish).
     ///
     /// # Errors
-    /// The sentence that tells the reader why the read failed.
+    /// The sentence that tells the reader why the device could not read the item.
     pub(crate) fn read(&mut self, handle: u32, now: Tick, wall: Timestamp) -> Result<Read, String> {
         self.scan.clear();
         let item = self.open_item(handle)?;
-        let asked = self.server.request(item, now, wall, &mut self.scan);
-        asked.map_err(|error| error.to_string())?;
+        let requested = self.server.request(item, now, wall, &mut self.scan);
+        requested.map_err(|error| error.to_string())?;
         let found = self.scan.iter().rfind(|published| published.item == item);
         let read = found.and_then(|published| {
             let value = published.value.clone()?;
             Some((value, published.quality, published.source_timestamp))
         });
-        read.ok_or_else(|| "its device gives no value of this item now".to_owned())
+        read.ok_or_else(|| "its device returned no value for this item".to_owned())
     }
 
     fn open_item(&self, handle: u32) -> Result<ItemId, String> {
@@ -179,19 +181,19 @@ impl Device {
         }
     }
 
-    /// Requests a fresh value of an item from the open device. An error affects the health of the
-    /// device and the next scan.
+    /// Requests a fresh value of an item from the open device. An error appears in the device's
+    /// health and at the next scan.
     pub(crate) fn request(&mut self, item: ItemId, now: Tick, wall: Timestamp) {
         self.scan.clear();
         let _error = self.server.request(item, now, wall, &mut self.scan);
     }
 
-    /// Passes on the readings published since the last call, once for each variable that a reading
-    /// feeds, except `but`.
-    pub(crate) fn publish(&mut self, but: Option<u32>, mut each: impl FnMut(u32, &Published)) {
+    /// Passes on the readings recorded since the last call: each reading once for each variable
+    /// that uses its item, except the variable `except`.
+    pub(crate) fn publish(&mut self, except: Option<u32>, mut each: impl FnMut(u32, &Published)) {
         for published in self.scan.drain() {
             let handles = self.handles.get(&published.item).into_iter().flatten();
-            for handle in handles.filter(|handle| Some(**handle) != but) {
+            for handle in handles.filter(|handle| Some(**handle) != except) {
                 each(*handle, &published);
             }
         }

@@ -1,7 +1,7 @@
-//! The engine's health as variables of the library `_engine`. They are read-only and never stored.
-//! Only patterns that begin with `_` list them.
+//! Publishes the engine's health as variables of the library `_engine`. They are read-only and
+//! never stored. Only patterns that begin with `_` list them.
 //!
-//! Once per period, the housekeeping thread goes through all variables in slices and writes the
+//! In each period, the housekeeping thread examines a slice of all variables, and writes the health
 //! values that have changed.
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -19,17 +19,17 @@ use trunkline_types::{
 use crate::deployments::{Deployments, LibraryError, lock};
 use crate::sessions::Facts;
 
-/// Number of alarms in ten minutes above which there is a flood (ISA-18.2).
-const FLOOD_ABOVE: u64 = 10;
+/// Maximum number of alarms in ten minutes; more of them are an alarm flood (ISA-18.2).
+const FLOOD_THRESHOLD: u64 = 10;
 
 pub(crate) const LIBRARY: &str = "_engine";
 /// Variables examined per period.
 const CENSUS_SLICE: usize = 50_000;
-/// Number of periods between counts while the last two counts found no writes.
-const STILL_PERIODS: u32 = 4;
+/// Number of periods between counts after a count that found no writes.
+const IDLE_PERIODS: u32 = 4;
 
-/// One variable: its definition and its current value; `None` if this system does not provide the
-/// value.
+/// A variable of the library: its definition and its current value. The value is `None` if this
+/// system does not provide it.
 struct Row {
     path: &'static str,
     data_type: DataType,
@@ -69,12 +69,14 @@ struct State {
     census: Census,
     totals: Totals,
     /// Time of the last census, and the number of updates counted by then.
-    counted: Option<(Tick, u64)>,
-    /// Remaining periods without a count, after counts that found no writes.
-    rests: u32,
+    last_count: Option<(Tick, u64)>,
+    /// Periods to skip until the next count, after a count that found no writes.
+    periods_to_skip: u32,
+    /// Updates of all variables per second.
     rate: f64,
-    /// Time of the last measurement, and the processor time used until then.
+    /// Time of the last measurement, and the processor time used by then.
     cpu: Option<(Tick, Duration)>,
+    /// The values that were written last, in the order of the rows.
     written: Vec<Option<Value>>,
 }
 
@@ -129,8 +131,8 @@ impl Health {
         Ok(())
     }
 
-    /// Measures if that is due. Returns the time of the next measurement; `None` while the library
-    /// is not deployed.
+    /// Measures if a measurement is due. Returns the time of the next measurement; `None` while the
+    /// library is not deployed.
     pub(crate) fn poll(&self, now: Tick, wall: Timestamp) -> Option<Tick> {
         let handles = self.handles.get()?;
         let mut state = lock(&self.state);
@@ -168,7 +170,7 @@ impl Health {
                 let mut write = Write::value(value);
                 write.origin = Origin::Source;
                 let caller = Caller::engine();
-                // No subscription stalls this write, and an operator may force the variable.
+                // `try_write` cannot be stalled by a subscription. A forced variable stays forced.
                 let _attempt = self
                     .core
                     .try_write(&caller, now, wall, &variable, &write, wakes);
@@ -217,45 +219,45 @@ impl Health {
         rows! {
             F64 "uptime" "s" "Time since the engine started"
                 = now.since(self.started).as_secs() as f64;
-            U64 "epoch" "" "Identifies this start; compared for equality only" = core.epoch();
-            U64 "sessions" "" "Connections" = self.facts.sessions();
-            U64 "sessions_max" "" "Most connections at a time" = self.facts.sessions_max();
-            U64 "variables" "" "Variables, without these" = core.libraries().variable_count() as u64;
-            U64 "slots" "" "Slots in use: by variables, these included, and open fields"
+            U64 "epoch" "" "Identifies this start of the engine; compare for equality only" = core.epoch();
+            U64 "sessions" "" "Open connections" = self.facts.sessions();
+            U64 "sessions_max" "" "Maximum number of open connections" = self.facts.sessions_max();
+            U64 "variables" "" "Deployed variables, without those of `_engine`" = core.libraries().variable_count() as u64;
+            U64 "slots" "" "Slots in use by variables, including those of `_engine`, and by open fields"
                 = slots.used;
-            U64 "slots_max" "" "Most slots, without those whose handles are used up"
+            U64 "slots_max" "" "Maximum number of slots, without slots that have no unused handle"
                 = slots.max - slots.retired;
             U64 "fields" "" "Open fields" = core.fields().count();
-            U64 "fields_max" "" "Most open fields" = u64::from(FIELDS_MAX);
-            U64 "subscriptions" "" "Subscriptions of variables" = core.health().subscription_count();
+            U64 "fields_max" "" "Maximum number of open fields" = u64::from(FIELDS_MAX);
+            U64 "subscriptions" "" "Subscriptions to variables" = core.health().subscription_count();
             U64 "updates" "" "Updates of all variables so far" = totals.written;
-            F64 "updates_rate" "1/s" "Updates of all variables" = state.rate;
-            U64 "writes/offered" "" "Writes that have ended so far" = totals.offered;
-            U64 "writes/refused" "" "Writes that were refused so far" = totals.refused;
-            U64 "queued" "B" "Updates that wait for slow subscribers" = queued;
-            U64 "queued_max" "B" "Most that may wait for all subscribers together"
+            F64 "updates_rate" "1/s" "Updates of all variables per second" = state.rate;
+            U64 "writes/offered" "" "Completed writes, accepted or refused, so far" = totals.offered;
+            U64 "writes/refused" "" "Refused writes so far" = totals.refused;
+            U64 "queued" "B" "Memory used by updates that wait for slow subscribers" = queued;
+            U64 "queued_max" "B" "Limit of `queued`, for all subscribers together"
                 = queue.map_or(u64::MAX, |queue| queue.max);
-            U64 "queue_refusals" "" "Times that queued_max was reached"
+            U64 "queue_refusals" "" "Number of times that queued_max was reached"
                 = queue.map_or(0, |queue| queue.refusals);
-            U64 "requested" "B" "Requests and items of clients" = requests.used() as u64;
-            U64 "requested_max" "B" "Most that requests and items of all clients may take"
+            U64 "requested" "B" "Memory used by requests and items of clients" = requests.used() as u64;
+            U64 "requested_max" "B" "Limit of `requested`, for all clients together"
                 = requests.max() as u64;
             U64 "request_refusals" "" "Requests and items refused because requested_max was reached"
                 = requests.refusals() as u64;
             U64 "sessions_absent" ""
-                "Broken connections whose `all` subscriptions are kept for the next one"
+                "Lost connections whose `all` subscriptions wait for the client to reconnect"
                 = core.health().absent_sessions();
-            U64 "lost" "" "Updates that `last`, `first` and `all` subscriptions did not receive, because their buffer was full" = lost;
+            U64 "lost" "" "Updates that `last`, `first` and `all` subscriptions lost because their buffer was full" = lost;
             U64 "overruns" "" "`all` subscriptions that ended because their buffer was full" = overruns;
             U64 "repaired" ""
-                "Items that were wrong at a client and were sent again; above 0 something is broken"
+                "Items with a wrong value at a client, which the engine sent again; above 0 indicates a defect"
                 = repaired + marked;
-            U64 "clock/steps" "" "Times that the system clock was set by 100 ms or more"
+            U64 "clock/steps" "" "Number of times the system clock was set by 100 ms or more"
                 = clock.count;
-            F64 "clock/last_step" "s" "The last time it was set: by how much; negative: back"
+            F64 "clock/last_step" "s" "Size of the last step of the system clock; negative: backward"
                 = clock.last_nanos as f64 / 1e9;
             Bool "forcing/on" "" "True if forced values take effect" = forced.is_on;
-            U64 "forcing/variables" "" "Variables on the forced list" = forced.total as u64;
+            U64 "forcing/variables" "" "Variables in the list of forced variables" = forced.total as u64;
             U64 "alarms/active" "" "Alarms whose condition is met" = alarms.active;
             U64 "alarms/unacknowledged" "" "Alarms that wait for an acknowledgement"
                 = alarms.in_states(AlarmState::is_unacknowledged);
@@ -263,32 +265,32 @@ impl Health {
                 = alarms.in_states(AlarmState::is_hidden);
             U64 "alarms/rate" "" "Alarms raised within the last 10 minutes" = alarms.raised_lately;
             Bool "alarms/flood" "" "True if more than 10 alarms were raised within the last 10 minutes"
-                = alarms.raised_lately > FLOOD_ABOVE;
+                = alarms.raised_lately > FLOOD_THRESHOLD;
             U64 "alarms/journal" "" "Number of the newest entry of the alarm journal" = journal;
-            U64 "alarms/lost" "" "Changes of alarms that are missing in the journal" = journal_lost;
+            U64 "alarms/lost" "" "Changes of alarms that are missing from the journal" = journal_lost;
             String "store/state" "" "none, good, damaged or failing" = Arc::<str>::from(store);
-            String "store/error" "" "The failure of the store" = Arc::<str>::from(store_error);
+            String "store/error" "" "Current failure of the store; empty if there is none" = Arc::<str>::from(store_error);
             Bool "store/failing" "" "True if nothing can be stored now" = store == "failing";
             String "history/state" "" "none, good, spooling or failing"
                 = Arc::<str>::from(history_state);
-            String "history/error" "" "The failure of the history" = Arc::<str>::from(history_error);
+            String "history/error" "" "Current failure of the history; empty if there is none" = Arc::<str>::from(history_error);
             Bool "history/failing" "" "True if the history cannot be written now"
                 = is_history_failing;
             U64 "history/recorded" "" "Rows recorded since the engine started" = recorded.recorded;
-            U64 "history/lost" "" "Updates that are missing in the history" = recorded.lost;
-            U64 "history/unsealed" "" "Rows that are in the log and not in files yet"
+            U64 "history/lost" "" "Updates that are missing from the history" = recorded.lost;
+            U64 "history/unsealed" "" "Rows that are still in the log, not yet in files"
                 = recorded.unsealed;
-            U64 "history/spooled" "" "Those of these that are in the spool" = recorded.spooled;
-            String "history/spool_error" "" "Why the spool cannot be used; empty if it can"
+            U64 "history/spooled" "" "Rows that are in the log of the spool; included in history/unsealed" = recorded.spooled;
+            String "history/spool_error" "" "Current failure of the spool; empty if there is none"
                 = Arc::<str>::from(spool_error);
-            U64 "history/bytes" "B" "Size of the history on the disk" = recorded.bytes;
-            F64 "process/cpu" "%" "Of one processor, over the last period" = state.cpu(now);
+            U64 "history/bytes" "B" "Size of the history on disk" = recorded.bytes;
+            F64 "process/cpu" "%" "Processor time of the process over the last period, in percent of one processor" = state.cpu(now);
             U64 "process/memory" "B" "Resident memory of the process" = process::resident_bytes();
         }
     }
 }
 
-/// The alarm of a variable that is true while a failure lasts (H-14).
+/// Defines the alarm of a variable that is true while a failure lasts (H-14).
 fn failing(description: &str) -> AlarmDefinition {
     AlarmDefinition {
         name: "failing".to_owned(),
@@ -300,31 +302,32 @@ fn failing(description: &str) -> AlarmDefinition {
 }
 
 impl State {
-    /// Continues the census. Computes the rate from the last two completed counts.
+    /// Continues the census. Each completed count updates the rate.
     fn count(&mut self, core: &Core, now: Tick) {
-        if self.rests > 0 {
-            self.rests -= 1;
+        if self.periods_to_skip > 0 {
+            self.periods_to_skip -= 1;
             return;
         }
         let Some(totals) = self.census.advance(core, CENSUS_SLICE) else {
             return;
         };
-        let is_still = self.counted.is_some() && totals == self.totals;
-        self.rests = if is_still { STILL_PERIODS - 1 } else { 0 };
-        if let Some((before, updates)) = self.counted {
-            let seconds = now.since(before).as_secs_f64();
-            let more = totals.written.saturating_sub(updates);
+        let is_idle = self.last_count.is_some() && totals == self.totals;
+        self.periods_to_skip = if is_idle { IDLE_PERIODS - 1 } else { 0 };
+        if let Some((counted_at, updates)) = self.last_count {
+            let seconds = now.since(counted_at).as_secs_f64();
+            let new_updates = totals.written.saturating_sub(updates);
             self.rate = if seconds > 0.0 {
-                (more as f64 / seconds * 10.0).round() / 10.0
+                (new_updates as f64 / seconds * 10.0).round() / 10.0
             } else {
                 0.0
             };
         }
-        self.counted = Some((now, totals.written));
+        self.last_count = Some((now, totals.written));
         self.totals = totals;
     }
 
-    /// Returns the processor time since the last measurement, in percent of the elapsed time.
+    /// Returns the processor time since the last measurement, in percent of the elapsed time; 0 at
+    /// the first measurement.
     fn cpu(&mut self, now: Tick) -> Option<f64> {
         let used = process::cpu_time()?;
         let before = self.cpu.replace((now, used));
@@ -336,12 +339,11 @@ impl State {
     }
 }
 
-/// Resource use of this process, from `/proc` on Linux. Not available on other systems.
+/// Resource use of this process, read from `/proc` on Linux; `None` on other systems.
 mod process {
     use std::time::Duration;
 
-    /// Ticks per second of the times in `/proc`. A constant of the kernel's interface, not a
-    /// setting.
+    /// Ticks per second of the times in `/proc`: a constant of the kernel's interface.
     const USER_HZ: u64 = 100;
 
     pub(super) fn cpu_time() -> Option<Duration> {
@@ -354,8 +356,8 @@ mod process {
         parse_resident(&status)
     }
 
-    /// Parses user and system time: the 12th and 13th fields after the program name. The name is in
-    /// parentheses and may contain anything.
+    /// Parses the user and the system time, which are the 12th and 13th fields after the program
+    /// name. The name is in parentheses and may contain any character.
     fn parse_cpu_time(stat: &str) -> Option<Duration> {
         let (_, fields) = stat.rsplit_once(')')?;
         let mut times = fields.split_whitespace().skip(11);
@@ -416,15 +418,16 @@ mod tests {
             core.try_write(&caller, at(second), wall, &variable, &write, wakes);
         };
         let mut sut = State::default();
-        let mut seen = Vec::new();
+        let mut counts = Vec::new();
         for second in 1..=16 {
-            // One write while counting is suspended, then one in each period.
+            // The write at 4 s happens while counting is suspended. From 11 s on, there is one
+            // write per period.
             if second == 4 || second > 10 {
                 write(second);
             }
             sut.count(&core, at(second));
-            seen.push(sut.totals.written);
+            counts.push(sut.totals.written);
         }
-        assert_eq!(seen, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(counts, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 3, 4, 5, 6, 7]);
     }
 }

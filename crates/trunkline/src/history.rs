@@ -1,4 +1,5 @@
-//! Runs the history of an engine: one thread records, another one maintains the files.
+//! Runs the history of an engine with two threads: one records updates, the other maintains the
+//! files.
 
 use std::io;
 use std::path::Path;
@@ -19,16 +20,17 @@ use crate::deployments::lock;
 use crate::retention::{WakeThread, start_thread};
 
 /// Time from the first update to the commit that makes it durable.
-const GATHER: Duration = Duration::from_millis(20);
-/// Time after which files are examined again, although no segment was closed.
-const MAINTENANCE: Duration = Duration::from_secs(60);
-/// How long a page that was read before it was asked for may be used.
-const AHEAD: Duration = Duration::from_secs(1);
-/// Delay before a failed step is tried again.
-const RETRY: Duration = Duration::from_secs(1);
+const COMMIT_DELAY: Duration = Duration::from_millis(20);
+/// Interval at which the files are examined even if no segment was closed.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(60);
+/// Lifetime of a page that was read ahead.
+const READ_AHEAD_LIFETIME: Duration = Duration::from_secs(1);
+/// Delay before a failed step is repeated.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Opens the history of an engine in a folder, and its spool in another one, if it has one. The wake
-/// must be called when there is something to record.
+/// Opens the history of an engine. The arguments are the folder of the history, the folder of its
+/// spool if it has one, the rules, the engine, a wake that the engine calls when there is something
+/// to record, and the time of the engine's start.
 pub type OpenHistory = fn(
     &Path,
     Option<&Path>,
@@ -38,39 +40,40 @@ pub type OpenHistory = fn(
     Timestamp,
 ) -> Result<Box<dyn History>, HistoryError>;
 
-/// A history that is recorded. Dropping it ends its threads; only [`HistoryHost::close`] records
-/// that the engine stops.
+/// A running history. Dropping it ends its threads. Only [`HistoryHost::close`] records that the
+/// engine stops.
 pub(crate) struct HistoryHost {
     shared: Arc<Shared>,
-    /// A page that was read before it was asked for.
-    ahead: Mutex<Option<(Tick, HistoryQuery, HistoryPage)>>,
+    /// A page that was read ahead, with the query it answers and its expiry.
+    read_ahead_page: Mutex<Option<(Tick, HistoryQuery, HistoryPage)>>,
     _recorder: Arc<Housekeeper>,
     _maintainer: Arc<Housekeeper>,
 }
 
 struct Shared {
-    /// Empty as long as the history cannot be opened because of its disk.
+    /// Empty while the history cannot be opened because of its disk.
     history: OnceLock<Box<dyn History>>,
     open: Box<dyn Fn() -> Result<Box<dyn History>, HistoryError> + Send + Sync>,
     clock: Clock,
-    waiting: Mutex<Waiting>,
-    recording: Mutex<Option<HistoryError>>,
-    /// When the recorder must be called next, even if nothing wakes it.
-    next: Mutex<Option<Tick>>,
-    maintenance: Mutex<Option<HistoryError>>,
+    unfollowed: Mutex<UnfollowedVariables>,
+    recording_error: Mutex<Option<HistoryError>>,
+    /// Time of the recorder's next step, even if nothing wakes it.
+    next_step: Mutex<Option<Tick>>,
+    maintenance_error: Mutex<Option<HistoryError>>,
     maintainer: Arc<OnceLock<Weak<Housekeeper>>>,
 }
 
-/// Variables that could not be followed yet.
+/// Variables that the history does not follow yet, because it could not be told about them.
 #[derive(Default)]
-struct Waiting {
+struct UnfollowedVariables {
     handles: Vec<u32>,
-    /// When the first of them was to be followed.
+    /// Time from which the first of these variables should be followed.
     since: Option<Timestamp>,
 }
 
 impl HistoryHost {
-    /// Opens the history, or starts without it if its disk is full or fails; it is then opened later.
+    /// Opens the history. If its disk is full or fails, the engine starts without it, and the
+    /// history is opened later.
     ///
     /// # Errors
     /// The history cannot be opened for another reason.
@@ -89,75 +92,75 @@ impl HistoryHost {
             let (folder, spool) = (&config.folder, config.spool.as_deref());
             open(folder, spool, config.rules.clone(), &core, wake, started)
         };
-        let (history, recording) = match open() {
+        let (history, error) = match open() {
             Ok(history) => (OnceLock::from(history), None),
-            Err(error) if may_pass(&error) => (OnceLock::new(), Some(error)),
+            Err(error) if is_temporary(&error) => (OnceLock::new(), Some(error)),
             Err(error) => return Err(error.into()),
         };
         let shared = Arc::new(Shared {
             history,
             open: Box::new(open),
             clock,
-            waiting: Mutex::default(),
-            recording: Mutex::new(recording),
-            next: Mutex::default(),
-            maintenance: Mutex::default(),
+            unfollowed: Mutex::default(),
+            recording_error: Mutex::new(error),
+            next_step: Mutex::default(),
+            maintenance_error: Mutex::default(),
             maintainer: Arc::clone(&maintainer),
         });
         let recording = Arc::clone(&shared);
         let recorder_thread = start_thread(clock, &recorder, move |now, due| {
-            recording.record_turn(now, due)
+            recording.record_step(now, due)
         })?;
         let maintaining = Arc::clone(&shared);
         let wake_recorder = WakeThread(recorder);
         let maintainer_thread = start_thread(clock, &maintainer, move |now, due| {
-            maintaining.maintain_turn(now, due, &wake_recorder)
+            maintaining.maintain_step(now, due, &wake_recorder)
         })?;
         Ok(Self {
             shared,
-            ahead: Mutex::default(),
+            read_ahead_page: Mutex::default(),
             _recorder: recorder_thread,
             _maintainer: maintainer_thread,
         })
     }
 
-    /// Starts or ends the recording of these variables, as the rules say.
+    /// Starts or ends the recording of these variables, as the rules require.
     pub(crate) fn follow(&self, handles: &[u32]) {
-        let mut waiting = lock(&self.shared.waiting);
+        let mut unfollowed = lock(&self.shared.unfollowed);
         for handle in handles {
-            if !waiting.handles.contains(handle) {
-                waiting.handles.push(*handle);
+            if !unfollowed.handles.contains(handle) {
+                unfollowed.handles.push(*handle);
             }
         }
-        waiting
+        unfollowed
             .since
             .get_or_insert_with(|| self.shared.clock.wall());
-        drop(waiting);
-        self.shared.follow_waiting();
-        // First readings wait without waking the thread.
+        drop(unfollowed);
+        self.shared.follow_unfollowed();
+        // The first readings of these variables do not wake the thread themselves.
         self._recorder.wake();
     }
 
-    /// Reads the page that its client will ask for next.
+    /// Reads the page that the client is expected to request next.
     pub(crate) fn read_ahead(&self, query: HistoryQuery) {
         let (_, wall) = self.shared.clock.moment();
-        // An error is found again when the page is asked for. The last page of a query may become
-        // longer until then.
+        // An error is ignored here, because the request itself will meet it again. The last page of
+        // a query is not read ahead, because updates may still be added to it.
         let is_cheap = query.form == HistoryForm::Rows;
         if is_cheap
             && let Some(history) = self.shared.history.get()
             && let Ok(page) = history.read(&query, wall)
             && page.next.is_some()
         {
-            let until = self.shared.clock.now().saturating_add(AHEAD);
-            *lock(&self.ahead) = Some((until, query, page));
+            let until = self.shared.clock.now().saturating_add(READ_AHEAD_LIFETIME);
+            *lock(&self.read_ahead_page) = Some((until, query, page));
         }
     }
 
-    /// Returns a page of everything that happened until now.
+    /// Returns a page that includes everything recorded until now.
     pub(crate) fn page(&self, query: &HistoryQuery) -> Result<HistoryPage, HistoryError> {
-        if let Some((until, of, page)) = lock(&self.ahead).take()
-            && of == *query
+        if let Some((until, answered, page)) = lock(&self.read_ahead_page).take()
+            && answered == *query
             && self.shared.clock.now() < until
         {
             return Ok(self.with_state(page));
@@ -167,14 +170,14 @@ impl HistoryHost {
         let page = match (self.shared.history.get(), self.error()) {
             (Some(history), _) => history.read(query, wall)?,
             (None, Some(error)) => return Err(error),
-            // It was opened at this moment, and has nothing yet.
+            // The history is open since this moment, and is still empty.
             (None, None) => HistoryPage::default(),
         };
         Ok(self.with_state(page))
     }
 
     fn with_state(&self, mut page: HistoryPage) -> HistoryPage {
-        let sentences = [self.sentence(), page.state];
+        let sentences = [self.failure_sentence(), page.state];
         let faults: Vec<&str> = sentences
             .iter()
             .map(String::as_str)
@@ -184,8 +187,8 @@ impl HistoryHost {
         page
     }
 
-    /// Describes why the history cannot be written now; empty if it can.
-    fn sentence(&self) -> String {
+    /// Describes why the history cannot be written now; empty if it can be written.
+    fn failure_sentence(&self) -> String {
         match (self.error(), self.spool_in_use()) {
             (Some(error), Some(location)) => {
                 format!("updates are recorded in the spool {location} now: {error}")
@@ -215,7 +218,7 @@ impl HistoryHost {
             };
         };
         let Some(error) = self.error() else {
-            return WhyStep::ok(WhyStage::Consumer, sentence_of(&settings));
+            return WhyStep::ok(WhyStage::Consumer, describe_settings(&settings));
         };
         match self.spool_in_use() {
             Some(location) => WhyStep {
@@ -234,17 +237,17 @@ impl HistoryHost {
         }
     }
 
-    /// Returns why nothing is recorded, or only in the spool.
+    /// Returns why the history records nothing, or only in the spool.
     pub(crate) fn error(&self) -> Option<HistoryError> {
-        let error = lock(&self.shared.recording).clone();
+        let error = lock(&self.shared.recording_error).clone();
         let error = error.or_else(|| self.spool()?.cause);
-        error.or_else(|| lock(&self.shared.maintenance).clone())
+        error.or_else(|| lock(&self.shared.maintenance_error).clone())
     }
 
     /// Returns the state of the spool. It has no `cause` if the spool cannot be written either.
     pub(crate) fn spool(&self) -> Option<SpoolState> {
         let mut spool = self.shared.history.get()?.spool()?;
-        if lock(&self.shared.recording).is_some() {
+        if lock(&self.shared.recording_error).is_some() {
             spool.cause = None;
         }
         Some(spool)
@@ -261,19 +264,20 @@ impl HistoryHost {
         history.map(|history| history.figures()).unwrap_or_default()
     }
 
-    /// Records what happened until now.
+    /// Records everything that has happened until now.
     pub(crate) fn flush(&self) {
         self.shared.record_all();
-        if lock(&self.shared.next).is_some() {
+        if lock(&self.shared.next_step).is_some() {
             self._recorder.wake();
         }
     }
 
-    /// Records what happened until now, that the engine stops, and nothing that happens later.
+    /// Records everything that has happened until now, and that the engine stops. Records nothing
+    /// after that.
     pub(crate) fn close(&self) {
         let (_, wall) = self.shared.clock.moment();
         if let Some(history) = self.shared.history.get() {
-            *lock(&self.shared.recording) = history.close(wall).err();
+            *lock(&self.shared.recording_error) = history.close(wall).err();
         }
     }
 }
@@ -286,9 +290,9 @@ pub(crate) enum HistoryStartError {
     Thread(#[from] io::Error),
 }
 
-/// Returns true if the history may be opened later although it cannot be opened now: its disk is full,
-/// fails or cannot be written. Other faults need a decision of people.
-fn may_pass(error: &HistoryError) -> bool {
+/// Returns true for a failure of the disk that may end by itself: the history is then opened later.
+/// All other failures need a decision by the operator.
+fn is_temporary(error: &HistoryError) -> bool {
     match error {
         HistoryError::Files { kind, .. } => match kind {
             StoreErrorKind::Full
@@ -308,7 +312,7 @@ fn may_pass(error: &HistoryError) -> bool {
 }
 
 /// Describes how a variable is recorded.
-fn sentence_of(settings: &HistorySettings) -> String {
+fn describe_settings(settings: &HistorySettings) -> String {
     let HistorySettings {
         deadband_percent,
         resolution,
@@ -316,11 +320,10 @@ fn sentence_of(settings: &HistorySettings) -> String {
         keep,
         array_bytes_max: _,
     } = *settings;
-    let what = match every {
+    let mut sentence = match every {
         None => "its updates are recorded".to_owned(),
         Some(every) => format!("the newest of its updates is recorded every {every:?}"),
     };
-    let mut sentence = what;
     if deadband_percent > 0.0 {
         sentence.push_str(&format!(
             ", if the value has changed by more than {deadband_percent} % of the range"
@@ -336,67 +339,68 @@ fn sentence_of(settings: &HistorySettings) -> String {
 }
 
 impl Shared {
-    /// Records what is due, and returns the time of the next turn.
-    fn record_turn(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
+    /// Records what is due, and returns the time of the next step.
+    fn record_step(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
         let Some(history) = self.history.get() else {
             return match due {
                 Some(due) if now < due => Some(due),
                 _ => Some(self.try_open(now)),
             };
         };
-        let soon = now.saturating_add(GATHER);
-        let retry = (!lock(&self.waiting).handles.is_empty()).then(|| now.saturating_add(RETRY));
+        let soon = now.saturating_add(COMMIT_DELAY);
+        let retry = (!lock(&self.unfollowed).handles.is_empty()).then(|| now.saturating_add(RETRY_DELAY));
         let due = Tick::earliest([
             due,
-            *lock(&self.next),
+            *lock(&self.next_step),
             due.is_none().then_some(retry).flatten(),
         ]);
         match due {
             Some(due) if due <= now => match self.record() {
                 Ok(Some(next)) => Some(next),
                 Ok(None) => (!history.is_idle()).then_some(soon),
-                Err(()) => Some(now.saturating_add(RETRY)),
+                Err(()) => Some(now.saturating_add(RETRY_DELAY)),
             },
             due if history.is_idle() => due,
-            // Failed steps are tried again only when they are due.
-            Some(due) if lock(&self.recording).is_some() => Some(due),
+            // A failed step is repeated only after its delay.
+            Some(due) if lock(&self.recording_error).is_some() => Some(due),
             Some(due) => Some(due.min(soon)),
             None => Some(soon),
         }
     }
 
-    /// Tries to open the history, and returns the time of the next turn.
+    /// Tries to open the history, and returns the time of the next step.
     fn try_open(&self, now: Tick) -> Tick {
         match (self.open)() {
             Ok(history) => {
-                // Only this thread opens it, so it is not set yet.
+                // The cell is still empty, because only this thread opens the history.
                 let _ = self.history.set(history);
-                self.follow_waiting();
+                self.follow_unfollowed();
                 now
             }
             Err(error) => {
-                *lock(&self.recording) = Some(error);
-                now.saturating_add(RETRY)
+                *lock(&self.recording_error) = Some(error);
+                now.saturating_add(RETRY_DELAY)
             }
         }
     }
 
-    /// Records what happened, and returns when the next call is due. The error is kept.
+    /// Records what happened, and returns the time of the next call. Stores an error in
+    /// `recording_error`.
     fn record(&self) -> Result<Option<Tick>, ()> {
         let Some(history) = self.history.get() else {
             return Err(());
         };
-        self.follow_waiting();
+        self.follow_unfollowed();
         let (now, wall) = self.clock.moment();
         let result = history.record(Moment { now, wall });
         let next = result.as_ref().map(|next| *next).map_err(|_| ());
         let failed = result.err();
-        // Before the other lock, since `follow_waiting` takes them in this order.
-        let follows_all = lock(&self.waiting).handles.is_empty();
+        // Taken before the lock of `recording_error`, in the same order as in `follow_unfollowed`.
+        let follows_all = lock(&self.unfollowed).handles.is_empty();
         if failed.is_some() || follows_all {
-            *lock(&self.recording) = failed;
+            *lock(&self.recording_error) = failed;
         }
-        *lock(&self.next) = next.unwrap_or(None);
+        *lock(&self.next_step) = next.unwrap_or(None);
         if let Some(maintainer) = self.maintainer.get().and_then(Weak::upgrade)
             && history.is_maintenance_due()
         {
@@ -405,7 +409,7 @@ impl Shared {
         next
     }
 
-    /// Records everything that happened until this call, apart from what cannot be recorded now.
+    /// Records everything that happened before this call, except what cannot be recorded now.
     fn record_all(&self) {
         let Some(history) = self.history.get() else {
             return;
@@ -418,30 +422,31 @@ impl Shared {
         }
     }
 
-    fn follow_waiting(&self) {
+    fn follow_unfollowed(&self) {
         let Some(history) = self.history.get() else {
             return;
         };
-        let mut waiting = lock(&self.waiting);
-        let Some(since) = waiting.since else {
+        let mut unfollowed = lock(&self.unfollowed);
+        let Some(since) = unfollowed.since else {
             return;
         };
-        // What happened since then and cannot be recorded any more is missing from that time on.
-        let result = history.follow(&waiting.handles, since);
+        // Updates since `since` that can no longer be recorded are reported as missing from that
+        // time on.
+        let result = history.follow(&unfollowed.handles, since);
         if result.is_ok() {
-            *waiting = Waiting::default();
+            *unfollowed = UnfollowedVariables::default();
         }
-        drop(waiting);
+        drop(unfollowed);
         if let Err(error) = result {
-            *lock(&self.recording) = Some(error);
+            *lock(&self.recording_error) = Some(error);
         }
     }
 
-    fn maintain_turn(&self, now: Tick, due: Option<Tick>, recorder: &WakeThread) -> Option<Tick> {
+    fn maintain_step(&self, now: Tick, due: Option<Tick>, recorder: &WakeThread) -> Option<Tick> {
         let Some(history) = self.history.get() else {
-            return Some(now.saturating_add(RETRY));
+            return Some(now.saturating_add(RETRY_DELAY));
         };
-        let is_failing = lock(&self.maintenance).is_some();
+        let is_failing = lock(&self.maintenance_error).is_some();
         if is_failing && let Some(due) = due.filter(|due| now < *due) {
             return Some(due);
         }
@@ -449,14 +454,14 @@ impl Shared {
         let result = history.maintain(wall);
         let next = match &result {
             Ok(true) => {
-                // It may have waited for this.
+                // The recorder may be waiting for this maintenance.
                 recorder.wake();
                 Some(now)
             }
-            Ok(false) => Some(now.saturating_add(MAINTENANCE)),
-            Err(_) => Some(now.saturating_add(RETRY)),
+            Ok(false) => Some(now.saturating_add(MAINTENANCE_INTERVAL)),
+            Err(_) => Some(now.saturating_add(RETRY_DELAY)),
         };
-        *lock(&self.maintenance) = result.err();
+        *lock(&self.maintenance_error) = result.err();
         next
     }
 }

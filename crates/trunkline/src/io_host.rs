@@ -1,7 +1,8 @@
-//! Runs one I/O server: its scans, its orders and its publications.
+//! Runs one I/O server in a thread: scans the device, carries out orders and publishes values.
 //!
-//! Each server has its own thread, so that a slow device delays nothing else. Writes and requests
-//! of clients reach the server through a queue; its publications use the normal write path.
+//! A slow device delays nothing else, because each server has its own thread. Writes and requests
+//! of clients reach the server through a queue. The values that it publishes use the normal write
+//! path.
 
 use std::collections::{HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,8 +18,8 @@ use trunkline_types::{Quality, Reason, Tick, Timestamp, Value};
 use crate::device::{Device, PANICKED, PANICKED_IN_ORDER};
 use crate::engine::StartError;
 
-/// Maximum number of samples held back while the `stall` of a variable makes the source wait.
-const HELD_MAX: usize = 65_536;
+/// Maximum number of samples that wait while a `stall` subscription makes the source wait.
+const WAITING_SAMPLES_MAX: usize = 65_536;
 /// A running I/O server. Dropping it ends its thread.
 pub(crate) struct IoHost {
     name: Arc<str>,
@@ -26,7 +27,7 @@ pub(crate) struct IoHost {
     thread: Arc<Housekeeper>,
 }
 
-/// The engine's view of an I/O server: its queue and its state.
+/// The queue of orders for an I/O server and its last error, as the engine uses them.
 struct Orders {
     name: Arc<str>,
     queue: Mutex<Queue>,
@@ -38,11 +39,11 @@ struct Orders {
 struct Queue {
     /// The engine bounds this queue: it limits the unanswered writes of a provider.
     sends: VecDeque<(Ticket, u32, Value)>,
-    /// A set: each variable waits at most once, however often it is requested.
+    /// A set, because repeated requests for a variable need only one answer.
     requests: HashSet<u32>,
-    /// Reads with a waiting caller. The engine bounds them together with the sends.
+    /// Reads for which a caller waits. The engine limits reads and sends together.
     reads: VecDeque<(Ticket, u32)>,
-    /// Variables to deliver from now on, each with its item name.
+    /// Variables to bind or unbind, each with its item name.
     binds: Vec<SourceItem>,
     error: Option<String>,
 }
@@ -96,13 +97,13 @@ struct Runner {
     id: Arc<OnceLock<ProviderId>>,
     /// The order that the device is carrying out.
     answering: Option<(Ticket, u32)>,
-    /// Samples that wait for room in subscriptions, oldest first.
-    held: VecDeque<Sample>,
+    /// Samples that wait for space in subscriptions, oldest first.
+    waiting_samples: VecDeque<Sample>,
 }
 
 struct Sample {
     handle: u32,
-    /// `None`: only the quality changes.
+    /// `None` if only the quality changes.
     value: Option<Value>,
     quality: Quality,
     source_timestamp: Option<Timestamp>,
@@ -133,14 +134,14 @@ impl IoHost {
             device: Device::new(server, period, clock.now()),
             id: Arc::clone(&id),
             answering: None,
-            held: VecDeque::new(),
+            waiting_samples: VecDeque::new(),
         };
         let provider = engine
             .providers()
             .attach_source(Arc::clone(&orders) as Arc<dyn Provider>)?;
         let _already = id.set(provider);
-        let turn = move |now, wall| Some(runner.turn_or_fail(now, wall));
-        let thread = Housekeeper::start(clock, turn).map_err(|error| {
+        let step = move |now, wall| Some(runner.run_step_or_fail(now, wall));
+        let thread = Housekeeper::start(clock, step).map_err(|error| {
             let (now, wall) = clock.moment();
             engine
                 .providers()
@@ -172,10 +173,10 @@ impl IoHost {
 }
 
 impl Runner {
-    /// Calls [`Runner::turn`]. A panic of the driver counts as a failure of the device, which is
-    /// then opened again.
-    fn turn_or_fail(&mut self, now: Tick, wall: Timestamp) -> Tick {
-        if let Ok(due) = catch_unwind(AssertUnwindSafe(|| self.turn(now, wall))) {
+    /// Calls [`Runner::run_step`]. A panic of the driver counts as a failure of the device, which
+    /// is then opened again.
+    fn run_step_or_fail(&mut self, now: Tick, wall: Timestamp) -> Tick {
+        if let Ok(due) = catch_unwind(AssertUnwindSafe(|| self.run_step(now, wall))) {
             return due;
         }
         let mut wakes = Wakes::new();
@@ -191,28 +192,28 @@ impl Runner {
         self.device.next_due()
     }
 
-    /// Runs all tasks that are due, and returns the time of the next turn.
-    fn turn(&mut self, now: Tick, wall: Timestamp) -> Tick {
+    /// Runs all tasks that are due, and returns the time of the next step.
+    fn run_step(&mut self, now: Tick, wall: Timestamp) -> Tick {
         let mut wakes = Wakes::new();
-        self.take_binds(now, wall, &mut wakes);
+        self.apply_binds(now, wall, &mut wakes);
         if let Some(Err(error)) = self.device.open_if_due(now, wall) {
-            self.failed(&error, now, wall, &mut wakes);
+            self.report_error(&error, now, wall, &mut wakes);
         }
         self.carry_out_orders(now, wall, &mut wakes);
         if let Some(scanned) = self.device.scan_if_due(now, wall) {
             self.publish(None, now, wall, &mut wakes);
             if let Err(error) = scanned {
-                self.failed(&error, now, wall, &mut wakes);
+                self.report_error(&error, now, wall, &mut wakes);
             }
         }
-        let held_until = self.release_held(now, wall, &mut wakes);
+        let retry_at = self.write_waiting_samples(now, wall, &mut wakes);
         self.report_health();
         let due = self.device.next_due();
-        held_until.map_or(due, |until| due.min(until))
+        retry_at.map_or(due, |at| due.min(at))
     }
 
-    /// Binds deployed or edited variables, and unbinds removed ones.
-    fn take_binds(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+    /// Binds variables that were deployed or edited, and unbinds variables that were removed.
+    fn apply_binds(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         let binds = std::mem::take(&mut lock(&self.orders.queue).binds);
         if binds.is_empty() {
             return;
@@ -220,8 +221,8 @@ impl Runner {
         for SourceItem { handle, item } in binds {
             match self.device.bind(handle, &item) {
                 Some(_) if self.device.is_open() => {
-                    // Opening the device published all items. This one is bound later, so it needs
-                    // a request.
+                    // Opening the device published all items that were bound then. An item bound
+                    // later needs a request.
                     lock(&self.orders.queue).requests.insert(handle);
                 }
                 Some(_) => {}
@@ -243,11 +244,11 @@ impl Runner {
         }
     }
 
-    fn failed(&self, error: &IoError, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+    fn report_error(&self, error: &IoError, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         self.report_failure(error.to_string(), error.reason(), now, wall, wakes);
     }
 
-    /// Makes the variables of a failed device bad until it works again.
+    /// Reports a failure of the device. Its variables are bad until the device works again.
     fn report_failure(
         &self,
         sentence: String,
@@ -265,14 +266,15 @@ impl Runner {
         }
     }
 
-    /// Carries out the orders queued so far. Later orders wait until the due scan has run.
+    /// Carries out the orders queued so far. Later orders wait until the next scan that is due has
+    /// run.
     fn carry_out_orders(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         let (sends, requests, reads) = {
             let mut queue = lock(&self.orders.queue);
             let requests = std::mem::take(&mut queue.requests);
             (queue.sends.len(), requests, queue.reads.len())
         };
-        // Takes one order at a time, so that the other orders stay in the queue if the driver
+        // Takes one order at a time, so that the remaining orders stay in the queue if the driver
         // panics.
         for _ in 0..sends {
             let Some((ticket, handle, raw)) = lock(&self.orders.queue).sends.pop_front() else {
@@ -305,8 +307,8 @@ impl Runner {
             self.engine
                 .providers()
                 .answer(ticket, handle, answer, now, wall, wakes);
-            // Publishes the other items that the device returned, and the other variables of this
-            // item.
+            // Publishes the other items that the device returned, and the item's value to its other
+            // variables.
             self.publish(Some(handle), now, wall, wakes);
         }
         for handle in requests {
@@ -320,33 +322,34 @@ impl Runner {
         }
     }
 
-    /// Writes the scanned values to every variable they feed, except `but`, which already has its
+    /// Publishes the scanned values to all their variables except `except`, which already has its
     /// value.
-    fn publish(&mut self, but: Option<u32>, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
-        let (engine, caller, held) = (&self.engine, &self.caller, &mut self.held);
-        self.device.publish(but, |handle, published| {
+    fn publish(&mut self, except: Option<u32>, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+        let (engine, caller, waiting_samples) = (&self.engine, &self.caller, &mut self.waiting_samples);
+        self.device.publish(except, |handle, published| {
             let sample = Sample {
                 handle,
                 value: published.value.clone(),
                 quality: published.quality,
                 source_timestamp: published.source_timestamp,
             };
-            let waits =
-                !held.is_empty() || write(engine, caller, &sample, now, wall, wakes).is_some();
-            if waits {
-                hold(held, engine, sample);
+            let must_wait =
+                !waiting_samples.is_empty() || write(engine, caller, &sample, now, wall, wakes).is_some();
+            if must_wait {
+                add_waiting_sample(waiting_samples, engine, sample);
             }
         });
     }
 
-    /// Writes the held samples in order. If some remain, returns the time of the next attempt.
-    fn release_held(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
-        while let Some(sample) = self.held.front() {
+    /// Writes the waiting samples in order. If some must still wait, returns the time of the next
+    /// attempt.
+    fn write_waiting_samples(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
+        while let Some(sample) = self.waiting_samples.front() {
             if let Some(until) = write(&self.engine, &self.caller, sample, now, wall, wakes) {
                 let soon = now.saturating_add(Duration::from_millis(1));
                 return Some(until.min(soon));
             }
-            self.held.pop_front();
+            self.waiting_samples.pop_front();
         }
         None
     }
@@ -363,7 +366,8 @@ impl Runner {
     }
 }
 
-/// Writes one sample. If it has to wait, returns the time until which it waits.
+/// Writes one sample. If a subscription stalls it, returns the time until which the write would
+/// wait.
 fn write(
     engine: &Engine,
     caller: &Caller,
@@ -392,11 +396,11 @@ fn write(
     }
 }
 
-/// Holds a sample back. If that exceeds the bound, the sample is lost, and counted in the
-/// variable's ledger.
-fn hold(held: &mut VecDeque<Sample>, engine: &Engine, sample: Sample) {
-    if held.len() < HELD_MAX {
-        held.push_back(sample);
+/// Adds a sample to the waiting samples. If there are too many, drops the sample and counts it in
+/// the variable's ledger.
+fn add_waiting_sample(waiting_samples: &mut VecDeque<Sample>, engine: &Engine, sample: Sample) {
+    if waiting_samples.len() < WAITING_SAMPLES_MAX {
+        waiting_samples.push_back(sample);
     } else if let Some(variable) = engine.variable(sample.handle) {
         variable.count_upstream_lost(1);
     }

@@ -1,8 +1,8 @@
 //! Trunkline: a distributed real-time data system for measurement and control.
 //!
 //! Add this crate to a program to host variables in an [`Engine`], or to use the variables of any
-//! engine with a [`Client`]. One program can do both. A client's verbs are the same whether the
-//! engine is in this process, on this machine or across the network.
+//! engine with a [`Client`]. One program can do both. A client has the same methods, called verbs,
+//! whether the engine is in this process, on this machine or elsewhere in the network.
 //!
 //! ```
 //! use trunkline::types::{Contract, DataType, LibraryDefinition, VariableDefinition};
@@ -21,17 +21,17 @@
 //! ```
 //!
 //! # Layout
-//! - [`Engine`]: hosting. `sessions` creates an endpoint for each connection, `io_host` runs I/O
-//!   servers, `deployments` keeps libraries, store and I/O servers consistent, `retention` stores
-//!   values, `audit` stores the audit entries, `administrator` carries out the orders of clients,
-//!   and `health` measures the engine itself.
-//! - [`realtime`]: endpoints of variables, for time-critical threads.
+//! - [`Engine`]: hosts variables. `sessions` creates an endpoint for each connection, `io_host`
+//!   runs I/O servers, `deployments` keeps libraries, store and I/O servers consistent, `retention`
+//!   stores values, `audit` stores the audit entries, `administrator` carries out the orders of
+//!   clients, and `health` measures the engine itself.
+//! - [`realtime`]: endpoints of variables for time-critical threads.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
-//! - [`Client`], [`aio`], [`polled`]: the client's verbs, blocking, async and polled.
-//! - [`Provider`]: an I/O server in this process that delivers to an engine elsewhere.
+//! - [`Client`], [`aio`], [`polled`]: the verbs of a client in blocking, async and polled form.
+//! - [`Provider`]: runs an I/O server in this process that delivers to an engine elsewhere.
 //! - [`stream`]: lossless streams between programs.
-//! - `record`: recording and playback of devices, streams and variables; on Linux.
-//! - [`types`], [`config`], [`io`]: the types that the verbs use.
+//! - `record`: recording and playback of devices, streams and variables (Linux only).
+//! - [`types`], [`config`], [`io`]: the types that these modules use.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -77,17 +77,17 @@ pub use trunkline_stream as stream;
 pub use trunkline_tdms as tdms;
 pub use trunkline_types as types;
 
-/// Endpoints of FIFO-enabled variables for time-critical threads.
+/// Endpoints of variables with a FIFO, for time-critical threads.
 pub mod realtime {
     pub use trunkline_engine::realtime::{RtError, RtRead, RtReader, RtReading, RtWrite, RtWriter};
 }
 
-/// The history interface of an engine, for programs that record history in their own way.
+/// The history interface of an engine, for programs that record history themselves.
 pub mod recording {
     pub use trunkline_engine::history::{History, HistoryError, HistoryFigures, SpoolState};
 }
 
-/// The persistent state of an engine, and its stores.
+/// The persistent state of an engine, and the stores that contain it.
 pub mod store {
     pub use trunkline_engine::store::{
         Damage, LogBound, RetainedValue, Start, Store, StoreError, StoreErrorKind, StoredLibrary,
@@ -96,8 +96,8 @@ pub mod store {
     pub use trunkline_store::SqliteStore;
 }
 
-/// Protocol types that the verbs return: faults, reasons for the end of a connection, and the
-/// answers to `info` and `why`.
+/// Protocol types that the verbs return: faults, causes of a disconnection, and the answers to
+/// `info` and `why`.
 pub mod proto {
     pub use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
     pub use trunkline_proto::message::forcing::ForcedEntry;

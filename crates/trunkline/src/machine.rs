@@ -1,10 +1,10 @@
-//! Resources of the machine.
+//! Memory of the machine.
 
-/// Assumed memory if neither the system nor a container reports it.
+/// Memory in bytes that is assumed if the system does not report any.
 const MEMORY_UNKNOWN: u64 = 4 << 30;
 
-/// Returns a quarter of the memory that this process may use. This is the default bound on the
-/// memory of updates that wait for subscribers, and of requests.
+/// Returns a quarter of the memory that this process may use. This is the default limit for updates
+/// that wait for subscribers, and for requests.
 pub(crate) fn quarter_of_memory() -> usize {
     usize::try_from(memory_bytes() / 4).unwrap_or(usize::MAX)
 }
@@ -14,15 +14,15 @@ fn memory_bytes() -> u64 {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let machine = read("/proc/meminfo").and_then(|text| parse_meminfo(&text));
     let container = read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse().ok());
-    let least = machine.into_iter().chain(container).min();
-    least.unwrap_or(MEMORY_UNKNOWN)
+    let lower = machine.into_iter().chain(container).min();
+    lower.unwrap_or(MEMORY_UNKNOWN)
 }
 
 fn parse_meminfo(text: &str) -> Option<u64> {
     bytes_of(text, "MemTotal:")
 }
 
-/// Returns the size in KiB that follows `label` in a file of the system.
+/// Returns the size after `label` in a file of the system that gives sizes in KiB.
 pub(crate) fn bytes_of(text: &str, label: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(label))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;

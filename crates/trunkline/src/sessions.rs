@@ -1,5 +1,5 @@
-//! Creates an endpoint for each connection, with its caller. The first frame decides whether the
-//! endpoint serves the engine's variables or the streams of its machine.
+//! Creates an endpoint and a caller for each connection. The first frame decides whether the
+//! endpoint serves the engine's variables or the streams of this machine.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -26,11 +26,11 @@ pub(crate) struct Sessions {
     pub(crate) uid: u32,
     /// The directory of stream endpoints on this machine.
     pub(crate) directory: Arc<DirectoryHost>,
-    /// The newest table of last values that clients have mapped.
-    pub(crate) shown: Mutex<Weak<ShownValues>>,
+    /// The newest table of last values that clients have mapped into memory.
+    pub(crate) shown_values: Mutex<Weak<ShownValues>>,
 }
 
-/// The last values of an engine, in a file that clients map.
+/// The last values of the engine's variables, in a file that clients map into memory.
 pub(crate) struct ShownValues {
     file: OwnedFd,
     slots: usize,
@@ -43,7 +43,7 @@ impl AsFd for ShownValues {
     }
 }
 
-/// Session numbers, unique within an engine start; 0 stands for the engine itself.
+/// Session numbers, unique within one start of the engine. 0 is the engine itself.
 #[derive(Debug)]
 pub(crate) struct SessionNumbers(AtomicU32);
 
@@ -58,13 +58,13 @@ impl SessionNumbers {
     }
 }
 
-/// Properties of the engine's host, for ENGINE frames.
+/// Facts about the engine's host that ENGINE frames report.
 pub(crate) struct Facts {
     /// Memory for the requests and items of all sessions.
     pub(crate) requests: Arc<RequestBudget>,
     pub(crate) server: OnceLock<Weak<Server>>,
     pub(crate) deployments: OnceLock<Weak<Deployments>>,
-    /// Set before the server is shut down; the shutdown then wakes every session.
+    /// Set before the server is shut down, because the shutdown wakes every session.
     pub(crate) stopping: AtomicBool,
 }
 
@@ -88,7 +88,7 @@ impl Facts {
 impl EngineFacts for Facts {
     fn sessions(&self) -> u64 {
         let server = self.server.get().and_then(Weak::upgrade);
-        // A connection is not a session until its client has introduced itself.
+        // A connection counts as a session once its client has introduced itself.
         server.map_or(0, |server| {
             let counters = server.counters();
             counters.sessions.saturating_sub(counters.handshakes) as u64
@@ -99,7 +99,8 @@ impl EngineFacts for Facts {
         let is_stopping = self.stopping.load(Ordering::Acquire);
         is_stopping.then(|| Goodbye {
             code: FaultCode::ShuttingDown,
-            // The engine may restart at once, and clients already stagger their reconnections.
+            // The engine may restart at once, and clients already spread their reconnections over
+            // time.
             retry_after: None,
             sentence: "the engine was stopped".to_owned(),
         })
@@ -111,7 +112,7 @@ impl EngineFacts for Facts {
     }
 }
 
-/// Wakes the connection thread of a session, or sends data on its behalf.
+/// Wakes the connection thread of a session, or lets another thread send its data.
 struct NotifyWake {
     notifier: Notifier,
     session: u32,
@@ -137,8 +138,8 @@ impl Wake for NotifyWake {
 }
 
 impl Sessions {
-    /// Until identities exist, this process and peers on Unix sockets act as the user that the
-    /// system reports. Any other peer on loopback is `Loopback`.
+    /// Identifies the peer. Until identities exist, this process and peers on Unix sockets act as
+    /// the user that the system reports, and other peers on loopback are `Loopback`.
     fn caller(&self, peer: Peer) -> Caller {
         let session = self.numbers.next();
         let (principal, origin, remote) = match peer {
@@ -175,8 +176,8 @@ impl SessionFactory for Sessions {
         let options = Arc::clone(&self.options);
         let session = Session::new(self.engine.clone(), options, caller, wake);
         let directory = Arc::clone(&self.directory);
-        let gives_names = matches!(peer, Peer::Unix { .. });
-        let router = FirstFrameRouter::new(session, directory, notifier, gives_names);
+        let can_hand_over = matches!(peer, Peer::Unix { .. });
+        let router = FirstFrameRouter::new(session, directory, notifier, can_hand_over);
         Ok(Box::new(router))
     }
 
@@ -189,27 +190,27 @@ impl SessionFactory for Sessions {
         if !self.rights(peer).read {
             return None;
         }
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = shown.upgrade();
-        let has_room = |one: &Arc<ShownValues>| one.slots >= self.engine.tables().slots_end();
-        if let Some(current) = current.filter(has_room) {
+        let mut shown_values = self.shown_values.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = shown_values.upgrade();
+        let has_enough_slots = |values: &Arc<ShownValues>| values.slots >= self.engine.tables().slots_end();
+        if let Some(current) = current.filter(has_enough_slots) {
             return Some(current);
         }
         let slots = self.engine.tables().slots_for_new_table();
-        // If there is no memory for the table, clients ask the engine.
+        // Without memory for the table, clients request last values from the engine instead.
         let (table, file) = create_table(slots).ok()?;
         let values = Arc::new(ShownValues {
             file,
             slots,
             _mirror: self.engine.tables().mirror_into(table),
         });
-        *shown = Arc::downgrade(&values);
+        *shown_values = Arc::downgrade(&values);
         Some(values)
     }
 
     fn refusal(&self, _peer: Peer, refusal: Refusal, retry_after: Option<Duration>) -> Vec<u8> {
         let code = match refusal {
-            // The user is the same at the next attempt, so retrying does not help.
+            // The next attempt has the same user, so retrying does not help.
             Refusal::OtherUser { .. } | Refusal::NotSameUser { .. } => FaultCode::Denied,
             Refusal::SessionsMax { .. }
             | Refusal::HandshakesMax { .. }
@@ -228,18 +229,19 @@ impl SessionFactory for Sessions {
     }
 }
 
-/// A connection that waits for its first frame, which selects the engine's variables or the stream
-/// endpoints of its machine.
+/// A connection that waits for its first frame. That frame selects the engine's variables or the
+/// stream endpoints of this machine.
 struct FirstFrameRouter {
     session: Kind,
-    /// The bytes received while the kind is undecided: less than a frame header.
-    first: Option<Vec<u8>>,
+    /// The bytes received while the kind is undecided, fewer than a frame header has; `None`
+    /// afterwards.
+    received: Option<Vec<u8>>,
     directory: Arc<DirectoryHost>,
     notifier: Notifier,
-    gives_names: bool,
+    can_hand_over: bool,
 }
 
-/// The kind of session: variables, unless the first frame selects streams.
+/// The kind of a session: variables, unless the first frame selects streams.
 #[allow(
     clippy::large_enum_variant,
     reason = "almost all are of the large variant, which is on the way of every update"
@@ -250,41 +252,42 @@ enum Kind {
 }
 
 impl FirstFrameRouter {
-    /// `gives_names` is true if a connection can be handed over to the process at the other end.
+    /// `can_hand_over` is true if the connection's socket can be handed over to another process.
     fn new(
         session: Session,
         directory: Arc<DirectoryHost>,
         notifier: Notifier,
-        gives_names: bool,
+        can_hand_over: bool,
     ) -> Self {
         Self {
-            gives_names,
+            can_hand_over,
             session: Kind::Variables(session),
-            first: Some(Vec::new()),
+            received: Some(Vec::new()),
             directory,
             notifier,
         }
     }
 
-    /// Decides from the header of the first frame. Once decided, returns the bytes received so far.
+    /// Decides from the header of the first frame. Returns the bytes received so far once the kind
+    /// is decided.
     fn decide(&mut self, now: Tick, bytes: &[u8]) -> Option<Vec<u8>> {
-        let mut first = self.first.take()?;
-        first.extend_from_slice(bytes);
-        let Some(header) = first.first_chunk::<HEADER_BYTES>() else {
-            self.first = Some(first);
+        let mut received = self.received.take()?;
+        received.extend_from_slice(bytes);
+        let Some(header) = received.first_chunk::<HEADER_BYTES>() else {
+            self.received = Some(received);
             return None;
         };
         let kind = FrameKind::from_number(FrameHeader::from_bytes(header).kind);
         if kind.is_some_and(is_first) {
             let (directory, notifier) = (Arc::clone(&self.directory), self.notifier.clone());
             let session = DirectorySession::new(directory, notifier, now);
-            let session = match self.gives_names {
+            let session = match self.can_hand_over {
                 true => session,
                 false => session.without_names(),
             };
             self.session = Kind::Streams(Box::new(session));
         }
-        Some(first)
+        Some(received)
     }
 }
 
@@ -303,9 +306,9 @@ impl Endpoint for FirstFrameRouter {
     }
 
     fn handle_input(&mut self, now: Tick, wall: Timestamp, bytes: &[u8]) {
-        if self.first.is_some() {
-            if let Some(first) = self.decide(now, bytes) {
-                forward!(&mut self.session, session => session.handle_input(now, wall, &first));
+        if self.received.is_some() {
+            if let Some(received) = self.decide(now, bytes) {
+                forward!(&mut self.session, session => session.handle_input(now, wall, &received));
             }
             return;
         }

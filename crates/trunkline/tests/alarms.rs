@@ -54,8 +54,8 @@ fn journal(engine: &Engine) -> Vec<AlarmEntry> {
     }
 }
 
-/// Every alarm of a crowd that changes at once is in the journal, once, and its state continues
-/// after a restart.
+/// If many alarms change at once, each is in the journal exactly once, and keeps its state after a
+/// restart.
 ///
 /// Behaviour: SV-04, H-11.
 #[test]

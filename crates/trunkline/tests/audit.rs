@@ -1,5 +1,5 @@
-//! The audit of an engine: over stops and starts, with a store that works, with one that does not,
-//! and without any.
+//! The audit of an engine across restarts: with a working store, with a failing store, and without
+//! a store.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -163,7 +163,7 @@ fn without_a_store_entries_are_kept_in_memory_and_marked_so() {
     for number in 1..=10_100 {
         write(&engine, f64::from(number));
         if number % 1000 == 0 {
-            // So that none finds the engine's queue full.
+            // The pauses keep the engine's queue from becoming full.
             everything_once(&engine);
         }
     }
@@ -213,7 +213,7 @@ fn without_a_store_entries_are_kept_in_memory_and_marked_so() {
     assert_eq!(engine.audit(&end).expect("memory").entries, []);
 }
 
-/// Every page from this number on.
+/// Returns all entries from this number on.
 fn all_from(engine: &Engine, number: u64) -> Vec<AuditEntry> {
     let mut entries = Vec::new();
     let mut from = Some(number);
@@ -345,7 +345,7 @@ fn switched(path: &Path) -> (Engine, Arc<AtomicBool>) {
     (engine, fails)
 }
 
-/// Every page of the audit, of which nothing was removed.
+/// Returns the whole audit, from which nothing was removed.
 fn all_entries(engine: &Engine) -> Vec<AuditEntry> {
     let mut entries = Vec::new();
     let mut query = AuditQuery::default();
@@ -380,7 +380,7 @@ fn complete_audit_refuses_writes_and_orders_on_a_full_disk() {
             Ok(_) => written += 1,
             Err(error) => break error,
         }
-        // The same number in the audit log as in the engine.
+        // The audit log contains as many entries as the engine.
         assert!(written <= 100_000, "nothing is refused");
     };
     assert_eq!(refused, WriteError::Refused(Refusal::AuditFull));
@@ -404,8 +404,8 @@ fn complete_audit_refuses_writes_and_orders_on_a_full_disk() {
     assert!(engine.stop_library("rig").expect("there is room again"));
 }
 
-/// A best-effort audit delays nothing and hides nothing: entries wait while there is room, and
-/// those beyond it are counted in the entry in their place.
+/// A best-effort audit delays nothing and hides nothing. Entries wait while there is space. An
+/// entry in place of the others reports their number.
 ///
 /// Behaviour: B-24.
 #[test]
@@ -426,7 +426,7 @@ fn best_effort_audit_on_a_full_disk_counts_its_losses() {
     assert_eq!(waiting.entries.len(), 3, "what was stored is there");
     assert!(waiting.state.contains("make room"), "{}", waiting.state);
     engine.undeploy("rig").expect_err("it cannot be stored");
-    // Two are in the audit log, forty thousand find room in the engine.
+    // Two entries are in the audit log, and the engine has space for forty thousand.
     for number in 1..=50_005 {
         write(&engine, f64::from(number));
     }

@@ -20,7 +20,7 @@ use trunkline_proto::{
 };
 use trunkline_types::Tick;
 
-/// Only cuts off a test that hangs.
+/// Limit that only a hanging test reaches.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn engine() -> (Engine, SocketAddr) {
@@ -42,7 +42,7 @@ fn engine() -> (Engine, SocketAddr) {
     (engine, address)
 }
 
-/// A client that must notice nothing of what others do.
+/// A client that other peers must not affect.
 fn assert_undisturbed(address: SocketAddr) {
     let client = Client::connect(&format!("tl://{address}")).expect("a client");
     let level = client
@@ -73,7 +73,7 @@ fn hello(versions: VersionRange) -> Vec<u8> {
 /// The frames that the engine sends until it closes.
 fn frames_until_close(stream: &mut TcpStream, mut each: impl FnMut(&Frame<'_>)) {
     let mut bytes = Vec::new();
-    // A reset after the last byte is a close like any other.
+    // A reset after the last byte counts as a normal close.
     let _ = stream.read_to_end(&mut bytes);
     let mut frames = FrameBuffer::new(FrameLimits::default());
     let mut input = bytes.as_slice();
@@ -365,7 +365,7 @@ fn client_that_stops_reading_does_not_affect_others() {
     frame.push(&&b"rig/text"[..]);
     frame.finish(false);
     stopped.write_all(&bytes).expect("the write is accepted");
-    // One answer, so that it is subscribed; then it never reads again.
+    // Reads one answer, which confirms the subscription, and nothing after that.
     let mut answer = [0; HEADER_BYTES];
     stopped.read_exact(&mut answer).expect("a welcome");
 
@@ -399,7 +399,7 @@ fn client_that_stops_reading_does_not_affect_others() {
     drop(stopped);
 }
 
-/// In the program and over the network: a configuration file would be refused before.
+/// Tests the program and the network, because a configuration file is checked earlier.
 #[test]
 fn library_with_a_name_of_the_engines_own_is_refused() {
     let (engine, address) = engine();

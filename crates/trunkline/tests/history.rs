@@ -1,5 +1,5 @@
-//! The history through the facade: pages, and history and updates in one subscription, over lost
-//! connections and starts of the engine.
+//! The history through the facade: pages, and subscriptions that combine history and updates,
+//! across lost connections and restarts of the engine.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -25,10 +25,11 @@ use trunkline::{
     SubscribeOptions, Subscription, VariableRef, Write, WriteOutcome,
 };
 
-/// Only cuts off a test that hangs.
+/// Limit that only a hanging test reaches.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// `rig/x` and `rig/y`, with these keys of the engine and sections for the history.
+/// A configuration with `rig/x` and `rig/y`, these keys of the engine and these `[[history]]`
+/// sections.
 fn config(folder: &Path, listen: SocketAddr, history: &str) -> String {
     let folder = folder.display();
     let (engine, history) = history.split_at(history.find('[').unwrap());
@@ -74,7 +75,7 @@ fn query(pattern: &str) -> HistoryQuery {
     }
 }
 
-/// All series of a query, and the number of pages that they came in.
+/// All series of a query, and the number of pages that contained them.
 fn everything(client: &Client, mut query: HistoryQuery) -> (Vec<HistorySeries>, usize) {
     let (mut series, mut pages) = (Vec::new(), 0);
     loop {
@@ -185,7 +186,7 @@ fn last_reading_and_intervals_are_those_of_the_rows() {
     assert_eq!(all.sum, 11.0);
 }
 
-/// Nothing asks for them, which would record them.
+/// No query is made here, because a query would record the updates at once.
 ///
 /// Behaviour: SV-09.
 #[test]
@@ -200,7 +201,7 @@ fn updates_are_recorded_although_nobody_asks() {
         let options = SubscribeOptions::default();
         client.subscribe(&[name], contract, options).unwrap()
     };
-    // Batches come about when the recorder takes the one before.
+    // A batch forms while the recorder processes the previous batch.
     let pace = follow("rig/x", Contract::Sampled(Duration::from_millis(20)));
     let recorded = follow("_engine/history/recorded", Contract::Latest);
     let opened = client.open(&["rig/x"], OpenOptions::default(), TIMEOUT);
@@ -220,14 +221,14 @@ fn updates_are_recorded_although_nobody_asks() {
         let written = batch * WRITES;
         wait(&pace, &|value| *value == Value::I64(written as i64));
         if batch % BATCHES == 0 {
-            // It counts the events of the start as well.
+            // The count includes the events of the start.
             let events = 3;
             wait(&recorded, &|value| *value == Value::U64(written + events));
         }
     }
 }
 
-/// A cable that carries one connection at a time, each of which must be let in.
+/// A proxy that carries one connection at a time. The test admits each connection.
 struct Cable {
     listener: TcpListener,
     engine: SocketAddr,
@@ -240,12 +241,12 @@ impl Cable {
     }
 
     fn client(&self) -> Client {
-        // Over TCP, as if it were another machine.
+        // TCP, as between two machines.
         let address = self.listener.local_addr().unwrap();
         Client::connect(&format!("tl+tcp://{address}")).unwrap()
     }
 
-    /// Carries the next connection. Returns what cuts it.
+    /// Carries the next connection. Returns a handle that cuts it.
     fn let_in(&self) -> impl FnOnce() + use<> {
         let (near, _) = self.listener.accept().unwrap();
         let far = TcpStream::connect(self.engine).unwrap();
@@ -254,7 +255,7 @@ impl Cable {
         carry(copy(&far), copy(&near));
         move || {
             for end in [near, far] {
-                // It may have ended by itself.
+                // The connection may already have ended.
                 let _ended = end.shutdown(Shutdown::Both);
             }
         }
@@ -288,7 +289,7 @@ fn follow(client: Client, since: Timestamp) -> Receiver<Reading> {
                         return;
                     }
                 }
-                // A query during which the connection was lost is made again.
+                // A query is repeated if the connection is lost during it.
                 Ok(Some(_)) | Err(_) => {}
                 Ok(None) => return,
             }
@@ -331,7 +332,7 @@ fn subscription_since_a_time_continues_over_lost_connections() {
     let (mut cut, mut next) = (cut, 200);
     for _ in 0..5 {
         cut();
-        // All of it is missed, and comes from the history.
+        // The subscription misses all these updates, and the history supplies them.
         write(&engine, next..next + 50);
         cut = cable.let_in();
         all.extend(until(&followed, next + 49));
@@ -390,7 +391,7 @@ fn subscription_since_a_time_continues_after_starts_of_the_engine() {
         engine.shutdown(Duration::from_secs(1));
         drop(engine);
         engine = start_at(folder.path(), address, EVERYTHING);
-        // All of it is missed, and comes from the history.
+        // The subscription misses all these updates, and the history supplies them.
         write(&engine, next..next + 20);
         let _cut = cable.let_in();
         all.extend(until(&followed, next + 19));
@@ -630,7 +631,7 @@ fn engine_without_history_answers_that_it_is_not_supported() {
         }
     };
     assert!(is_refused(&error), "{error:?}");
-    // The update is not lost with the error.
+    // The error does not lose the update.
     let Ok(Some(Event::Reading { reading, .. })) = sut.next(Some(TIMEOUT)) else {
         panic!("the update did not come");
     };

@@ -1,4 +1,4 @@
-//! An I/O server in the engine's process: its scans, what clients send it, and its failures.
+//! An I/O server in the engine's process: its scans, the writes of clients, and its failures.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod device;
@@ -11,7 +11,7 @@ use trunkline::types::{Contract, Reading, Reason, Value};
 use trunkline::{Engine, EngineOptions};
 use trunkline_net::Clock;
 
-/// Only cuts off a test that hangs.
+/// Limit that only a hanging test reaches.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Rig {
@@ -43,7 +43,7 @@ impl Rig {
         }
     }
 
-    /// The next reading that is like this.
+    /// Returns the next reading that satisfies the condition.
     fn next_where(&mut self, is_it: impl Fn(&Reading) -> bool) -> Reading {
         loop {
             let reading = self.updates.next(Some(TIMEOUT)).expect("an update");
@@ -110,7 +110,7 @@ fn a_driver_that_panics_is_a_failed_device_and_is_opened_again() {
     sut.next_where(has(50.0));
 }
 
-/// The order that it was carrying out ends at once, and those after it when it is opened again.
+/// The order in progress ends at once. The orders after it end when the device is open again.
 #[test]
 fn a_driver_that_panics_in_a_write_leaves_its_outcome_unknown() {
     let mut sut = Rig::new(Failure::None, None);
@@ -141,7 +141,7 @@ fn fresh_value_can_be_requested_between_scans() {
     assert_eq!(sut.device.bench().requests, 1);
 }
 
-/// However many writes come, the scans continue.
+/// Scans continue under any number of writes.
 #[test]
 fn clients_that_write_all_the_time_do_not_keep_the_scans_from_running() {
     let sut = Rig::new(Failure::None, None);

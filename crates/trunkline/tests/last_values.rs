@@ -1,4 +1,4 @@
-//! Last values that an engine shows programs of its machine in memory.
+//! Last values in memory that an engine shares with programs on its machine.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -19,7 +19,7 @@ use trunkline::{
 use trunkline_net::Clock;
 use victim::Victim;
 
-/// Only cuts off a test that hangs.
+/// Limit that only a hanging test reaches.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Locked for writing by tests that measure all memory of the process.
@@ -62,7 +62,7 @@ fn socket(folder: &tempfile::TempDir) -> SocketPath {
     SocketPath::parse(&path.to_string_lossy()).unwrap()
 }
 
-/// An engine in this process, and a client that reaches it as one of another would.
+/// An engine in this process, and a client that is connected as from another process.
 struct Rig {
     engine: Engine,
     client: Client,
@@ -117,7 +117,7 @@ fn reader(client: &Client, name: &str) -> LocalReader {
     client.local_reader(open(client, name), TIMEOUT).unwrap()
 }
 
-/// Looks repeatedly until `done`.
+/// Repeats `done` until it returns true.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let clock = Clock::new();
     let cut_off = clock.now().saturating_add(TIMEOUT);
@@ -169,7 +169,7 @@ fn local_read_equals_the_answer_of_the_engine() {
         check(&rig.client, &name, "rig/name");
         assert!(level.last().unwrap().own, "this client wrote it");
     }
-    // Another's, by the short way and by the common one.
+    // A write of another client, by the fast path and by the general path.
     let other = Client::connect(&format!("tl+unix://{}", rig.socket)).unwrap();
     put(&other, "rig/level", Value::F64(7.5));
     let read = level.last().unwrap();
@@ -226,7 +226,7 @@ fn removed_values_are_hidden_and_new_ones_shown() {
     assert_eq!(level.last(), None);
     assert!(matches!(level.read(TIMEOUT), Err(VariableError::Fault(_))));
     rig.engine.deploy(&library()).unwrap();
-    // The housekeeper takes new variables in.
+    // The housekeeper adds new variables to the table.
     let mut again = rig.reader("rig/level");
     until("showing a new variable", || {
         again.read(TIMEOUT).unwrap();
@@ -258,7 +258,7 @@ fn unreadable_variables_are_not_in_the_table() {
     assert!(rig.client.local_reader(code, TIMEOUT).is_err());
 }
 
-/// A table is made for the variables there are; when there are more, another one takes its place.
+/// A table is created for the existing variables. When there are more, a larger table replaces it.
 #[test]
 fn a_table_that_is_full_is_replaced() {
     let _memory = among_others();
@@ -280,7 +280,7 @@ fn a_table_that_is_full_is_replaced() {
     });
     rig.put("many/v4999", Value::F64(9.0));
     check(&rig.client, &last, "many/v4999");
-    // The first table has ended, and its readers find that out by themselves.
+    // The first table has ended, and its readers detect this.
     rig.put("rig/level", Value::F64(2.0));
     until("reading from the new table", || {
         assert_eq!(level.read(TIMEOUT).unwrap().sample.value, Value::F64(2.0));
@@ -306,7 +306,7 @@ fn table_without_readers_is_released() {
     assert_eq!(one.last(), None, "there is no connection");
     drop(one);
     until("giving all back", || {
-        // Variables leave it when the housekeeper comes.
+        // The housekeeper removes variables from the table.
         mapped() == 0
     });
 }
@@ -322,7 +322,7 @@ fn victim_engine() {
     let level = engine.variable("rig/level").unwrap();
     for number in 1_u32.. {
         level.write(f64::from(number)).unwrap();
-        // A reader that is built for tests is slower than a writer.
+        // In a debug build, a reader is slower than a writer.
         (0..500).for_each(|_| std::hint::spin_loop());
     }
 }
@@ -378,7 +378,7 @@ fn values_of_another_process_are_read_until_it_is_killed() {
         });
         epochs.push(before.position.epoch);
         engine.kill();
-        // Its leftovers are not the last value of any existing variable.
+        // Its data in the table is not the last value of an existing variable.
         until("noticing that the engine is gone", || {
             level.last().is_none()
         });

@@ -13,7 +13,7 @@ use trunkline::types::{
 };
 use trunkline::{Engine, EngineOptions};
 
-/// Longer than anything here takes.
+/// Longer than any step of these tests takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn engine(change: impl Fn(&str, &mut Properties)) -> Engine {
@@ -146,7 +146,7 @@ fn variable_without_timestamps_never_gets_any() {
     }
 }
 
-/// A program names everything that it has to tell apart with this crate alone.
+/// A program can name all types and variants that it must distinguish through this crate alone.
 #[test]
 fn write_outcomes_and_read_states_are_exported() {
     let engine = engine(|path, properties| {

@@ -14,9 +14,9 @@ use trunkline::types::{Contract, DataType, LibraryDefinition, VariableDefinition
 use trunkline::{Client, Engine, EngineOptions, Event, Subscription};
 use trunkline_net::{Clock, Housekeeper};
 
-/// Updates of each count.
+/// Number of updates per measurement.
 const UPDATES: u32 = 500;
-/// Longer than the silence after which a writer sends by itself.
+/// Longer than the pause after which a writer sends an update itself.
 const SILENCE: Duration = Duration::from_micros(100);
 
 /// Updates in the 10 ms for which writers leave a connection alone if it was used just before an
@@ -187,7 +187,7 @@ fn a_long_batch_does_not_keep_its_beginning_until_its_end() {
     let rig = Rig::new();
     let client = Client::connect(&rig.urls()[0]).unwrap();
     let (seen, level) = (follow(&client, "all"), rig.level());
-    // It exists once it has had a value.
+    // The subscription exists once its first value has arrived.
     level.write(0.5).unwrap();
     wait_for(&seen, 0.5);
     let writes = (1..=5000).map(|count| {

@@ -9,7 +9,7 @@ use trunkline::proto::{Disconnect, FaultCode};
 use trunkline::types::{Contract, DataType, LibraryDefinition, VariableDefinition};
 use trunkline::{Client, Engine, EngineOptions, Event, SubscribeOptions};
 
-/// Only cuts off a test that hangs.
+/// Limit that only a hanging test reaches.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn engine(listen: SocketAddr) -> Engine {

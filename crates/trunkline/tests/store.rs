@@ -19,7 +19,7 @@ use trunkline::types::{
 };
 use trunkline::{Engine, EngineOptions, LibraryError, StartError};
 
-/// Only cuts off a test that hangs.
+/// Limit that only a hanging test reaches.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn options(store: &Path) -> EngineOptions {
@@ -93,7 +93,7 @@ fn libraries_and_retained_values_survive_a_restart() {
     assert_eq!(held.source_timestamp, measured.source_timestamp);
     assert_eq!(held.position.sequence, 1);
     assert!(held.position.epoch > measured.position.epoch);
-    // Nothing new was written: it is still there the time after.
+    // Nothing new was written, and the value is still there after another start.
     drop(engine);
     let engine = Engine::start(options(&path)).expect("the engine starts");
     assert_eq!(read(&engine, "rig/kept"), (42.0, Reason::Retained));

@@ -80,7 +80,7 @@ fn gathered_data_is_sent_without_a_waiter() {
     let level = level(&writer);
     put_untracked(&writer, level, 1.0);
     wait_for(&seen, 1.0);
-    // And the engine's own towards one that gathers.
+    // Flushes of the engine itself reach a client in throughput mode.
     let seen = follow(&writer, "rig/level");
     put_untracked(&reader, self::level(&reader), 2.0);
     wait_for(&seen, 2.0);
@@ -90,7 +90,7 @@ fn gathered_data_is_sent_without_a_waiter() {
 #[test]
 fn flush_waits_for_every_write_and_reaches_other_readers() {
     let engine = engine();
-    // Long enough that nothing here goes by itself.
+    // Long enough that no gathered data is sent by its age.
     let delay = Duration::from_secs(1);
     let (writer, reader) = (gathering(&engine, delay), gathering(&engine, delay));
     let seen = follow(&reader, "rig/level");
@@ -177,7 +177,7 @@ fn one_program_uses_several_engines() {
         let level = client.variable::<f64>("rig/level", TIMEOUT).unwrap();
         assert_eq!(level.get(TIMEOUT), Ok(expected));
     }
-    // One that stops takes nothing of the others along.
+    // An engine that stops does not affect the others.
     engines[0].shutdown(TIMEOUT);
     let level = clients[2].variable::<f64>("rig/level", TIMEOUT).unwrap();
     assert_eq!(level.get(TIMEOUT), Ok(3.0));

@@ -31,8 +31,8 @@ const BY_HAND: [(&str, &[&str], &str); 7] = [
     ("Variable<aio::Client, T>", &["get", "put", "read"], "typed"),
 ];
 
-/// The type of an `impl` block that is not expanded from a macro, if it is a client, a variable or
-/// something followed. Implementations of traits are left out.
+/// Returns the type of an inherent `impl` block outside macros, if it is a client, a variable or an
+/// event source.
 fn of_client(line: &str) -> Option<&str> {
     let header = line.strip_prefix("impl")?.strip_suffix('{')?.trim();
     let header = match header.strip_prefix('<') {

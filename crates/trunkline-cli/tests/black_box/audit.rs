@@ -146,7 +146,7 @@ fn audit_without_a_store_reports_that_it_is_temporary() {
         (line[1].starts_with("local:"), &line[3..]),
         (
             true,
-            &["put", "bench/volts", "5.0", "6.0", "applied at 2"][..]
+            &["put", "bench/volts", "5.0", "6.0", "applied as update 2"][..]
         )
     );
     let none = served.run(&["audit", "rig/**"]);

@@ -80,7 +80,7 @@ fn variables_continue_in_further_files_that_are_playable_alone() {
     let again = served.run(&[&start[..], &rotated].concat());
     assert_eq!(again.code, Some(1), "{again:?}");
     assert!(
-        again.err.contains("run_0002.tdms is there already"),
+        again.err.contains("run_0002.tdms already exists"),
         "{again:?}"
     );
     assert!(!Path::new(&files[0]).exists());
@@ -147,10 +147,10 @@ fn series_is_played_from_its_first_file_and_gaps_are_reported() {
     let refused = served.run(&["play", &files[0], "--full-speed"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(
-        refused.err.contains("run_0002.tdms is named like"),
+        refused.err.contains("run_0002.tdms has the name of"),
         "{refused:?}"
     );
-    assert!(refused.err.contains("play it by itself"), "{refused:?}");
+    assert!(refused.err.contains("play it separately"), "{refused:?}");
 }
 
 /// Behaviour: B-70, B-72.

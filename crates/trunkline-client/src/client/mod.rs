@@ -1,8 +1,8 @@
 //! The client state machine: its parts, and its [`Endpoint`] interface to the driver.
 //!
-//! Keep-alives are sent first, then requests and writes in the order in which the program made
-//! them, frame by frame. Acknowledgements accompany other output. Writes that wait for credit do
-//! not delay requests.
+//! Output has this order: keep-alives first, then requests and writes in the order in which the
+//! program made them, frame by frame. Acknowledgements accompany other output. Writes that wait for
+//! credit do not delay requests.
 
 mod subscriptions;
 mod verbs;
@@ -31,15 +31,15 @@ use crate::subscriptions::convergence::{compare_digest, handle_check, handle_rep
 use crate::variables::VariableRef;
 use crate::variables::local::LocalVariable;
 
-/// Maximum output per call, even if the driver could take more.
+/// Maximum output in bytes per call, even if the driver could take more.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
-/// The client's end of one connection, across any number of reconnects. A driver such as
-/// `trunkline_net::Link` calls it as an [`Endpoint`]; programs call the verbs.
+/// The client's end of one connection, which continues across reconnections. A driver such as
+/// `trunkline_net::Link` calls it as an [`Endpoint`], and programs call the verbs.
 ///
-/// Every verb returns at once. Requests are sent when the driver next takes output, and answers are
-/// available once the driver has passed in the input that contains them. [`changes`](Self::changes)
-/// shows when there is something new.
+/// Every verb returns at once. A request is sent when the driver next takes output. Its answer is
+/// available as soon as the driver has passed in the input that contains it.
+/// [`changes`](Self::changes) shows that something new has happened.
 #[derive(Debug)]
 pub struct ClientCore {
     parts: Parts,
@@ -47,7 +47,7 @@ pub struct ClientCore {
 }
 
 impl ClientCore {
-    /// Returns a client that wants to dial at once.
+    /// Returns a client that is due to dial at once.
     pub fn new(options: ClientOptions) -> Self {
         Self {
             parts: Parts::new(options),
@@ -68,7 +68,7 @@ impl ClientCore {
             .map(|session| &**session)
     }
 
-    /// Returns the last round trip measured on this connection.
+    /// Returns the last measured round trip of this connection.
     pub fn round_trip(&self) -> Option<Duration> {
         let connection = &self.parts.base.connection;
         connection
@@ -80,22 +80,22 @@ impl ClientCore {
         self.parts.base.connection.counters
     }
 
-    /// Returns the throughput settings of both directions of this connection, or `None` if data is
-    /// sent at once.
+    /// Returns the throughput settings of both directions of this connection, or `None` if both
+    /// ends send data at once.
     pub fn throughput_mode(&self) -> Option<ThroughputMode> {
         let gather = self.parts.base.connection.gather.as_ref();
         gather.map(|gather| gather.terms())
     }
 
     /// Returns a number that increases with every event that a program can wait for: an answer, an
-    /// outcome, an event of a subscription, a change of the connection. While it is unchanged,
-    /// there is nothing new.
+    /// outcome, an event of a subscription, a change of the connection. If the number has not
+    /// changed, nothing new has happened.
     pub fn changes(&self) -> u64 {
         self.parts.base.changes
     }
 
-    /// Returns the number of unanswered requests and unfinished writes. After making any number of
-    /// them, a program needs only one wait, until this is 0.
+    /// Returns the number of unanswered requests and unfinished writes. To wait for any number of
+    /// them, a program waits until this is 0.
     pub fn pending(&self) -> usize {
         self.requests.open() + self.parts.writes.open()
     }
@@ -105,8 +105,8 @@ impl ClientCore {
         self.parts.base.variables.len()
     }
 
-    /// Returns the data needed to read an open variable from shared memory; `None` if it is not
-    /// open on this connection.
+    /// Returns the data for reading an open variable from shared memory; `None` if the variable is
+    /// not open on this connection.
     pub fn local_variable(&self, variable: VariableRef) -> Option<LocalVariable> {
         let base = &self.parts.base;
         let session = base.connection.session()?;
@@ -114,21 +114,22 @@ impl ClientCore {
         LocalVariable::new(base.variables.get(variable)?, session, arrival.engine_wall)
     }
 
-    /// Says goodbye and closes the connection for good. Data that was not sent before is never
-    /// sent. To complete everything first, wait until [`pending`](Self::pending) is 0.
+    /// Sends a GOODBYE and closes the connection permanently. Data that has not been sent by then
+    /// is never sent. To complete everything first, wait until [`pending`](Self::pending) is 0.
     pub fn shut_down(&mut self) {
         let connection = &mut self.parts.base.connection;
         let was_closed = connection.closed().is_some();
         connection.close();
         if !was_closed && connection.closed().is_some() {
             let cause = Arc::new(Disconnect::ClosedLocally);
-            self.tell_disconnected(&cause, false);
-            self.gave_up(&cause);
+            self.report_disconnected(&cause, false);
+            self.fail_waiting(&cause);
         }
         self.parts.base.changes += 1;
     }
 
-    /// Dials at once: ends the wait for the next attempt, or starts again after giving up.
+    /// Dials at once: ends the wait for the next attempt, or starts again after the client has
+    /// given up.
     pub fn reconnect(&mut self, now: Tick) {
         self.parts.base.connection.dial_now(now);
         self.parts.base.changes += 1;
@@ -139,7 +140,7 @@ impl ClientCore {
         self.parts.base.connection.send_gathered = true;
     }
 
-    fn tell_disconnected(&mut self, cause: &Arc<Disconnect>, reconnecting: bool) {
+    fn report_disconnected(&mut self, cause: &Arc<Disconnect>, reconnecting: bool) {
         let cause = Arc::clone(cause);
         let event = Event::Disconnected {
             cause,
@@ -148,8 +149,8 @@ impl ClientCore {
         self.parts.subscriptions.connection_changed(&event);
     }
 
-    /// Ends everything that waits for a connection, because there will be none.
-    fn gave_up(&mut self, cause: &Arc<Disconnect>) {
+    /// Ends all requests and writes that wait for a connection, because there will be none.
+    fn fail_waiting(&mut self, cause: &Arc<Disconnect>) {
         let code = match &**cause {
             Disconnect::VersionMismatch(_) => FaultCode::VersionMismatch,
             Disconnect::Refused { code, .. } | Disconnect::Goodbye { code, .. } => *code,
@@ -163,19 +164,19 @@ impl ClientCore {
             | Disconnect::OutOfMemory { .. }
             | Disconnect::ClosedLocally => FaultCode::ShuttingDown,
         };
-        let fault = Fault::new(code, format!("it was not sent: {cause}"));
+        let fault = Fault::new(code, format!("not sent: {cause}"));
         self.requests.refuse_all(&mut self.parts, &fault);
         let Parts { base, writes, .. } = &mut self.parts;
         writes.refuse_unsent(&mut base.variables, &fault);
     }
 
-    /// Ends the connection after the input so far.
+    /// Ends the connection after the input that has been handled.
     fn fail(&mut self, cause: Disconnect) {
         self.parts.base.connection.fail(cause);
         self.parts.base.changes += 1;
     }
 
-    /// Handles a frame. `epoch` is the epoch of the session; there is none before WELCOME.
+    /// Handles a frame. `epoch` is the epoch of the session; `None` before WELCOME.
     fn dispatch(
         &mut self,
         now: Tick,
@@ -190,7 +191,7 @@ impl ClientCore {
             patterns,
             provider,
         } = parts;
-        // Frame kinds of a newer minor version are skipped (B-51).
+        // A frame kind of a newer minor version is ignored (B-51).
         let Some(kind) = frame.kind() else {
             base.connection.counters.unknown_frames += 1;
             return Ok(());
@@ -264,7 +265,7 @@ impl ClientCore {
             | FrameKind::Requested => requests.handle_answer(parts, now, frame),
             FrameKind::Fault => requests.handle_fault(parts, frame),
             other => Err(malformed(format!(
-                "{other} is no frame that a client is sent"
+                "an engine must not send {other} to a client"
             ))),
         }
     }
@@ -285,7 +286,7 @@ impl ClientCore {
         Ok(())
     }
 
-    /// Appends the frames to send now. Returns true if more is ready.
+    /// Appends the frames to send now. Returns true if more frames are ready.
     fn write_output(&mut self, now: Tick, budget: usize, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let end = start.saturating_add(budget.min(OUTPUT_BYTES_MAX));
@@ -312,7 +313,7 @@ impl ClientCore {
                     more = true;
                     break;
                 }
-                if !self.send_next(now, &agreement, page, out) && !self.send_others(page, out) {
+                if !self.send_next(now, &agreement, page, out) && !self.send_background(page, out) {
                     break;
                 }
             }
@@ -334,7 +335,7 @@ impl ClientCore {
         out: &mut Vec<u8>,
     ) -> bool {
         let front = self.requests.front(&mut self.parts.base.own_requests);
-        // Some requests wait for earlier writes, including writes that wait for credit.
+        // Some requests wait for all earlier writes, including writes that wait for credit.
         let has_earlier = |id| self.parts.writes.oldest().is_some_and(|order| order <= id);
         let request = front.filter(|id| !self.requests.waits_for_writes(*id) || !has_earlier(*id));
         let writes = match self.requests.are_handles_restored() {
@@ -344,8 +345,8 @@ impl ClientCore {
         match (request, writes) {
             (None, None) => false,
             (request, Some(order)) if request.is_none_or(|request| order < request) => {
-                // Sends no writes made after the front request, because a flush waits only for
-                // earlier writes.
+                // Sends only writes that precede the first queued request. This request may be a
+                // flush, which waits only for earlier writes.
                 let Parts { base, writes, .. } = &mut self.parts;
                 let before = front.unwrap_or(u64::MAX);
                 writes.send(base, now, before, agreement, page, out);
@@ -359,8 +360,9 @@ impl ClientCore {
         }
     }
 
-    /// Appends the provider's output, or a comparison. Returns false if there is nothing to send.
-    fn send_others(&mut self, page: usize, out: &mut Vec<u8>) -> bool {
+    /// Appends the provider's output, or a check of suspect items. Returns false if there is
+    /// nothing to send.
+    fn send_background(&mut self, page: usize, out: &mut Vec<u8>) -> bool {
         let Parts {
             base,
             writes,
@@ -376,18 +378,18 @@ impl ClientCore {
     }
 
     /// Appends an acknowledgement if one is due, or if one can accompany other output.
-    fn send_ack(&mut self, sends_anyway: bool, out: &mut Vec<u8>) {
+    fn send_ack(&mut self, has_other_output: bool, out: &mut Vec<u8>) {
         let ClientState {
             connection,
             options,
             ..
         } = &mut self.parts.base;
-        let (wanted, due) = connection.receipt.due(options);
-        let goes_along = wanted && sends_anyway;
-        if !due && !goes_along {
+        let (is_useful, due) = connection.receipt.due(options);
+        let accompanies = is_useful && has_other_output;
+        if !due && !accompanies {
             return;
         }
-        // The engine may be waiting for this acknowledgement.
+        // The engine may be waiting for this acknowledgement, so it is sent at once.
         connection.send_gathered |= due;
         let head = AckHead {
             records_received: connection.receipt.acknowledge(),
@@ -418,8 +420,8 @@ impl Endpoint for ClientCore {
         self.parts.base.connection.liveness.handle_received(now);
         let mut input = bytes;
         loop {
-            // The frame borrows the buffer, so the buffer is moved out of `self`. Its limits may
-            // change in the meantime.
+            // The frame borrows the buffer, so the buffer is moved out of `self`. Handling the
+            // frame may change the limits of the buffer.
             let mut frames = std::mem::take(&mut self.parts.base.connection.frames);
             let session = self.parts.base.connection.session();
             let epoch = session.map(|session| session.epoch);
@@ -448,8 +450,8 @@ impl Endpoint for ClientCore {
     }
 
     fn wants_input(&self) -> bool {
-        // The client never waits for the program. Data that the program does not take is bounded
-        // and counted.
+        // The client never makes the engine wait for the program. Data that the program does not
+        // take is limited and counted.
         true
     }
 
@@ -466,8 +468,8 @@ impl Endpoint for ClientCore {
         };
         let produce = |room: usize, out: &mut Vec<u8>| self.write_output(now, room, out);
         let more = gather.poll_output(now, budget, out, produce);
-        // Writes that wait for credit cannot fill the buffer. They wait for the answers to the
-        // writes in it.
+        // If writes wait for credit, no further write can fill the buffer: they wait for the
+        // answers to the writes in the buffer, which is therefore sent.
         let is_full = self.parts.writes.wait_for_credit();
         let connection = &mut self.parts.base.connection;
         let is_last = connection.closing().is_some();
@@ -551,10 +553,10 @@ impl Endpoint for ClientCore {
         parts.subscriptions.connection_lost(&mut parts.base);
         parts.patterns.watches.connection_lost();
         if session.is_some() || !reconnecting {
-            self.tell_disconnected(&cause, reconnecting);
+            self.report_disconnected(&cause, reconnecting);
         }
         if !reconnecting {
-            self.gave_up(&cause);
+            self.fail_waiting(&cause);
         }
         self.parts.base.changes += 1;
     }

@@ -1,4 +1,4 @@
-//! Subscriptions, patterns and the provider role, as the program uses them.
+//! The subscription, pattern and provider verbs of the client.
 
 use std::sync::Arc;
 
@@ -24,17 +24,17 @@ use crate::subscriptions::subscription::{
 };
 
 impl ClientCore {
-    /// Subscribes variables by their full names, with one request that opens and subscribes them.
-    /// [`next_event`](Self::next_event) reports the results, item by item. The subscription
-    /// survives reconnects until it is ended.
+    /// Subscribes to variables by their full names. One request opens and subscribes all of them.
+    /// [`next_event`](Self::next_event) reports the result for each item. The subscription
+    /// continues across reconnections until it is ended.
     ///
-    /// The queue for the program is bounded: one reading per item under `latest` and `sampled`; `n`
-    /// readings per item, and a limit in bytes, under `last:n` and `first:n`; under `all` the
-    /// contract's bound, which the engine knows and does not exceed. Readings that do not fit count
-    /// in `lost` of the item's next reading.
+    /// The queue for the program is limited: under `latest` and `sampled` to one reading per item,
+    /// under `last:n` and `first:n` to `n` readings per item and a size in bytes, and under `all`
+    /// to the bound of the contract, which the engine knows and does not exceed. Readings that do
+    /// not fit are counted in `lost` of the item's next reading.
     ///
     /// # Errors
-    /// [`SubscribeError`] if the contract's number is out of range, a bound is reached or the
+    /// [`SubscribeError`] if the contract's number is out of range, a limit is reached or the
     /// client is closed.
     pub fn subscribe<N: AsRef<str>>(
         &mut self,
@@ -46,14 +46,14 @@ impl ClientCore {
         subscriptions.subscribe(base, names, contract, options)
     }
 
-    /// Ends a subscription and drops its queue.
+    /// Ends a subscription and drops its queued events.
     pub fn unsubscribe(&mut self, subscription: SubscriptionId) {
         let (subscriptions, base) = self.split();
         subscriptions.unsubscribe(base, subscription);
     }
 
-    /// Reopens a subscription that ended with `overrun` and does not reopen automatically. Delivery
-    /// resumes after the last update that arrived, and missing updates are counted.
+    /// Subscribes again after an `overrun`, for a subscription that does not do so automatically.
+    /// Delivery resumes after the last update that arrived, and missing updates are counted.
     pub fn resubscribe(&mut self, subscription: SubscriptionId) {
         let (subscriptions, base) = self.split();
         if let Some(entry) = subscriptions.get(subscription) {
@@ -76,13 +76,13 @@ impl ClientCore {
         parts.subscriptions.item(&parts.base, subscription, item)
     }
 
-    /// Returns the ledger of a subscription, which accounts for every update that arrived.
+    /// Returns the ledger of a subscription, which counts every update that arrived.
     pub fn ledger(&self, subscription: SubscriptionId) -> Option<ClientLedger> {
         self.entry(subscription).map(|entry| entry.ledger)
     }
 
-    /// Returns the account of every update of the subscription's variables, including those that
-    /// did not arrive.
+    /// Accounts for every update of the subscription's variables, including those that did not
+    /// arrive.
     pub fn account(&self, subscription: SubscriptionId) -> Option<SubscriptionAccount> {
         let entry = self.entry(subscription)?;
         Some(SubscriptionAccount {
@@ -91,8 +91,8 @@ impl ClientCore {
         })
     }
 
-    /// Returns the engine's number of the subscription, as in the answer to [`info`](Self::info).
-    /// `latest` subscriptions with the same filters share one.
+    /// Returns the subscription's number in the protocol, as in the answer to [`info`](Self::info).
+    /// `latest` subscriptions with the same filters share one number.
     pub fn wire_number(&self, subscription: SubscriptionId) -> Option<u32> {
         self.entry(subscription).map(|entry| entry.remote)
     }
@@ -102,24 +102,24 @@ impl ClientCore {
         self.parts.subscriptions.waiting(subscription)
     }
 
-    /// Returns a number that increases with every event queued for a subscription. While it is
-    /// unchanged, there is nothing new.
+    /// Returns a number that increases with every event that is queued for a subscription. If the
+    /// number has not changed, there is no new event.
     pub fn subscription_changes(&self, subscription: SubscriptionId) -> u64 {
         self.entry(subscription).map_or(0, |entry| entry.changes)
     }
 
-    /// Takes the next event of a subscription; `None` if nothing is queued.
+    /// Takes the next event of a subscription; `None` if there is none.
     pub fn next_event(&mut self, now: Tick, subscription: SubscriptionId) -> Option<Event> {
         let (subscriptions, base) = self.split();
         subscriptions.next_event(base, now, subscription)
     }
 
-    /// Appends up to `most` next events of a subscription to `events`, in order, and returns their
-    /// number. The result is the same as with [`next_event`](Self::next_event), at a fraction of
-    /// its cost.
+    /// Appends up to `most` of the next events of a subscription to `events`, in order, and returns
+    /// their number. The events are those of [`next_event`](Self::next_event), at a fraction of its
+    /// cost.
     ///
-    /// A program that calls this repeatedly should clear and reuse its list. Then nothing is
-    /// allocated except the contents of text and array values.
+    /// Programs should clear one list and use it again for every call. Then only the contents of
+    /// text and array values are allocated.
     pub fn take_events(
         &mut self,
         now: Tick,
@@ -127,17 +127,18 @@ impl ClientCore {
         most: usize,
         events: &mut Vec<Event>,
     ) -> usize {
-        let before = events.len();
+        let len_before = events.len();
         events.reserve(self.waiting(subscription).min(most));
         self.take_by(now, subscription, |entry, taking| {
             entry.take(taking, most, |event| events.push(event))
         });
-        events.len() - before
+        events.len() - len_before
     }
 
-    /// Replaces the contents of a batch with up to `most` next readings of a subscription, and with
-    /// the event after them if it is not a reading. This is the cheapest way to take readings,
-    /// because the program uses them in place. Returns false if nothing is queued.
+    /// Replaces the contents of a batch with up to `most` of the next readings of a subscription.
+    /// If the event after them is not a reading, the batch contains it as well. This is the fastest
+    /// way to take readings, because the program uses them in place. Returns false if nothing is
+    /// queued.
     ///
     /// ```
     /// # use trunkline_client::{Batch, ClientCore, SubscriptionId};
@@ -177,10 +178,10 @@ impl ClientCore {
         subscriptions.take_by(base, now, subscription, take);
     }
 
-    /// Takes the next new reading of one item. Returns `None` if there is none; a caller that has
-    /// waited long enough then uses [`read_current`](Self::read_current).
+    /// Takes the next new reading of one item. Returns `None` if there is none. A caller whose wait
+    /// for it has timed out can use [`read_current`](Self::read_current).
     ///
-    /// Under `first:n` and `all`, this scans every event queued before the reading.
+    /// Under `first:n` and `all`, the call scans all events that are queued before the reading.
     pub fn read_new(
         &mut self,
         now: Tick,
@@ -196,8 +197,8 @@ impl ClientCore {
         reading
     }
 
-    /// Takes the next reading of one item, or returns the local copy if there is none. The returned
-    /// reading counts as read. Returns `None` before the first update has arrived.
+    /// Takes the next reading of one item, or returns the local copy if there is none. The reading
+    /// counts as read. Returns `None` before the first update has arrived.
     pub fn read_current(
         &mut self,
         now: Tick,
@@ -208,19 +209,20 @@ impl ClientCore {
             .or_else(|| self.value(now, subscription, item))
     }
 
-    /// Returns the local copy of the item's last update without taking it, so that a new reading
-    /// stays new. While the connection is down, the quality is bad, with the reason. Returns `None`
-    /// before the first update has arrived.
+    /// Returns the local copy of the item's last update without taking it, so a new reading stays
+    /// new. While the connection is down, its quality is bad, with the reason. Returns `None` before
+    /// the first update has arrived.
     pub fn value(&self, now: Tick, subscription: SubscriptionId, item: u32) -> Option<Reading> {
         let parts = &self.parts;
         let subscriptions = &parts.subscriptions;
         subscriptions.value(&parts.base, now, subscription, item)
     }
 
-    /// Watches the names that match a pattern, across reconnects, until [`unwatch`](Self::unwatch).
-    /// [`next_watch_event`](Self::next_watch_event) reports the events.
+    /// Watches the names that match a pattern, across reconnections, until
+    /// [`unwatch`](Self::unwatch). [`next_watch_event`](Self::next_watch_event) returns the events.
     ///
-    /// A pattern that matches more than [`items_max`](crate::ClientOptions::items_max) names fails.
+    /// The watch fails if the pattern matches more than
+    /// [`items_max`](crate::ClientOptions::items_max) names.
     ///
     /// # Errors
     /// [`RequestError::Closed`] if the client is closed.
@@ -235,28 +237,28 @@ impl ClientCore {
         let Some(number) = patterns.watches.end(watch) else {
             return;
         };
-        let may_be_known = self.requests.end_watch(base, watch.0) && number != 0;
-        if may_be_known && base.connection.is_open() {
+        let may_be_at_engine = self.requests.end_watch(base, watch.0) && number != 0;
+        if may_be_at_engine && base.connection.is_open() {
             base.own_requests.push(OwnRequest::Unwatch(Unwatch(number)));
             base.changes += 1;
         }
     }
 
-    /// Takes the next event; `None` if nothing is pending.
+    /// Takes the next event; `None` if there is none.
     pub fn next_watch_event(&mut self, watch: WatchId) -> Option<WatchEvent> {
         self.parts.patterns.watches.next_event(watch)
     }
 
-    /// Returns all names that currently match, as far as the engine has reported them, sorted.
+    /// Returns the matching names that the engine has reported so far, sorted.
     pub fn watched_names(&self, watch: WatchId) -> Vec<Arc<str>> {
         self.parts.patterns.watches.names(watch)
     }
 
-    /// Subscribes names, and the variables that match patterns now or later, except those that
-    /// match an `excluded` pattern. The items of `names` are numbered in the order given.
+    /// Subscribes to names, and to all variables that match patterns and no `excluded` pattern,
+    /// including variables that appear later. The items of `names` are numbered in the given order.
     ///
     /// # Errors
-    /// Same as for [`subscribe`](Self::subscribe).
+    /// As [`subscribe`](Self::subscribe).
     pub fn follow<N: AsRef<str>>(
         &mut self,
         names: &[N],
@@ -268,7 +270,8 @@ impl ClientCore {
         let subscription = self.subscribe(names, contract, options)?;
         let mut watches = Vec::with_capacity(patterns.len());
         for pattern in patterns {
-            // `watch` cannot fail here: a closed client has already refused the subscription.
+            // `watch` cannot fail here, because a closed client has already refused the
+            // subscription.
             watches.extend(self.watch(pattern.as_str()).ok());
         }
         let follow = Follow::new(subscription, names, watches, excluded);
@@ -279,17 +282,17 @@ impl ClientCore {
     pub fn unfollow(&mut self, follow: FollowId) {
         if let Some(follow) = self.parts.patterns.follows.remove(follow.0) {
             self.unsubscribe(follow.subscription);
-            follow.watches.into_iter().for_each(|w| self.unwatch(w));
+            follow.watches.into_iter().for_each(|watch| self.unwatch(watch));
         }
     }
 
-    /// Returns the underlying subscription, for local copies and its ledger.
+    /// Returns the subscription behind the patterns, which has the local copies and the ledger.
     pub fn followed(&self, follow: FollowId) -> Option<SubscriptionId> {
         let follow = self.parts.patterns.follows.get(follow.0)?;
         Some(follow.subscription)
     }
 
-    /// Returns the next event, or `None` if none is queued.
+    /// Takes the next event; `None` if there is none.
     pub fn next_followed(&mut self, now: Tick, id: FollowId) -> Option<FollowEvent> {
         let Parts {
             base,
@@ -305,9 +308,9 @@ impl ClientCore {
         follows.get_mut(id.0)?.next(&mut context, now)
     }
 
-    /// Becomes the source of every variable whose `source` begins with `name` and a colon, on this
-    /// connection and all later ones. [`take_provider_event`](Self::take_provider_event) reports
-    /// the results.
+    /// Makes this client the source of every variable whose `source` begins with `name` and a
+    /// colon, on this connection and all later ones.
+    /// [`take_provider_event`](Self::take_provider_event) returns the events of this role.
     pub fn provide(&mut self, name: &str) {
         let Parts { base, provider, .. } = &mut self.parts;
         provider.provide(base, name);
@@ -318,14 +321,15 @@ impl ClientCore {
         self.parts.provider.events.pop_front()
     }
 
-    /// Sends a value as soon as the write credit allows. Has no effect without the provider role.
+    /// Queues a value, which is sent as soon as the write credit allows. Has no effect without the
+    /// provider role.
     pub fn publish(&mut self, publication: Publication) {
         let Parts { base, provider, .. } = &mut self.parts;
         provider.publish(base, publication);
     }
 
-    /// Answers a write or a read. Has no effect without the provider role, or with a ticket of an
-    /// earlier connection.
+    /// Answers a write or a read. Has no effect without the provider role, or if the ticket is from
+    /// an earlier connection.
     pub fn answer_provider(&mut self, ticket: u64, reply: ProviderReply) {
         let Parts { base, provider, .. } = &mut self.parts;
         provider.answer(base, ticket, reply);

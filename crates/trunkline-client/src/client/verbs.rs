@@ -1,4 +1,4 @@
-//! The verbs with one answer: writes, and requests whose answers [`ClientCore::take`] returns.
+//! The verbs with a single answer: writes, and requests whose answers [`ClientCore::take`] returns.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::variables::page::Page;
 use crate::variables::reading_buffer::{ReadList, ReadingBuffer};
 use crate::writes::{Write, WriteBatchId, WriteCounts, WriteOutcome};
 
-/// Every verb returns a [`RequestError`] if a bound is reached or the client is closed.
+/// Every request returns a [`RequestError`] if a limit is reached or the client is closed.
 impl ClientCore {
     fn ask<R: Request + Into<AnyRequest>>(
         &mut self,
@@ -38,19 +38,20 @@ impl ClientCore {
     }
 
     /// Takes the answer, or the fault if the engine refused the whole request. Returns `None` if
-    /// there is no answer yet, or if it was already taken.
+    /// there is no answer yet, or if the answer was already taken.
     pub fn take<R: Request>(&mut self, request: RequestId<R>) -> Option<Result<R::Answer, Fault>> {
         self.requests.take_answer(request.0, R::unpack)
     }
 
-    /// Returns true if the answer is available.
+    /// Returns true if the answer has arrived and was not taken.
     pub fn is_answered<R>(&self, request: RequestId<R>) -> bool {
         self.requests.is_answered(request.0)
     }
 
-    /// Ends a call that has waited long enough. A request that was not sent is cancelled; a request
-    /// that was sent is never sent again. Returns the engine's answer if it has arrived, or an
-    /// answer with an unknown outcome if the request was sent and changes the engine.
+    /// Ends a call before its answer has arrived. A request that was not sent is cancelled, and a
+    /// request that was sent is never sent again. Returns the engine's answer if it has arrived
+    /// after all, or an answer with an unknown outcome if the request was sent and changes the
+    /// engine.
     pub fn give_up<R: Request>(
         &mut self,
         request: RequestId<R>,
@@ -63,16 +64,16 @@ impl ClientCore {
         answer
     }
 
-    /// Abandons a request whose answer is no longer wanted, in the same way as
-    /// [`give_up`](Self::give_up). Variables that the request opens are closed again.
+    /// Abandons a request whose answer the program no longer needs, as [`give_up`](Self::give_up)
+    /// does. Closes the variables that the request opens.
     pub fn forget<R>(&mut self, request: RequestId<R>) {
         self.requests.forget(&mut self.parts, request.0);
     }
 
     /// Opens variables by their full names, in one request.
     ///
-    /// A variable stays open across reconnects, until it is closed as often as it was opened. The
-    /// request is carried out in the background: wait for the answer to verify the names, or
+    /// A variable stays open across reconnections until it has been closed as often as it was
+    /// opened. The request runs in the background: wait for the answer to check the names, or
     /// continue in the meantime.
     pub fn open<N: AsRef<str>>(
         &mut self,
@@ -88,8 +89,8 @@ impl ClientCore {
         self.ask(names.len(), Open { page, options })
     }
 
-    /// Closes one opening of each variable. Subscriptions continue, because they have their own
-    /// openings.
+    /// Closes each variable once. Subscriptions to the variables continue, because they open the
+    /// variables themselves.
     pub fn close(&mut self, variables: &[VariableRef]) -> Result<RequestId<Close>, RequestError> {
         self.requests.check(&self.parts.base, variables.len())?;
         let mut page = Page::of(variables);
@@ -98,22 +99,22 @@ impl ClientCore {
             let result = self.parts.base.variables.close_opening(*variable);
             page.set(item, result.map(|handle| handles.extend(handle)));
         }
-        let nothing_to_send = handles.is_empty();
+        let has_nothing_to_send = handles.is_empty();
         let request = self.ask(variables.len(), Close { handles, page })?;
-        if nothing_to_send {
+        if has_nothing_to_send {
             self.requests.end_at_once(&mut self.parts, request.0);
         }
         Ok(request)
     }
 
-    /// Asks the engine for the current readings, whether new or not.
+    /// Requests the current readings from the engine.
     pub fn read(&mut self, variables: &[VariableRef]) -> Result<RequestId<Read>, RequestError> {
         let list = ReadList::new(variables, ReadingBuffer::new());
         self.ask(variables.len(), Read(list))
     }
 
-    /// Same as [`read`](Self::read), but reuses the storage of `buffer` instead of allocating a
-    /// reading per item. On an error, the buffer is lost.
+    /// As [`read`](Self::read), but uses the memory of `buffer` instead of allocating each reading.
+    /// After an error, the buffer is lost.
     pub fn read_into(
         &mut self,
         variables: &[VariableRef],
@@ -123,8 +124,8 @@ impl ClientCore {
         self.ask(variables.len(), ReadInto(Read(list)))
     }
 
-    /// Asks for the values of up to 4,096 variables at one instant. With more variables, each value
-    /// is consistent only by itself, and the answer says so.
+    /// Requests the values of at most 4,096 variables at one instant. With more variables, the
+    /// values are not from one instant, and the answer reports that.
     pub fn snapshot(
         &mut self,
         variables: &[VariableRef],
@@ -133,7 +134,7 @@ impl ClientCore {
         self.ask(variables.len(), Snapshot { list, head: None })
     }
 
-    /// Asks the sources of variables for fresh values, which arrive as updates.
+    /// Requests fresh values from the sources of variables. The values arrive as updates.
     pub fn request_value(
         &mut self,
         variables: &[VariableRef],
@@ -142,7 +143,7 @@ impl ClientCore {
         self.ask(variables.len(), RequestValue(page))
     }
 
-    /// Asks for everything the engine knows about the variables.
+    /// Requests everything the engine knows about variables.
     pub fn info(&mut self, variables: &[VariableRef]) -> Result<RequestId<Info>, RequestError> {
         let page = Page::of(variables);
         self.ask(variables.len(), Info(page))
@@ -158,17 +159,17 @@ impl ClientCore {
         self.ask(variables.len(), Lease { page, terms })
     }
 
-    /// Writes values and returns at once. [`take_outcomes`](Self::take_outcomes) returns the
-    /// outcomes once all of them are known. Writes are sent in the order in which they were made,
-    /// many per frame.
+    /// Queues writes and returns at once. [`take_outcomes`](Self::take_outcomes) returns the
+    /// outcomes as soon as all of them are known. Writes are sent in the order of the calls, many
+    /// per frame.
     ///
-    /// Without a connection, writes wait for the next one, until [`end_writes`](Self::end_writes)
-    /// ends their call. Writes that were sent but not answered when the connection broke end as
-    /// unknown, because the engine may have carried them out.
+    /// Without a connection, writes wait for the next connection until
+    /// [`end_writes`](Self::end_writes) ends their call. Writes that were sent but not answered
+    /// when the connection broke end as unknown, because the engine may have carried them out.
     ///
     /// # Errors
-    /// [`WriteError::WouldBlock`] if too many writes are already queued; then none of these is
-    /// accepted.
+    /// [`WriteError::WouldBlock`] if too many writes are already queued. None of the new writes is
+    /// then accepted.
     pub fn write(
         &mut self,
         writes: impl IntoIterator<Item = Write>,
@@ -176,13 +177,13 @@ impl ClientCore {
         self.parts.writes.write(&mut self.parts.base, writes)
     }
 
-    /// Same as [`write`](Self::write), for writes whose outcomes are not taken individually.
-    /// [`write_counts`](Self::write_counts) counts them, and
-    /// [`last_write_fault`](Self::last_write_fault) returns the last fault. Writes not sent by
-    /// `expires` are cancelled.
+    /// As [`write`](Self::write), for writes whose outcomes the program does not take.
+    /// [`write_counts`](Self::write_counts) counts their outcomes, and
+    /// [`last_write_fault`](Self::last_write_fault) returns the last fault. Writes that are not
+    /// sent by `expires` are cancelled.
     ///
     /// # Errors
-    /// Same as for [`write`](Self::write).
+    /// As [`write`](Self::write).
     pub fn write_untracked(
         &mut self,
         writes: impl IntoIterator<Item = Write>,
@@ -196,22 +197,21 @@ impl ClientCore {
         queue.write_untracked(base, writes, expires)
     }
 
-    /// Takes the outcomes once all of them are known, in the order of the writes. Returns `None`
-    /// before that, and if they were already taken.
+    /// Takes the outcomes, in the order of the writes, if all of them are known. Returns `None`
+    /// before that, and if the outcomes were already taken.
     pub fn take_outcomes(&mut self, batch: WriteBatchId) -> Option<Vec<WriteOutcome>> {
         self.parts.writes.take_outcomes(batch)
     }
 
-    /// Returns true if every outcome of the batch is known.
+    /// Returns true if all outcomes of the batch are known.
     pub fn is_settled(&self, batch: WriteBatchId) -> bool {
         self.parts.writes.is_settled(batch)
     }
 
-    /// Ends a call before all of its outcomes are known, and takes the outcomes. A write that was
-    /// not sent is cancelled, and never sent. A write that was sent, even in part, is unknown,
-    /// because the engine may still carry it out; [`write_counts`](Self::write_counts) counts its
-    /// true outcome once the engine answers. Returns an empty list if the outcomes were already
-    /// taken.
+    /// Ends a call before all its outcomes are known, and takes the outcomes. A write that was not
+    /// sent is cancelled and never sent. A write that was sent, even in part, is unknown, because
+    /// the engine may still carry it out; [`write_counts`](Self::write_counts) counts its actual
+    /// outcome when the engine answers. Returns an empty list if the outcomes were already taken.
     pub fn end_writes(&mut self, batch: WriteBatchId) -> Vec<WriteOutcome> {
         self.parts.writes.end_call(&mut self.parts.base, batch)
     }
@@ -221,18 +221,19 @@ impl ClientCore {
         self.parts.writes.counts()
     }
 
-    /// Returns the reason for the last write that ended as refused, cancelled or unknown.
+    /// Returns the fault of the last write that was refused or cancelled, or whose outcome is
+    /// unknown.
     pub fn last_write_fault(&self) -> Option<&Fault> {
         self.parts.writes.last_fault()
     }
 
     /// Writes all of these values or none, with one engine timestamp and one commit number. A
-    /// subscriber of all of them receives them contiguously. With `try_only`, a group that would
-    /// have to wait for a subscriber is not written.
+    /// subscription to all the variables receives the values contiguously. With `try_only`, a group
+    /// that would have to wait for a subscription is not written.
     ///
     /// # Errors
-    /// [`WriteError::WouldBlock`] if the values exceed the limit on queued writes,
-    /// [`WriteError::Group`] if there are no writes, or more than a group may have.
+    /// [`WriteError::WouldBlock`] if the values exceed the limits on queued writes;
+    /// [`WriteError::Group`] if the group is empty or too large.
     pub fn write_group(
         &mut self,
         writes: Vec<Write>,
@@ -258,18 +259,19 @@ impl ClientCore {
         })
     }
 
-    /// Sends everything queued before, and asks the engine to send the data that it gathers for its
-    /// clients. The answer, with the counts of all writes, arrives once the engine has carried out
-    /// everything queued before and every earlier write has ended. Later writes do not delay it.
+    /// Sends all queued data, and makes the engine send the data that it gathers for its clients.
+    /// The answer contains the counts of all writes. It arrives when the engine has carried out
+    /// everything queued before this call and all earlier writes have ended. Later writes do not
+    /// delay it.
     ///
-    /// The whole connection uses one buffer, so a flush also sends the data of other threads and
-    /// subscriptions of this client.
+    /// All threads and subscriptions of a client share one send buffer, so a flush sends the data
+    /// of all of them.
     pub fn flush(&mut self) -> Result<RequestId<Flush>, RequestError> {
         self.ask(1, Flush::default())
     }
 
-    /// Searches for names that match a pattern, and collects every page: at most `limit` names if
-    /// `limit` is given, and never more than
+    /// Searches for names that match a pattern. The answer collects all pages: at most `limit`
+    /// names if `limit` is given, and never more than
     /// [`request_items_max`](crate::ClientOptions::request_items_max).
     pub fn find(
         &mut self,
@@ -279,7 +281,7 @@ impl ClientCore {
         self.search(pattern, &[], limit)
     }
 
-    /// Same as [`find`](Self::find), with conditions that must all hold.
+    /// As [`find`](Self::find), with conditions that must all be satisfied.
     pub fn search(
         &mut self,
         pattern: &str,
@@ -297,14 +299,14 @@ impl ClientCore {
         self.ask(1, find)
     }
 
-    /// Asks the engine why a variable does not deliver.
+    /// Asks the engine why a variable does not update.
     pub fn why(&mut self, name: &str) -> Result<RequestId<Why>, RequestError> {
         self.ask(1, Why::new(name, false, None))
     }
 
-    /// Same as [`why`](Self::why), followed by what the client itself knows. If there is no
-    /// connection, because an attempt has failed or the client is closed, the answer is only the
-    /// reason for that.
+    /// As [`why`](Self::why), followed by what the client itself knows. If there is no connection,
+    /// because an attempt failed or the client is closed, the answer contains only the reason for
+    /// that.
     pub fn explain(&mut self, now: Tick, name: &str) -> Result<RequestId<Why>, RequestError> {
         let Some(step) = explain_connection(&self.parts, now, name) else {
             return self.ask(1, Why::new(name, true, None));
@@ -317,27 +319,27 @@ impl ClientCore {
         Ok(request)
     }
 
-    /// Asks for information about the engine itself.
+    /// Requests information about the engine itself.
     pub fn engine_info(&mut self) -> Result<RequestId<Engine>, RequestError> {
         self.ask(1, Engine::default())
     }
 
-    /// Queries the audit. Collects every page, up to the query's limit or
-    /// [`AUDIT_ENTRIES_MAX`](crate::AUDIT_ENTRIES_MAX). `next` in the answer is the number of the
-    /// first entry not collected.
+    /// Queries the audit. The answer collects all pages, up to the query's limit or
+    /// [`AUDIT_ENTRIES_MAX`](crate::AUDIT_ENTRIES_MAX) entries. `next` in the answer is the number
+    /// of the first entry that was not collected.
     pub fn audit(&mut self, query: AuditQuery) -> Result<RequestId<Audit>, RequestError> {
         self.ask(1, Audit::new(Box::new(query)))
     }
 
-    /// Queries the alarms of variables, and collects every page, up to
+    /// Queries the alarms of variables. The answer collects all pages, up to
     /// [`ALARMS_MAX`](crate::ALARMS_MAX) alarms.
     pub fn alarms(&mut self, query: AlarmQuery) -> Result<RequestId<Alarms>, RequestError> {
         self.ask(1, Alarms::new(Box::new(query)))
     }
 
     /// Queries the alarm journal. The answer has at most
-    /// [`AUDIT_ENTRIES_MAX`](crate::AUDIT_ENTRIES_MAX) entries, and the number at which to
-    /// continue.
+    /// [`AUDIT_ENTRIES_MAX`](crate::AUDIT_ENTRIES_MAX) entries, and the number at which the next
+    /// query continues.
     pub fn alarm_journal(
         &mut self,
         query: AlarmJournalQuery,
@@ -345,8 +347,8 @@ impl ClientCore {
         self.ask(1, AlarmJournal::new(Box::new(query)))
     }
 
-    /// Queries the recorded history of variables. The answer is one page. To continue, use its
-    /// `next` as the `from` of the next query.
+    /// Queries the recorded history of variables. The answer is one page. To continue, use `next`
+    /// of the page as the `from` of the next query.
     ///
     /// # Errors
     /// [`RequestError::TooManyItems`] if the query has more than
@@ -359,8 +361,8 @@ impl ClientCore {
         self.ask(1, History::new(Box::new(query)))
     }
 
-    /// Carries out an operator's action on alarms, with a comment, which may be empty. The result
-    /// of each alarm is its new state, or the reason why the action was refused.
+    /// Applies an operator's action to alarms, with a comment, which may be empty. The result of
+    /// each alarm is its new state, or the reason why the engine refused the action.
     pub fn act_on_alarms(
         &mut self,
         alarms: Vec<AlarmName>,
@@ -377,15 +379,15 @@ impl ClientCore {
         self.ask(request.alarms.len(), request)
     }
 
-    /// Queries the forced variables, or switches forcing for the whole engine. The answer has every
-    /// page of the list, but never more than
-    /// [`request_items_max`](crate::ClientOptions::request_items_max) entries.
+    /// Queries the forced variables, or switches forcing for the whole engine. The answer collects
+    /// all pages of the list, up to [`request_items_max`](crate::ClientOptions::request_items_max)
+    /// entries.
     pub fn forcing(&mut self, verb: ForcingVerb) -> Result<RequestId<Forcing>, RequestError> {
         self.ask(1, Forcing::new(verb))
     }
 
-    /// Deploys a whole library or nothing. With `replace`, the library may already be deployed;
-    /// unchanged variables keep their handles.
+    /// Deploys all variables of a library or, after an error, none. With `replace`, the library may
+    /// already be deployed; unchanged variables keep their handles.
     pub fn deploy(
         &mut self,
         library: Arc<LibraryDefinition>,

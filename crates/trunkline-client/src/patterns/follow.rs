@@ -1,13 +1,14 @@
-//! Subscriptions by pattern: variables are subscribed as they appear and match (B-32).
+//! Subscribes to variables by pattern, as they appear and match (B-32).
 //!
 //! ```text
-//! patterns --> watches --> Appeared: joined to the subscription --> its readings
-//!                          Gone:     after its last reading     --> removed, its place is free
+//! patterns --> watches --> Appeared: added to the subscription     --> its readings
+//!                          Gone:     after its last reading        --> removed, its index is free
 //! ```
 //!
-//! `Appeared` for a name precedes its first reading, and `Gone` follows its last: `Gone` is held
-//! back until the program has taken the events that were queued when it arrived. A name is
-//! subscribed when its `Appeared` is taken, so the subscription does not contain earlier updates.
+//! `Appeared` for a name precedes its first reading, and `Gone` follows its last: the client delays
+//! `Gone` until the program has taken the events that were queued when it arrived. A name is
+//! subscribed when the program takes its `Appeared`, so the subscription does not contain earlier
+//! updates.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,48 +24,48 @@ use crate::subscriptions::Subscriptions;
 use crate::subscriptions::subscription::SubscriptionId;
 use crate::table::{Key, NameMap};
 
-/// Maximum number of names added to a subscription with one request.
-const JOINED_AT_ONCE: usize = 10_000;
+/// Maximum number of names that are added to a subscription with one request.
+const JOINING_MAX: usize = 10_000;
 
-/// A subscription by names and patterns. It survives reconnects.
+/// Identifies a subscription by names and patterns, across reconnections.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FollowId(pub(crate) Key);
 
-/// An event of a subscription by names and patterns. Events are delivered in order.
+/// An event of a subscription by names and patterns. Events arrive in order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FollowEvent {
-    /// A variable matches a pattern and is subscribed: readings of this item follow.
+    /// A variable matches a pattern and is subscribed. Readings of this item follow.
     Appeared {
-        /// Index of the item. After the item is gone, the index is reused.
+        /// Index of the item. The index is used again after the item is gone.
         item: u32,
         /// The full name.
         name: Arc<str>,
-        /// The type of its values.
+        /// The type of the variable's values.
         data_type: DataType,
         /// The access that the variable permits.
         access: Access,
     },
     /// The variable no longer exists, or no longer matches a pattern.
     Gone {
-        /// Index of the item. No further events of this item follow.
+        /// Index of the item. No further events of the item follow.
         item: u32,
         /// The full name.
         name: Arc<str>,
     },
-    /// All names that currently match the pattern have been reported. Repeated on each new
-    /// connection.
+    /// All names that match the pattern at present have been reported. This event is repeated on
+    /// each new connection.
     Listed {
         /// Index of the pattern, in the order in which the patterns were given.
         pattern: usize,
     },
-    /// The engine refuses to watch a pattern.
+    /// The engine refuses to watch the pattern.
     PatternError {
         /// Index of the pattern.
         pattern: usize,
-        /// The reason.
+        /// The reason for the refusal.
         fault: Fault,
     },
-    /// An event of the subscription. Its items are the given names and the variables that have
+    /// An event of the subscription. Its items are the given names, and the variables that have
     /// appeared.
     Event(Event),
 }
@@ -78,15 +79,17 @@ pub(crate) struct Follow {
     items: Vec<Option<Item>>,
     free: Vec<u32>,
     ready: VecDeque<FollowEvent>,
-    /// A removed item, and the number of events to take before its `Gone`.
+    /// The index of a removed item, and the number of events that the program takes before its
+    /// `Gone`.
     leaving: Option<(u32, usize)>,
 }
 
 #[derive(Debug)]
 struct Item {
     name: Arc<str>,
+    /// Number of patterns that the variable matches.
     patterns: u32,
-    /// The item was given by name, so it remains even if its variable disappears.
+    /// True if the item was given by name. It then remains even if its variable disappears.
     is_fixed: bool,
 }
 
@@ -126,7 +129,7 @@ impl Follow {
         follow
     }
 
-    /// Returns the next event, or `None` if none is queued.
+    /// Takes the next event; `None` if there is none.
     pub(crate) fn next(
         &mut self,
         context: &mut FollowContext<'_>,
@@ -139,14 +142,14 @@ impl Follow {
             match self.leaving {
                 Some((item, 0)) => {
                     self.leaving = None;
-                    if let Some(event) = self.leave(context, item) {
+                    if let Some(event) = self.remove_item(context, item) {
                         return Some(event);
                     }
                     continue;
                 }
                 Some((item, left)) => self.leaving = Some((item, left - 1)),
                 None => {
-                    if self.take_events(context) {
+                    if self.take_pattern_events(context) {
                         continue;
                     }
                 }
@@ -155,7 +158,7 @@ impl Follow {
                 .subscriptions
                 .next_event(context.base, now, self.subscription);
             match event {
-                Some(event) if self.is_told(&event) => return Some(FollowEvent::Event(event)),
+                Some(event) if self.is_for_program(&event) => return Some(FollowEvent::Event(event)),
                 Some(_) => {}
                 None => match &mut self.leaving {
                     Some((_, left)) => *left = 0,
@@ -166,7 +169,7 @@ impl Follow {
     }
 
     /// Takes the events of the patterns, up to the next `Gone`. Returns false if there are none.
-    fn take_events(&mut self, context: &mut FollowContext<'_>) -> bool {
+    fn take_pattern_events(&mut self, context: &mut FollowContext<'_>) -> bool {
         let mut joining = Vec::new();
         'patterns: for (pattern, watch) in self.watches.clone().into_iter().enumerate() {
             while let Some(event) = context.watches.next_event(watch) {
@@ -190,7 +193,7 @@ impl Follow {
                             );
                             continue;
                         }
-                        let item = self.place(&name);
+                        let item = self.add_item(&name);
                         joining.push((item, Arc::clone(&name)));
                         self.ready.push_back(FollowEvent::Appeared {
                             item,
@@ -198,7 +201,7 @@ impl Follow {
                             data_type,
                             access,
                         });
-                        if joining.len() >= JOINED_AT_ONCE {
+                        if joining.len() >= JOINING_MAX {
                             break 'patterns;
                         }
                     }
@@ -232,7 +235,7 @@ impl Follow {
         !self.ready.is_empty() || self.leaving.is_some()
     }
 
-    fn leave(&mut self, context: &mut FollowContext<'_>, item: u32) -> Option<FollowEvent> {
+    fn remove_item(&mut self, context: &mut FollowContext<'_>, item: u32) -> Option<FollowEvent> {
         let entry = self.items.get_mut(item as usize)?.take()?;
         self.by_name.remove(&entry.name);
         self.free.push(item);
@@ -243,13 +246,13 @@ impl Follow {
         Some(FollowEvent::Gone { item, name })
     }
 
-    fn place(&mut self, name: &Arc<str>) -> u32 {
+    fn add_item(&mut self, name: &Arc<str>) -> u32 {
         let item = self.free.pop().unwrap_or_else(|| {
             self.items.push(None);
             (self.items.len() - 1) as u32
         });
-        if let Some(place) = self.items.get_mut(item as usize) {
-            *place = Some(Item {
+        if let Some(slot) = self.items.get_mut(item as usize) {
+            *slot = Some(Item {
                 name: Arc::clone(name),
                 patterns: 1,
                 is_fixed: false,
@@ -263,9 +266,9 @@ impl Follow {
         self.excluded.iter().any(|pattern| pattern.matches(name))
     }
 
-    /// Returns true if the event is for the program. The end of a variable is not: the pattern
-    /// already reports it.
-    fn is_told(&self, event: &Event) -> bool {
+    /// Returns true if the program receives the event. It does not receive the end of a variable
+    /// that a pattern added, because `Gone` already reports it.
+    fn is_for_program(&self, event: &Event) -> bool {
         let item = match event {
             Event::Ended {
                 item,

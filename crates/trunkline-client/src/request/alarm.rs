@@ -1,4 +1,4 @@
-//! Alarms: queries, and the actions of operators.
+//! Queries alarms, and carries out the actions of operators on them.
 
 use trunkline_proto::message::alarm::{
     AlarmActBuilder, AlarmActHead, AlarmActItem, AlarmActed, AlarmPageFrame, Alarms as AlarmsFrame,
@@ -11,25 +11,25 @@ use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
 use crate::error::malformed;
 use crate::parts::Parts;
 
-/// Maximum number of alarms collected by one query.
+/// Maximum number of alarms that one query collects.
 pub const ALARMS_MAX: usize = 1_000_000;
 
 pub(super) const MISSING: &str = "has no alarms; update it";
 
-/// Selects alarms for a query; the default selects all.
+/// Selects the alarms of a query. The default selects all alarms.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AlarmQuery {
     /// Only alarms of variables with matching names.
     pub pattern: Option<Pattern>,
-    /// Only alarms of this area; empty for all.
+    /// Only alarms of this area. All areas if empty.
     pub area: String,
-    /// Only alarms of this priority and above.
+    /// Only alarms of at least this priority.
     pub priority_min: u16,
-    /// Only alarms in one of these states; empty for all.
+    /// Only alarms in one of these states. All states if empty.
     pub states: Vec<AlarmState>,
 }
 
-/// Queries alarms, and collects every page.
+/// Queries alarms, and collects all pages of the answer.
 #[derive(Debug)]
 pub struct Alarms {
     query: Box<AlarmQuery>,
@@ -47,7 +47,7 @@ impl Alarms {
     }
 }
 
-/// Returns the states as bits: bit n stands for the state with the number n.
+/// Returns the states as a bit mask. Bit n is the state with the number n.
 pub(super) fn states_mask(states: &[AlarmState]) -> u32 {
     let bits = states.iter().map(|state| 1 << state.number());
     bits.fold(0, |all, bit: u32| all | bit)
@@ -86,7 +86,8 @@ impl Exchange for Alarms {
         match next {
             0 => Ok(Next::Settle),
             next if next <= self.after => Err(malformed(format!(
-                "the alarms go on after {next}, where they were already"
+                "the engine sent a page of alarms that continues at {next}, which the client has \
+                 already"
             ))),
             next if self.found.len() < ALARMS_MAX => {
                 self.after = next;
@@ -108,6 +109,7 @@ impl Exchange for Alarms {
 
 /// The name of an alarm.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+/// Identifies an alarm.
 pub struct AlarmName {
     /// Full name of the variable.
     pub variable: String,
@@ -124,7 +126,7 @@ impl From<&AlarmStatus> for AlarmName {
     }
 }
 
-/// Carries out one action on alarms.
+/// Applies one action to alarms.
 #[derive(Debug)]
 pub struct ActOnAlarms {
     pub(crate) action: AlarmAction,
@@ -135,7 +137,7 @@ pub struct ActOnAlarms {
 
 impl Exchange for ActOnAlarms {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::AlarmActed);
-    const CHECK_HINT: &'static str = "look with `trunkline alarm ls`";
+    const CHECK_HINT: &'static str = "check with `trunkline alarm ls`";
     type End = Result<Vec<Result<AlarmState, Fault>>, Fault>;
 
     fn requires(&self) -> Option<(Features, &'static str)> {
@@ -147,7 +149,7 @@ impl Exchange for ActOnAlarms {
     }
 
     fn prepare(&mut self, _: &mut Parts) -> Prepared {
-        // The number of items was checked when the request was made.
+        // The client checked the number of items when the request was made.
         Prepared::Items(u32::try_from(self.alarms.len()).unwrap_or(u32::MAX))
     }
 

@@ -1,4 +1,4 @@
-//! Queries of the alarm journal. They collect its pages.
+//! Queries the alarm journal, and collects all pages of the answer.
 
 use trunkline_proto::message::alarm_journal::{AlarmEntriesFrame, AlarmJournal as JournalFrame};
 use trunkline_proto::{Disconnect, Fault, Features, FrameKind};
@@ -26,8 +26,8 @@ impl AlarmJournal {
         }
     }
 
-    fn missing(&self) -> usize {
-        self.paging.missing(self.page.entries.len())
+    fn remaining(&self) -> usize {
+        self.paging.remaining(self.page.entries.len())
     }
 }
 
@@ -50,7 +50,7 @@ impl Exchange for AlarmJournal {
             priority_min: u32::from(query.priority_min),
             states: states_mask(&query.states),
             newest_first: query.newest_first,
-            limit: u32::try_from(self.missing()).unwrap_or(u32::MAX),
+            limit: u32::try_from(self.remaining()).unwrap_or(u32::MAX),
         }
         .encode(sending.number, sending.out);
     }
@@ -61,8 +61,9 @@ impl Exchange for AlarmJournal {
         let (next, removed, state) = (head.next, head.removed, head.state.to_owned());
         for entry in page {
             let entry = entry?;
-            if self.missing() == 0 {
-                return Err(malformed("more entries than were asked for".to_owned()));
+            if self.remaining() == 0 {
+                let sentence = "the engine sent more entries than were asked for";
+                return Err(malformed(sentence.to_owned()));
             }
             self.page.entries.push(entry);
         }

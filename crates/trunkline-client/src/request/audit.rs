@@ -1,4 +1,4 @@
-//! Queries of the audit. They collect its pages.
+//! Queries the audit, and collects all pages of the answer.
 
 use trunkline_proto::message::audit::{Audit as AuditFrame, AuditPageFrame};
 use trunkline_proto::{Disconnect, Fault, Features, FrameKind};
@@ -7,20 +7,20 @@ use trunkline_types::{AuditPage, AuditQuery};
 use super::{Answering, Ending, Exchange, Next, Sending};
 use crate::error::malformed;
 
-/// Maximum number of entries collected by one query. Another query returns the following entries.
+/// Maximum number of entries that one query collects. The next query returns the following entries.
 pub const AUDIT_ENTRIES_MAX: usize = 100_000;
 
-/// The state of a query that collects pages of numbered entries.
+/// The progress of a query that collects pages of numbered entries.
 #[derive(Debug)]
 pub(super) struct Paging {
-    /// The first entry of the page requested now.
+    /// The first entry of the page that is requested now.
     pub(super) from: Option<u64>,
     newest_first: bool,
     limit: usize,
 }
 
 impl Paging {
-    /// `limit` is the number of entries wanted; 0 means all.
+    /// `limit` is the requested number of entries. 0 is no limit of the query itself.
     pub(super) fn new(from: Option<u64>, newest_first: bool, limit: u32) -> Self {
         Self {
             from,
@@ -32,30 +32,33 @@ impl Paging {
         }
     }
 
-    /// Returns the number of entries still missing after `count`.
-    pub(super) fn missing(&self, count: usize) -> usize {
+    /// Returns the number of entries that may follow after `count` entries.
+    pub(super) fn remaining(&self, count: usize) -> usize {
         self.limit.saturating_sub(count)
     }
 
-    /// Decides what follows an answered frame: `next` is the start of the next page, `count`
-    /// entries have been collected.
+    /// Returns the next step after a frame of the answer. `next` is the start of the next page, and
+    /// `count` is the number of entries collected so far.
     pub(super) fn next(
         &mut self,
         next: Option<u64>,
         count: usize,
         has_more: bool,
     ) -> Result<Next, Disconnect> {
-        let Some(next) = next.filter(|_| self.missing(count) > 0 && !has_more) else {
+        let Some(next) = next.filter(|_| self.remaining(count) > 0 && !has_more) else {
             return Ok(Next::Settle);
         };
-        // The next page must lie beyond the current one, so that the query makes progress.
+        // The next page must continue beyond the current one, so that the query makes progress.
         let is_beyond = match (self.from, self.newest_first) {
             (None, _) => true,
             (Some(from), true) => next < from,
             (Some(from), false) => next > from,
         };
         if !is_beyond {
-            let sentence = format!("a page of entries goes on at {next}, where it was already");
+            let sentence = format!(
+                "the engine sent a page of entries that continues at {next}, which the client has \
+                 already"
+            );
             return Err(malformed(sentence));
         }
         self.from = Some(next);
@@ -79,8 +82,8 @@ impl Audit {
         }
     }
 
-    fn missing(&self) -> usize {
-        self.paging.missing(self.page.entries.len())
+    fn remaining(&self) -> usize {
+        self.paging.remaining(self.page.entries.len())
     }
 }
 
@@ -103,7 +106,7 @@ impl Exchange for Audit {
                 .map_or("", |pattern| pattern.as_str()),
             who: query.who.as_deref().unwrap_or_default(),
             newest_first: query.newest_first,
-            limit: u32::try_from(self.missing()).unwrap_or(u32::MAX),
+            limit: u32::try_from(self.remaining()).unwrap_or(u32::MAX),
         }
         .encode(sending.number, sending.out);
     }
@@ -114,8 +117,9 @@ impl Exchange for Audit {
         let (next, removed, state) = (head.next, head.removed, head.state.to_owned());
         for entry in page {
             let entry = entry?;
-            if self.missing() == 0 {
-                return Err(malformed("more entries than were asked for".to_owned()));
+            if self.remaining() == 0 {
+                let sentence = "the engine sent more entries than were asked for";
+                return Err(malformed(sentence.to_owned()));
             }
             self.page.entries.push(entry);
         }

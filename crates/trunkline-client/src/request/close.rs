@@ -1,4 +1,4 @@
-//! Closing of variables.
+//! Closes variables.
 
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::results::Results;
@@ -10,7 +10,7 @@ use crate::client_state::ClientState;
 use crate::parts::Parts;
 use crate::variables::VariableRef;
 
-/// Closes one opening of each variable.
+/// Closes each variable once.
 #[derive(Debug)]
 pub struct Close {
     pub(crate) handles: Vec<u32>,
@@ -44,7 +44,8 @@ impl Exchange for Close {
     }
 }
 
-/// Processes CLOSED. Closing cannot fail: a handle unknown to the engine counts as closed.
+/// Processes a CLOSED frame. Closing cannot fail, because a handle that the engine does not know
+/// counts as closed.
 pub(super) fn closed(answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
     let results = Results::decode(answer.frame)?;
     let (first, count) = (results.first_index(), results.answered());
@@ -55,7 +56,7 @@ pub(super) fn closed(answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect>
     Ok(Next::Settle)
 }
 
-/// Closes variables that the program never received, without an answer.
+/// Closes variables that the program never received. The answer is ignored.
 pub(crate) fn close_quietly(
     base: &mut ClientState,
     requests: &mut Requests,
@@ -63,7 +64,7 @@ pub(crate) fn close_quietly(
 ) {
     let closed = variables
         .iter()
-        .filter_map(|v| base.variables.close_opening(*v).ok());
+        .filter_map(|variable| base.variables.close_opening(*variable).ok());
     let handles: Vec<u32> = closed.flatten().collect();
     if !handles.is_empty() && base.connection.is_open() {
         let page = Page::new(Vec::new());

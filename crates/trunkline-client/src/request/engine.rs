@@ -1,4 +1,4 @@
-//! The engine's description of itself.
+//! Requests the engine's description of itself.
 
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::single::encode_empty;
@@ -6,7 +6,7 @@ use trunkline_proto::{Disconnect, Fault, FrameKind};
 
 use super::{Answering, Ending, Exchange, Next, Sending};
 
-/// Asks for information about the engine itself.
+/// Requests information about the engine itself.
 #[derive(Debug, Default)]
 pub struct Engine(Option<EngineInfo>);
 

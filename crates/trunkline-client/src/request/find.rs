@@ -1,4 +1,4 @@
-//! Searches for names. They collect every page.
+//! Searches for names, and collects all pages of the answer.
 
 use trunkline_proto::message::find::{Find as FindHead, FindBuilder, FindCondition, Names};
 use trunkline_proto::{Disconnect, Fault, Features, FrameKind};
@@ -28,10 +28,10 @@ impl Exchange for Find {
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
-        let missing = self.limit - self.found.len().min(self.limit);
+        let remaining = self.limit - self.found.len().min(self.limit);
         let head = FindHead {
             cursor: self.cursor,
-            limit: u32::try_from(missing).unwrap_or(u32::MAX),
+            limit: u32::try_from(remaining).unwrap_or(u32::MAX),
             pattern: &self.pattern,
         };
         let mut frame = FindBuilder::begin(sending.out, sending.number, &head);
@@ -56,9 +56,10 @@ impl Exchange for Find {
         }
         match next.filter(|_| self.found.len() < self.limit) {
             Some(next) if next == self.cursor => Err(malformed(format!(
-                "the search goes on at {next}, where it was already"
+                "the engine sent a page of the search that continues at {next}, which the \
+                 client has already"
             ))),
-            // A page may be empty after a long search without a match, but the cursor still
+            // A page is empty if a long search has found no match so far. The cursor still
             // advances.
             Some(next) => {
                 self.cursor = next;

@@ -1,4 +1,4 @@
-//! Flushes: the engine carries out everything that was queued before.
+//! Flushes all queued data.
 
 use trunkline_proto::message::single::{decode_empty, encode_empty};
 use trunkline_proto::{Disconnect, Fault, Features, FrameKind};
@@ -7,10 +7,10 @@ use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
 use crate::parts::Parts;
 use crate::writes::WriteCounts;
 
-/// Sends everything queued before, and asks the engine to send the data that it gathers.
+/// Sends all queued data, and makes the engine carry it out and send the data that it gathers.
 #[derive(Debug, Default)]
 pub struct Flush {
-    /// The number of the first write after the flush; set when it is sent.
+    /// The number of the first write after the flush, set when the flush is sent.
     pub(crate) before: u64,
 }
 
@@ -39,7 +39,7 @@ impl Exchange for Flush {
 
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
         decode_empty(answer.frame)?;
-        // Answers to writes that a provider carries out may still be outstanding.
+        // Writes that a provider carries out may still be unanswered.
         Ok(Next::Later)
     }
 

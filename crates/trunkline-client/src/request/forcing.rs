@@ -1,4 +1,4 @@
-//! The list of forced variables, and switching forcing on or off.
+//! Queries the forced variables, and switches forcing on or off.
 
 use trunkline_proto::message::forcing::{Forced, Forcing as ForcingFrame, ForcingVerb};
 use trunkline_proto::{Disconnect, Fault, Features, FrameKind};
@@ -33,11 +33,11 @@ impl Forcing {
 
 impl Exchange for Forcing {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Forced);
-    const CHECK_HINT: &'static str = "look with `trunkline force --list`";
+    const CHECK_HINT: &'static str = "check with `trunkline force --list`";
     type End = Result<ForcedList, Fault>;
 
     fn requires(&self) -> Option<(Features, &'static str)> {
-        let missing = "does not tell its list of forced variables over the network; update it";
+        let missing = "does not report its forced variables over the network; update it";
         Some((Features::FORCING, missing))
     }
 
@@ -66,7 +66,8 @@ impl Exchange for Forcing {
         match head.next_cursor {
             0 => Ok(Next::Settle),
             next if next <= self.cursor => Err(malformed(format!(
-                "the list goes on at {next}, where it was already"
+                "the engine sent a page of the list that continues at {next}, which the client \
+                 has already"
             ))),
             next if self.list.entries.len() < max => {
                 self.cursor = next;

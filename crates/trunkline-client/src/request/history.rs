@@ -1,4 +1,4 @@
-//! Queries of the history. The answer to each is one page.
+//! Queries the history. The answer to a query is one page.
 
 use trunkline_proto::message::history::{
     HistoryBuilder, HistoryHead, HistoryPattern, HistoryRowsFrame,
@@ -9,15 +9,15 @@ use trunkline_types::history::{HistoryPage, HistoryQuery, HistorySeries, SeriesD
 use super::{Answering, Ending, Exchange, Next, Sending};
 use crate::error::malformed;
 
-/// Maximum size of a page in the frames that contain it. An engine may send a million buckets of
-/// one variable at once.
+/// Maximum size in bytes of the frames of one page. A page may contain a million buckets of one
+/// variable.
 const PAGE_BYTES_MAX: usize = 128 << 20;
 
 #[derive(Debug)]
 pub struct History {
     query: Box<HistoryQuery>,
     page: HistoryPage,
-    /// Total size of the frames that have arrived.
+    /// Total size in bytes of the frames that have arrived.
     bytes: usize,
 }
 
@@ -52,17 +52,20 @@ impl Exchange for History {
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
         self.bytes = self.bytes.saturating_add(answer.frame.payload().len());
         if self.bytes > PAGE_BYTES_MAX {
-            let sentence = format!("a page of the history has more than {PAGE_BYTES_MAX} bytes");
+            let sentence = format!(
+                "the engine sent a page of the history with more than {PAGE_BYTES_MAX} bytes"
+            );
             return Err(malformed(sentence));
         }
         let mut frame = HistoryRowsFrame::decode(answer.frame)?;
         for series in &mut frame {
-            add(&mut self.page.series, series?);
+            append_series(&mut self.page.series, series?);
         }
         let head = frame.head();
         if head.next.is_some() && head.next == self.query.from {
-            let sentence = "the history goes on where it was already".to_owned();
-            return Err(malformed(sentence));
+            let sentence =
+                "the engine sent a page of the history that continues where the query began";
+            return Err(malformed(sentence.to_owned()));
         }
         if !answer.frame.has_more() {
             self.page.next.clone_from(&head.next);
@@ -81,7 +84,7 @@ impl Exchange for History {
 }
 
 /// Appends a series, or the next part of the last series.
-fn add(all: &mut Vec<HistorySeries>, series: HistorySeries) {
+fn append_series(all: &mut Vec<HistorySeries>, series: HistorySeries) {
     let last = all.last_mut().filter(|last| {
         (&last.variable, &last.data_type, &last.units)
             == (&series.variable, &series.data_type, &series.units)
@@ -96,10 +99,10 @@ fn add(all: &mut Vec<HistorySeries>, series: HistorySeries) {
         (
             Some(SeriesData::Buckets { width, buckets }),
             SeriesData::Buckets {
-                width: same,
+                width: next_width,
                 buckets: next,
             },
-        ) if width == same => buckets.extend_from_slice(next),
+        ) if width == next_width => buckets.extend_from_slice(next),
         _ => all.push(series),
     }
 }

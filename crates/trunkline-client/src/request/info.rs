@@ -1,4 +1,4 @@
-//! Information about variables from the engine.
+//! Requests information about variables.
 
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::info::{InfoAnswer, VariableInfo};
@@ -7,7 +7,7 @@ use trunkline_proto::{Disconnect, Fault, FrameKind};
 use super::{Answering, Ending, Exchange, Next, Page, Prepared, Sending};
 use crate::parts::Parts;
 
-/// Asks for everything that the engine knows about variables.
+/// Requests everything that the engine knows about variables.
 #[derive(Debug)]
 pub struct Info(pub(crate) Page<VariableInfo>);
 
@@ -21,7 +21,7 @@ impl Exchange for Info {
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
-        sending.handles(HandlesBuilder::info, &self.0.asked, |(_, handle)| *handle);
+        sending.handles(HandlesBuilder::info, &self.0.sent, |(_, handle)| *handle);
     }
 
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {

@@ -1,4 +1,4 @@
-//! The client's requests about the items of its subscriptions.
+//! The requests about subscribed items that the client makes itself.
 
 use trunkline_proto::message::convergence::{CompareBuilder, CompareHead};
 use trunkline_proto::message::handles::{UnsubscribeBuilder, UnsubscribeHead};
@@ -108,7 +108,7 @@ impl Exchange for Resume {
         let parts = &mut *answer.parts;
         let mut exceptions = exceptions.into_iter().peekable();
         for index in answered {
-            let fault = exceptions.next_if(|(at, _)| *at == index);
+            let fault = exceptions.next_if(|(next, _)| *next == index);
             let result = fault.map_or(Ok(()), |(_, fault)| Err(fault));
             if let Some(item) = self.items.get(index as usize) {
                 let next = remote::Next::FirstResumed;

@@ -1,7 +1,7 @@
-//! Leases of variables.
+//! Acquires, renews and releases leases of variables.
 //!
-//! A lease ends with its connection, so an unanswered lease request is sent again on the next
-//! connection.
+//! A lease ends with its connection. An unanswered lease request is therefore sent again on the
+//! next connection.
 
 use std::time::Duration;
 
@@ -16,17 +16,18 @@ use crate::parts::Parts;
 /// The terms of a lease request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaseTerms {
-    /// Acquire, renew or release.
+    /// The action: acquire, renew or release.
     pub verb: LeaseVerb,
-    /// The duration of the lease, 1 ms to 24 h. Ignored on release.
+    /// The duration of the lease, from 1 ms to 24 h. Ignored for a release.
     pub duration: Duration,
-    /// One position per variable, in order. A lease is granted only if the variable is still at
-    /// that position. If the list is empty, positions are not checked.
+    /// One expected position per variable, in the order of the variables. The engine grants a lease
+    /// only if the variable is still at that position. If the list is empty, positions are not
+    /// checked.
     pub expected: Vec<Position>,
 }
 
 impl LeaseTerms {
-    /// Acquires leases for `duration`, or renews existing ones.
+    /// Returns terms that acquire leases for `duration`, or renew existing ones.
     pub fn acquire(duration: Duration) -> Self {
         Self {
             verb: LeaseVerb::Acquire,
@@ -35,7 +36,8 @@ impl LeaseTerms {
         }
     }
 
-    /// Renews existing leases. Refused if another client may have written since.
+    /// Returns terms that renew existing leases. The engine refuses them if another client may have
+    /// written in the meantime.
     pub fn renew(duration: Duration) -> Self {
         Self {
             verb: LeaseVerb::Renew,
@@ -43,7 +45,7 @@ impl LeaseTerms {
         }
     }
 
-    /// Releases leases.
+    /// Returns terms that release leases.
     pub fn release() -> Self {
         Self {
             verb: LeaseVerb::Release,
@@ -51,7 +53,8 @@ impl LeaseTerms {
         }
     }
 
-    /// Grants leases only for variables that are still at these positions, given in order.
+    /// Grants leases only for variables that are still at these positions, in the order of the
+    /// variables.
     #[must_use]
     pub fn expecting(mut self, positions: Vec<Position>) -> Self {
         self.expected = positions;
@@ -61,10 +64,10 @@ impl LeaseTerms {
     fn check_expected(&self, item: usize, epoch: u64) -> Result<(), Fault> {
         match self.expected.get(item) {
             None if self.expected.is_empty() => Ok(()),
-            Some(at) if at.epoch == epoch => Ok(()),
+            Some(position) if position.epoch == epoch => Ok(()),
             _ => {
-                let sentence = "the position is of another start of the engine; read the variable \
-                                again, then decide";
+                let sentence = "the position is from another start of the engine; read the \
+                                variable again, then decide";
                 Err(Fault::new(FaultCode::Conflict, sentence))
             }
         }
@@ -81,11 +84,11 @@ pub struct Lease {
 impl Exchange for Lease {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Leased);
     const USES_HANDLES: bool = true;
-    const CHECK_HINT: &'static str = "ask for the lease again, or give it back";
+    const CHECK_HINT: &'static str = "acquire the lease again, or release it";
     type End = Result<Vec<Result<answer::Lease, Fault>>, Fault>;
 
     fn requires(&self) -> Option<(Features, &'static str)> {
-        let missing = "does not know leases; update it, or write with expected positions";
+        let missing = "does not support leases; update it, or write with expected positions";
         Some((Features::GROUPS, missing))
     }
 
@@ -106,7 +109,7 @@ impl Exchange for Lease {
             expected_epoch: (!terms.expected.is_empty()).then_some(epoch),
         };
         let mut frame = LeaseBuilder::begin(sending.out, sending.number, &head);
-        let unsent = self.page.asked.get(*sending.sent as usize..);
+        let unsent = self.page.sent.get(*sending.sent as usize..);
         for (item, handle) in unsent.unwrap_or_default() {
             if frame.len_bytes() >= sending.page {
                 break;
@@ -114,7 +117,7 @@ impl Exchange for Lease {
             let expected = terms.expected.get(*item as usize);
             frame.push(&LeaseItem {
                 handle: *handle,
-                sequence: expected.map_or(0, |at| at.sequence),
+                sequence: expected.map_or(0, |position| position.sequence),
             });
             *sending.sent += 1;
         }

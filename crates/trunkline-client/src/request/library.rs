@@ -1,4 +1,4 @@
-//! Deployment of libraries, and other orders for libraries.
+//! Deploys libraries, and undeploys, starts or stops them.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Exchange for Deploy {
 
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
         self.report = Some(LibraryReport::decode(answer.frame)?);
-        // The report answers all variables, even if the engine has not examined all of them.
+        // The report covers all variables, even if the engine has not examined all of them.
         *answer.answered = self.library.variables.len() as u32;
         Ok(Next::Settle)
     }

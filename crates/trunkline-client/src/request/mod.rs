@@ -1,14 +1,16 @@
-//! Requests: one type and one file for each. `requests!` lists them all.
+//! Defines the requests of a client, with one type and one file for each. `requests!` lists them
+//! all.
 //!
 //! ```text
 //! client/verbs.rs    pending.rs                                                  client/verbs.rs
 //! core.info(..) --> Pending<AnyRequest> --> prepare, encode, answered, end --> core.take(id)
 //! ```
 //!
-//! A request is unanswered until its last frame has arrived. If the connection breaks before that,
-//! the request is sent again on the next connection, unless it was sent completely and changes the
-//! engine: then its outcome is unknown. This applies only to the program's requests. The client's
-//! own requests are made anew, according to its needs at that time.
+//! A request is pending until the last frame of its answer has arrived. If the connection breaks
+//! before that, the request is sent again on the next connection. The exception is a request that
+//! changes the engine and was sent completely: its outcome is unknown. This applies only to the
+//! program's requests. Requests that the client makes itself are created again on the next
+//! connection as needed.
 
 mod alarm;
 mod alarm_journal;
@@ -78,22 +80,22 @@ pub use self::snapshot::Snapshot;
 pub use self::why::Why;
 pub use self::write_group::WriteGroup;
 
-/// A request of the program, implemented by the table of requests.
+/// A request of the program. The list in `requests!` implements this trait.
 pub trait Request: Sized {
     /// The engine's answer. Lists have one entry per item, in the order of the request. A fault of
     /// one item does not affect the others.
     type Answer;
 
-    /// Returns the answer, or `answer` unchanged if it answers another kind of request.
+    /// Returns the answer, or the unchanged `answer` if it belongs to another kind of request.
     #[doc(hidden)]
     #[expect(clippy::result_large_err, reason = "the answer moves, whichever way")]
     fn unpack(answer: AnyAnswer) -> Result<Result<Self::Answer, Fault>, AnyAnswer>;
 }
 
-/// The number of a request of the program. `ClientCore::take` returns its answer.
+/// Identifies a request of the program. `ClientCore::take` returns its answer.
 pub struct RequestId<R>(pub(crate) u64, pub(crate) PhantomData<fn() -> R>);
 
-// Derived implementations would require them of `R`.
+// Derived implementations would require the same traits of `R`.
 impl<R> Clone for RequestId<R> {
     fn clone(&self) -> Self {
         *self
@@ -116,23 +118,27 @@ impl<R> fmt::Debug for RequestId<R> {
     }
 }
 
-/// How a request is sent, answered and ended.
+/// Defines how a request is sent, answered and ended.
 pub(crate) trait Exchange: Sized {
-    /// The kind of frames that answer it. `None`: it ends as soon as it is sent.
+    /// Kind of the frames that answer the request. With `None`, the request ends as soon as it is
+    /// sent.
     const ANSWERED_BY: Option<FrameKind>;
-    /// True if it uses handles of this connection.
+    /// True if the request contains handles of this connection.
     const USES_HANDLES: bool = false;
-    /// Tells the user how to find out whether a request with an unknown outcome was carried out.
-    const CHECK_HINT: &'static str = "look with `trunkline ls`";
-    /// `Result<Answer, Fault>` for requests of the program, `()` for the client's own.
+    /// Hint for the user about how to find out whether a request with an unknown outcome was
+    /// carried out.
+    const CHECK_HINT: &'static str = "check with `trunkline ls`";
+    /// `Result<Answer, Fault>` for requests of the program, `()` for requests that the client makes
+    /// itself.
     type End;
 
-    /// Returns the feature that the engine must support, and the sentence if it does not.
+    /// Returns a feature that the engine must support, and the end of the sentence for an engine
+    /// that does not.
     fn requires(&self) -> Option<(Features, &'static str)> {
         None
     }
 
-    /// Returns true if it must not be sent twice.
+    /// Returns true if the request must not be sent twice.
     fn changes_engine(&self) -> bool {
         false
     }
@@ -142,7 +148,7 @@ pub(crate) trait Exchange: Sized {
         false
     }
 
-    /// Decides what to send, before the first frame on a connection.
+    /// Selects what to send, before the first frame on a connection.
     fn prepare(&mut self, _: &mut Parts) -> Prepared {
         Prepared::Single
     }
@@ -162,7 +168,7 @@ pub(crate) trait Exchange: Sized {
     fn restart(&mut self) {}
 
     /// Returns the answer to a request that was sent and whose call ends before the engine's
-    /// answer. With `None`, a request that changes the engine ends with the fault.
+    /// answer. With `None`, a request that changes the engine ends with this fault.
     fn unknown(&self, _: &Fault) -> Option<Self::End> {
         None
     }
@@ -170,19 +176,19 @@ pub(crate) trait Exchange: Sized {
 
 /// The amount that a request sends.
 pub(crate) enum Prepared {
-    /// One frame.
+    /// One frame without a list of items.
     Single,
-    /// This many items, in frames of about `page` bytes. A request without items ends.
+    /// This many items, in frames of about `page` bytes. With 0 items, the request ends at once.
     Items(u32),
-    /// Nothing. The request ends when the writes before it have ended.
+    /// Nothing is sent. The request ends when the writes before it have ended.
     Later,
 }
 
 /// The next step after a frame of the answer.
 pub(crate) enum Next {
-    /// The request ends with the last frame, when every item has been answered.
+    /// The request ends with the last frame. Every item must be answered by then.
     Settle,
-    /// The request is sent again for the next page.
+    /// The request is sent again, for the next page.
     Again,
     /// The request ends when the writes before it have ended.
     Later,
@@ -192,10 +198,10 @@ pub(crate) enum Next {
 pub(crate) struct Sending<'a> {
     pub(crate) parts: &'a mut Parts,
     pub(crate) number: u32,
-    /// Number of items to send in total, and number sent so far.
+    /// Number of items to send in total, and number of items sent so far.
     pub(crate) total: u32,
     pub(crate) sent: &'a mut u32,
-    /// Size of a frame in bytes.
+    /// Approximate maximum size of a frame in bytes.
     pub(crate) page: usize,
     pub(crate) out: &'a mut Vec<u8>,
 }
@@ -230,39 +236,39 @@ pub(crate) struct Answering<'a, 'f> {
 }
 
 impl Answering<'_, '_> {
-    /// Counts the next answered item and returns its index. Fails if `index`, which comes from the
-    /// engine, is not the next index or was not sent. Sets `index` to the index of the following
-    /// item.
+    /// Counts the next answered item and returns its index. Returns an error if `index`, which
+    /// comes from the engine, is not the next index or was not sent. Then sets `index` to the index
+    /// of the following item.
     #[inline]
     pub(crate) fn item(&mut self, index: &mut u32) -> Result<u32, Disconnect> {
-        let place = *index;
-        if place != *self.answered || place >= self.sent {
-            return Err(self.not_next(place));
+        let answered_index = *index;
+        if answered_index != *self.answered || answered_index >= self.sent {
+            return Err(self.not_next(answered_index));
         }
         *self.answered += 1;
-        *index = place.saturating_add(1);
-        Ok(place)
+        *index = answered_index.saturating_add(1);
+        Ok(answered_index)
     }
 
     #[cold]
     fn not_next(&self, index: u32) -> Disconnect {
         let (answered, sent) = (*self.answered, self.sent);
         malformed(format!(
-            "item {index} is answered where {answered} was next and {sent} were asked for"
+            "the engine answered item {index} instead of item {answered} of {sent} requested items"
         ))
     }
 
-    /// Counts `count` answered items, beginning with `first`, and returns their indices.
+    /// Counts `count` answered items, starting with `first`, and returns their indices.
     pub(crate) fn run(&mut self, first: u32, count: u32) -> Result<Range<u32>, Disconnect> {
         let (answered, sent) = (*self.answered, self.sent);
         let (Some(end), true) = (first.checked_add(count), first == answered) else {
             return Err(malformed(format!(
-                "items from {first} on are answered where {answered} was next"
+                "the engine answered items from {first} on instead of from {answered} on"
             )));
         };
         if end > sent {
             return Err(malformed(format!(
-                "{end} items are answered where {sent} were asked for"
+                "the engine answered {end} items instead of {sent} requested items"
             )));
         }
         *self.answered = end;
@@ -274,20 +280,20 @@ impl Answering<'_, '_> {
 pub(crate) struct Ending<'a> {
     pub(crate) parts: &'a mut Parts,
     pub(crate) requests: &'a mut Requests,
-    /// The fault of unanswered items, or of the whole request.
+    /// The fault of the unanswered items, or of the whole request.
     pub(crate) fault: Option<Fault>,
-    /// True if the program is waiting for the answer.
+    /// True if the program waits for the answer.
     pub(crate) wanted: bool,
 }
 
 impl Ending<'_> {
-    /// Returns the fault of unanswered items.
+    /// Returns the fault for unanswered items.
     pub(crate) fn missing(&self) -> Fault {
         let fault = self.fault.clone();
         fault.unwrap_or_else(|| FaultCode::Internal.into())
     }
 
-    /// Returns the answer, unless the request was refused as a whole.
+    /// Returns the answer, or the fault if the request was refused as a whole.
     pub(crate) fn whole<T>(self, answer: Option<T>) -> Result<T, Fault> {
         match (&self.fault, answer) {
             (None, Some(answer)) => Ok(answer),
@@ -296,7 +302,8 @@ impl Ending<'_> {
     }
 }
 
-/// Handles a request of any kind in the same way: selects a constant or defines a method.
+/// Expands to a match over all kinds of requests that selects a constant, or to a method with such
+/// a match.
 macro_rules! each {
     ([$($kind:ident)*] fn $name:ident(&self) -> $result:ty) => {
         pub(crate) fn $name(&self) -> $result {
@@ -319,7 +326,7 @@ macro_rules! each {
     };
 }
 
-/// Expands the list of requests to the types and functions that handle all kinds alike.
+/// Expands the list of requests to the types and functions that cover all kinds.
 macro_rules! requests {
     (
         program { $($request:ident -> $answer:ty,)* }
@@ -387,16 +394,17 @@ macro_rules! requests {
             each!([$($request)* $($own)*] fn answered(
                 &mut self, answering: &mut Answering<'_, '_>
             ) -> Result<Next, Disconnect>);
-            /// Resets the request for a connection on which no part of it was sent.
+            /// Resets the request for a new connection, on which no part of it is sent yet.
             pub(crate) fn restart(&mut self) {
                 match self {
                     $(Self::$request(request) => request.restart(),)*
-                    // Made anew, according to the client's needs at that time.
+                    // The client creates its own requests again, as needed.
                     $(Self::$own(_) => {})*
                 }
             }
 
-            /// Returns the answer; `None` for the client's own requests.
+            /// Ends the request. Returns the answer; `None` for requests that the client makes
+            /// itself.
             pub(crate) fn end(self, ending: Ending<'_>) -> Option<AnyAnswer> {
                 match self {
                     $(Self::$request(request) => Some(AnyAnswer::$request(request.end(ending))),)*
@@ -404,8 +412,9 @@ macro_rules! requests {
                 }
             }
 
-            /// Ends a request whose call has ended and whose connection was lost. The part of the
-            /// client that made an own request decides what follows.
+            /// Ends a request whose call has ended and whose connection was lost. A request that
+            /// the client made itself ends without effect: the part of the client that made it
+            /// decides what follows.
             pub(crate) fn abandoned(self, ending: Ending<'_>) {
                 match self {
                     $(Self::$request(request) => drop(request.end(ending)),)*
@@ -413,7 +422,7 @@ macro_rules! requests {
                 }
             }
 
-            /// Returns the answer to a request that was sent and whose call has ended. `None` if
+            /// Returns the answer to a request that was sent and whose call has ended; `None` if
             /// the request changes nothing.
             pub(crate) fn unknown(&self, fault: &Fault) -> Option<AnyAnswer> {
                 match self {

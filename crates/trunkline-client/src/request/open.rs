@@ -1,4 +1,4 @@
-//! Opening of variables by name.
+//! Opens variables by name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,16 +41,16 @@ impl Exchange for Open {
             },
             subscribe: None,
         };
-        send_names(&terms, sending, |_, index| Some(self.page.asked(index)?.1));
+        send_names(&terms, sending, |_, index| Some(self.page.sent(index)?.1));
     }
 
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
         let options = self.options;
-        take_opened(answer, |parts, now, index, item| {
-            if let Some((place, variable)) = self.page.asked(index) {
-                let result = note_opened(parts, now, variable, item)?;
-                let result = result.and_then(|opened| check_needs(opened, options));
-                self.page.set(place, result);
+        take_opened(answer, |parts, now, index, opened| {
+            if let Some((item, variable)) = self.page.sent(index) {
+                let result = note_opened(parts, now, variable, opened)?;
+                let result = result.and_then(|opened| check_access(opened, options));
+                self.page.set(item, result);
             }
             Ok(())
         })
@@ -67,7 +67,7 @@ impl Exchange for Open {
             ..
         } = ending;
         let base = &mut parts.base;
-        let mut unwanted = Vec::new();
+        let mut unneeded = Vec::new();
         for (variable, result) in variables.iter().zip(&results) {
             if result.is_err() {
                 base.variables.release(*variable);
@@ -75,18 +75,18 @@ impl Exchange for Open {
             }
             base.variables.count_opening(*variable);
             if !wanted {
-                unwanted.push(*variable);
+                unneeded.push(*variable);
             }
         }
-        close_quietly(base, requests, &unwanted);
+        close_quietly(base, requests, &unneeded);
         Ok(results)
     }
 }
 
-/// Checks the length of a name before it is sent. Returns 0 in place of a handle, because an OPEN
-/// frame contains names instead of handles.
+/// Checks the length of a name before it is sent. Returns 0 as the handle, because an OPEN frame
+/// contains names instead of handles.
 pub(super) fn check_name(variables: &Variables, variable: VariableRef) -> Result<u32, Fault> {
-    let bytes = variables.get(variable).map_or(0, |known| known.name.len());
+    let bytes = variables.get(variable).map_or(0, |variable| variable.name.len());
     if bytes <= NAME_BYTES_MAX {
         return Ok(0);
     }
@@ -94,7 +94,7 @@ pub(super) fn check_name(variables: &Variables, variable: VariableRef) -> Result
     Err(Fault::new(FaultCode::BadName, sentence))
 }
 
-/// Appends an OPEN frame. `variable` returns the variable at an index of the items sent.
+/// Appends an OPEN frame. `variable` returns the variable of the sent item with this index.
 pub(super) fn send_names(
     terms: &OpenTerms,
     sending: &mut Sending<'_>,
@@ -103,9 +103,9 @@ pub(super) fn send_names(
     let parts = &*sending.parts;
     let mut frame = OpenBuilder::begin(sending.out, sending.number, terms);
     while *sending.sent < sending.total && frame.len_bytes() < sending.page {
-        let known =
-            variable(parts, *sending.sent).and_then(|known| parts.base.variables.get(known));
-        frame.push(&known.map_or("", |known| &*known.name).as_bytes());
+        let opened = variable(parts, *sending.sent);
+        let opened = opened.and_then(|variable| parts.base.variables.get(variable));
+        frame.push(&opened.map_or("", |variable| &*variable.name).as_bytes());
         *sending.sent += 1;
     }
     frame.finish(*sending.sent < sending.total);
@@ -113,7 +113,7 @@ pub(super) fn send_names(
 
 type OpenedItem<'a> = Result<OpenedVariable<'a>, FaultRef<'a>>;
 
-/// Processes OPENED. `take` receives the index of each item among the sent items.
+/// Processes an OPENED frame. `take` receives each item with its index among the sent items.
 pub(super) fn take_opened(
     answer: &mut Answering<'_, '_>,
     mut take: impl FnMut(&mut Parts, Tick, u32, OpenedItem<'_>) -> Result<(), Disconnect>,
@@ -122,13 +122,13 @@ pub(super) fn take_opened(
     let mut index = opened.first_index();
     for item in opened {
         let item = item?;
-        let place = answer.item(&mut index)?;
-        take(answer.parts, answer.now, place, item)?;
+        let item_index = answer.item(&mut index)?;
+        take(answer.parts, answer.now, item_index, item)?;
     }
     Ok(Next::Settle)
 }
 
-/// Records the engine's answer for one name.
+/// Records the engine's answer about one name.
 pub(super) fn note_opened(
     parts: &mut Parts,
     now: Tick,
@@ -161,7 +161,7 @@ pub(super) fn note_opened(
         Some(record) => {
             let known = parts.base.variables.get(variable);
             let arrival = parts.base.connection.arrival(now)?;
-            let max_age = known.and_then(|v| v.max_age);
+            let max_age = known.and_then(|variable| variable.max_age);
             let entry = arrival.entry(&record, &data_type, max_age)?;
             Some(entry.into_reading(arrival.epoch))
         }
@@ -189,21 +189,21 @@ fn note_max_age(parts: &mut Parts, variable: VariableRef, max_age: Option<Durati
     }
 }
 
-/// Checks that the variable permits the access that the program requires.
-fn check_needs(opened: Opened, options: OpenOptions) -> Result<Opened, Fault> {
+/// Checks that the variable permits the access that the program needs.
+fn check_access(opened: Opened, options: OpenOptions) -> Result<Opened, Fault> {
     let fault = |code: FaultCode| Err(Fault::from(code));
     match opened.access {
         Access::ReadOnly if options.writing == Need::Required => fault(FaultCode::NotWritable),
         Access::WriteOnly if options.reading == Need::Required => fault(FaultCode::NotReadable),
         _ => Ok(Opened {
-            access: wanted_access(opened.access, options)?,
+            access: used_access(opened.access, options)?,
             ..opened
         }),
     }
 }
 
-/// Returns the part of the variable's access that this opening uses.
-fn wanted_access(access: Access, options: OpenOptions) -> Result<Access, Fault> {
+/// Returns the access that this opening uses, which may be a part of the variable's access.
+fn used_access(access: Access, options: OpenOptions) -> Result<Access, Fault> {
     let reads = access != Access::WriteOnly && options.reading != Need::None;
     let writes = access != Access::ReadOnly && options.writing != Need::None;
     match (reads, writes) {
@@ -211,7 +211,8 @@ fn wanted_access(access: Access, options: OpenOptions) -> Result<Access, Fault> 
         (true, false) => Ok(Access::ReadOnly),
         (false, true) => Ok(Access::WriteOnly),
         (false, false) => {
-            let sentence = "neither of the accesses that this opening asks for is there";
+            let sentence = "the variable does not permit the access that this opening asks for; open \
+                            it with other options";
             Err(Fault::new(FaultCode::Denied, sentence))
         }
     }

@@ -1,5 +1,5 @@
-//! Pending requests: not sent, sent or answered. Answers wait, within bounds, until the program
-//! takes them.
+//! Stores pending requests (queued, sent or answered). Answers stay here, within limits, until the
+//! program takes them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
@@ -19,53 +19,55 @@ use crate::error::{RequestError, malformed, wrong_answer};
 use crate::parts::Parts;
 use crate::table::Key;
 
+/// Maximum number of requests refused as a whole that are remembered.
 const REFUSED_MAX: usize = 64;
 
-/// All unanswered requests, and all answers not yet taken.
+/// All unanswered requests, and all answers that the program has not taken.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     pending: BTreeMap<u64, Pending>,
-    /// Requests not sent, or not sent completely, in the order of sending.
+    /// Requests that are not completely sent, in the order in which they are sent.
     outbox: VecDeque<u64>,
-    wires: Wires,
+    sent: SentRequests,
     answers: BTreeMap<u64, (AnyAnswer, usize)>,
-    /// Wire numbers of the most recent requests that were refused as a whole.
+    /// Protocol numbers of the most recent requests that the engine refused as a whole.
     refused: VecDeque<u32>,
-    /// Number of items in the program's requests, including answered requests until the answer is
-    /// taken.
+    /// Number of items in the program's requests. A request counts until its answer is taken.
     items: usize,
+    /// Number of the program's requests without an answer.
     open: usize,
-    /// Number of requests whose answers must arrive before handles can be used.
+    /// Number of requests that must be answered before handles can be used.
     restoring: usize,
-    /// Flushes that the engine has completed and that still wait for the answers to writes.
+    /// Flushes that the engine has completed, and that still wait for answers to writes.
     pub(crate) flushes: Vec<u64>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) request: AnyRequest,
-    /// Number of items if the program is waiting for the answer. `None` for the client's own
-    /// requests, and for abandoned requests.
+    /// Number of items if the program waits for the answer; `None` for abandoned requests and for
+    /// requests that the client makes itself.
     pub(crate) program_items: Option<usize>,
-    /// True if handles cannot be used until it is answered.
+    /// True if no handle can be used before this request is answered.
     pub(crate) restoring: bool,
-    /// True once the items to send have been selected, which happens with the first frame.
+    /// True once the items to send are selected, which happens with the first frame.
     pub(crate) prepared: bool,
-    /// Number of items: to send in total, sent, and answered.
+    /// Number of items to send in total, of items sent, and of items answered.
     pub(crate) total: u32,
     pub(crate) sent: u32,
     pub(crate) answered: u32,
+    /// Request number in the protocol; `None` while the request is not sent.
     pub(crate) wire: Option<u32>,
 }
 
-/// The sent requests, by wire number.
+/// The sent requests by their protocol numbers.
 #[derive(Debug, Default)]
-struct Wires {
+struct SentRequests {
     requests: BTreeMap<u32, u64>,
     next: u32,
 }
 
-impl Wires {
+impl SentRequests {
     fn assign(&mut self, id: u64) -> u32 {
         loop {
             self.next = self.next.wrapping_add(1);
@@ -92,40 +94,41 @@ impl Pending {
         }
     }
 
-    /// Resets the request for a connection on which no part of it was sent.
+    /// Resets the request for a new connection, on which no part of it is sent yet.
     fn restart(&mut self) {
         (self.wire, self.prepared) = (None, false);
         (self.sent, self.answered) = (0, 0);
         self.request.restart();
     }
 
-    /// Returns the fault for a request that changes the engine and whose connection was lost, or
-    /// `None` if the request can be sent again.
+    /// Returns a fault if the request changes the engine and its connection was lost before the
+    /// answer. Returns `None` if the request can be sent again.
     fn unknown_outcome(&self) -> Option<Fault> {
-        let is_with_the_engine = self.wire.is_some() && self.sent >= self.total;
-        let is_unknown = self.request.changes_engine() && is_with_the_engine;
-        is_unknown.then(|| self.unknown_because("the connection was lost"))
+        let is_sent = self.wire.is_some() && self.sent >= self.total;
+        let is_unknown = self.request.changes_engine() && is_sent;
+        is_unknown.then(|| self.unknown_outcome_fault("the connection was lost"))
     }
 
-    /// Returns the answer to a request whose call ends before the engine's answer. `None` if the
-    /// request was not sent, or changes nothing.
+    /// Returns the answer for a call that ends before the engine's answer. Returns `None` if the
+    /// request was not sent or changes nothing.
     pub(crate) fn unknown_answer(&self) -> Option<AnyAnswer> {
         self.wire?;
         self.request
-            .unknown(&self.unknown_because("the call ended"))
+            .unknown(&self.unknown_outcome_fault("the call ended"))
     }
 
-    fn unknown_because(&self, why: &str) -> Fault {
+    fn unknown_outcome_fault(&self, why: &str) -> Fault {
         let hint = self.request.check_hint();
         let sentence = format!(
-            "{why} before the engine answered, so it may have been carried out or not; {hint}"
+            "{why} before the engine answered, so the engine may or may not have carried out \
+             the request; {hint}"
         );
         Fault::new(FaultCode::TimedOut, sentence)
     }
 }
 
 impl Requests {
-    /// Takes over the requests that the client has made by itself.
+    /// Adds the requests that the client has made itself.
     pub(super) fn take_over(&mut self, own_requests: &mut OwnRequests) {
         for (id, request, place) in own_requests.list.drain(..) {
             let mut pending = Pending::new(request.into());
@@ -133,8 +136,8 @@ impl Requests {
                 Place::Last => self.outbox.push_back(id),
                 Place::First => {
                     pending.restoring = true;
-                    let place = self.restoring.min(self.outbox.len());
-                    self.outbox.insert(place, id);
+                    let index = self.restoring.min(self.outbox.len());
+                    self.outbox.insert(index, id);
                     self.restoring += 1;
                 }
             }
@@ -142,7 +145,7 @@ impl Requests {
         }
     }
 
-    /// Adds a request whose answer is not for the program.
+    /// Adds a request that the client makes itself.
     pub(super) fn push(&mut self, own_requests: &mut OwnRequests, request: impl Into<AnyRequest>) {
         self.insert(own_requests, Pending::new(request.into()));
     }
@@ -164,7 +167,7 @@ impl Requests {
             .is_some_and(|pending| pending.request.waits_for_writes())
     }
 
-    /// Returns the next request to send, if it can be sent.
+    /// Returns the next request if it can be sent.
     pub(crate) fn front(&mut self, own_requests: &mut OwnRequests) -> Option<u64> {
         self.take_over(own_requests);
         let id = *self.outbox.front()?;
@@ -177,26 +180,26 @@ impl Requests {
         self.pending.get(&id)
     }
 
-    /// Returns the request that a frame answers, and its id. `None` for a late answer to a request
-    /// that was refused as a whole.
+    /// Returns the request that a frame answers, and the id of the request. Returns `None` for a
+    /// late answer to a request that the engine refused as a whole.
     fn answered_by(
         &mut self,
         frame: &Frame<'_>,
     ) -> Result<Option<(u64, &mut Pending)>, Disconnect> {
         let wire = frame.request();
-        let id = self.wires.requests.get(&wire).copied();
+        let id = self.sent.requests.get(&wire).copied();
         match id.and_then(|id| Some((id, self.pending.get_mut(&id)?))) {
             None if self.refused.contains(&wire) => Ok(None),
             None => Err(malformed(format!(
-                "request {wire} is answered, which nobody made"
+                "the engine answered request {wire}, which the client did not make"
             ))),
             found => Ok(found),
         }
     }
 
-    /// Remembers a request that was refused as a whole. The engine may have received more of its
-    /// frames before the refusal, and may still answer them.
-    fn refused(&mut self, wire: Option<u32>) {
+    /// Remembers a request that the engine refused as a whole. The engine may have received further
+    /// frames of the request before the refusal, and may still answer them.
+    fn remember_refused(&mut self, wire: Option<u32>) {
         if self.refused.len() >= REFUSED_MAX {
             self.refused.pop_front();
         }
@@ -207,7 +210,7 @@ impl Requests {
     fn end(&mut self, id: u64) -> Option<Pending> {
         let pending = self.pending.remove(&id)?;
         if let Some(wire) = pending.wire {
-            self.wires.requests.remove(&wire);
+            self.sent.requests.remove(&wire);
         }
         if pending.restoring {
             self.restoring -= 1;
@@ -218,13 +221,13 @@ impl Requests {
         Some(pending)
     }
 
-    /// Removes the wire number of an answered request, which is then sent again, or ends when the
-    /// writes before it have ended.
-    fn take_off_wire(&mut self, id: u64) {
+    /// Removes the protocol number of an answered request. The request is then sent again, or ends
+    /// when the writes before it have ended.
+    fn release_number(&mut self, id: u64) {
         if let Some(pending) = self.pending.get_mut(&id) {
             pending.prepared = false;
             if let Some(wire) = pending.wire.take() {
-                self.wires.requests.remove(&wire);
+                self.sent.requests.remove(&wire);
             }
         }
     }
@@ -244,12 +247,13 @@ impl Requests {
         RequestId(self.insert(own_requests, pending), PhantomData)
     }
 
-    fn keep(&mut self, id: u64, answer: AnyAnswer, items: usize) {
+    fn store_answer(&mut self, id: u64, answer: AnyAnswer, items: usize) {
         self.open -= 1;
         self.answers.insert(id, (answer, items));
     }
 
-    /// Takes the answer if `unpack` accepts it. The id may belong to another client.
+    /// Takes the answer if `unpack` accepts it. `unpack` rejects the answer of another kind of
+    /// request, because the id may come from another client.
     pub(crate) fn take_answer<A>(
         &mut self,
         id: u64,
@@ -272,8 +276,7 @@ impl Requests {
         self.answers.contains_key(&id)
     }
 
-    /// Returns the number of the program's requests, including answered ones until the answer is
-    /// taken.
+    /// Returns the number of the program's requests. A request counts until its answer is taken.
     pub(crate) fn count(&self) -> usize {
         self.open + self.answers.len()
     }
@@ -283,16 +286,17 @@ impl Requests {
     }
 
     /// Prepares for the next connection, on which the program's requests are sent again. Returns
-    /// the client's own requests, and the requests of the program that have an unknown outcome.
+    /// the requests that the client made itself, and the program's requests with an unknown
+    /// outcome.
     fn disconnected(&mut self) -> (Vec<Pending>, Vec<(u64, Pending, Fault)>) {
-        self.wires.requests.clear();
+        self.sent.requests.clear();
         self.refused.clear();
         self.outbox.clear();
         self.restoring = 0;
-        let (mut others, mut unknown) = (Vec::new(), Vec::new());
+        let (mut own, mut unknown) = (Vec::new(), Vec::new());
         for (id, mut pending) in std::mem::take(&mut self.pending) {
             if pending.program_items.is_none() {
-                others.push(pending);
+                own.push(pending);
                 continue;
             }
             if let Some(fault) = pending.unknown_outcome() {
@@ -303,13 +307,13 @@ impl Requests {
             self.outbox.push_back(id);
             self.pending.insert(id, pending);
         }
-        (others, unknown)
+        (own, unknown)
     }
 
-    fn find(&self, wanted: impl Fn(&AnyRequest) -> bool) -> Option<u64> {
+    fn find(&self, matches: impl Fn(&AnyRequest) -> bool) -> Option<u64> {
         let mut pending = self.pending.iter();
         pending
-            .find(|(_, pending)| wanted(&pending.request))
+            .find(|(_, pending)| matches(&pending.request))
             .map(|(id, _)| *id)
     }
 
@@ -321,7 +325,7 @@ impl Requests {
         self.open
     }
 
-    /// Adds a request of the program with the given number of items, unless a bound is reached.
+    /// Adds a request of the program with this number of items, unless a limit is reached.
     pub(crate) fn ask_for_program<R: Request + Into<AnyRequest>>(
         &mut self,
         base: &mut ClientState,
@@ -351,7 +355,8 @@ impl Requests {
         Ok(())
     }
 
-    /// Abandons a request whose answer is no longer wanted. Variables that it opens are closed again.
+    /// Abandons a request whose answer the program no longer needs. Closes the variables that the
+    /// request opened.
     pub(crate) fn forget(&mut self, parts: &mut Parts, id: u64) {
         if let Some(answer) = self.take_answer(id, Ok) {
             if let AnyAnswer::Open(Ok(results)) = answer {
@@ -392,7 +397,7 @@ impl Requests {
                 Prepared::Single => 0,
             };
             pending.prepared = true;
-            pending.wire = Some(self.wires.assign(id));
+            pending.wire = Some(self.sent.assign(id));
         }
         pending.request.encode(&mut Sending {
             parts,
@@ -420,16 +425,16 @@ impl Requests {
         let Some((id, pending)) = self.answered_by(frame)? else {
             return Ok(());
         };
-        // After an error, the disconnect decides what happens to the request.
+        // After an error, the connection ends, which decides the outcome of the request.
         let next = process(parts, now, frame, pending)?;
         let (answered, total) = (pending.answered, pending.total);
         match next {
             Next::Again => {
-                self.take_off_wire(id);
+                self.release_number(id);
                 self.outbox.push_back(id);
             }
             Next::Later => {
-                self.take_off_wire(id);
+                self.release_number(id);
                 self.wait_for_writes(parts, id);
             }
             Next::Settle if frame.has_more() => {}
@@ -444,7 +449,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Handles the refusal of a whole request: every unanswered item gets this fault.
+    /// Handles the refusal of a whole request. Every unanswered item gets the fault.
     pub(crate) fn handle_fault(
         &mut self,
         parts: &mut Parts,
@@ -452,7 +457,7 @@ impl Requests {
     ) -> Result<(), Disconnect> {
         let fault: Fault = FaultMessage::decode(frame)?.fault.to_fault();
         if let Some((id, _)) = self.answered_by(frame)? {
-            self.refused(Some(frame.request()));
+            self.remember_refused(Some(frame.request()));
             self.end_request(parts, id, Some(fault));
         }
         Ok(())
@@ -463,10 +468,10 @@ impl Requests {
         self.end_flushes(parts);
     }
 
-    /// Ends the flushes whose earlier writes have all been answered.
+    /// Ends the flushes whose preceding writes have all been answered.
     pub(crate) fn end_flushes(&mut self, parts: &mut Parts) {
         for id in std::mem::take(&mut self.flushes) {
-            // Other flushes were given up.
+            // A flush that is no longer pending was abandoned.
             if let Some(AnyRequest::Flush(Flush { before })) =
                 self.get(id).map(|pending| &pending.request)
             {
@@ -478,17 +483,17 @@ impl Requests {
         }
     }
 
-    /// Ends a watch. Returns true if the engine may have received the request for it.
+    /// Ends a watch. Returns true if the engine may have received its request.
     pub(crate) fn end_watch(&mut self, base: &mut ClientState, key: Key) -> bool {
         self.take_over(&mut base.own_requests);
-        let of_it =
+        let is_of_watch =
             |request: &AnyRequest| matches!(request, AnyRequest::Watch(watch) if watch.key == key);
-        let Some(id) = self.find(of_it) else {
+        let Some(id) = self.find(is_of_watch) else {
             return true;
         };
         let wire = self.end(id).and_then(|pending| pending.wire);
-        // Pages of the answer may still arrive.
-        self.refused(wire);
+        // Pages of the answer may still arrive, so the request is remembered as refused.
+        self.remember_refused(wire);
         wire.is_some()
     }
 
@@ -507,17 +512,17 @@ impl Requests {
         Ok(())
     }
 
-    /// Prepares for the next connection. Requests that were sent and change the engine end as
-    /// unknown.
+    /// Prepares for the next connection. Requests that were sent and change the engine end with an
+    /// unknown outcome.
     pub(crate) fn connection_lost(&mut self, parts: &mut Parts) {
         parts.base.own_requests.list.clear();
-        let (others, unknown) = self.disconnected();
+        let (own, unknown) = self.disconnected();
         for (id, pending, fault) in unknown {
             self.answer(parts, id, pending, Some(fault));
         }
-        for pending in others {
-            // Their calls have ended: variables that they opened are released, and their writes are
-            // counted.
+        for pending in own {
+            // The calls of these requests have ended: the variables that they opened are released,
+            // and their writes are counted.
             let fault = pending.unknown_outcome();
             let fault = fault.unwrap_or_else(|| FaultCode::TimedOut.into());
             pending.request.abandoned(Ending {
@@ -529,7 +534,7 @@ impl Requests {
         }
     }
 
-    /// Ends all requests, because there will be no connection.
+    /// Ends all requests, because there will be no connection any more.
     pub(crate) fn refuse_all(&mut self, parts: &mut Parts, fault: &Fault) {
         for id in self.ids() {
             self.end_request(parts, id, Some(fault.clone()));
@@ -543,7 +548,7 @@ impl Requests {
         }
     }
 
-    /// Stores the answer of a removed request, if the program is waiting for it.
+    /// Stores the answer of a removed request if the program waits for it.
     fn answer(&mut self, parts: &mut Parts, id: u64, pending: Pending, fault: Option<Fault>) {
         let wanted = pending.program_items;
         let answer = pending.request.end(Ending {
@@ -553,14 +558,14 @@ impl Requests {
             wanted: wanted.is_some(),
         });
         if let (Some(answer), Some(items)) = (answer, wanted) {
-            self.keep(id, answer, items);
+            self.store_answer(id, answer, items);
             parts.base.changes += 1;
         }
     }
 }
 
-/// Returns a fault if the engine does not support this request. The engine would skip the frame and
-/// never answer.
+/// Returns a fault if the engine does not support this request. Such an engine would ignore the
+/// frame and never answer.
 fn not_supported(connection: &Connection, request: &AnyRequest) -> Option<Fault> {
     let session = connection.session()?;
     let (feature, missing) = request.requires()?;

@@ -1,4 +1,4 @@
-//! The request for the role of a provider.
+//! Requests the role of a provider.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Answering, Ending, Exchange, Next, Sending};
 use crate::ask::Provide;
 use crate::parts::Parts;
 
-/// The requested lease; the engine grants the deadline of the connection instead.
+/// The requested lease. The engine grants the deadline of the connection instead.
 const LEASE: Duration = Duration::from_secs(3);
 
 impl Exchange for Provide {

@@ -1,4 +1,4 @@
-//! Current readings of variables.
+//! Reads the current readings of variables.
 
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::read::Readings;
@@ -9,7 +9,7 @@ use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
 use crate::parts::Parts;
 use crate::variables::reading_buffer::{ReadList, ReadingBuffer};
 
-/// Asks for current readings, whether new or not.
+/// Requests current readings.
 #[derive(Debug)]
 pub struct Read(pub(crate) ReadList);
 
@@ -23,7 +23,7 @@ impl Exchange for Read {
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
-        sending.handles(HandlesBuilder::read, &self.0.asked, |(_, handle)| *handle);
+        sending.handles(HandlesBuilder::read, &self.0.sent, |(_, handle)| *handle);
     }
 
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
@@ -36,7 +36,7 @@ impl Exchange for Read {
     }
 }
 
-/// Same as [`Read`], but fills a buffer of the program.
+/// As [`Read`], but fills a buffer of the program.
 #[derive(Debug)]
 pub struct ReadInto(pub(crate) Read);
 
@@ -72,15 +72,15 @@ pub(super) fn take_readings(
     let mut index = readings.first_index();
     for reading in readings {
         let reading = reading?;
-        let place = answer.item(&mut index)?;
-        let Some(variable) = list.answered(place) else {
+        let sent_index = answer.item(&mut index)?;
+        let Some(variable) = list.answered(sent_index) else {
             continue;
         };
         let variable = answer.parts.base.variables.get(variable);
-        let data_type = variable.and_then(|v| v.data_type.as_ref());
+        let data_type = variable.and_then(|variable| variable.data_type.as_ref());
         match (reading, data_type) {
             (Ok(record), Some(data_type)) => {
-                let max_age = variable.and_then(|v| v.max_age);
+                let max_age = variable.and_then(|variable| variable.max_age);
                 list.push(arrival.entry(&record, data_type, max_age)?);
             }
             // The program has closed the variable in the meantime.

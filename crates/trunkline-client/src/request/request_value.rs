@@ -1,4 +1,4 @@
-//! Fresh values from the sources of variables.
+//! Requests fresh values from the sources of variables.
 
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::results::Results;
@@ -7,7 +7,7 @@ use trunkline_proto::{Disconnect, Fault, FrameKind};
 use super::{Answering, Ending, Exchange, Next, Page, Prepared, Sending};
 use crate::parts::Parts;
 
-/// Asks the sources of variables for fresh values. `Ok` means that the source was asked.
+/// Asks the sources of variables for fresh values. `Ok` means that the engine has asked the source.
 #[derive(Debug)]
 pub struct RequestValue(pub(crate) Page<()>);
 
@@ -22,7 +22,7 @@ impl Exchange for RequestValue {
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
         let handle = |(_, handle): &(u32, u32)| *handle;
-        sending.handles(HandlesBuilder::request_value, &self.0.asked, handle);
+        sending.handles(HandlesBuilder::request_value, &self.0.sent, handle);
     }
 
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {

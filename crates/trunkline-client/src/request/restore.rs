@@ -1,4 +1,4 @@
-//! Reopening of the program's variables on a new connection.
+//! Opens the program's variables again on a new connection.
 
 use trunkline_proto::message::open::OpenTerms;
 use trunkline_proto::{Disconnect, FrameKind};
@@ -21,14 +21,14 @@ impl Exchange for Restore {
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
         let terms = OpenTerms::default();
-        send_names(&terms, sending, |_, index| Some(self.0.asked(index)?.1));
+        send_names(&terms, sending, |_, index| Some(self.0.sent(index)?.1));
     }
 
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
-        take_opened(answer, |parts, now, index, item| {
-            if let Some((place, variable)) = self.0.asked(index) {
-                let result = note_opened(parts, now, variable, item)?;
-                self.0.set(place, result.map(|_| ()));
+        take_opened(answer, |parts, now, index, opened| {
+            if let Some((item, variable)) = self.0.sent(index) {
+                let result = note_opened(parts, now, variable, opened)?;
+                self.0.set(item, result.map(|_| ()));
             }
             Ok(())
         })

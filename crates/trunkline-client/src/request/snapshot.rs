@@ -1,4 +1,4 @@
-//! The values of variables at one instant.
+//! Reads the values of variables at one instant.
 
 use trunkline_proto::message::group::GROUP_MAX;
 use trunkline_proto::message::handles::HandlesBuilder;
@@ -12,11 +12,11 @@ use crate::answer;
 use crate::parts::Parts;
 use crate::variables::reading_buffer::ReadList;
 
-/// Asks for the values of variables at one instant.
+/// Requests the values of variables at one instant.
 #[derive(Debug)]
 pub struct Snapshot {
     pub(crate) list: ReadList,
-    /// Combined from all frames of the answer.
+    /// The heads of all frames of the answer, combined.
     pub(crate) head: Option<SnapshotHead>,
 }
 
@@ -26,7 +26,7 @@ impl Exchange for Snapshot {
     type End = Result<answer::Snapshot, Fault>;
 
     fn requires(&self) -> Option<(Features, &'static str)> {
-        let missing = "does not know snapshots; update it, or read the variables";
+        let missing = "does not support snapshots; update it, or read the variables";
         Some((Features::GROUPS, missing))
     }
 
@@ -35,18 +35,18 @@ impl Exchange for Snapshot {
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
-        if self.list.asked.len() <= GROUP_MAX {
-            // A snapshot of one instant must be requested in a single frame.
+        if self.list.sent.len() <= GROUP_MAX {
+            // A snapshot of one instant must be requested with a single frame.
             sending.page = usize::MAX;
         }
         let handle = |(_, handle): &(u32, u32)| *handle;
-        sending.handles(HandlesBuilder::snapshot, &self.list.asked, handle);
+        sending.handles(HandlesBuilder::snapshot, &self.list.sent, handle);
     }
 
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
         let (mut head, readings) = decode_snapshot(answer.frame)?;
         take_readings(&mut self.list, readings, answer)?;
-        head.is_consistent &= self.head.is_none_or(|before| before.is_consistent);
+        head.is_consistent &= self.head.is_none_or(|earlier| earlier.is_consistent);
         self.head = Some(head);
         Ok(Next::Settle)
     }

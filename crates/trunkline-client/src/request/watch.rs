@@ -1,4 +1,4 @@
-//! Watched patterns: the request for the listing, and its end.
+//! Sends the requests of watched patterns, and ends them.
 
 use trunkline_proto::message::watch::{Unwatch as UnwatchFrame, Watch as WatchFrame};
 use trunkline_proto::{Features, FrameKind};
@@ -7,7 +7,8 @@ use super::{Ending, Exchange, Sending};
 use crate::ask::{Unwatch, Watch};
 use crate::parts::Parts;
 
-// The engine also sends APPEARED without a request, so `Watches::handle_appeared` processes it.
+// The engine also sends APPEARED frames without a request, so `Watches::handle_appeared` processes
+// all of them.
 impl Exchange for Watch {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Appeared);
     type End = ();

@@ -1,4 +1,4 @@
-//! Why a variable does not deliver.
+//! Explains why a variable does not update.
 
 use trunkline_proto::message::why::{Why as WhyFrame, WhyAnswer};
 use trunkline_proto::{Disconnect, Fault, FrameKind};
@@ -7,11 +7,11 @@ use super::{Answering, Ending, Exchange, Next, Sending};
 use crate::answer::Step;
 use crate::explain::explain_consumer;
 
-/// Asks why a variable does not deliver.
+/// Asks the engine why a variable does not update.
 #[derive(Debug)]
 pub struct Why {
     name: String,
-    /// True if the client's own steps follow those of the engine.
+    /// True if the steps of the client itself follow those of the engine.
     with_consumer: bool,
     steps: Option<Vec<Step>>,
 }

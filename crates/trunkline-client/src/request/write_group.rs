@@ -1,8 +1,8 @@
-//! Groups of writes, which are carried out together or not at all.
+//! Writes groups of values, of which the engine carries out all or none.
 //!
-//! Groups are sent in the order in which they were made, relative to writes and requests. A group
-//! that was sent but not answered when the connection broke is not sent again: its members end as
-//! unknown, like single writes.
+//! Groups, writes and requests are sent in the order in which they were made. A group that was sent
+//! but not answered when the connection broke is not sent again. Its members end as unknown, as
+//! single writes do.
 
 use trunkline_proto::message::group::{GroupAnswer, GroupWriteBuilder};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, FrameKind};
@@ -12,12 +12,12 @@ use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
 use crate::error::malformed;
 use crate::parts::Parts;
 use crate::writes::{
-    GroupOutcome, NotTried, Write, WriteOutcome, check_write, not_sent, of_answer,
+    GroupOutcome, NotTried, Write, WriteOutcome, check_write, not_sent, outcome_of,
 };
 
-/// Message bytes reserved for the overhead of a group.
+/// Bytes of a message reserved for the fields of a group.
 const GROUP_BYTES: usize = 64;
-/// Message bytes reserved for the overhead of each member.
+/// Bytes of a message reserved for the fields of each member besides its value.
 const MEMBER_BYTES: usize = 64;
 
 #[derive(Debug)]
@@ -28,29 +28,30 @@ pub struct WriteGroup {
 }
 
 impl WriteGroup {
-    /// Checks the group. Returns the member that cannot be sent, with the reason.
+    /// Checks the group. Returns the index of the member that cannot be sent, with the reason.
     fn check(&self, parts: &Parts) -> Result<(), (usize, Fault)> {
         let Some(agreement) = parts.base.connection.agreement() else {
             return Ok(());
         };
         let message_max = agreement.message_max as usize;
         let mut bytes = GROUP_BYTES;
-        for (at, write) in self.writes.iter().enumerate() {
-            let of_value = encoded_len(&write.value);
+        for (index, write) in self.writes.iter().enumerate() {
+            let value_bytes = encoded_len(&write.value);
             let variable = parts.base.variables.get(write.variable);
-            check_write(variable, write, of_value, agreement).map_err(|fault| (at, fault))?;
-            bytes = bytes.saturating_add(of_value).saturating_add(MEMBER_BYTES);
+            check_write(variable, write, value_bytes, agreement).map_err(|fault| (index, fault))?;
+            bytes = bytes.saturating_add(value_bytes).saturating_add(MEMBER_BYTES);
         }
         if bytes <= message_max {
             return Ok(());
         }
         let sentence = format!(
-            "the group has {bytes} bytes; {message_max} is the limit, split it into several groups"
+            "the group has {bytes} bytes, and the limit is {message_max}; split it into several \
+             groups"
         );
         Err((0, Fault::new(FaultCode::TooLarge, sentence)))
     }
 
-    /// Returns the outcome of a group in which every write has this outcome.
+    /// Returns the outcome of the group if every write has this outcome.
     fn each(&self, outcome: WriteOutcome) -> GroupOutcome {
         GroupOutcome {
             commit: None,
@@ -59,11 +60,11 @@ impl WriteGroup {
         }
     }
 
-    /// Ends the group. The outcomes of the other members name the faulty member.
-    fn ended(&mut self, parts: &Parts, mut ended: GroupOutcome) {
-        let culprit = ended.culprit.and_then(|at| self.writes.get(at));
-        let known = culprit.and_then(|write| parts.base.variables.get(write.variable));
-        if let Some(name) = known.map(|variable| &*variable.name) {
+    /// Ends the group. The outcomes of all other members name the member that caused the refusal.
+    fn set_outcome(&mut self, parts: &Parts, mut ended: GroupOutcome) {
+        let culprit = ended.culprit.and_then(|index| self.writes.get(index));
+        let variable = culprit.and_then(|write| parts.base.variables.get(write.variable));
+        if let Some(name) = variable.map(|variable| &*variable.name) {
             for outcome in &mut ended.outcomes {
                 if matches!(outcome, WriteOutcome::Refused(fault)
                     if fault.code == FaultCode::GroupRefused)
@@ -86,7 +87,7 @@ impl Exchange for WriteGroup {
     type End = Result<GroupOutcome, Fault>;
 
     fn requires(&self) -> Option<(Features, &'static str)> {
-        let missing = "does not know groups; update it, or write the variables one by one";
+        let missing = "does not support groups; update it, or write the variables one by one";
         Some((Features::GROUPS, missing))
     }
 
@@ -108,7 +109,7 @@ impl Exchange for WriteGroup {
         if let Some(outcome) = ended.outcomes.get_mut(culprit) {
             *outcome = WriteOutcome::Refused(fault);
         }
-        self.ended(parts, ended);
+        self.set_outcome(parts, ended);
         Prepared::Items(0)
     }
 
@@ -116,8 +117,8 @@ impl Exchange for WriteGroup {
         let variables = &sending.parts.base.variables;
         let mut frame = GroupWriteBuilder::begin(sending.out, sending.number, self.try_only);
         for write in &self.writes {
-            // The handle was checked before. If it is invalid, the engine refuses it together with
-            // the group.
+            // The handle was checked before. If it is invalid by now, the engine refuses the whole
+            // group.
             let handle = variables.handle(write.variable).unwrap_or(u32::MAX);
             match write.options.has_value() {
                 true => frame.push_value(handle, &write.options, &write.value),
@@ -130,15 +131,17 @@ impl Exchange for WriteGroup {
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
         let group = GroupAnswer::decode(answer.frame)?;
         let head = *group.head();
-        let (given, asked) = (answer.frame.count() as usize, self.writes.len());
-        if given != asked {
-            let sentence = format!("a group of {asked} writes is answered with {given} outcomes");
+        let (outcome_count, write_count) = (answer.frame.count() as usize, self.writes.len());
+        if outcome_count != write_count {
+            let sentence = format!(
+                "the engine answered a group of {write_count} writes with {outcome_count} outcomes"
+            );
             return Err(malformed(sentence));
         }
         let epoch = answer.parts.base.connection.epoch();
-        let mut outcomes = Vec::with_capacity(asked);
+        let mut outcomes = Vec::with_capacity(write_count);
         for (outcome, write) in group.zip(&self.writes) {
-            let outcome = of_answer(outcome?, epoch);
+            let outcome = outcome_of(outcome?, epoch);
             let remote = &mut answer.parts.subscriptions.remote;
             if let WriteOutcome::Applied(position) = &outcome {
                 let variables = &answer.parts.base.variables;
@@ -148,10 +151,10 @@ impl Exchange for WriteGroup {
         }
         let ended = GroupOutcome {
             commit: head.commit,
-            culprit: head.culprit.map(|at| at as usize),
+            culprit: head.culprit.map(|index| index as usize),
             outcomes,
         };
-        self.ended(answer.parts, ended);
+        self.set_outcome(answer.parts, ended);
         Ok(Next::Settle)
     }
 
@@ -159,7 +162,7 @@ impl Exchange for WriteGroup {
         let outcome = self.outcome.take();
         let outcome = outcome.unwrap_or_else(|| {
             self.each(match ending.fault {
-                // With this code, the engine reports that it does not know the outcome.
+                // The engine reports with this code that it does not know the outcome.
                 Some(fault) if fault.code == FaultCode::TimedOut => WriteOutcome::Unknown(fault),
                 Some(fault) => WriteOutcome::Refused(fault),
                 // The call ended before the group was sent.

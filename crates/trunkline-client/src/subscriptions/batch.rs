@@ -1,4 +1,4 @@
-//! Readings taken in batches, for programs that take millions per second.
+//! Batches of readings, for programs that take millions of readings per second.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::event::Event;
 use crate::variables::convert::FromValue;
 use crate::variables::reading_buffer::reading_parts;
 
-/// Placeholder for a missing value; never shown.
+/// Placeholder for a missing value. The program never sees it.
 const NO_VALUE: &Value = &Value::Bool(false);
 
-/// Readings in the order in which they occurred, and the event that ended the batch, if any. A
-/// program reuses one batch: a refill reuses its storage, and allocates nothing except the contents
-/// of text and array values.
+/// Readings in the order in which they occurred, and the event after them if it is not a reading. A
+/// program should use one batch again and again: refilling it reuses its memory, and only the
+/// contents of text and array values are allocated.
 #[derive(Debug, Default)]
 pub struct Batch {
     readings: Vec<BatchReading>,
@@ -36,8 +36,8 @@ impl Batch {
         &self.readings
     }
 
-    /// Returns the event after the readings, which is never a reading: a change of the connection,
-    /// or the fault or end of an item.
+    /// Returns the event after the readings: a change of the connection, or the fault or end of an
+    /// item. It is never a reading.
     pub fn event(&self) -> Option<&Event> {
         self.event.as_ref()
     }
@@ -47,7 +47,7 @@ impl Batch {
         self.readings.is_empty() && self.event.is_none()
     }
 
-    /// Removes all contents, but not the storage.
+    /// Removes all contents and keeps the memory.
     pub fn clear(&mut self) {
         self.readings.clear();
         self.event = None;
@@ -82,7 +82,7 @@ impl BatchReading {
         self.0.received.value.as_ref().unwrap_or(NO_VALUE)
     }
 
-    /// Returns the position: the epoch and the sequence of the update.
+    /// Returns the epoch and the sequence number of the update.
     #[inline]
     pub fn position(&self) -> Position {
         self.0.received.position
@@ -94,13 +94,14 @@ impl BatchReading {
         self.0.missed.lost()
     }
 
-    /// Returns the age of a stale reading; see [`Reading::stale`].
+    /// Returns the age of a stale reading; see [`Reading::stale`]. `None` if the reading is not
+    /// stale.
     #[inline]
     pub fn stale(&self) -> Option<Duration> {
         self.0.received.stale_when_taken()
     }
 
-    /// Returns a copy of the reading, to keep.
+    /// Returns an independent copy of the reading.
     pub fn to_reading(&self) -> Reading {
         Reading {
             sample: Sample {

@@ -1,9 +1,9 @@
-//! Compares what arrived with what the engine has sent (B-10).
+//! Detects and repairs differences between what the engine has sent and what has arrived (B-10).
 //!
-//! A different running digest in a keep-alive shows that a record was lost or altered on the way. A
-//! different digest in CHECK shows that an item's last update is wrong. The client names suspect
-//! items in COMPARE. In REPAIRED, the engine resends those that differ; they replace the local
-//! state, and are counted.
+//! A different running digest in a KEEPALIVE frame shows that a record was lost or altered in
+//! transit. A different digest in a CHECK frame shows that an item's last update is wrong. The
+//! client names suspect items in a COMPARE frame. In a REPAIRED frame, the engine sends the
+//! differing items again. They replace the local state, and are counted.
 
 use std::collections::VecDeque;
 
@@ -26,11 +26,12 @@ use crate::client_state::ClientState;
 use crate::connection::Connection;
 use crate::variables::reading::{Arrival, not_valid};
 
-/// Suspect items that will be named to the engine: remote subscription and handle.
+/// Suspect items that the client has still to name to the engine, each with remote subscription and
+/// handle.
 #[derive(Debug, Default)]
 pub(crate) struct Suspects(VecDeque<(u32, u32)>);
 
-/// Asks the engine for a check of all items, after the requests made so far.
+/// Requests a check of all items, which follows the requests made so far.
 pub(super) fn check_everything(remote: &RemoteSubscriptions, base: &mut ClientState) {
     if base.connection.has(Features::CONVERGENCE) && !remote.by_id.is_empty() {
         base.own_requests.push(OwnRequest::CheckAll(CheckAll));
@@ -57,9 +58,8 @@ pub(crate) fn compare_digest(
     }
 }
 
-/// Subscribes every item again, because the lost record may have been the end of an item that the
-/// engine no longer has and will not mention again. Nothing changes for an item that is still
-/// subscribed.
+/// Subscribes every item again. The lost record may have been the end of an item, which the engine
+/// no longer has and does not report again. For an item that is still subscribed, nothing changes.
 fn resubscribe_all(remote: &mut RemoteSubscriptions, base: &mut ClientState) {
     for (id, remote) in &mut remote.by_id {
         if remote.closing || remote.pause != Pause::No {
@@ -125,7 +125,7 @@ impl Suspects {
     }
 }
 
-/// Compares the digests in CHECK with the local items.
+/// Compares the digests of a CHECK frame with those of the local items.
 pub(crate) fn handle_check(
     subscriptions: &mut Subscriptions,
     connection: &Connection,
@@ -144,10 +144,10 @@ pub(crate) fn handle_check(
         if sum.flatten().is_some_and(|sum| sum.digest == chunk.digest) {
             continue;
         }
-        let known = chunk.handles.iter();
-        let known = known.filter(|handle| live(remote, **handle).is_some());
-        for handle in known {
-            // A queue longer than the number of items would contain duplicates.
+        let live_handles = chunk.handles.iter();
+        let live_handles = live_handles.filter(|handle| live(remote, **handle).is_some());
+        for handle in live_handles {
+            // A queue with more entries than there are items would contain duplicates.
             if suspects.len() <= subscriptions.items {
                 suspects.push_back((chunk.subscription, *handle));
             }
@@ -168,8 +168,8 @@ pub(crate) fn handle_repaired(
     let subscription = records.subscription();
     for record in records {
         let record = record?;
-        let of_record = digest::of_position(record.handle, record.sequence);
-        base.connection.receipt.count_records(1, of_record);
+        let record_digest = digest::of_position(record.handle, record.sequence);
+        base.connection.receipt.count_records(1, record_digest);
         repair(subscriptions, base, &arrival, subscription, &record)?;
     }
     Ok(())
@@ -198,18 +198,18 @@ fn repair(
     let value = record.value.map(|bytes| decode_exact(data_type, bytes));
     let value = value.transpose().map_err(|error| not_valid(&error))?;
     let received = arrival.receive(record, value, true);
-    let is_right = local.sequence == record.sequence
+    let is_correct = local.sequence == record.sequence
         && local.digest == received.digest(record.handle)
         && item.copy.is_some();
     let bytes = record.value.map_or(0, <[u8]>::len);
-    let has_room = |target: &Target| {
+    let has_space = |target: &Target| {
         let target = list.at(target.subscription);
-        target.is_none_or(|subscription| subscription.has_room(bytes))
+        target.is_none_or(|subscription| subscription.has_space(bytes))
     };
-    if is_right || !item.targets.iter().all(has_room) {
+    if is_correct || !item.targets.iter().all(has_space) {
         return Ok(());
     }
-    // Under `all`, updates that were sent and lost, including this one, have used credit.
+    // Under `all`, all updates that were sent and lost have used credit, including this one.
     let is_newer = received.position.sequence > local.sequence;
     let lost = match is_newer && item.next == Next::Update {
         true => item
@@ -248,10 +248,11 @@ fn repair(
     Ok(())
 }
 
-/// Approximate size of an item in COMPARE, in bytes.
+/// Approximate size in bytes of an item in a COMPARE frame.
 const ITEM_BYTES: usize = 16;
 
-/// The sequence and the digest of an item's last local update, or a sum of digests; 0 for none.
+/// The sequence number and the digest of an item's last local update, 0 if there is none; or a sum
+/// of digests.
 #[derive(Clone, Copy, Default)]
 struct LocalState {
     sequence: u64,
@@ -267,13 +268,14 @@ impl LocalState {
     }
 }
 
-/// Returns the local state of an item within the engine's epoch, or `None` if it is not subscribed.
+/// Returns the local state of an item within the engine's epoch; `None` if the item is not
+/// subscribed.
 fn local_state(remote: &RemoteSubscription, handle: u32, epoch: Option<u64>) -> Option<LocalState> {
     let item = live(remote, handle)?;
     let copy = item.copy.as_ref();
-    // The copy survives a replacement of the engine, but the account starts again.
-    let is_of_this_start = item.account.position().is_some();
-    let copy = copy.filter(|copy| is_of_this_start && Some(copy.position.epoch) == epoch);
+    // The copy survives a replacement of the engine, but the account then starts again.
+    let is_from_this_engine = item.account.position().is_some();
+    let copy = copy.filter(|copy| is_from_this_engine && Some(copy.position.epoch) == epoch);
     Some(copy.map_or(LocalState::default(), |copy| LocalState {
         sequence: copy.position.sequence,
         digest: copy.digest(handle),

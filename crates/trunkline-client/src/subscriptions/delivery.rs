@@ -1,4 +1,4 @@
-//! Subscription frames from the engine: updates, losses, and ends.
+//! Handles the engine's frames about subscriptions: updates, losses and ends.
 
 use std::sync::Arc;
 
@@ -39,13 +39,13 @@ impl Subscriptions {
         connection.receipt.count_bytes(frame.payload().len());
         let mut remote = self.remote.get_mut(updates.subscription());
         let terms = remote.as_ref().map(|remote| RunTerms::of(remote));
-        let (mut records, mut made_room, mut of_records) = (0, 0_u32, 0_u64);
+        let (mut records, mut returned_credit, mut digest_sum) = (0, 0_u32, 0_u64);
         let counters = &mut connection.counters;
         let result = updates.into_iter().try_for_each(|record| {
             let record = record?;
             records += 1;
-            of_records =
-                of_records.wrapping_add(digest::of_position(record.handle, record.sequence));
+            digest_sum =
+                digest_sum.wrapping_add(digest::of_position(record.handle, record.sequence));
             let (Some(remote), Some(terms)) = (&mut remote, &terms) else {
                 counters.skipped += 1;
                 return Ok(());
@@ -53,27 +53,27 @@ impl Subscriptions {
             match update(remote, subscriptions, terms, &arrival, &record)? {
                 Fate::Delivered { lost } => {
                     *changes += 1;
-                    made_room = made_room.saturating_add(lost);
+                    returned_credit = returned_credit.saturating_add(lost);
                 }
-                Fate::Unwanted { room } => {
+                Fate::Unneeded { used_credit } => {
                     counters.skipped += 1;
-                    made_room += u32::from(room);
+                    returned_credit += u32::from(used_credit);
                 }
-                Fate::Repeated { room } => {
+                Fate::Repeated { used_credit } => {
                     counters.repeated += 1;
-                    made_room += u32::from(room);
+                    returned_credit += u32::from(used_credit);
                 }
-                Fate::NoRoom => {
+                Fate::QueueFull => {
                     own_requests.push(end_overrun(remote, subscriptions));
                 }
             }
             Ok(())
         });
         counters.records += records;
-        connection.receipt.count_records(records, of_records);
-        // Updates that the program will never take return their credit at once.
+        connection.receipt.count_records(records, digest_sum);
+        // Credit of updates that the program will never take is returned at once.
         if let Some(remote) = remote
-            && remote.count_taken(made_room)
+            && remote.count_taken(returned_credit)
         {
             connection.receipt.schedule_grant(remote.terms.subscription);
         }
@@ -90,7 +90,7 @@ impl Subscriptions {
                 .index_of_handle(record.handle)
                 .and_then(|index| remote.item_mut(index));
             if let Some(item) = item {
-                item.account.tell(&record);
+                item.account.add_losses(&record);
             }
         }
         Ok(())
@@ -107,7 +107,7 @@ impl Subscriptions {
             "" => Arc::from(head.reason.fault_code().meaning()),
             sentence => Arc::from(sentence),
         };
-        let mut is_renewed = false;
+        let mut was_repeated = false;
         for record in ended {
             let record = record?;
             base.connection.count_end(record.handle);
@@ -118,17 +118,17 @@ impl Subscriptions {
             if head.reason == EndReason::Overrun {
                 let item = index.and_then(|index| remote.item_mut(index));
                 if item.is_some_and(|item| item.ends_before_answer(record.lost)) {
-                    // This ends the previous life; the next one was already requested. The answer
-                    // to that request is still outstanding, and arrives before anything else of the
-                    // new life.
-                    is_renewed = true;
+                    // The overrun ended the previous subscription, and the next one was already
+                    // requested. The answer to this request is still outstanding, and arrives
+                    // before any update of the new subscription.
+                    was_repeated = true;
                     continue;
                 }
                 remote.pause = Pause::Overrun;
             }
             let item = index.and_then(|index| remote.item_mut(index));
             let Some(item) = item else { continue };
-            item.account.tell_end(record.lost);
+            item.account.add_end(record.lost);
             end_item(
                 &mut self.list,
                 item,
@@ -138,8 +138,8 @@ impl Subscriptions {
             );
             base.changes += 1;
         }
-        if is_renewed && let Some(remote) = self.remote.get_mut(subscription) {
-            remote.begin_life();
+        if was_repeated && let Some(remote) = self.remote.get_mut(subscription) {
+            remote.begin_credit_period();
         }
         if head.reason == EndReason::Gone {
             self.retry.later();
@@ -161,7 +161,7 @@ impl Subscriptions {
                 continue;
             };
             base.variables.refused(variable, &fault);
-            let items = base.variables.get(variable).map(|known| &known.items);
+            let items = base.variables.get(variable).map(|variable| &variable.items);
             for (remote, item) in items.into_iter().flat_map(|items| items.iter()) {
                 let Some(item) = self.remote.item_mut(*remote, *item) else {
                     continue;
@@ -169,8 +169,8 @@ impl Subscriptions {
                 if item.handle != Some(handle) || !matches!(item.status, Status::Live) {
                     continue;
                 }
-                // The item remains registered under its handle, because the last updates of another
-                // subscription may follow.
+                // The item stays registered under its handle, because another subscription may
+                // still receive the last updates.
                 end_item(&mut self.list, item, EndReason::Gone, None, &sentence);
                 base.changes += 1;
             }
@@ -196,7 +196,7 @@ impl Subscriptions {
         };
         item.repeat_pending = false;
         let is_leaving = matches!(item.status, Status::Leaving);
-        // The item was subscribed again because the report of its end may have been lost.
+        // The live item was subscribed again, because the report of its end may have been lost.
         let has_ended = result.is_err() && matches!(item.status, Status::Live);
         if !is_leaving && !has_ended && !matches!(item.status, Status::Opening) {
             return;
@@ -223,29 +223,31 @@ impl Subscriptions {
         if !is_leaving {
             item.status = Status::Live;
         }
-        if item.told.take().is_some() {
+        if item.reported_fault.take().is_some() {
             self.retry.reset();
         }
         item.next = next;
     }
 }
 
+/// The result of an arriving update.
 enum Fate {
-    /// Delivered. `lost` updates before it were sent and lost, so the credit that they used is
+    /// The update was delivered. `lost` updates before it were sent and lost, so their credit is
     /// returned.
     Delivered { lost: u32 },
-    /// No item wants it. `room` is true if it used credit.
-    Unwanted { room: bool },
-    /// The item already has it. `room` is true if it used credit.
-    Repeated { room: bool },
+    /// No item needs the update.
+    Unneeded { used_credit: bool },
+    /// The item already has the update.
+    Repeated { used_credit: bool },
     /// The program's queue is full.
-    NoRoom,
+    QueueFull,
 }
 
+/// The terms of the subscription to which the updates of a frame belong.
 struct RunTerms {
     is_all: bool,
     has_cells: bool,
-    life: u32,
+    credit_period: u32,
 }
 
 impl RunTerms {
@@ -253,7 +255,7 @@ impl RunTerms {
         Self {
             is_all: matches!(remote.terms.contract, Contract::All { .. }),
             has_cells: remote.has_cells(),
-            life: remote.life,
+            credit_period: remote.credit_period,
         }
     }
 }
@@ -267,14 +269,14 @@ fn update(
     record: &UpdateRecord<'_>,
 ) -> Result<Fate, Disconnect> {
     let Some(item) = remote.item_of(record.handle) else {
-        let room = !remote.pass_first(record.handle);
-        return Ok(Fate::Unwanted { room });
+        let used_credit = !remote.pass_first(record.handle);
+        return Ok(Fate::Unneeded { used_credit });
     };
     let next = item.next;
     item.next = Next::Update;
     if !item.takes_updates() {
-        let room = next != Next::First;
-        return Ok(Fate::Unwanted { room });
+        let used_credit = next != Next::First;
+        return Ok(Fate::Unneeded { used_credit });
     }
     let data_type = item.data_type.as_ref().unwrap_or(&DataType::Bool);
     let value = match record.value {
@@ -285,7 +287,7 @@ fn update(
         None => None,
     };
     let is_own = item.take_own(record.sequence);
-    let (mut bytes, mut credit) = (record.value.map_or(0, <[u8]>::len), terms.life);
+    let (mut bytes, mut credit) = (record.value.map_or(0, <[u8]>::len), terms.credit_period);
     let mut remainder = match terms.has_cells {
         true => Remainder::Coalesced,
         false => Remainder::Unknown,
@@ -294,8 +296,8 @@ fn update(
     if is_first {
         remainder = Remainder::Disconnect;
     }
-    // The value sent on subscribing or resubscribing does not count against the byte bound of
-    // `all`. On the first subscription it does not use credit either.
+    // The value sent when an item is subscribed does not count against the byte limit of `all`.
+    // When the item is subscribed for the first time, the value does not use credit either.
     if is_first && terms.is_all {
         bytes = 0;
     }
@@ -303,16 +305,16 @@ fn update(
         credit = 0;
     }
     if terms.is_all {
-        let has_room = |target: &Target| {
+        let has_space = |target: &Target| {
             let subscription = subscriptions.at(target.subscription);
-            subscription.is_none_or(|subscription| subscription.has_room(bytes))
+            subscription.is_none_or(|subscription| subscription.has_space(bytes))
         };
-        let all_have_room = match &item.targets {
-            Few::One(target) => has_room(target),
-            targets => targets.iter().all(has_room),
+        let all_have_space = match &item.targets {
+            Few::One(target) => has_space(target),
+            targets => targets.iter().all(has_space),
         };
-        if !all_have_room {
-            return Ok(Fate::NoRoom);
+        if !all_have_space {
+            return Ok(Fate::QueueFull);
         }
     }
     let position = Position {
@@ -323,9 +325,11 @@ fn update(
         true => u32::try_from(item.account.unexplained(position)).unwrap_or(u32::MAX),
         false => 0,
     };
-    // This is the only place where the sequence of a record replaces the item's last one.
+    // Only here does the position of a record replace the item's last position.
     let Some(missed) = item.account.update(position, remainder) else {
-        return Ok(Fate::Repeated { room: credit != 0 });
+        return Ok(Fate::Repeated {
+            used_credit: credit != 0,
+        });
     };
     let replaces_update = item
         .copy
@@ -357,7 +361,7 @@ fn update(
                     replaces_update,
                 };
                 subscription.deliver(target.item, delivery);
-                // The engine sent one update, even if several items share the name.
+                // The engine sent a single update, even if several items have this name.
                 credit = 0;
             }
         }
@@ -365,8 +369,8 @@ fn update(
     Ok(Fate::Delivered { lost })
 }
 
-/// Ends an `all` subscription because the program's queue is full. It ends at the client in the
-/// same way as an overrun at the engine, and resumes after the last update that found room.
+/// Ends an `all` subscription because the program's queue is full. The effect is that of an overrun
+/// at the engine: the subscription resumes after the last queued update.
 #[cold]
 fn end_overrun(
     remote: &mut RemoteSubscription,
@@ -374,11 +378,11 @@ fn end_overrun(
 ) -> OwnRequest {
     remote.pause = Pause::Overrun;
     let sentence: Arc<str> = Arc::from(
-        "this program has not taken its updates and its bound is reached; it must take them faster \
-         or ask for a larger bound",
+        "this program has not taken its updates fast enough, and its queue is full; take them \
+         faster, or subscribe with a larger bound",
     );
     for (_, item) in remote.items_mut() {
-        item.account.tell_end_here();
+        item.account.add_local_end();
         end_item(subscriptions, item, EndReason::Overrun, None, &sentence);
     }
     let (remote, handles) = (remote.terms.subscription, Vec::new());
@@ -394,7 +398,7 @@ fn end_item(
     lost: Option<u64>,
     sentence: &Arc<str>,
 ) {
-    if matches!(&item.status, Status::Ended(before) if *before == reason)
+    if matches!(&item.status, Status::Ended(earlier) if *earlier == reason)
         || matches!(item.status, Status::Leaving)
     {
         return;
@@ -417,15 +421,15 @@ fn end_item(
     }
 }
 
-/// Records why an item is not subscribed, and notifies every subscription that uses it, once per
+/// Records why an item is not subscribed. Notifies every subscription that uses the item once per
 /// cause.
 pub(super) fn fail_item(
     subscriptions: &mut Slab<Subscription>,
     item: &mut RemoteItem,
     fault: Fault,
 ) {
-    if item.told != Some(fault.code) {
-        item.told = Some(fault.code);
+    if item.reported_fault != Some(fault.code) {
+        item.reported_fault = Some(fault.code);
         for target in item.targets.iter() {
             if let Some(subscription) = subscriptions.at_mut(target.subscription) {
                 subscription.notify(target.item, Notice::Fault(fault.clone()));

@@ -1,9 +1,9 @@
-//! Subscriptions: the program's items, the frames that the engine sends for them, and how the
-//! program takes readings.
+//! Subscriptions: the program's items, the engine's frames about them, and the readings that the
+//! program takes.
 //!
-//! `remote` represents the subscriptions from the engine's view, `subscription` from the program's
-//! view. `subscribe` connects the two, `delivery` handles arriving updates, `restore` handles lost
-//! connections, and `convergence` compares what arrived with what was sent.
+//! `remote` has the subscriptions as the engine knows them, and `subscription` those of the
+//! program. `subscribe` connects the two, `delivery` handles arriving updates, `restore` handles
+//! lost connections, and `convergence` compares what has arrived with what the engine has sent.
 
 pub(crate) mod batch;
 pub(crate) mod convergence;
@@ -27,10 +27,12 @@ use crate::table::Slab;
 pub(crate) struct Subscriptions {
     pub(crate) remote: RemoteSubscriptions,
     pub(crate) list: Slab<Subscription>,
+    /// Number of items in all subscriptions.
     items: usize,
     pub(crate) suspects: Suspects,
     pub(crate) retry: Retry,
-    /// True if subscriptions resume after their last update once the variables are open again.
+    /// True if subscriptions resume from their last update on as soon as the variables are open
+    /// again.
     resume_when_restored: bool,
 }
 
@@ -50,7 +52,7 @@ impl Subscriptions {
         }
     }
 
-    /// Takes the next event of a subscription; `None` if nothing is queued.
+    /// Takes the next event of a subscription; `None` if there is none.
     pub(crate) fn next_event(
         &mut self,
         base: &mut ClientState,
@@ -64,8 +66,8 @@ impl Subscriptions {
         next
     }
 
-    /// Takes events from a subscription. `take` returns the number of events taken, and of credits
-    /// returned.
+    /// Takes events from a subscription. `take` returns the number of events taken, and the number
+    /// of credits that they return.
     #[inline]
     pub(crate) fn take_by(
         &mut self,
@@ -86,9 +88,9 @@ impl Subscriptions {
             remote,
             connected,
         };
-        let (given, credits) = take(entry, taking);
-        if given > 0 {
-            self.taken(base, id, credits);
+        let (taken, credits) = take(entry, taking);
+        if taken > 0 {
+            self.handle_taken(base, id, credits);
         }
     }
 
@@ -108,15 +110,15 @@ impl Subscriptions {
         };
         let mut reading = entry.peek(item, taking)?;
         if let Some(cause) = base.connection.down_because() {
-            let before = reading.sample.quality;
+            let last_quality = reading.sample.quality;
             reading.sample.quality = Quality::bad(cause.quality_reason())
-                .with_clock(before.clock(), before.clock_sync());
+                .with_clock(last_quality.clock(), last_quality.clock_sync());
         }
         Some(reading)
     }
 
-    /// Grants the engine the credits of taken readings, and ends a pause if its condition is met.
-    fn taken(&mut self, base: &mut ClientState, id: SubscriptionId, credits: u32) {
+    /// Grants the engine the credits of taken readings, and ends a pause whose condition is met.
+    fn handle_taken(&mut self, base: &mut ClientState, id: SubscriptionId, credits: u32) {
         let Some(entry) = self.list.get(id.0) else {
             return;
         };

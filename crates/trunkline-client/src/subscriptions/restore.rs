@@ -1,19 +1,19 @@
-//! Loss and restoration of variables and subscriptions across connections.
+//! Restores variables and subscriptions after the loss of a connection.
 //!
 //! ```text
-//! the same epoch    every variable is opened again by its name, then every item is subscribed
-//!                   after its last update: the engine counts exactly the missed updates
-//! another start     every item is opened and subscribed in one round trip: its next reading
-//!                   reports an unknown number of lost updates
+//! the same epoch    Every variable is opened again by its name. Then every item is subscribed
+//!                   from its last update on, and the engine counts exactly the missed updates.
+//! another epoch     Every item is opened and subscribed in one round trip. Its next reading
+//!                   reports an unknown number of lost updates.
 //! ```
 //!
 //! The client does not rely on the engine to keep a session: it subscribes everything again on each
-//! connection. The hello names the last session, so that the engine can hand over the backlog of
-//! that session.
+//! connection. The hello names the last session, so that the engine can send the backlog of that
+//! session.
 //!
-//! Items that cannot be subscribed now, but may be later (the name does not exist yet, the library
-//! is stopped), are retried together in one request. The first retry follows within 1 s; later
-//! waits grow to at most 60 s.
+//! Some items cannot be subscribed now but may be later, because a name does not exist yet or a
+//! library is stopped. They are retried together in one request. The first retry follows within 1
+//! s, and later delays grow to at most 60 s.
 
 use std::time::Duration;
 
@@ -30,13 +30,14 @@ use crate::client_state::ClientState;
 use crate::variables::VariableRef;
 use crate::variables::page::Page;
 
-/// Upper limits of the wait before failed items are retried: the first and the longest.
+/// First and longest upper limit of the delay before failed items are retried.
 const RETRY_BASE: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// The retry of items that failed and may succeed later.
 #[derive(Debug)]
 pub(crate) struct Retry {
+    /// Time of the next retry.
     pub(crate) at: Option<Tick>,
     pub(crate) is_wanted: bool,
     backoff: Backoff,
@@ -53,12 +54,12 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Requests a retry. [`Subscriptions::plan_retry`] sets the time.
+    /// Requests a retry. [`Subscriptions::plan_retry`] sets its time.
     pub(crate) fn later(&mut self) {
         self.is_wanted = true;
     }
 
-    /// Makes the next wait the shortest again.
+    /// Sets the delay before the next retry to its minimum again.
     pub(crate) fn reset(&mut self) {
         self.backoff.reset();
     }
@@ -68,7 +69,7 @@ impl Subscriptions {
     pub(crate) fn connection_lost(&mut self, base: &mut ClientState) {
         self.retry.at = None;
         self.resume_when_restored = false;
-        // The engine no longer compares these items.
+        // The engine has no comparison of these items in progress any more.
         self.suspects = Suspects::default();
         for id in self.remote.ids() {
             let Some(remote) = self.remote.get_mut(id) else {
@@ -78,7 +79,7 @@ impl Subscriptions {
             remote
                 .items_mut()
                 .for_each(|(_, item)| item.request_ended());
-            remote.begin_life();
+            remote.begin_credit_period();
             let leaving: Vec<u32> = remote
                 .items()
                 .filter_map(|(index, item)| item.targets.is_empty().then_some(index))
@@ -90,7 +91,7 @@ impl Subscriptions {
         self.remote.by_id.retain(|_, remote| !remote.closing);
     }
 
-    /// Restores all subscriptions on a new connection, the first or a later one.
+    /// Restores all subscriptions on a new connection, which may be the first one.
     pub(crate) fn restore(&mut self, base: &mut ClientState, same_epoch: bool) {
         self.retry.reset();
         let mut by_name = Vec::new();
@@ -107,7 +108,7 @@ impl Subscriptions {
             let mut items = Vec::new();
             for (index, item) in remote.items_mut() {
                 if !same_epoch {
-                    item.forget_life();
+                    item.forget_engine_state();
                 }
                 if pause != Pause::Overrun {
                     item.status = Status::Opening;
@@ -120,16 +121,16 @@ impl Subscriptions {
                 by_name.push((id, items));
             }
         }
-        let is_paused = |id: u32| self.remote.get(id).is_none_or(|r| r.pause != Pause::No);
-        let opened_alone: Vec<VariableRef> = match same_epoch {
-            true => base.variables.known(|_| true),
+        let is_paused = |id: u32| self.remote.get(id).is_none_or(|remote| remote.pause != Pause::No);
+        let to_open: Vec<VariableRef> = match same_epoch {
+            true => base.variables.opened_or_subscribed(|_| true),
             false => {
                 let all_paused = |items: &[(u32, u32)]| items.iter().all(|(id, _)| is_paused(*id));
-                base.variables.known(all_paused)
+                base.variables.opened_or_subscribed(all_paused)
             }
         };
-        if same_epoch || !opened_alone.is_empty() {
-            let restore = Restore(Page::new(opened_alone));
+        if same_epoch || !to_open.is_empty() {
+            let restore = Restore(Page::new(to_open));
             base.own_requests.push_first(OwnRequest::Restore(restore));
         }
         for (id, items) in by_name {
@@ -141,7 +142,7 @@ impl Subscriptions {
         }
     }
 
-    /// Continues after the program's variables were reopened, even if only some of them were.
+    /// Continues after the engine has opened the variables again, or some of them.
     pub(crate) fn restored(&mut self, base: &mut ClientState, page: &Page<()>, fault: &Fault) {
         for (variable, result) in page.variables.iter().zip(&page.results) {
             if result.is_none() {
@@ -159,7 +160,7 @@ impl Subscriptions {
         }
     }
 
-    /// Resumes a paused remote subscription, once the program has taken all queued events.
+    /// Resumes a paused remote subscription after the program has taken all queued events.
     pub(crate) fn end_pause(&mut self, base: &mut ClientState, remote_id: u32) {
         let Some(remote) = self.remote.get_mut(remote_id) else {
             return;
@@ -168,7 +169,7 @@ impl Subscriptions {
             return;
         }
         remote.pause = Pause::No;
-        remote.begin_life();
+        remote.begin_credit_period();
         for (_, item) in remote.items_mut() {
             if !matches!(item.status, Status::Failed(_)) {
                 item.status = Status::Opening;
@@ -179,7 +180,7 @@ impl Subscriptions {
         }
     }
 
-    /// Subscribes items that are not subscribed, starting after their last updates. Items without a
+    /// Subscribes the items that are not subscribed, from their last updates on. Items without a
     /// handle are subscribed by name.
     fn resume(&mut self, base: &mut ClientState, remote_id: u32) {
         let Some(remote) = self.remote.get_mut(remote_id) else {
@@ -252,7 +253,7 @@ impl Subscriptions {
                     self.remote
                         .remove_item(&mut base.variables, remote_id, *index);
                 }
-                // The retry may have come due while the request was pending.
+                // The time of the retry may have come while the request was pending.
                 _ => may_retry |= item.may_retry(),
             }
         }
@@ -279,7 +280,7 @@ impl Subscriptions {
         }
     }
 
-    /// Sets the timer for failed items. Called once per batch of input.
+    /// Sets the time of the retry of failed items. This is called once per batch of input.
     pub(crate) fn plan_retry(&mut self, base: &mut ClientState, now: Tick) {
         self.retry.is_wanted = false;
         if self.retry.at.is_some() {
@@ -293,7 +294,7 @@ impl Subscriptions {
         }
     }
 
-    /// Retries failed items if the timer is due.
+    /// Retries failed items if the retry is due.
     pub(crate) fn retry_failed(&mut self, base: &mut ClientState, now: Tick) {
         if self.retry.at.is_none_or(|due| now < due) {
             return;
@@ -319,8 +320,8 @@ impl Subscriptions {
         }
     }
 
-    /// Pauses an `all` subscription whose backlog exceeds its bound, because the engine counts the
-    /// bound anew on every connection.
+    /// Pauses an `all` subscription whose queue exceeds its bound, because the engine counts the
+    /// bound from 0 again on every connection.
     fn pause_for_backlog(&mut self, remote_id: u32) {
         let Some(remote) = self.remote.get_mut(remote_id) else {
             return;

@@ -1,4 +1,4 @@
-//! Subscribing, from the program's view. `delivery` handles arriving updates.
+//! Subscribes to variables for the program. `delivery` handles arriving updates.
 
 use std::sync::Arc;
 
@@ -16,25 +16,25 @@ use crate::error::{SubscribeError, check_contract};
 use crate::options::SubscribeOptions;
 use crate::variables::VariableRef;
 
-/// The current state of an item of a subscription.
+/// The current state of a subscription's item.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Item {
-    /// The full name.
+    /// The full name of the variable.
     pub name: Arc<str>,
     /// The variable, for reads and writes.
     pub variable: VariableRef,
-    /// The type of its values; `None` before it is first opened.
+    /// The type of the variable's values; `None` before the variable was first opened.
     pub data_type: Option<DataType>,
     /// The access that the variable permits.
     pub access: Access,
     /// True while updates of the item arrive.
     pub live: bool,
-    /// The position of the last update that arrived.
+    /// The position of the last update that arrived; `None` before the first update.
     pub position: Option<Position>,
 }
 
 impl Subscriptions {
-    /// Subscribes to variables by their full names, in one request that opens and subscribes them.
+    /// Subscribes to variables by their full names. One request opens and subscribes all of them.
     pub(crate) fn subscribe<N: AsRef<str>>(
         &mut self,
         base: &mut ClientState,
@@ -95,7 +95,7 @@ impl Subscriptions {
     }
 
     /// Joins an item to the remote subscription. Returns the index of the remote item if this call
-    /// added it. An existing remote item delivers its local copy to the new item at once.
+    /// has added it. An existing remote item delivers its local copy to the new item at once.
     fn join(
         &mut self,
         base: &mut ClientState,
@@ -104,22 +104,22 @@ impl Subscriptions {
         target: Target,
     ) -> Option<u32> {
         let remote = self.remote.get_mut(remote_id)?;
-        let known = base.variables.get_mut(variable)?;
-        let mut places = known.items.iter();
-        let there = places.find_map(|(remote, index)| (*remote == remote_id).then_some(*index));
-        let is_new = there.is_none();
-        let index = there.unwrap_or_else(|| remote.add(variable));
-        let max_age = known.max_age;
+        let entry = base.variables.get_mut(variable)?;
+        let mut items = entry.items.iter();
+        let existing = items.find_map(|(remote, index)| (*remote == remote_id).then_some(*index));
+        let is_new = existing.is_none();
+        let index = existing.unwrap_or_else(|| remote.add(variable));
+        let max_age = entry.max_age;
         let subscription = self.list.at_mut(target.subscription)?;
         subscription.put_item(target.item, index);
         let item = remote.item_mut(index)?;
         item.targets.push(target);
         if is_new {
-            known.items.push((remote_id, index));
+            entry.items.push((remote_id, index));
             item.max_age = max_age;
             return Some(index);
         }
-        // The remote item already uses the variable.
+        // The remote item itself uses the variable, so this use is released.
         base.variables.release(variable);
         if let Some(copy) = &item.copy {
             let delivery = Delivery {
@@ -152,7 +152,7 @@ impl Subscriptions {
         None
     }
 
-    /// Adds names to a subscription as the given items: after the last item, or in a free place.
+    /// Adds names to a subscription as the given items: after the last item, or in a free slot.
     /// Names beyond the client's limit on items get an item error.
     pub(crate) fn join_items(
         &mut self,
@@ -164,8 +164,8 @@ impl Subscriptions {
             return;
         };
         let remote_id = subscription.remote;
-        let room = base.options.items_max.saturating_sub(self.items);
-        let (joining, refused) = names.split_at(room.min(names.len()));
+        let free = base.options.items_max.saturating_sub(self.items);
+        let (joining, refused) = names.split_at(free.min(names.len()));
         self.items += joining.len();
         base.variables.reserve(joining.len());
         let mut added = Vec::new();
@@ -191,8 +191,8 @@ impl Subscriptions {
         base.changes += 1;
     }
 
-    /// Reopens an item at once instead of at the next retry, because the engine has reported that
-    /// its variable exists again.
+    /// Opens an item again at once instead of at the next retry, because the engine has reported
+    /// that its variable exists again.
     pub(crate) fn reopen_item(&mut self, base: &mut ClientState, id: SubscriptionId, item: u32) {
         let Some(remote) = self.list.get(id.0).map(|entry| entry.remote) else {
             return;
@@ -204,22 +204,22 @@ impl Subscriptions {
         }
     }
 
-    /// Marks the remote item as opening and returns it, if it is not subscribed but a retry may
-    /// succeed.
+    /// Marks the remote item as opening and returns its index, if the item is not subscribed but a
+    /// retry may succeed.
     fn mark_for_retry(&mut self, id: SubscriptionId, item: u32) -> Option<u32> {
         let entry = self.list.get(id.0)?;
         let index = entry.items.get(item as usize)?.remote_item;
         let remote = self.remote.get_mut(entry.remote)?;
-        let can_be_asked = !remote.closing && remote.pause == Pause::No;
+        let accepts_requests = !remote.closing && remote.pause == Pause::No;
         let remote_item = remote.item_mut(index)?;
-        if !can_be_asked || !remote_item.may_retry() {
+        if !accepts_requests || !remote_item.may_retry() {
             return None;
         }
         remote_item.status = Status::Opening;
         Some(index)
     }
 
-    /// Removes one item from a subscription. Its place can be reused.
+    /// Removes one item from a subscription. Its slot can be used again.
     pub(crate) fn leave_item(&mut self, base: &mut ClientState, id: SubscriptionId, item: u32) {
         let Some(entry) = self.list.get_mut(id.0) else {
             return;
@@ -245,14 +245,13 @@ impl Subscriptions {
         if let Some(remote) = self.remote.get_mut(remote_id)
             && remote.is_empty()
         {
-            // With its last item, the engine has ended the subscription, so its credit starts
-            // again.
-            remote.begin_life();
+            // The engine ended the subscription with its last item, so its credit starts again.
+            remote.begin_credit_period();
         }
     }
 
-    /// Removes a target from a remote item. If no target is left and the engine must end the item,
-    /// returns the handle.
+    /// Removes a target from a remote item. If this was the last target and the engine must end the
+    /// item, returns the handle of the item.
     fn leave(
         &mut self,
         base: &mut ClientState,
@@ -276,7 +275,7 @@ impl Subscriptions {
         handle
     }
 
-    /// Asks the engine to open and subscribe items of a remote subscription.
+    /// Requests that the engine opens and subscribes items of a remote subscription.
     pub(super) fn open_items(
         &mut self,
         base: &mut ClientState,
@@ -320,17 +319,16 @@ impl Subscriptions {
         };
         remote.subscribers -= 1;
         remote.closing = remote.subscribers == 0;
-        let was_live = !handles.is_empty();
+        let had_live_items = !handles.is_empty();
         if remote.closing && remote.is_empty() && remote.outstanding == 0 {
             self.remote.by_id.remove(&remote_id);
-            // An empty list ends the whole subscription.
+            // An unsubscribe request without handles ends the whole subscription.
             handles.clear();
         } else if remote.is_empty() {
-            // With its last item, the engine has ended the subscription, so its credit starts
-            // again.
-            remote.begin_life();
+            // The engine ended the subscription with its last item, so its credit starts again.
+            remote.begin_credit_period();
         }
-        if connected && was_live {
+        if connected && had_live_items {
             base.own_requests.push(OwnRequest::Unsubscribe(Unsubscribe {
                 remote: remote_id,
                 handles,

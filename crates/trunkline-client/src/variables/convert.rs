@@ -1,41 +1,42 @@
-//! Conversion between values and types of the program.
+//! Converts between values of variables and types of the program.
 
 use std::sync::Arc;
 
 use trunkline_types::{Array, DataType, ElementType, Elements, Timestamp, Value, Waveform};
 
-/// A type of the program into which values can be converted.
+/// A type of the program that values can be converted to.
 pub trait FromValue: Sized {
-    /// The name of the type in errors, such as `f64`.
+    /// The name of the type in error messages, such as `f64`.
     const NAME: &'static str;
 
     /// Returns true if values of this type can be read as `Self`.
     fn reads(data_type: &DataType) -> bool;
 
-    /// Converts the value; `None` if its type does not match.
+    /// Converts the value; `None` if the value has another type.
     fn from_value(value: &Value) -> Option<Self>;
 
-    /// Converts a value of a matching type from its wire form, given as a little-endian word.
-    /// Returns `None` for types that are longer than a word or whose values must be checked.
+    /// Converts a value of a matching type that is given in its encoded form, as a little-endian
+    /// word. Returns `None` for types that are longer than a word, and for types whose values must
+    /// be checked.
     #[inline]
     fn from_word(_word: u64) -> Option<Self> {
         None
     }
 }
 
-/// A type of the program that can be written. Opening the variable as `Typed` checks that it
-/// accepts values of the type, for both directions.
+/// A type of the program that can be written. [`Typed`](crate::Typed) checks, when the variable is
+/// opened, that the variable has this type for reads and writes.
 pub trait IntoValue {
-    /// Converts into a value.
+    /// Converts `self` into a value.
     fn into_value(self) -> Value;
 }
 
-/// The index of an enum's label, as the value of enum variables.
+/// The index of a label, as the value of an enum variable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct EnumIndex(pub u32);
 
-/// Implements both traits for types that correspond to one variant of [`Value`].
-macro_rules! plain {
+/// Implements both traits for types that correspond to a single variant of [`Value`].
+macro_rules! scalars {
     ($($ty:ty => $variant:ident, $data_type:pat, $name:literal, $from:expr, $into:expr
         $(, $word:expr)?;)+) => {$(
         impl FromValue for $ty {
@@ -69,7 +70,7 @@ macro_rules! plain {
     )+};
 }
 
-plain! {
+scalars! {
     bool => Bool, DataType::Bool, "bool", Clone::clone, |v| v, |word| word != 0;
     i8 => I8, DataType::I8, "i8", Clone::clone, |v| v;
     i16 => I16, DataType::I16, "i16", Clone::clone, |v| v;

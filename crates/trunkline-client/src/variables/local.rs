@@ -1,4 +1,4 @@
-//! Readings from memory that the engine shares with this process, without a request.
+//! Reads variables from memory that the engine shares with this process, without a request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use super::Variable;
 use super::reading::Arrival;
 use crate::state::Session;
 
-/// What the client knows of a variable and needs to turn an update in shared memory into a reading.
-/// Valid only for the connection on which it was obtained.
+/// The data of a variable that turns an update in shared memory into a reading. It is valid only
+/// for the connection on which it was obtained.
 #[derive(Clone, Debug)]
 pub struct LocalVariable {
     handle: u32,
@@ -21,10 +21,10 @@ pub struct LocalVariable {
     engine_wall: Timestamp,
 }
 
-/// An update as stored in shared memory.
+/// An update in the form stored in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalUpdate<'a> {
-    /// The sequence; 0 if the variable has not been written yet.
+    /// The sequence number; 0 if the variable has not been written yet.
     pub sequence: u64,
     /// The time at which the engine accepted the update.
     pub engine_timestamp: Timestamp,
@@ -34,7 +34,7 @@ pub struct LocalUpdate<'a> {
     pub quality: Quality,
     /// The number of the session that wrote the value.
     pub writer: u32,
-    /// The value in wire form.
+    /// The encoded value.
     pub value: &'a [u8],
 }
 
@@ -58,14 +58,13 @@ impl LocalVariable {
         self.handle
     }
 
-    /// Returns true if both have the same handle and come from the same connection.
+    /// Returns true if both values have the same handle and come from the same connection.
     pub fn is_of_same_connection(&self, other: &Self) -> bool {
         self.handle == other.handle && Arc::ptr_eq(&self.session, &other.session)
     }
 
     /// Returns the reading that a read request would return for this update. Calls `now` only if
-    /// the age of the value matters. Returns `None` if the value does not match the variable's
-    /// type.
+    /// the age of the value matters. Returns `None` if the value does not have the variable's type.
     #[inline]
     pub fn reading(&self, update: &LocalUpdate<'_>, now: impl FnOnce() -> Tick) -> Option<Reading> {
         let has_age = self.max_age.is_some() || update.quality.has_reason(Reason::Stale);

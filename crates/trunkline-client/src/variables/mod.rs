@@ -1,4 +1,5 @@
-//! The client's variables: identified by name across reconnects, and by handle within a connection.
+//! The client's variables. A name identifies a variable across reconnections, and a handle
+//! identifies it within a connection.
 
 pub(crate) mod convert;
 pub(crate) mod local;
@@ -14,7 +15,7 @@ use trunkline_types::{Access, DataType, Name};
 
 use crate::table::{Few, Key, NameMap, NumberMap, Slab};
 
-/// A variable that was opened by name. It stays valid across reconnects, until it has been closed
+/// A variable that was opened by name. It stays valid across reconnections until it has been closed
 /// as often as it was opened. After that it refers to no variable, even if the name is opened
 /// again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -32,24 +33,25 @@ pub(crate) struct Variables {
 }
 
 #[derive(Debug)]
+/// A variable that the program uses.
 pub(crate) struct Variable {
     pub(crate) name: Arc<str>,
     /// Number of openings, subscription items and unsent writes that use the variable.
     pub(crate) users: u32,
-    /// Number of openings among `users`. Only these are closed at the engine.
+    /// Number of openings among `users`. Only openings are closed at the engine.
     opened: u32,
     pub(crate) handle: Option<u32>,
-    /// The type at the last opening.
+    /// The type when the variable was last opened.
     pub(crate) data_type: Option<DataType>,
     pub(crate) access: Access,
     pub(crate) max_age: Option<Duration>,
     pub(crate) fault: Option<Box<Fault>>,
-    /// The items that subscribe to it, each with remote subscription and item index.
+    /// The items that subscribe to the variable, each with remote subscription and item index.
     pub(crate) items: Few<(u32, u32)>,
 }
 
 impl Variable {
-    /// Returns the fault for an item whose handle is missing.
+    /// Returns the fault for an item whose variable has no handle.
     pub(crate) fn no_handle(&self) -> Fault {
         self.fault.as_deref().map_or_else(not_open, Fault::clone)
     }
@@ -65,10 +67,11 @@ impl Variables {
         self.by_handle.reserve(handles);
     }
 
-    /// Returns the variable with this name, and adds one user.
+    /// Returns the variable with this name, and counts one more user.
     pub(crate) fn acquire(&mut self, name: &str) -> VariableRef {
-        // Both ends use the canonical form, so that two spellings of a name are the same variable.
-        // An invalid name is sent unchanged, and the engine answers with the reason.
+        // Both ends use the canonical form of a name, so that two spellings mean the same variable.
+        // An invalid name is sent unchanged, and the engine answers with the reason why it is
+        // invalid.
         let canonical = Name::canonical(name);
         let name = canonical.as_deref().unwrap_or(name);
         if let Some(key) = self.by_name.get(name) {
@@ -99,7 +102,7 @@ impl Variables {
         }
     }
 
-    /// Removes one user. With the last user, removes the variable.
+    /// Removes one user, and the variable with its last user.
     pub(crate) fn release(&mut self, variable: VariableRef) {
         let Some(entry) = self.slots.get_mut(variable.0) else {
             return;
@@ -119,15 +122,15 @@ impl Variables {
         }
     }
 
-    /// Counts a successful opening. Only the last close closes the variable at the engine.
+    /// Counts a successful opening. Only the last close is sent to the engine.
     pub(crate) fn count_opening(&mut self, variable: VariableRef) {
         if let Some(variable) = self.slots.get_mut(variable.0) {
             variable.opened += 1;
         }
     }
 
-    /// Closes one opening. Returns the handle if it must be closed at the engine because nothing
-    /// else uses the variable.
+    /// Closes one opening. Returns the handle if the variable must be closed at the engine, because
+    /// it has no other user.
     ///
     /// # Errors
     /// A fault if the variable is not open.
@@ -137,8 +140,8 @@ impl Variables {
             _ => return Err(not_open()),
         };
         entry.opened -= 1;
-        let last = entry.users == 1;
-        let handle = entry.handle.filter(|_| last);
+        let is_last = entry.users == 1;
+        let handle = entry.handle.filter(|_| is_last);
         self.release(variable);
         Ok(handle)
     }
@@ -154,7 +157,7 @@ impl Variables {
     /// Returns the variable's handle on this connection.
     ///
     /// # Errors
-    /// The fault for the item that needed the handle.
+    /// The fault for the item that needs the handle.
     pub(crate) fn handle(&self, variable: VariableRef) -> Result<u32, Fault> {
         let entry = self.get(variable).ok_or_else(not_open)?;
         entry.handle.ok_or_else(|| entry.no_handle())
@@ -203,16 +206,16 @@ impl Variables {
         }
     }
 
-    /// Returns the variables that were opened or subscribed before and whose items satisfy
-    /// `wanted`.
-    pub(crate) fn known(&self, wanted: impl Fn(&[(u32, u32)]) -> bool) -> Vec<VariableRef> {
-        let is_known = |variable: &Variable| {
+    /// Returns the variables that have been opened or subscribed, and whose items satisfy
+    /// `matches`.
+    pub(crate) fn opened_or_subscribed(&self, matches: impl Fn(&[(u32, u32)]) -> bool) -> Vec<VariableRef> {
+        let is_match = |variable: &Variable| {
             (variable.data_type.is_some() || !variable.items.is_empty())
-                && wanted(variable.items.as_slice())
+                && matches(variable.items.as_slice())
         };
         self.slots
             .iter()
-            .filter_map(|(key, v)| is_known(v).then_some(VariableRef(key)))
+            .filter_map(|(key, variable)| is_match(variable).then_some(VariableRef(key)))
             .collect()
     }
 
@@ -230,6 +233,6 @@ impl Variables {
 }
 
 pub(crate) fn not_open() -> Fault {
-    let sentence = "the variable is not open; open it by its name before it is used";
+    let sentence = "the variable is not open; open it by its name before you use it";
     Fault::new(FaultCode::UnknownHandle, sentence)
 }

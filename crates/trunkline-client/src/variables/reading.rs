@@ -1,4 +1,4 @@
-//! Arriving updates of an item: the local copy, and its age.
+//! Stores the arriving updates of an item: the local copy and its age.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,15 @@ use trunkline_types::{
 use super::reading_buffer::Entry;
 use crate::error::malformed;
 
-/// Maximum size of the default value made for a variable without a value, in bytes.
+/// Maximum size in bytes of the default value for a variable that has no value.
 const DEFAULT_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
+/// An update that has arrived.
 pub(crate) struct Received {
-    /// `None` if the variable has not been written yet. The placeholder is made only when the
-    /// reading is taken, because a hostile engine could specify a type with a large default value.
+    /// The value; `None` if the variable has not been written yet. The placeholder value is created
+    /// only when the program takes the reading, because a hostile engine could name a type with a
+    /// large default value.
     pub(crate) value: Option<Value>,
     pub(crate) source_timestamp: Timestamp,
     pub(crate) engine_timestamp: Timestamp,
@@ -28,18 +30,19 @@ pub(crate) struct Received {
     pub(crate) own: bool,
     /// True if the reading was stale when the program took it.
     is_stale: bool,
+    /// Time of arrival.
     pub(crate) at: Tick,
-    /// The age at arrival, by the engine's clock alone, in nanoseconds. After a stale reading was
-    /// taken, its age at that time.
+    /// The age at arrival in nanoseconds, by the engine's clock alone. After the program has taken
+    /// a stale reading, the age at that time.
     age_ns: u64,
 }
 
 impl Received {
-    /// Prepares the update for the program. `stale` is its age if it is stale.
+    /// Prepares the update for the program. `stale` is the age of a stale update.
     #[inline(always)]
-    pub(crate) fn taken(&mut self, data_type: Option<&DataType>, stale: Option<Duration>) {
+    pub(crate) fn prepare(&mut self, data_type: Option<&DataType>, stale: Option<Duration>) {
         if self.value.is_none() {
-            self.value = Some(standing_in(data_type));
+            self.value = Some(placeholder(data_type));
         }
         if let Some(age) = stale {
             self.is_stale = true;
@@ -47,13 +50,13 @@ impl Received {
         }
     }
 
-    /// Returns the age at the time of [`taken`](Self::taken), if the reading was stale then.
+    /// Returns the age at the time of [`prepare`](Self::prepare) if the reading was stale then.
     pub(crate) fn stale_when_taken(&self) -> Option<Duration> {
         self.is_stale.then(|| Duration::from_nanos(self.age_ns))
     }
 }
 
-/// The arrival time and epoch of all records of a frame.
+/// The arrival time and the epoch of all records of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) now: Tick,
@@ -78,7 +81,7 @@ impl Arrival {
         let value = match record.value.map(|bytes| decode_exact(data_type, bytes)) {
             Some(Ok(value)) => value,
             Some(Err(error)) => return Err(not_valid(&error)),
-            None => standing_in(Some(data_type)),
+            None => placeholder(Some(data_type)),
         };
         let mut entry = Entry {
             value: Some(value),
@@ -105,8 +108,8 @@ impl Arrival {
         entry.is_stale = is_old || record.quality.has_reason(Reason::Stale);
     }
 
-    /// Converts an arriving update record and its value. A `first` record may have waited at the
-    /// engine for a long time, so its age comes from the engine's clock alone.
+    /// Converts an arriving update record and its value. A `first` record may have been at the
+    /// engine for a long time, so its age is computed from the engine's clock alone.
     #[inline(always)]
     pub(crate) fn receive(
         &self,
@@ -136,8 +139,8 @@ impl Arrival {
         }
     }
 
-    /// Returns the age of an update by the engine's clock, counted from its acceptance by the
-    /// engine.
+    /// Returns the age of an update in nanoseconds since the engine accepted it, by the engine's
+    /// clock.
     #[cold]
     fn age_ns(&self, written: Timestamp) -> u64 {
         let engine_now = i128::from(self.engine_wall.as_nanos());
@@ -149,24 +152,24 @@ impl Arrival {
 
 #[cold]
 pub(crate) fn not_valid(error: &DecodeError) -> Disconnect {
-    malformed(format!("a value is not valid: {error}"))
+    malformed(format!("the engine sent an invalid value: {error}"))
 }
 
 impl Received {
-    /// Returns the age: the age at arrival plus the local time since then. Never compares two wall
+    /// Returns the age at arrival plus the local time since then. This never compares two wall
     /// clocks.
     pub(crate) fn age(&self, now: Tick) -> Duration {
         Duration::from_nanos(self.age_ns).saturating_add(now.since(self.at))
     }
 
     #[inline]
-    pub(crate) fn is_said_to_be_stale(&self) -> bool {
+    pub(crate) fn is_marked_stale(&self) -> bool {
         self.quality.has_reason(Reason::Stale)
     }
 
-    /// Returns `age` if it exceeds `max_age`, or if the engine marks the update as stale.
-    pub(crate) fn too_old(&self, age: Duration, max_age: Option<Duration>) -> Option<Duration> {
-        let is_old = max_age.is_some_and(|max| age > max) || self.is_said_to_be_stale();
+    /// Returns `age` if it exceeds `max_age`, or if the engine marked the update as stale.
+    pub(crate) fn stale_age(&self, age: Duration, max_age: Option<Duration>) -> Option<Duration> {
+        let is_old = max_age.is_some_and(|max| age > max) || self.is_marked_stale();
         is_old.then_some(age)
     }
 
@@ -188,7 +191,7 @@ impl Received {
         })
     }
 
-    /// Converts an update that was [`taken`](Self::taken) into the reading for the program.
+    /// Converts a [prepared](Self::prepare) update into the reading for the program.
     #[inline(always)]
     pub(crate) fn into_reading(self, lost: Lost, stale: Option<Duration>) -> Reading {
         Reading {
@@ -229,34 +232,34 @@ impl Received {
             at: Tick::ZERO,
             age_ns: 0,
         };
-        received.taken(None, stale);
+        received.prepare(None, stale);
         received
     }
 }
 
-/// Returns the placeholder value of a variable that was never written.
+/// Returns the placeholder value for a variable that was never written.
 #[cold]
-fn standing_in(data_type: Option<&DataType>) -> Value {
+fn placeholder(data_type: Option<&DataType>) -> Value {
     let data_type = data_type.unwrap_or(&DataType::Bool);
     default_of(data_type, &mut { DEFAULT_BYTES_MAX })
 }
 
-/// Returns the default value of a type. Arrays whose fixed lengths need more than `room` bytes are
-/// empty.
-fn default_of(data_type: &DataType, room: &mut usize) -> Value {
+/// Returns the default value of a type. An array whose fixed lengths need more than `bytes_left`
+/// bytes is empty.
+fn default_of(data_type: &DataType, bytes_left: &mut usize) -> Value {
     match data_type {
         DataType::Struct(ty) => Value::Struct(
             ty.fields
                 .iter()
-                .map(|(_, ty)| default_of(ty, room))
+                .map(|(_, ty)| default_of(ty, bytes_left))
                 .collect(),
         ),
         DataType::Array(ty) => {
             let lengths = ty.shape.iter().map(|length| length.unwrap_or(0) as usize);
             let element_bytes = ty.element.fixed_size().unwrap_or(16);
             let bytes = lengths.fold(element_bytes, usize::saturating_mul);
-            if bytes <= *room {
-                *room -= bytes;
+            if bytes <= *bytes_left {
+                *bytes_left -= bytes;
                 return Value::default_of(data_type);
             }
             let free = ArrayType {
@@ -271,7 +274,7 @@ fn default_of(data_type: &DataType, room: &mut usize) -> Value {
 
 #[cfg(test)]
 impl Received {
-    /// Returns the placeholder update of a variable that was never written.
+    /// Returns the update of a variable that was never written.
     pub(crate) fn of_nothing() -> Self {
         let record = UpdateRecord::nothing_yet(0);
         let arrival = Arrival {

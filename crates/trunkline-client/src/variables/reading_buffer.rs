@@ -1,4 +1,4 @@
-//! The readings of many variables in one block of memory: the result of a bulk read.
+//! Stores the readings of many variables in one block of memory, as the result of a bulk read.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use trunkline_types::{Lost, Position, Quality, Reading, Sample, Timestamp, Value
 use super::convert::FromValue;
 use super::{VariableRef, Variables};
 
-/// Placeholder for a missing value; never shown.
+/// Placeholder for a missing value. The program never sees it.
 const NO_VALUE: &Value = &Value::Bool(false);
 
-/// The readings of a list of variables, in order, in one block of memory. A program uses readings
-/// in place, by index or in sequence, and copies a reading only on request. The entry of a variable
-/// that could not be read is a fault.
+/// The readings of a list of variables, in order, in one block of memory. A program reads them in
+/// place, by index or in sequence, and copies a reading only on request. A variable that could not
+/// be read has a fault instead of a reading.
 ///
-/// A program should reuse one buffer: refilling it reuses the storage.
+/// Programs should use one buffer again and again, because refilling it needs no new memory.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ReadingBuffer {
     entries: Vec<Entry>,
-    /// Faults of the entries without a value, with their indices, ascending.
+    /// Faults of the entries without a value, with their indices in ascending order.
     faults: Vec<(u32, Fault)>,
     epoch: u64,
 }
@@ -31,10 +31,10 @@ pub struct ReadingRef<'a> {
     epoch: u64,
 }
 
-/// One entry of a buffer: at most 64 bytes.
+/// One entry of a buffer, at most 64 bytes in size.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Entry {
-    /// `None` for a fault.
+    /// The value; `None` if the entry is a fault.
     pub(crate) value: Option<Value>,
     pub(crate) source_timestamp: Timestamp,
     pub(crate) engine_timestamp: Timestamp,
@@ -64,7 +64,8 @@ impl ReadingBuffer {
         self.entries.is_empty()
     }
 
-    /// Returns the result for the variable at this index of the list; `None` beyond its end.
+    /// Returns the result for the variable at `index` in the list; `None` beyond the end of the
+    /// list.
     #[inline]
     pub fn get(&self, index: usize) -> Option<Result<ReadingRef<'_>, &Fault>> {
         let entry = self.entries.get(index)?;
@@ -78,8 +79,8 @@ impl ReadingBuffer {
         entries.map(|(index, entry)| self.result(index, entry))
     }
 
-    /// Returns the values converted to `T`, in the order of the list; `None` for a value of a
-    /// different type and for a fault.
+    /// Returns the values converted to `T`, in the order of the list. An element is `None` for a
+    /// value of another type and for a fault.
     #[inline]
     pub fn values<T: FromValue>(&self) -> impl ExactSizeIterator<Item = Option<T>> {
         let entries = self.entries.iter();
@@ -89,7 +90,7 @@ impl ReadingBuffer {
     /// Returns the faults, with the indices of their variables.
     pub fn faults(&self) -> impl Iterator<Item = (usize, &Fault)> {
         let faults = self.faults.iter();
-        faults.map(|(place, fault)| (*place as usize, fault))
+        faults.map(|(index, fault)| (*index as usize, fault))
     }
 
     /// Copies every result into a separate reading.
@@ -103,7 +104,7 @@ impl ReadingBuffer {
             .collect()
     }
 
-    /// Removes all contents, but not the storage.
+    /// Removes all contents and keeps the memory.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.faults.clear();
@@ -124,7 +125,7 @@ impl ReadingBuffer {
     fn fault(&self, index: usize) -> &Fault {
         let found = self
             .faults
-            .binary_search_by_key(&index, |(place, _)| *place as usize);
+            .binary_search_by_key(&index, |(fault_index, _)| *fault_index as usize);
         let fault = found.ok().and_then(|at| self.faults.get(at));
         fault.map_or(&NO_FAULT, |(_, fault)| fault)
     }
@@ -139,17 +140,17 @@ impl ReadingBuffer {
     }
 }
 
-/// Fallback that is never returned: every entry without a value has its own fault.
+/// Placeholder that is never returned, because every entry without a value has its own fault.
 static NO_FAULT: Fault = Fault {
     code: FaultCode::Internal,
     sentence: String::new(),
 };
 
-/// Defines the accessors of a reading that return fields of `$parts` with the same names.
+/// Defines the accessors of a reading that return the fields of `$parts` with the same names.
 macro_rules! reading_parts {
     ($self:ident, $parts:expr) => {
-        /// Returns the value converted to `T`; `None` if its type does not match, or if there is no
-        /// value yet.
+        /// Returns the value converted to `T`; `None` if the value has another type, or if there is
+        /// no value yet.
         #[inline]
         pub fn get<T: FromValue>(&$self) -> Option<T> {
             match $self.quality().has_value() {
@@ -158,7 +159,7 @@ macro_rules! reading_parts {
             }
         }
 
-        /// Returns the time of measurement.
+        /// Returns the time of measurement of the value.
         #[inline]
         pub fn source_timestamp(&$self) -> Timestamp {
             $parts.source_timestamp
@@ -194,13 +195,14 @@ impl<'a> ReadingRef<'a> {
         self.entry.value.as_ref().unwrap_or(NO_VALUE)
     }
 
-    /// Returns the position: the epoch and the sequence of the update.
+    /// Returns the epoch and the sequence number of the update.
     #[inline]
     pub fn position(&self) -> Position {
         self.entry.position(self.epoch)
     }
 
-    /// Returns the age of a stale reading; see [`Reading::stale`].
+    /// Returns the age of a stale reading; see [`Reading::stale`]. `None` if the reading is not
+    /// stale.
     #[inline]
     pub fn stale(&self) -> Option<Duration> {
         self.entry.stale()
@@ -213,7 +215,7 @@ impl<'a> ReadingRef<'a> {
 }
 
 impl Entry {
-    /// The entry of a variable without an answer.
+    /// The entry for a variable without an answer.
     const MISSING: Entry = Entry {
         value: None,
         source_timestamp: Timestamp::UNIX_EPOCH,
@@ -253,11 +255,12 @@ impl Entry {
 }
 
 #[derive(Debug)]
+/// A list of variables to read, with the answers that have arrived.
 pub(crate) struct ReadList {
     variables: Vec<VariableRef>,
-    /// The items sent: index within the request, and handle.
-    pub(crate) asked: Vec<(u32, u32)>,
-    /// The items not sent, with their faults, ascending.
+    /// The items sent, each with its index in the list and its handle.
+    pub(crate) sent: Vec<(u32, u32)>,
+    /// The items that cannot be sent, with their faults, in ascending order.
     refused: Vec<(u32, Fault)>,
     buffer: ReadingBuffer,
 }
@@ -267,44 +270,44 @@ impl ReadList {
         buffer.clear();
         Self {
             variables: variables.to_vec(),
-            asked: Vec::new(),
+            sent: Vec::new(),
             refused: Vec::new(),
             buffer,
         }
     }
 
-    /// Selects the variables that have a handle for sending. The others get their faults. Returns
-    /// the number of items to send.
-    pub(crate) fn ask(&mut self, known: &Variables) -> u32 {
+    /// Selects the variables to send, which have a handle. All others get a fault. Returns the
+    /// number of items to send.
+    pub(crate) fn ask(&mut self, variables: &Variables) -> u32 {
         self.buffer.clear();
         self.buffer.entries.reserve(self.variables.len());
         self.refused.clear();
-        self.asked.clear();
-        self.asked.reserve_exact(self.variables.len());
+        self.sent.clear();
+        self.sent.reserve_exact(self.variables.len());
         for (variable, item) in self.variables.iter().zip(0..) {
-            match known.get(*variable).and_then(|known| known.handle) {
-                Some(handle) => self.asked.push((item, handle)),
+            match variables.get(*variable).and_then(|entry| entry.handle) {
+                Some(handle) => self.sent.push((item, handle)),
                 None => {
-                    let fault = known.handle(*variable).err();
+                    let fault = variables.handle(*variable).err();
                     self.refused.extend(fault.map(|fault| (item, fault)));
                 }
             }
         }
-        self.asked.len() as u32
+        self.sent.len() as u32
     }
 
-    /// Returns the variable at this index of the sent items. The caller must push its result next.
+    /// Returns the variable at `index` in the sent items. The caller must push its result next.
     #[inline]
     pub(crate) fn answered(&mut self, index: u32) -> Option<VariableRef> {
-        let (item, _) = *self.asked.get(index as usize)?;
+        let (item, _) = *self.sent.get(index as usize)?;
         if self.buffer.entries.len() != item as usize {
-            // The items in between were not sent.
+            // The items between the two were not sent.
             self.buffer.entries.resize(item as usize, Entry::MISSING);
         }
         self.variables.get(item as usize).copied()
     }
 
-    /// Sets the engine's epoch, to which all subsequent answers belong.
+    /// Sets the engine's epoch, to which all following answers belong.
     pub(crate) fn set_epoch(&mut self, epoch: u64) {
         self.buffer.epoch = epoch;
     }
@@ -320,20 +323,20 @@ impl ReadList {
         self.buffer.entries.push(Entry::MISSING);
     }
 
-    /// Returns the buffer; items without an answer get the fault `missing`.
+    /// Returns the buffer. Items without an answer get the fault `missing`.
     pub(crate) fn finish(self, missing: &Fault) -> ReadingBuffer {
         let (refused, mut buffer) = (self.refused, self.buffer);
         let answered = buffer.entries.len() as u32;
         let total = self.variables.len();
         buffer.entries.resize(total, Entry::MISSING);
         for item in answered..total as u32 {
-            if refused.binary_search_by_key(&item, |(at, _)| *at).is_err() {
+            if refused.binary_search_by_key(&item, |(index, _)| *index).is_err() {
                 buffer.faults.push((item, missing.clone()));
             }
         }
         if !refused.is_empty() {
             buffer.faults.extend(refused);
-            buffer.faults.sort_by_key(|(at, _)| *at);
+            buffer.faults.sort_by_key(|(index, _)| *index);
         }
         buffer
     }

@@ -1,5 +1,5 @@
-//! The audit: pages are collected, in any number of frames, across a reconnection, and from an
-//! engine that does not keep to the protocol.
+//! The audit: the client collects pages from any number of frames, also across a reconnection, and
+//! checks an engine that violates the protocol.
 
 use trunkline_client::RequestId;
 use trunkline_client::request::Audit;
@@ -35,7 +35,7 @@ fn ask(query: AuditQuery) -> (Rig, RequestId<Audit>) {
     (rig, request)
 }
 
-/// Number, first entry and limit of the last question.
+/// Number, first entry and limit of the last query.
 fn asked(rig: &mut Rig) -> (u32, Option<u64>, u32) {
     match rig.said().pop() {
         Some(Said::Audit {
@@ -117,14 +117,14 @@ fn unordered_or_too_long_audit_page_ends_the_connection() {
         });
         let (number, ..) = asked(&mut rig);
         tell(&mut rig, number, &[9], Some(next), false);
-        assert!(sentence(&rig).contains("where it was already"));
+        assert!(sentence(&rig).contains("which the client has already"));
     }
     let (mut rig, _) = ask(limited(2, false));
     let (number, ..) = asked(&mut rig);
     tell(&mut rig, number, &[1, 2, 3], None, false);
     assert!(sentence(&rig).contains("more entries than were asked for"));
 
-    // An answer of this kind to another question.
+    // An answer of this kind to another request.
     let mut rig = Rig::connected(&[]);
     rig.engine.hold(FrameKind::Find);
     rig.client.find("**", None).unwrap();

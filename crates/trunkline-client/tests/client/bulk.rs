@@ -16,7 +16,7 @@ fn names() -> Vec<String> {
 
 fn rig(names: &[String]) -> Rig {
     let mut rig = Rig::new();
-    // Equal to `add`, without looking for the variable again.
+    // As `add`, without searching for the variable again.
     for name in names {
         rig.engine
             .add_unwritten(name, trunkline_types::DataType::F64);

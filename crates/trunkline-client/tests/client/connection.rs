@@ -1,4 +1,4 @@
-//! The connection's life: hello, versions, keep-alive, goodbye, and when the client dials again.
+//! The life cycle of a connection: hello, versions, keep-alive, goodbye and reconnection.
 
 use std::time::Duration;
 
@@ -290,11 +290,11 @@ fn both_ends_receive_a_frame_every_second() {
     let Said::Keepalive(last) = keepalives[4] else {
         panic!("no keep-alive")
     };
-    // The engine's is answered at once: neither end is woken for one from its own timer.
+    // The client answers the engine's keep-alive at once, so neither end needs its own timer.
     assert_eq!((last.echo, last.echo_held_ns), (77, 0));
     rig.pass(ms(1249));
     assert!(rig.said().is_empty());
-    // If the engine's does not arrive, it is sent by the timer.
+    // If no keep-alive of the engine arrives, the timer sends one.
     rig.pass(ms(1));
     let Some(Said::Keepalive(last)) = rig.said().pop() else {
         panic!("no keep-alive")
@@ -372,7 +372,7 @@ fn a_frame_that_does_not_arrive_completely_ends_the_connection() {
     let mut bytes = Vec::new();
     Keepalive::default().encode(&mut bytes);
     for tick in 0..7 {
-        // A byte a second: the engine lives, its frame never comes to an end.
+        // One byte per second: the engine is alive, but its frame never ends.
         rig.pass(ms(1000));
         rig.client.handle_input(rig.now, WALL, &bytes[tick..=tick]);
     }

@@ -15,7 +15,8 @@ fn all(elements: u32, bytes: u32) -> Contract {
     Contract::All { elements, bytes }
 }
 
-/// The engine ends a subscription that overran, after this update, with this number lost.
+/// Ends a subscription at the engine by an overrun after this update, with this number of lost
+/// updates.
 fn overrun(rig: &mut Rig, subscription: u32, handle: u32, last_sequence: u64, lost: u64) {
     let reason = EndReason::Overrun;
     rig.engine.subscriptions.remove(&subscription);
@@ -122,12 +123,12 @@ fn first_keeps_the_oldest_and_counts_later_updates() {
     assert_eq!((value(&readings[0]), readings[0].lost.queue), (7.0, 4));
 }
 
-/// A value of a byte takes the memory of a reading, and the bound is about that.
+/// The bound includes the memory of the reading, so a value of one byte counts for more.
 #[test]
 fn a_buffer_is_bounded_in_bytes_as_well() {
     let mut rig = Rig::connected(&["a/b"]);
     let options = SubscribeOptions {
-        // Room for three readings of 8 bytes, not for the thirty that three of 128 are in values.
+        // Space for three readings of 8 bytes. By values alone it would be thirty readings.
         buffer_bytes_max: 3 * 128 + 100,
         ..SubscribeOptions::default()
     };
@@ -249,8 +250,7 @@ fn overrun_is_reported_in_band_and_delivery_continues() {
     );
 }
 
-/// However small the bound in bytes is, all items of a subscription that begins again come up to
-/// date at once.
+/// With any bound in bytes, all items of a resumed subscription get their current values at once.
 ///
 /// Behaviour: B-11.
 #[test]
@@ -348,7 +348,7 @@ fn end_before_a_pending_answer_leaves_the_item_to_that_answer() {
     rig.set("a/b", 11.0);
     assert_eq!(rig.values(id), [11.0]);
 
-    // Behind the answer an end is one like any other.
+    // After the answer, an end is processed normally.
     overrun(&mut rig, wire, 100, 10, 1);
     let events = rig.events(id);
     assert!(

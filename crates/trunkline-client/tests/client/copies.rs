@@ -1,4 +1,5 @@
-//! The local copy of a value: read without asking, new once, stale when it may be.
+//! The local copy of a value: read without a request, new once, and stale when a newer value may
+//! exist.
 
 use std::time::Duration;
 
@@ -184,8 +185,8 @@ fn read_returns_the_engine_value_and_marks_it_if_too_old() {
     );
 }
 
-/// Updates find their items however the handles were given out: in the order of the items, in the
-/// other order, with gaps, and in any order within a frame.
+/// Updates reach their items for any order of handles: that of the items, the reverse, with gaps,
+/// and any order within a frame.
 #[test]
 fn updates_find_their_items_for_any_handles() {
     let names = ["a/0", "a/1", "a/2", "a/3", "a/4", "a/5"];

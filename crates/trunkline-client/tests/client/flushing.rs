@@ -66,7 +66,7 @@ fn flush_waits_only_for_the_writes_before_it() {
     assert_eq!((counts.applied, counts.in_flight), (3, 3));
 }
 
-/// A thread that writes at full speed keeps the credit used up.
+/// A thread that writes at full speed uses all credit.
 ///
 /// Behaviour: LX-08.
 #[test]

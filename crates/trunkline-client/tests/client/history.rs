@@ -1,5 +1,5 @@
-//! The history: the frames of a page are joined, also across a reconnection, and an engine that does
-//! not keep to the protocol is left.
+//! The history: the client joins the frames of a page, also across a reconnection, and disconnects
+//! from an engine that violates the protocol.
 
 use trunkline_client::RequestId;
 use trunkline_client::request::History;
@@ -25,7 +25,7 @@ fn ask(query: HistoryQuery) -> (Rig, RequestId<History>, u32) {
     (rig, request, number)
 }
 
-/// The number of the last question.
+/// Returns the number of the last query.
 fn asked(rig: &mut Rig) -> u32 {
     match rig.said().pop() {
         Some(Said::History { request }) => request,
@@ -166,7 +166,7 @@ fn page_that_does_not_advance_ends_the_connection() {
         ..HistoryQuery::default()
     });
     tell(&mut rig, number, &[], Some(3), false);
-    assert!(sentence(&rig).contains("where it was already"));
+    assert!(sentence(&rig).contains("continues where the query began"));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn endless_page_ends_the_connection() {
     });
     let large = series("V", SeriesData::Rows(large));
     for n in 0..135 {
-        // Of other units each, so that nothing is joined.
+        // Each series has another unit, so that no series are joined.
         let one = HistorySeries {
             units: n.to_string(),
             ..large.clone()
@@ -191,5 +191,5 @@ fn endless_page_ends_the_connection() {
             break;
         }
     }
-    assert!(sentence(&rig).contains("a page of the history has more than"));
+    assert!(sentence(&rig).contains("a page of the history with more than"));
 }

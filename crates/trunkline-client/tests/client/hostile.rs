@@ -1,4 +1,4 @@
-//! An engine that does not keep to the protocol: the connection is closed with a cause, nothing
+//! Engines that violate the protocol: the client closes the connection with a cause, and never
 //! panics.
 
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ use trunkline_types::{Access, ArrayType, Contract, DataType, ElementType, Qualit
 
 use super::rig::{Rig, Said, WALL, write};
 
-/// The sentence with which a connection that was up has ended; the client dials again.
+/// Returns the sentence with which an open connection has ended. The client dials again.
 pub fn sentence(rig: &Rig) -> String {
     match rig.client.state() {
         ConnectionState::Connecting {
@@ -35,7 +35,7 @@ pub fn sentence(rig: &Rig) -> String {
     }
 }
 
-/// The number of the request that the client made last, which is not answered.
+/// Returns the number of the client's last request, which is unanswered.
 fn last_request(rig: &mut Rig) -> u32 {
     match rig.said().pop() {
         Some(Said::Open { request, .. } | Said::Handles { request, .. }) => request,
@@ -189,7 +189,7 @@ fn updates_for_unknown_items_are_skipped_and_confirmed() {
     rig.set("a/b", 1.0);
     assert_eq!(rig.values(id), [1.0]);
     assert_eq!(rig.client.counters().skipped, 2);
-    // Its own keep-alive, as the engine sends none here.
+    // The client's own keep-alive, because the engine sends none here.
     rig.pass(std::time::Duration::from_millis(1250));
     assert_eq!(rig.engine.records_confirmed, rig.engine.records_sent);
 }
@@ -236,13 +236,13 @@ fn huge_default_value_is_not_allocated_before_a_write() {
     }
 }
 
-/// A frame of another kind than the one that answers a request ends the connection, and the request
-/// is asked again: it is not lost.
+/// An answer of the wrong kind ends the connection. The request is not lost, because the client
+/// sends it again.
 #[test]
 fn request_with_a_mismatched_answer_is_repeated() {
     let provided = FrameKind::Provided as u8;
     let appeared = FrameKind::Appeared as u8;
-    // Watch 1, revision 1, listed whole.
+    // Watch 1, revision 1, with a complete list.
     let listed = [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1];
     for (kind, payload) in [(provided, &[][..]), (appeared, &listed[..])] {
         let mut rig = Rig::connected(&["a/b"]);
@@ -273,7 +273,7 @@ fn a_search_that_never_ends_is_ended() {
     let next_cursor = Some(5);
     rig.tell(|out| NamesBuilder::begin(out, request, &NamesHead { next_cursor }).finish(false));
     assert!(
-        sentence(&rig).contains("where it was already"),
+        sentence(&rig).contains("which the client has already"),
         "{}",
         sentence(&rig)
     );
@@ -324,7 +324,7 @@ fn busy() -> (Rig, Vec<u8>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whatever bytes are changed, cut or invented: no panic, and the client continues.
+    /// The client never panics and always continues if bytes are changed, removed or invented.
     #[test]
     fn no_bytes_make_the_client_panic(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),

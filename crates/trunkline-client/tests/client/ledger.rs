@@ -56,8 +56,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// Checks a reading against the one before: nothing is duplicated or reordered, and every gap
-    /// is explained.
+    /// Checks a reading against the previous one: no update is duplicated or reordered, and every
+    /// gap is explained.
     fn check(&mut self, reading: &Reading) -> Result<(), TestCaseError> {
         let Some(last) = self.last.replace(reading.position) else {
             return Ok(());
@@ -201,7 +201,7 @@ fn take_batch(rig: &mut Rig, id: SubscriptionId, most: usize) -> Vec<Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// One by one, in lists or in batches: the same events in the same order.
+    /// Single calls, lists and batches return the same events in the same order.
     #[test]
     fn however_they_are_taken_they_are_the_same_events(
         steps in prop::collection::vec(step(), 1..60),
@@ -244,7 +244,7 @@ proptest! {
         for step in &steps {
             world.apply(step)?;
         }
-        // In the end every client has the newest value of everything.
+        // In the end, every client has the newest value of each variable.
         for index in 0..CONTRACTS.len() {
             for _ in 0..3 {
                 world.apply(&Step::TakeAll(index))?;

@@ -1,4 +1,5 @@
-//! The client against a fake engine, on a simulated clock: nothing here waits or opens anything.
+//! Tests of the client with a fake engine and a simulated clock. They never wait, and open no
+//! sockets.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 

@@ -41,7 +41,7 @@ fn values(writes: &[SaidWrite]) -> Vec<(u32, f64)> {
         .collect()
 }
 
-/// The first goes out at once and the rest wait, as behind a slow connection.
+/// The first write is sent at once and the others wait, as on a slow connection.
 fn fill(rig: &mut Rig, variable: VariableRef) -> SaidWrite {
     rig.client
         .write_untracked([write(variable, 0.5)], Tick::MAX)
@@ -118,7 +118,7 @@ fn sent_writes_are_not_superseded() {
         .unwrap();
     rig.exchange();
     let first = said(&mut rig).remove(0);
-    // It is in transit: the same register is queued again.
+    // The first write is in transit, so the same register is queued again.
     rig.client
         .write_untracked([newest(a, 2.0), newest(a, 3.0)], Tick::MAX)
         .unwrap();
@@ -128,7 +128,7 @@ fn sent_writes_are_not_superseded() {
         (1, 1, 1)
     );
     assert_eq!(values(&go_on(&mut rig, &first)), [(100, 3.0)]);
-    // The queue is empty: it starts again.
+    // The queue is empty, so it starts again.
     rig.client
         .write_untracked([newest(a, 4.0)], Tick::MAX)
         .unwrap();
@@ -147,7 +147,8 @@ fn plain_queued_writes_are_not_superseded() {
     let writes = [newest(a, 1.0), write(a, 2.0), newest(a, 3.0), write(a, 4.0)];
     rig.client.write_untracked(writes, Tick::MAX).unwrap();
     let sent = go_on(&mut rig, &first);
-    // The newest value takes the place of the write that gave way, before those made meanwhile.
+    // The newest value has the position of the replaced write, before the writes made in the
+    // meantime.
     assert_eq!(values(&sent), [(100, 3.0), (100, 2.0), (100, 4.0)]);
 }
 
@@ -170,7 +171,7 @@ fn without_a_connection_the_newest_value_waits_for_the_next_one() {
     assert_eq!(rig.client.write_counts().superseded, 99);
 }
 
-/// An engine that cannot count them gets the value nevertheless.
+/// An engine without a count of superseded writes gets the value nevertheless.
 #[test]
 fn an_engine_of_an_earlier_release_gets_the_newest_value_too() {
     let (mut rig, [a, b]) = busy(1, Features::NONE);

@@ -1,4 +1,4 @@
-//! Requests and answers of several frames, and where they break off.
+//! Requests and answers of several frames, and their interruption.
 
 use trunkline_client::OpenOptions;
 use trunkline_proto::message::fault::FaultMessage;

@@ -27,7 +27,7 @@ fn rig() -> Rig {
     rig
 }
 
-/// Connected, accepted, and bound to one variable.
+/// Returns a client that is connected, accepted as a provider and bound to one variable.
 fn provider() -> Rig {
     let mut rig = rig();
     rig.connect();
@@ -111,7 +111,7 @@ fn provider_role_is_requested_again_on_every_connection() {
     };
     assert_eq!((*handle, item.as_str()), (HANDLE, "a"));
     rig.engine.hold(FrameKind::Publish);
-    // One is in transit, one waits, and one is too late.
+    // One value is in transit, one waits, and one is dropped.
     (1..3u8).for_each(|n| publish(&mut rig, f64::from(n)));
     rig.exchange();
     assert_eq!(published(&mut rig), [bytes(1.0)]);
@@ -251,7 +251,7 @@ fn orders_are_delivered_with_tickets_and_false_ones_refused() {
         let mut frame = WriteBuilder::begin_provider_write(out, 7);
         let options = WriteOptions::default();
         frame.push_value(HANDLE, &options, &Value::F64(2.0));
-        // One that it was never bound to, and one whose value is none.
+        // A write of a variable that was never bound, and a write without a valid value.
         frame.push_value(HANDLE + 1, &options, &Value::F64(2.0));
         frame.push(HANDLE, &options, &[1, 2]);
         frame.finish();

@@ -1,4 +1,4 @@
-//! The state that lasts across a reconnect, and the reports on the rest.
+//! The state that survives a reconnection, and the reports about the state that does not.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use trunkline_types::{Contract, DataType, Lost, Tick, Value};
 
 use super::rig::{Rig, Said, value, write};
 
-/// Lets the engine be another one: the same names, everything rewritten.
+/// Replaces the engine by another one with the same names and new values.
 fn restart(rig: &mut Rig) {
     rig.cut();
     rig.engine.welcome.epoch += 1;
@@ -378,7 +378,7 @@ fn a_subscription_that_joins_while_others_are_restored_is_subscribed_once() {
         .collect();
     held.iter().for_each(|said| rig.engine.answer(said));
     rig.exchange();
-    // The fake engine refuses to subscribe anything twice.
+    // The fake engine refuses a second subscription of an item.
     let wire = rig.wire(one);
     assert_eq!(rig.engine.subscriptions[&wire].handles, [100, 101].into());
     assert!(rig.client.item(two, 0).unwrap().live && rig.client.item(two, 1).unwrap().live);
@@ -477,7 +477,7 @@ fn own_writes_of_an_earlier_epoch_are_not_marked() {
     assert_eq!(own, [false; 3]);
 }
 
-/// The time to try again may come while the request that an item failed in is still being answered.
+/// The retry may become due while the request in which an item failed is still being answered.
 ///
 /// Behaviour: B-83.
 #[test]

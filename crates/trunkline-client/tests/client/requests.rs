@@ -1,5 +1,4 @@
-//! Bulk verbs: one round trip, results per item, and what happens to requests that meet a
-//! disconnect.
+//! Bulk verbs: one round trip, results per item, and the effect of a lost connection.
 
 use trunkline_client::request::{Read, ReadInto};
 use trunkline_client::{ClientOptions, Need, OpenOptions, ReadingBuffer, RequestError, RequestId};
@@ -320,7 +319,7 @@ fn buffer_of_readings_equals_separate_readings() {
         (own.position, own.sample.quality, own.own)
     );
 
-    // Asked without a connection and answered on the next.
+    // Requested without a connection, and answered on the next one.
     rig.cut();
     let again = rig.client.read_into(&variables, buffer).unwrap();
     rig.connect();
@@ -358,7 +357,7 @@ fn names_are_compared_as_the_engine_compares_them() {
     assert_eq!(opened[0].as_ref().unwrap_err().code, FaultCode::BadName);
 }
 
-/// An engine that knows nothing of a list is not asked for it: it would never answer.
+/// An engine that does not support a list is not asked for it, because it would never answer.
 #[test]
 fn an_older_engine_is_not_asked_for_its_forced_variables() {
     let mut rig = Rig::connected(&[]);

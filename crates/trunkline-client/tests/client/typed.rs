@@ -1,4 +1,4 @@
-//! Types of the program: checked once, at opening.
+//! Types of the program, which are checked once, when a variable is opened.
 
 use std::sync::Arc;
 

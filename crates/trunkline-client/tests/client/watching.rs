@@ -10,7 +10,7 @@ use trunkline_types::{Access, Contract, DataType, Pattern, Value};
 
 use super::rig::{Rig, Said};
 
-/// Connected to an engine that follows patterns and has these variables.
+/// Returns a client of an engine that supports patterns and has these variables.
 fn connected(names: &[&str]) -> Rig {
     let mut rig = Rig::new();
     rig.engine.welcome.features = Features::OURS;
@@ -21,8 +21,8 @@ fn connected(names: &[&str]) -> Rig {
     rig
 }
 
-/// The request and the number of the only watch that the client asked for since this was last
-/// asked.
+/// Returns the request and the number of the only watch that the client has requested since the
+/// last call.
 fn asked(rig: &mut Rig) -> (u32, u32) {
     let said = rig.said();
     let mut watches = said.iter().filter_map(|said| match said {
@@ -67,7 +67,7 @@ fn vanish(rig: &mut Rig, watch: u32, handles: &[u32]) {
     });
 }
 
-/// Everything that waits, as `+name`, `-name` and words.
+/// Takes all queued events, as `+name`, `-name` and words.
 fn told(rig: &mut Rig, id: WatchId) -> Vec<String> {
     let events = std::iter::from_fn(|| rig.client.next_watch_event(id));
     let word = |event| match event {
@@ -138,7 +138,7 @@ fn queued_events_are_bounded_by_the_number_of_names() {
         appear(&mut rig, 0, watch, &[(handle, &name, DataType::F64)], false);
         vanish(&mut rig, watch, &[handle]);
     }
-    // It is another variable; the ones in between were never seen.
+    // This is another variable. The variables in between were never reported.
     assert_eq!(told(&mut rig, id), ["-a/x", "+a/x"]);
 }
 
@@ -235,7 +235,7 @@ fn pattern_subscription_brackets_readings_with_name_events() {
             .item(rig.client.followed(id).unwrap(), 1)
             .is_none()
     );
-    // It appears again, at the place that is free.
+    // The name appears again, at the free index.
     appear(&mut rig, 0, watch, &[(x, "a/x", DataType::F64)], false);
     assert_eq!(take(&mut rig, &mut words), ["1+a/x", "1=2"]);
     rig.client.unfollow(id);
@@ -277,7 +277,7 @@ fn reappearing_name_is_subscribed_at_once_despite_other_waits() {
     let again = rig.engine.add("a/x", Value::F64(7.0));
     appear(&mut rig, 0, watch, &[(again, "a/x", DataType::F64)], false);
     take(&mut rig);
-    // No time has passed, and both have it.
+    // Both subscriptions have the value at the same time.
     assert_eq!(take(&mut rig), 1);
     assert_eq!(rig.values(by_name), [7.0]);
 }
@@ -328,7 +328,7 @@ fn item_removed_before_its_first_reading_returns_no_credit() {
         rig.tell(|out| out.extend_from_slice(reading));
         assert_eq!(rig.client.counters().skipped, 1);
         assert_eq!(rig.engine.subscriptions[&wire].granted, 4);
-        // It was sent before the engine knew that the variable is no longer wanted.
+        // The update was sent before the engine knew that the variable is not needed any more.
         rig.set("a/x", 1.0);
         assert_eq!(rig.client.counters().skipped, 2);
         assert_eq!(rig.engine.subscriptions[&wire].granted, 5);
@@ -382,7 +382,7 @@ fn restarted_listing_reports_only_the_difference() {
     assert_eq!(told(&mut rig, id), difference);
     assert_eq!(rig.client.watched_names(id).len(), 4);
 
-    // From now on the new handles count, and the old ones mean nothing.
+    // From now on, only the new handles are valid.
     vanish(&mut rig, watch, &[3]);
     assert_eq!(told(&mut rig, id), [""; 0]);
     vanish(&mut rig, watch, &[13, 2]);

@@ -358,7 +358,7 @@ fn unsent_writes_are_refused_when_the_client_shuts_down() {
     let WriteOutcome::Refused(fault) = &outcomes[0] else {
         panic!("{outcomes:?}")
     };
-    assert!(fault.sentence.contains("it was not sent"), "{fault}");
+    assert!(fault.sentence.contains("not sent"), "{fault}");
     assert_eq!(rig.client.pending(), 0);
 }
 
@@ -390,7 +390,7 @@ fn a_write_whose_call_has_ended_is_never_sent() {
     assert!(cancelled(&outcomes[0]).contains("cancelled"));
     assert_eq!(outcomes[1], WriteOutcome::Superseded, "by one that waits");
     assert!(rig.client.end_writes(ended).is_empty(), "it ends once");
-    // One after it, in the place of the one that waits.
+    // A later write takes the place of the waiting one.
     let last = rig
         .client
         .write([Write::newest(variable, Value::F64(4.0))])
@@ -523,7 +523,7 @@ fn a_group_or_an_order_whose_call_has_ended_is_never_sent_later() {
         .write_group(vec![write(variable, 1.0)], false)
         .unwrap();
     let sent_order = rig.client.order_library("a", LibraryVerb::Stop).unwrap();
-    // On its way, and never answered.
+    // In transit, and never answered.
     let mut bytes = Vec::new();
     while rig
         .client
@@ -543,7 +543,7 @@ fn a_group_or_an_order_whose_call_has_ended_is_never_sent_later() {
     assert!(rig.client.give_up(group).is_none());
     assert!(rig.client.give_up(order).is_none());
     rig.connect();
-    // The fake engine knows neither groups nor orders: it would panic.
+    // The fake engine supports neither groups nor orders, and would panic.
     let counts = rig.client.write_counts();
     assert_eq!((counts.issued, counts.unknown), (2, 1));
     assert_eq!(

@@ -99,7 +99,7 @@ fn invalid_aliases_are_refused_with_the_reason() {
     let url = deploy(&rig, "a", vec![alias("x", "tl://other/plant/x")]);
     assert_eq!(
         url.unwrap_err().to_string(),
-        "its alias tl://other/plant/x is a URL; an alias refers to a variable of this engine: \
+        "its alias tl://other/plant/x is a URL; an alias refers to a variable of the same engine: \
          write `library/path`"
     );
     let target = "plant/x#Units".to_owned();

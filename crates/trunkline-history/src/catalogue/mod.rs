@@ -1,11 +1,11 @@
-//! The catalogue of a history, an SQLite database: the series, and the Parquet files with their times.
+//! The catalogue of a history: an SQLite database of the series and of the Parquet files.
 //!
 //! ```text
 //! series   id | name | data_type | units | sum          one row per variable and type
 //! part     path | segment | first_time | last_time | rows | bytes | expires | data_bytes | footer |
 //!          summary | sum                                one row per file
 //! spool    id | log                                      logs of a spool whose rows are in files
-//! spool_end id | log | bytes                             acknowledged parts of other logs of a spool
+//! spool_end id | log | bytes                             acknowledged lengths of other logs of a spool
 //! ```
 
 pub(crate) mod snapshot;
@@ -23,17 +23,19 @@ use crate::paths::check_identity;
 
 /// Version of the database schema.
 const VERSION: u32 = 1;
-/// The series of the history itself, whose events concern every variable.
+/// Id of the series of events that concern all variables, such as the start of the engine.
 pub(crate) const ENGINE_SERIES: u32 = 0;
-/// Sequence numbers of events, which have none of their own: they sort events after the updates of the
-/// same time, in this order.
+/// Sequence number of the event that a variable was undeployed. These events have no sequence number of
+/// their own; the reserved numbers sort them after the updates with the same time.
 pub(crate) const RETIRED: u64 = u64::MAX - 2;
+/// Sequence number of the event that the recording of a variable began.
 pub(crate) const ADDED: u64 = u64::MAX - 1;
+/// Sequence number of the events that the engine stopped or was interrupted, and that rows are damaged.
 pub(crate) const STOPPED: u64 = u64::MAX;
-/// Maximum length of the name and of the units in a definition, in bytes.
+/// Maximum length of the name and of the units in a series definition, in bytes each.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// Creates the tables of spools, with their first entry.
+/// Creates the tables for logs of spools. They are created when the first log is entered.
 const SPOOL_TABLES: &str = "
     CREATE TABLE IF NOT EXISTS spool (
         id TEXT NOT NULL, log INTEGER NOT NULL, PRIMARY KEY (id, log)
@@ -44,19 +46,19 @@ const SPOOL_TABLES: &str = "
 
 pub(crate) struct Catalogue {
     path: PathBuf,
-    /// Content of the file `identity` beside the catalogue, if the history has one.
+    /// Content of the file `identity` in the history's folder; `None` if it is not known.
     identity: Option<String>,
-    /// `None` until the catalogue can be opened for writing.
-    opened: Option<Opened>,
+    /// The open database; `None` while it cannot be opened for writing.
+    opened: Option<OpenCatalogue>,
 }
 
-struct Opened {
+struct OpenCatalogue {
     connection: Connection,
-    /// Device and inode of the database.
+    /// Device and inode of the database file when it was opened.
     file: (u64, u64),
 }
 
-/// The rows of one variable with one type.
+/// A series: the rows of one variable with one data type.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Series {
     pub(crate) id: u32,
@@ -65,20 +67,20 @@ pub(crate) struct Series {
     pub(crate) units: String,
 }
 
-/// A Parquet file.
+/// A row of the table `part`: a Parquet file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PartRow {
-    /// Path within the history's folder.
+    /// Path relative to the history's folder.
     pub(crate) path: String,
-    /// Number of the newest log segment whose rows are in the file.
+    /// Number of the newest log segment with rows in the file.
     pub(crate) segment: u64,
     pub(crate) first_time: i64,
     pub(crate) last_time: i64,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
-    /// The time after which none of its rows is kept; `i64::MAX` if they are kept without limit.
+    /// The time after which all rows of the file have expired; `i64::MAX` if some never expire.
     pub(crate) expires: i64,
-    /// Number of bytes before the footer. Their checksums are in the footer.
+    /// Number of bytes before the footer. The footer has checksums of these bytes.
     pub(crate) data_bytes: u64,
     /// CRC32C of the footer.
     pub(crate) footer: u32,
@@ -91,20 +93,20 @@ pub(crate) struct PartRow {
 pub(crate) struct SpoolLog {
     /// Identity of the spool.
     pub(crate) spool: String,
-    /// Its number in the spool.
+    /// Number of the log in the spool.
     pub(crate) log: u64,
 }
 
-/// The end of a log of a spool that is not written any more.
+/// The end of a log of a spool that another log continues.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SpoolEnd {
     pub(crate) log: SpoolLog,
-    /// Number of bytes that were acknowledged.
+    /// Number of acknowledged bytes in the log.
     pub(crate) bytes: u64,
 }
 
 impl Series {
-    /// Encodes everything about the series except its id, as in the log.
+    /// Encodes the definition of the series, which is everything except the id, as the log stores it.
     pub(crate) fn define(&self, out: &mut Vec<u8>) {
         wire::put_str(out, &self.name);
         wire::put_str(out, &self.units);
@@ -122,7 +124,7 @@ impl Series {
         })
     }
 
-    /// Returns the series of the history itself.
+    /// Returns the series of events that concern all variables.
     pub(crate) fn of_engine() -> Self {
         Self {
             id: ENGINE_SERIES,
@@ -132,7 +134,7 @@ impl Series {
         }
     }
 
-    /// Checksum of everything about the series.
+    /// Returns a checksum of all fields of the series.
     fn sum(&self) -> u32 {
         let mut data_type = Vec::new();
         wire::encode_type(&self.data_type, &mut data_type);
@@ -142,27 +144,30 @@ impl Series {
 }
 
 impl PartRow {
-    /// Checksum of everything about the part.
+    /// Returns a checksum of all fields of the part. Catalogues on disk contain this checksum, so the names
+    /// of the type and its fields must not change.
     fn sum(&self) -> u32 {
         crc32c::crc32c(format!("{self:?}").as_bytes())
     }
 }
 
-fn of_row(table: &str, name: &str) -> Error {
-    Error::damaged(format!("its catalogue: the row of {table} {name}"))
+fn damaged_row(table: &str, name: &str) -> Error {
+    Error::damaged(format!(
+        "its catalogue: the entry of {table} {name} has a wrong checksum"
+    ))
 }
 
 impl Catalogue {
-    /// Opens the catalogue. Creates it only if the history `is_new`.
+    /// Opens the catalogue. If `is_new` is true, creates it if it does not exist.
     pub(crate) fn open(path: &Path, is_new: bool) -> Result<Self, Error> {
         Ok(Self {
             path: path.to_owned(),
             identity: None,
-            opened: Some(Opened::connect(path, is_new)?),
+            opened: Some(OpenCatalogue::connect(path, is_new)?),
         })
     }
 
-    /// Returns a catalogue that cannot be opened for writing now. The next use tries again.
+    /// Returns a catalogue that is not open. The next use opens it.
     pub(crate) fn unopened(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -171,38 +176,39 @@ impl Catalogue {
         }
     }
 
-    /// Sets the content of the file `identity`, with which the folder is compared before the catalogue is
-    /// opened again.
+    /// Sets the expected content of the file `identity`. The catalogue is opened again only if the file still
+    /// has this content.
     pub(crate) fn set_identity(&mut self, identity: &str) {
         self.identity = Some(identity.to_owned());
     }
 
-    /// Performs a step with the connection. If the disk was away, its open files cannot be used any more:
-    /// the connection is opened again if another file is in its place, and closed if the step fails.
-    fn with<T>(
+    /// Performs a step with the connection. Opens the connection first if it is closed, or if the database
+    /// file was replaced since. If the disk fails during the step, closes the connection, because open files
+    /// cannot be used after their disk was disconnected.
+    fn with_connection<T>(
         &mut self,
         step: impl FnOnce(&mut Connection) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let file = file_at(&self.path).ok();
-        let is_current = |opened: &Opened| Some(opened.file) == file;
+        let file = file_identity(&self.path).ok();
+        let is_current = |opened: &OpenCatalogue| Some(opened.file) == file;
         if !self.opened.as_ref().is_some_and(is_current) {
             self.disconnect();
             if let (Some(identity), Some(folder)) = (&self.identity, self.path.parent()) {
                 check_identity(folder, identity)?;
             }
-            self.opened = Some(Opened::connect(&self.path, false)?);
+            self.opened = Some(OpenCatalogue::connect(&self.path, false)?);
         }
         let done = match &mut self.opened {
             Some(opened) => step(&mut opened.connection),
             None => Err(Error::damaged("its catalogue is closed")),
         };
-        if done.as_ref().is_err_and(Error::is_of_disk) {
+        if done.as_ref().is_err_and(Error::is_disk_failure) {
             self.disconnect();
         }
         done
     }
 
-    /// Closes the connection, but leaves the files as they are, because another process may use them.
+    /// Closes the connection without a checkpoint, which would change files that another process may use.
     fn disconnect(&mut self) {
         if let Some(opened) = self.opened.take() {
             let option = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
@@ -210,7 +216,7 @@ impl Catalogue {
         }
     }
 
-    /// Closes the catalogue, which moves its write-ahead log into the main file.
+    /// Closes the catalogue. This merges the write-ahead log into the database file.
     pub(crate) fn close(self) -> Result<(), Error> {
         match self.opened {
             Some(opened) => opened.connection.close().map_err(|(_, error)| error.into()),
@@ -220,12 +226,12 @@ impl Catalogue {
 
     /// Checks the integrity of the database pages.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
-        let found: String = self.with(|connection| {
+        let found: String = self.with_connection(|connection| {
             Ok(connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?)
         })?;
         match found.as_str() {
             "ok" => Ok(()),
-            what => Err(Error::damaged(format!("its catalogue: {what}"))),
+            finding => Err(Error::damaged(format!("its catalogue: {finding}"))),
         }
     }
 
@@ -233,7 +239,7 @@ impl Catalogue {
         &mut self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.with(|connection| {
+        self.with_connection(|connection| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let value = work(&transaction)?;
@@ -242,9 +248,9 @@ impl Catalogue {
         })
     }
 
-    /// Returns all series, in the order of their ids.
+    /// Returns all series, sorted by id.
     pub(crate) fn series(&mut self) -> Result<Vec<Series>, Error> {
-        self.with(|connection| read_series(connection))
+        self.with_connection(|connection| read_series(connection))
     }
 
     /// Adds series, all or none. Their ids must not be in use.
@@ -260,22 +266,22 @@ impl Catalogue {
         })
     }
 
-    /// Returns all parts, in the order of their first times.
+    /// Returns all parts, sorted by their first time.
     pub(crate) fn parts(&mut self) -> Result<Vec<PartRow>, Error> {
-        self.with(|connection| read_parts(connection))
+        self.with_connection(|connection| read_parts(connection))
     }
 
-    /// Returns the logs of spools whose rows are in files. The table is created with the first of them.
+    /// Returns the logs of spools whose rows are in files.
     pub(crate) fn spool_logs(&mut self) -> Result<Vec<SpoolLog>, Error> {
-        self.with(|connection| read_spool_logs(connection))
+        self.with_connection(|connection| read_spool_logs(connection))
     }
 
-    /// Returns the ends of spool logs whose rows are not in files.
+    /// Returns the ends of logs of spools whose rows are not in files.
     pub(crate) fn spool_ends(&mut self) -> Result<Vec<SpoolEnd>, Error> {
-        self.with(|connection| read_spool_ends(connection))
+        self.with_connection(|connection| read_spool_ends(connection))
     }
 
-    /// Adds ends of spool logs.
+    /// Adds ends of logs of spools.
     pub(crate) fn add_spool_ends(&mut self, ends: &[SpoolEnd]) -> Result<(), Error> {
         if ends.is_empty() {
             return Ok(());
@@ -291,7 +297,7 @@ impl Catalogue {
         })
     }
 
-    /// Deletes the entries of spool logs that have been removed.
+    /// Deletes the entries of removed logs of spools.
     pub(crate) fn forget_spool_logs(&mut self, removed: &[SpoolLog]) -> Result<(), Error> {
         self.transaction(|transaction| {
             for one in removed {
@@ -302,7 +308,8 @@ impl Catalogue {
         })
     }
 
-    /// Replaces parts by others in one transaction, and enters the spool log whose rows the new parts have.
+    /// Replaces parts by others in one transaction. If the new parts have the rows of a log of a spool, also
+    /// enters that log.
     pub(crate) fn replace_parts(
         &mut self,
         removed: &[String],
@@ -343,10 +350,10 @@ impl Catalogue {
     }
 }
 
-impl Opened {
+impl OpenCatalogue {
     fn connect(path: &Path, is_new: bool) -> Result<Self, Error> {
         let mut flags = OpenFlags::default();
-        // Where a disk is not mounted, no catalogue must be created.
+        // If the disk is not mounted, no catalogue must be created in the empty mount point.
         flags.set(OpenFlags::SQLITE_OPEN_CREATE, is_new);
         let mut connection = Connection::open_with_flags(path, flags)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -381,7 +388,7 @@ impl Opened {
                 });
             }
         }
-        let file = file_at(path)?;
+        let file = file_identity(path)?;
         Ok(Self { connection, file })
     }
 }
@@ -401,7 +408,7 @@ fn read_series(connection: &Connection) -> Result<Vec<Series>, Error> {
             units: row.get(3)?,
         };
         if series.sum() != row.get::<_, u32>(4)? {
-            return Err(of_row("series", &series.name));
+            return Err(damaged_row("series", &series.name));
         }
         all.push(series);
     }
@@ -433,7 +440,7 @@ fn read_parts(connection: &Connection) -> Result<Vec<PartRow>, Error> {
     for row in rows {
         let (part, sum) = row?;
         if part.sum() != sum {
-            return Err(of_row("part", &part.path));
+            return Err(damaged_row("part", &part.path));
         }
         parts.push(part);
     }
@@ -479,7 +486,7 @@ fn has_table(connection: &Connection, name: &str) -> Result<bool, Error> {
 }
 
 /// Returns the device and the inode of a file.
-fn file_at(path: &Path) -> Result<(u64, u64), Error> {
+fn file_identity(path: &Path) -> Result<(u64, u64), Error> {
     let found = std::fs::metadata(path)?;
     Ok((found.dev(), found.ino()))
 }
@@ -489,13 +496,13 @@ fn file_at(path: &Path) -> Result<(u64, u64), Error> {
 mod tests {
     use super::*;
 
-    /// H-14: files that were open while their disk was away cannot be used any more.
+    /// H-14: open files cannot be used after their disk was disconnected.
     #[test]
     fn catalogue_is_opened_again_after_an_error_of_its_disk() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("catalogue.sqlite");
         let mut sut = Catalogue::open(&path, true).unwrap();
-        let failed = sut.with::<()>(|_| Err(std::io::Error::other("away").into()));
+        let failed = sut.with_connection::<()>(|_| Err(std::io::Error::other("away").into()));
         assert!(matches!(failed, Err(Error::Io(_))));
         assert!(sut.opened.is_none());
         assert_eq!(sut.series().unwrap(), []);

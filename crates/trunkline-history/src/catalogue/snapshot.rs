@@ -1,7 +1,7 @@
 //! Reads the catalogue of a folder without changing it, even while an engine records.
 //!
-//! The catalogue and its write-ahead log are copied to a temporary folder and read there, because
-//! SQLite itself would create files in the folder.
+//! The catalogue and its write-ahead log are copied to a temporary folder and read there, because SQLite
+//! would create files in the history's folder.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -12,7 +12,7 @@ use crate::database::{CopyError, copy_database};
 use crate::error::Error;
 use crate::paths::CATALOGUE;
 
-/// Maximum number of attempts to read a consistent state of a folder that changes.
+/// Maximum number of attempts to read a consistent state while an engine changes the folder.
 pub(crate) const ATTEMPTS: u32 = 20;
 
 /// A consistent state of the catalogue.
@@ -20,9 +20,9 @@ pub(crate) const ATTEMPTS: u32 = 20;
 pub(crate) struct Snapshot {
     pub(crate) series: Vec<Series>,
     pub(crate) parts: Vec<PartRow>,
-    /// The logs of spools whose rows are in files.
+    /// Logs of spools whose rows are in files.
     pub(crate) spool_logs: Vec<SpoolLog>,
-    /// The ends of other logs of spools.
+    /// Ends of logs of spools whose rows are not in files.
     pub(crate) spool_ends: Vec<SpoolEnd>,
 }
 
@@ -30,12 +30,13 @@ impl Snapshot {
     /// Reads the catalogue of a folder.
     ///
     /// # Errors
-    /// [`Error::Io`] with `NotFound` if there is no catalogue; [`Error::Changing`].
+    /// [`Error::Io`] with `NotFound` if there is no catalogue; [`Error::Changing`] if it changed during every
+    /// attempt.
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
         Self::read_with(folder, |_| Ok(()))
     }
 
-    /// As [`read`](Self::read), but checks the pages of the catalogue first.
+    /// Does the same as [`read`](Self::read), but checks the integrity of the database first.
     pub(crate) fn checked(folder: &Path) -> Result<Self, Error> {
         Self::read_with(folder, Catalogue::check)
     }
@@ -54,14 +55,14 @@ impl Snapshot {
         folder: &Path,
         check: impl FnOnce(&mut Catalogue) -> Result<(), Error>,
     ) -> Result<Self, Error> {
-        let place = tempfile::tempdir()?;
-        copy(folder, place.path())?;
-        let mut catalogue = Catalogue::open(&place.path().join(CATALOGUE), false)?;
+        let temporary = tempfile::tempdir()?;
+        copy(folder, temporary.path())?;
+        let mut catalogue = Catalogue::open(&temporary.path().join(CATALOGUE), false)?;
         check(&mut catalogue)?;
         Self::of(&mut catalogue)
     }
 
-    /// Returns the newest log segment whose rows are in files; 0 if there is none.
+    /// Returns the number of the newest log segment whose rows are in files; 0 if there is none.
     pub(crate) fn sealed(&self) -> u64 {
         let segments = self.parts.iter().map(|part| part.segment);
         segments.max().unwrap_or(0)
@@ -75,7 +76,7 @@ fn copy(folder: &Path, to: &Path) -> Result<(), Error> {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             source => source?,
         };
-        // The permissions are not copied: they may allow this user only to read.
+        // Do not copy the permissions, which may forbid this user to write.
         io::copy(&mut source, &mut File::create(to)?)?;
         Ok(true)
     });

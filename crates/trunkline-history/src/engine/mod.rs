@@ -1,4 +1,4 @@
-//! The history of a running engine: recording, maintenance and queries.
+//! Records the history of a running engine, maintains its files, and answers queries.
 
 mod recorder;
 mod spooling;
@@ -30,21 +30,22 @@ use crate::files::{files_in, join, orphans};
 use crate::folder::absence;
 use crate::log::tail::{Segment, Tail};
 use crate::log::{self, Log, LogEnd, spool};
-use crate::paths::{CATALOGUE, remove_if_there, sync_name};
+use crate::paths::{CATALOGUE, remove_if_there, sync_parent};
 use crate::query::{self, View};
 use crate::sync::lock;
 use crate::{lock_file, rules};
 
-/// Delay before the recorder checks again whether a closed segment has become files.
-const NO_ROOM: Duration = Duration::from_millis(100);
+/// Delay before the recorder checks again whether maintenance has moved a closed segment to files.
+const BACKLOG_RETRY: Duration = Duration::from_millis(100);
 
-/// Nanoseconds until the next attempt to determine the age of the rows of an unreadable file.
+/// Delay before another attempt to determine when an unreadable file expires, in nanoseconds.
 const EXPIRY_RETRY: i64 = 600_000_000_000;
 
-/// Memory for the indices and summaries of files, which queries use repeatedly.
+/// Maximum memory for cached indices and summaries of files, in bytes.
 const LOADED_BYTES_MAX: usize = 256 << 20;
 
-/// Opens the history in a folder: [`FileHistory::open_with_spool`] for hosts of an engine.
+/// Opens the history in a folder for the host of an engine. Does the same as
+/// [`FileHistory::open_with_spool`].
 ///
 /// # Errors
 /// As [`FileHistory::open_with_spool`].
@@ -63,29 +64,29 @@ pub fn open(
 
 /// A history in a folder.
 pub struct FileHistory {
-    /// Damage found at the start, as a sentence.
+    /// Description of the damage that was found when the history was opened; empty if there was none.
     damage: String,
     folder: PathBuf,
     rules: Vec<HistoryRule>,
     recorder: Mutex<Recorder>,
-    /// The recorder's counters after its last step. Locked only briefly.
+    /// A copy of the recorder's counters. Locked only briefly.
     recorder_figures: Mutex<RecorderFigures>,
-    /// Where the log is. Locked after the recorder.
+    /// Determines which folder holds the log. Locked after `recorder`.
     spooling: Mutex<Spooling>,
-    /// The state of the spool after the last change. Locked only briefly.
+    /// A copy of the state of the spool. Locked only briefly.
     spool_state: Mutex<Option<SpoolState>>,
     /// Locked after `spooling`.
     catalogue: Mutex<Catalogue>,
-    /// All series, in the order of their names and ids. Locked after the catalogue.
+    /// All series, sorted by name and id. Locked after `catalogue`.
     series: Mutex<Arc<Vec<Series>>>,
-    /// Locked last, and only briefly.
+    /// The committed rows. Locked last, and only briefly.
     stored: Mutex<Stored>,
-    /// Replaced parts, whose files queries may still read.
+    /// Replaced parts whose files are not deleted yet, because queries may still read them.
     unused: Mutex<Vec<Arc<Part>>>,
     /// Files that could not be joined.
     skipped: Mutex<join::Skipped>,
-    /// Paths of files that may have expired but could not be read, each with the time of the next
-    /// attempt.
+    /// Files that may have expired but could not be read: from path to the time of the next attempt, in
+    /// nanoseconds.
     unknown_expiry: Mutex<HashMap<String, i64>>,
     _lock: File,
 }
@@ -104,8 +105,8 @@ struct Stored {
 }
 
 impl FileHistory {
-    /// Opens the history in a folder, and creates the folder if it does not exist. `wake` is called when
-    /// the engine has something to record.
+    /// Opens the history in a folder, and creates the folder if it does not exist. The engine calls `wake`
+    /// when updates are waiting to be recorded.
     ///
     /// # Errors
     /// The folder is in use by another engine, is damaged, was written by a newer version, or cannot
@@ -120,12 +121,12 @@ impl FileHistory {
         Self::open_with_spool(folder, None, rules, engine, wake, wall)
     }
 
-    /// As [`open`](Self::open), with a folder on another disk, the spool, which takes rows while the
-    /// history's folder cannot be written. The spool is created if it does not exist, but its parent
+    /// Does the same as [`open`](Self::open), with a spool: a folder on another disk that stores rows while
+    /// the history's folder cannot be written. The spool is created if it does not exist, but its parent
     /// folder must exist. The history opens even if the spool cannot be used now.
     ///
     /// # Errors
-    /// As [`open`](Self::open); also if the spool belongs to another history.
+    /// The errors of [`open`](Self::open), and an error if the spool belongs to another history.
     pub fn open_with_spool(
         folder: impl Into<PathBuf>,
         spool: Option<&Path>,
@@ -147,7 +148,7 @@ impl FileHistory {
         wall: Timestamp,
     ) -> Result<Self, Error> {
         create(folder)?;
-        let held = lock_file::hold(folder)?;
+        let folder_lock = lock_file::acquire(folder)?;
         let segments = log::segments(folder)?;
         let path = folder.join(CATALOGUE);
         let has_files = !segments.is_empty() || !files_in(folder)?.is_empty();
@@ -159,8 +160,8 @@ impl FileHistory {
             Ok((catalogue, content))
         });
         let (mut catalogue, content) = match opened {
-            // The spool can record, so the catalogue can be opened for writing later.
-            Err(error) if spool.is_some() && error.is_of_disk() => {
+            // With a spool, recording can begin before the catalogue can be opened for writing.
+            Err(error) if spool.is_some() && error.is_disk_failure() => {
                 let content = Snapshot::read(folder).map_err(|_| error)?;
                 (Catalogue::unopened(&path), content)
             }
@@ -180,21 +181,21 @@ impl FileHistory {
             let times = spans.iter().map(|(series, span)| (series, span.last_time));
             join::expiry_of(times, &keep_of) < wall.as_nanos()
         };
-        let apart = match orphans::remove(folder, &rows, &segments, &is_expired) {
-            // The next start removes them.
-            Err(error) if spool.is_some() && error.is_of_disk() => 0,
+        let set_apart_count = match orphans::remove(folder, &rows, &segments, &is_expired) {
+            // The next start removes the files.
+            Err(error) if spool.is_some() && error.is_disk_failure() => 0,
             removed => removed?,
         };
-        if apart > 0 {
-            damage.push(orphans::sentence(apart));
+        if set_apart_count > 0 {
+            damage.push(orphans::sentence(set_apart_count));
         }
         let sealed = rows.iter().map(|part| part.segment).max().unwrap_or(0);
         let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
         let parts: Vec<Arc<Part>> = parts.collect();
         let ends = spooling.ends_before(&spooled);
         let mut unsealed = Unsealed::beside(folder, &parts, &ends, wall)?;
-        let of_logs = std::mem::take(&mut unsealed.spool_ends);
-        spooling.add_ends(spool_ends, of_logs, &spooled);
+        let logged_ends = std::mem::take(&mut unsealed.spool_ends);
+        spooling.add_ends(spool_ends, logged_ends, &spooled);
         let new = unsealed::unknown(&unsealed.series, &series)?;
         if !new.is_empty() {
             spooling.enter_at_start(&new, &mut catalogue)?;
@@ -202,10 +203,10 @@ impl FileHistory {
         }
         damage.extend(unsealed.damaged.iter().map(DamagedLog::sentence));
         let newest = unsealed.newest.max(sealed);
-        let frozen = std::mem::take(&mut unsealed.segments);
+        let closed = std::mem::take(&mut unsealed.segments);
         let mut tail = Tail {
             open: Segment::new(newest),
-            frozen: frozen.into_iter().map(Arc::new).collect(),
+            closed: closed.into_iter().map(Arc::new).collect(),
         };
         for log in spooled {
             let Some(mut recovered) = spooling.read(&log, wall) else {
@@ -222,19 +223,20 @@ impl FileHistory {
             damage.extend(damaged.map(|damaged| format!("in the spool, {}", damaged.sentence())));
             let follows = recovered.follows.map_or(0, |end| end.segment);
             let is_newest = follows >= unsealed.newest_commit && !is_continued;
-            // Without rows, creating the log may have failed, and then the other log may have continued.
+            // If a log has no rows, its creation may have failed, and recording may have gone on in the old
+            // log.
             if is_newest && !recovered.rows.is_empty() {
                 unsealed.interrupted = unsealed::interruption(&recovered);
             }
             tail.insert(segment);
         }
         let number = tail.open.number + 1;
-        let mut of_engine = Rows::new(None);
+        let mut engine_events = Rows::new(None);
         unsealed
             .interrupted
             .into_iter()
-            .for_each(|mark| of_engine.push_mark(mark));
-        of_engine.push_mark(HistoryMark {
+            .for_each(|mark| engine_events.push_mark(mark));
+        engine_events.push_mark(HistoryMark {
             key: RowKey {
                 time: wall.as_nanos(),
                 epoch: engine.epoch(),
@@ -248,19 +250,19 @@ impl FileHistory {
                 log
             }
             Err(error) => {
-                // As far as this run knows, everything in the logs of earlier runs was acknowledged.
-                let left = LogEnd {
+                // All rows in the logs of earlier runs count as acknowledged.
+                let folder_end = LogEnd {
                     segment: unsealed.newest,
                     bytes: u64::MAX,
                 };
-                let begun = spooling.begin(error.of(folder), left, number, wall);
-                let (log, open) = begun.map_err(Error::Placed)?;
+                let begun = spooling.begin(error.of(folder), folder_end, number, wall);
+                let (log, open) = begun.map_err(Error::Located)?;
                 tail.open = open;
                 log
             }
         };
         let consumer = Consumer::service(engine.clone(), wake);
-        let recorder = Recorder::new(engine.clone(), consumer, rules.clone(), log, of_engine);
+        let recorder = Recorder::new(engine.clone(), consumer, rules.clone(), log, engine_events);
         let state = match damage.as_slice() {
             [] => String::new(),
             damage => damage.join("; "),
@@ -282,29 +284,29 @@ impl FileHistory {
             unused: Mutex::default(),
             skipped: Mutex::default(),
             unknown_expiry: Mutex::default(),
-            _lock: held,
+            _lock: folder_lock,
         };
         history.set_series(series);
-        // Committed before the logs that show how the last run ended are removed.
+        // Commit the events of this start before removing the logs that show how the last run ended.
         let mut recorder = lock(&history.recorder);
-        let begun = history.commit_somewhere(&mut recorder, wall, false, &mut |recorder| {
+        let begun = history.commit_with_fallback(&mut recorder, wall, false, &mut |recorder| {
             recorder.commit_start(wall, &mut |id, rows| {
                 lock(&history.stored).tail.open.add(id, rows, wall);
             })
         });
         if let Err(error) = begun {
-            // The next attempt creates a new log.
+            // Remove the log; the next attempt to open the history creates a new one.
             let _ = std::fs::remove_file(log::path(folder, number));
             let open = lock(&history.stored).tail.open.spool_log.clone();
-            history.spooling().abandon(open.as_ref());
+            history.spooling().remove_open_log(open.as_ref());
             return Err(error);
         }
-        history.note_figures(&recorder);
+        history.update_figures(&recorder);
         drop(recorder);
         for number in unsealed.sealed {
             match remove_if_there(&log::path(folder, number)) {
-                // The next start removes it.
-                Err(error) if spool.is_some() && error.is_of_disk() => {}
+                // The next start removes the log.
+                Err(error) if spool.is_some() && error.is_disk_failure() => {}
                 removed => removed?,
             }
         }
@@ -332,41 +334,42 @@ impl FileHistory {
 
     fn try_record(&self, moment: Moment) -> Result<Option<Tick>, Error> {
         let mut recorder = lock(&self.recorder);
-        if let Some(wait) = self.choose_place(&mut recorder, moment) {
+        if let Some(wait) = self.choose_log_folder(&mut recorder, moment) {
             return Ok(Some(wait));
         }
-        let recorded = self.commit_somewhere(&mut recorder, moment.wall, true, &mut |recorder| {
+        let recorded = self.commit_with_fallback(&mut recorder, moment.wall, true, &mut |recorder| {
             recorder.record(moment, &mut |series, rows| {
                 lock(&self.stored).tail.open.add(series, rows, moment.wall);
             })
         });
-        self.note_figures(&recorder);
+        self.update_figures(&recorder);
         let next = recorded?;
         if lock(&self.stored).tail.open.is_full(moment.wall) {
             self.begin_segment(&mut recorder, moment.wall)?;
-            self.note_figures(&recorder);
+            self.update_figures(&recorder);
         }
         Ok(self.with_retry(next, moment.now))
     }
 
-    /// Records everything up to now, and closes the segment, so that maintenance moves it to files.
-    /// Otherwise a segment is closed when it is full or an hour old.
+    /// Records all waiting updates and closes the open segment, so that maintenance moves its rows to files.
+    /// Without this call, a segment is closed when it is full or an hour old.
     ///
     /// # Errors
-    /// [`HistoryError`]; the updates recorded so far stay in the open segment.
+    /// Returns a [`HistoryError`] if the log cannot be written. Updates that were committed before the error
+    /// stay in the open segment.
     pub fn close_segment(&self, moment: Moment) -> Result<(), HistoryError> {
         self.record(moment)?;
         let begun = self.begin_segment(&mut lock(&self.recorder), moment.wall);
         begun.map_err(|error| error.of(&self.folder))
     }
 
-    /// Performs one step of maintenance: moves the oldest closed segment to files, removes expired
-    /// rows, or joins small files. Returns false if there is nothing to do.
+    /// Performs one maintenance step: moves the oldest closed segment to files, removes expired rows, or
+    /// joins small files. Returns false if there is nothing to do.
     fn try_maintain(&self, wall: Timestamp) -> Result<bool, Error> {
-        self.find_spool(wall)?;
+        self.reopen_spool(wall)?;
         self.spooling().check_folder(&self.folder)?;
         self.remove_unused()?;
-        let oldest = lock(&self.stored).tail.frozen.first().cloned();
+        let oldest = lock(&self.stored).tail.closed.first().cloned();
         let series = Arc::clone(&lock(&self.series));
         let keep_of = |series: &Series| rules::keep_of(&self.rules, series);
         if let Some(segment) = oldest {
@@ -387,11 +390,11 @@ impl FileHistory {
             part.row.expires < now && next.is_none_or(|next| *next <= now)
         };
         if let Some(part) = parts.iter().find(is_due) {
-            // The rules may keep rows for longer now than when the file was written.
+            // The rules may have changed since the file was written, and may keep its rows for longer now.
             let expires = match join::expiry(part, &series, &keep_of) {
                 Ok(expires) => expires,
                 Err(_) => {
-                    // The age of the rows is unknown; the file may be readable again later.
+                    // The file may be readable again later.
                     let next = now.saturating_add(EXPIRY_RETRY);
                     lock(&self.unknown_expiry).insert(part.row.path.clone(), next);
                     return Ok(true);
@@ -408,12 +411,12 @@ impl FileHistory {
             let is_kept = !added.is_empty();
             self.replace(std::slice::from_ref(part), added, None, None)?;
             if is_kept {
-                // The new entry is for the same file.
+                // The new entry refers to the same file, so the file must not be deleted.
                 lock(&self.unused).retain(|one| one.row.path != part.row.path);
             }
             return Ok(true);
         }
-        let skipped = lock(&self.skipped).now(now);
+        let skipped = lock(&self.skipped).paths_at(now);
         let chosen = join::choose(&parts, &skipped, join::FILES_MIN);
         if chosen.is_empty() {
             return Ok(false);
@@ -424,7 +427,7 @@ impl FileHistory {
                 Ok(true)
             }
             Err(error @ (Error::Damaged(_) | Error::Io(_))) => {
-                // The files stay as they are; queries return their readable rows.
+                // Leave the files unchanged; queries return the rows that can be read.
                 let is_damage = matches!(error, Error::Damaged(_));
                 lock(&self.skipped).add(&chosen, is_damage, &parts, now);
                 Ok(true)
@@ -433,8 +436,9 @@ impl FileHistory {
         }
     }
 
-    /// Replaces parts by others, and drops the segment whose rows are in the new parts, with its log
-    /// in the spool.
+    /// Replaces parts by others. `segment` and `spool_log` are the closed segment whose rows are in the new
+    /// parts, and its log if that is in the spool: the segment is dropped, and the log is entered in the
+    /// catalogue.
     fn replace(
         &self,
         removed: &[Arc<Part>],
@@ -443,8 +447,8 @@ impl FileHistory {
         spool_log: Option<&SpoolLog>,
     ) -> Result<(), Error> {
         let paths: Vec<String> = removed.iter().map(|part| part.row.path.clone()).collect();
-        self.enter_and(|catalogue| catalogue.replace_parts(&paths, &added, spool_log))?;
-        // Do not remove a replaced file whose name a new file has.
+        self.enter_pending_and(|catalogue| catalogue.replace_parts(&paths, &added, spool_log))?;
+        // Keep a replaced file if a new file has the same path.
         let kept: Vec<String> = added.iter().map(|row| row.path.clone()).collect();
         let mut stored = lock(&self.stored);
         let mut parts = stored.parts.to_vec();
@@ -456,7 +460,7 @@ impl FileHistory {
         );
         parts.sort_by_key(|part| part.row.first_time);
         stored.parts = Arc::new(parts);
-        stored.tail.frozen.retain(|one| Some(one.number) != segment);
+        stored.tail.closed.retain(|one| Some(one.number) != segment);
         drop(stored);
         let is_replaced = |part: &&Arc<Part>| !kept.contains(&part.row.path);
         lock(&self.unused).extend(removed.iter().filter(is_replaced).cloned());
@@ -482,18 +486,18 @@ impl FileHistory {
         result
     }
 
-    /// Returns what is stored of a series now.
+    /// Returns the current sources of the rows of a series.
     fn view_of(&self, series: u32) -> View {
         let Stored { tail, parts } = &*lock(&self.stored);
-        let segments = tail.frozen.iter().map(Arc::as_ref).chain([&tail.open]);
+        let segments = tail.closed.iter().map(Arc::as_ref).chain([&tail.open]);
         View::of(parts, segments, series)
     }
 
-    /// Answers a query as [`History::read`] does, and also returns the work for the page: roughly the
-    /// number of decoded rows, with an equivalent for each file that was opened.
+    /// Answers a query as [`History::read`] does, and also returns the work for the page. Work is measured in
+    /// decoded rows; opening a file counts as a number of rows.
     ///
     /// # Errors
-    /// As [`History::read`].
+    /// The errors of [`History::read`].
     pub fn read_with_work(
         &self,
         query: &HistoryQuery,
@@ -506,7 +510,8 @@ impl FileHistory {
         let unloaded = match lock(&self.stored).tail.unloaded_rows() {
             0 => String::new(),
             rows => format!(
-                "{rows} rows are only in the spool, and are missing here until they are back"
+                "{rows} rows are only in the spool, so this answer lacks them until the engine has moved \
+                 them to files"
             ),
         };
         let sentences = [&self.damage, &unloaded, &page.state].into_iter();
@@ -518,7 +523,7 @@ impl FileHistory {
         Ok((page, work))
     }
 
-    /// Unloads the indices and summaries of all files if they take too much memory.
+    /// Drops the cached indices and summaries of all files if they use too much memory.
     fn unload_parts(&self) {
         let parts = Arc::clone(&lock(&self.stored).parts);
         let bytes: usize = parts.iter().map(|part| part.loaded_bytes()).sum();
@@ -527,8 +532,8 @@ impl FileHistory {
         }
     }
 
-    /// Copies the recorder's figures, so that reading them does not wait while it writes.
-    fn note_figures(&self, recorder: &Recorder) {
+    /// Copies the recorder's counters, so that reading them does not wait for the disk.
+    fn update_figures(&self, recorder: &Recorder) {
         *lock(&self.recorder_figures) = RecorderFigures {
             recorded: recorder.recorded,
             lost: recorder.lost,
@@ -564,7 +569,7 @@ impl History for FileHistory {
     }
 
     fn is_maintenance_due(&self) -> bool {
-        !lock(&self.stored).tail.frozen.is_empty()
+        !lock(&self.stored).tail.closed.is_empty()
     }
 
     fn read(&self, query: &HistoryQuery, wall: Timestamp) -> Result<HistoryPage, HistoryError> {
@@ -577,13 +582,13 @@ impl History for FileHistory {
 
     fn close(&self, wall: Timestamp) -> Result<(), HistoryError> {
         let mut recorder = lock(&self.recorder);
-        // This run has no other chance to record what waits.
-        let closed = self.commit_somewhere(&mut recorder, wall, false, &mut |recorder| {
+        // No later commit can record the pending rows, so the backlog limit does not apply.
+        let closed = self.commit_with_fallback(&mut recorder, wall, false, &mut |recorder| {
             recorder.close(wall, &mut |series, rows| {
                 lock(&self.stored).tail.open.add(series, rows, wall);
             })
         });
-        self.note_figures(&recorder);
+        self.update_figures(&recorder);
         drop(recorder);
         closed.map_err(|error| error.of(&self.folder))
     }
@@ -618,13 +623,13 @@ impl fmt::Debug for FileHistory {
     }
 }
 
-/// Creates the folder, accessible only to its user. The new folder survives a power loss.
+/// Creates a folder that only its owner may access. The new folder is durable.
 fn create(folder: &Path) -> Result<(), Error> {
     let missing = folder.ancestors().take_while(|above| !above.exists());
     let missing: Vec<&Path> = missing.filter(|above| *above != Path::new("")).collect();
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(folder)?;
-    missing.into_iter().try_for_each(sync_name)
+    missing.into_iter().try_for_each(sync_parent)
 }
 
 #[cfg(test)]
@@ -634,9 +639,9 @@ mod tests {
 
     use super::*;
 
-    struct Unheard;
+    struct NoWake;
 
-    impl Wake for Unheard {
+    impl Wake for NoWake {
         fn wake(&self) {}
     }
 
@@ -646,7 +651,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let engine = Engine::new(EngineOptions::new("test", 1));
         let wall = Timestamp::from_nanos(1_790_000_000_000_000_000);
-        let wake = Box::new(Unheard);
+        let wake = Box::new(NoWake);
         let (main, spool) = (folder.path().join("main"), folder.path().join("spool"));
         let rules = Vec::new();
         let history =

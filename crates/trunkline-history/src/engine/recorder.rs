@@ -1,8 +1,8 @@
 //! Takes updates from the engine, and commits them to the log.
 //!
-//! The recorder is an ordinary subscriber: under `all` for variables of which every update is
-//! recorded, under `sampled` for the others. The sequence numbers reveal missing updates, so every
-//! loss is recorded as an event.
+//! The recorder is an ordinary subscriber. It subscribes with the contract `all` to variables whose every
+//! update is recorded, and with `sampled` to the others. Gaps in the sequence numbers show which updates
+//! are missing, and the recorder records each gap as an event.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,40 +25,44 @@ use crate::files::schema::{Storage, number_of};
 use crate::log::{Log, LogEnd};
 use crate::rules::settings_of;
 
-/// The subscription for variables of which every update is recorded. Those for the others follow it.
+/// Id of the subscription for variables whose every update is recorded. The subscriptions for sampled
+/// variables have the next ids.
 const EVERY_UPDATE: u32 = 1;
-/// Updates, and bytes of values, that may wait in the engine for the recorder. Beyond this, the engine
-/// ends the subscription.
-const WAITING: Contract = Contract::All {
+/// Limits of the updates that wait in the engine for the recorder. If they are exceeded, the engine ends
+/// the subscription.
+const QUEUE_LIMITS: Contract = Contract::All {
     elements: BUFFER_ELEMENTS_MAX,
     bytes: 256 << 20,
 };
-/// Number of rows after which no more updates are taken before a commit.
+/// Number of pending rows at which the recorder commits before it takes further updates.
 const COMMIT_ROWS: usize = 256 << 10;
-/// Bytes of values after which no more updates are taken before a commit.
+/// Bytes of pending values at which the recorder commits before it takes further updates.
 const COMMIT_BYTES: usize = 64 << 20;
-/// Marks a slot without a recorded variable.
-const NOT_FOLLOWED: u32 = u32::MAX;
+/// Entry of `by_slot` for a slot without a recorded variable.
+const NOT_RECORDED: u32 = u32::MAX;
 
-/// A variable that is recorded. The fields that each update uses come first, in as few cache lines
-/// as possible.
+/// A variable that is recorded. The fields that every update uses come first, so that they share cache
+/// lines.
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct Followed {
+struct RecordedVariable {
     handle: u32,
     storage: Storage,
     /// True if the settings have a deadband or a resolution.
     is_filtered: bool,
-    /// Sequence number of the newest update taken, recorded or not.
+    /// Sequence number of the newest update taken, even if it was not recorded.
     seen: u64,
+    /// The latest row time in nanoseconds; a row counts with its engine timestamp if that is earlier.
     last_time: i64,
     /// Rows that are not committed yet.
     pending: Rows,
+    /// Id of the series.
     series: u32,
     definition: Series,
     settings: HistorySettings,
     /// Numbers within this distance of the last recorded number are not recorded.
-    band: f64,
+    deadband: f64,
+    /// The last recorded number and the bits of its quality.
     last: Option<(f64, u32)>,
 }
 
@@ -66,36 +70,39 @@ pub(crate) struct Recorder {
     engine: Engine,
     consumer: Consumer,
     rules: Vec<HistoryRule>,
-    followed: Vec<Followed>,
+    followed: Vec<RecordedVariable>,
     /// Free indices in `followed`.
     free: Vec<u32>,
-    /// Indices that become free once their pending rows are committed.
+    /// Indices in `followed` that become free when their pending rows are committed.
     retired: Vec<u32>,
-    /// Number of indices at the start of `retired` for which no late sample is waiting.
+    /// Number of indices at the start of `retired` for which no late sample can arrive any more.
     reusable: usize,
-    /// Index in `followed`, by slot.
+    /// Index in `followed` of the variable in each slot.
     by_slot: Vec<u32>,
-    /// Series of undeployed variables.
+    /// Ids of the series whose variables were undeployed.
     ended: HashSet<u32>,
-    /// Index in `followed`, by handle, of variables that another one has replaced in their slot, until
-    /// their last updates are taken.
+    /// Variables whose slot another variable now uses, kept until their last updates are taken: from
+    /// handle to index in `followed`.
     displaced: HashMap<u32, u32>,
-    /// Subscriptions for variables that are recorded at most once per period.
+    /// Ids of the subscriptions for sampled variables, by period.
     periods: BTreeMap<Duration, u32>,
     /// Indices in `followed` of variables with pending rows.
     dirty: Vec<u32>,
-    /// Number of pending rows and events, and bytes of their values.
-    waiting: usize,
-    waiting_bytes: usize,
-    /// Events of the history itself that are not committed yet.
-    of_engine: Rows,
-    /// The latest engine timestamp taken.
+    /// Number of pending rows and events.
+    pending_count: usize,
+    /// Bytes of the pending values.
+    pending_bytes: usize,
+    /// Events that concern all variables and are not committed yet.
+    engine_events: Rows,
+    /// The latest engine timestamp of any update taken, in nanoseconds.
     newest: i64,
-    /// True if the `all` subscription has ended and must be made again.
-    has_ended: bool,
+    /// True if the engine has ended the `all` subscription.
+    must_resubscribe: bool,
     log: Log,
     is_closed: bool,
+    /// Number of rows and events committed.
     pub(crate) recorded: u64,
+    /// Number of updates that were lost.
     pub(crate) lost: u64,
 }
 
@@ -105,9 +112,9 @@ impl Recorder {
         consumer: Consumer,
         rules: Vec<HistoryRule>,
         log: Log,
-        of_engine: Rows,
+        engine_events: Rows,
     ) -> Self {
-        let waiting = of_engine.marks().len();
+        let pending_count = engine_events.marks().len();
         Self {
             engine,
             consumer,
@@ -121,11 +128,11 @@ impl Recorder {
             displaced: HashMap::new(),
             periods: BTreeMap::new(),
             dirty: Vec::new(),
-            waiting,
-            waiting_bytes: 0,
-            of_engine,
+            pending_count,
+            pending_bytes: 0,
+            engine_events,
             newest: i64::MIN,
-            has_ended: false,
+            must_resubscribe: false,
             log,
             is_closed: false,
             recorded: 0,
@@ -138,11 +145,11 @@ impl Recorder {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.is_closed || (self.waiting == 0 && !self.has_ended && self.consumer.is_at_rest())
+        self.is_closed || (self.pending_count == 0 && !self.must_resubscribe && self.consumer.is_at_rest())
     }
 
-    /// Starts or ends the recording of these variables. `series` lists all series; new ones are added
-    /// after `enter` has entered them in the catalogue.
+    /// Starts recording these variables, or applies their new ranges. `series` lists all series. New series
+    /// are added to it after `enter` has entered them in the catalogue.
     pub(crate) fn follow(
         &mut self,
         handles: &[u32],
@@ -150,46 +157,46 @@ impl Recorder {
         enter: EnterSeries<'_>,
         series: &mut Vec<Series>,
     ) -> Result<(), Error> {
-        // Earlier updates are recorded first, including those of variables that are being replaced.
-        while self.has_room() && self.take(wall) {}
+        // First, take the earlier updates, including those of variables that are being replaced.
+        while self.is_below_commit_limits() && self.take(wall) {}
         let variables = handles
             .iter()
             .filter_map(|handle| self.engine.variable(*handle));
         let variables: Vec<Arc<Variable>> = variables.collect();
-        let wanted = variables.iter().filter_map(|variable| {
+        let to_record = variables.iter().filter_map(|variable| {
             let settings = settings_of(&self.rules, variable.name())?;
-            // Other processes may read the history; other scopes are private to this process.
+            // Other processes may read the history, so variables with a private scope are not recorded.
             let is_shared = variable.properties().scope == Scope::Network;
             is_shared.then(|| (Arc::clone(variable), settings))
         });
-        let wanted: Vec<(Arc<Variable>, HistorySettings)> = wanted.collect();
-        let ids = ids_of(&wanted, enter, series)?;
-        for ((variable, settings), (id, is_new)) in wanted.into_iter().zip(ids) {
-            let begins = is_new || self.ended.remove(&id);
-            self.add(&variable, settings, id, begins, wall);
+        let to_record: Vec<(Arc<Variable>, HistorySettings)> = to_record.collect();
+        let ids = series_ids(&to_record, enter, series)?;
+        for ((variable, settings), (id, is_new)) in to_record.into_iter().zip(ids) {
+            let needs_added_event = is_new || self.ended.remove(&id);
+            self.add(&variable, settings, id, needs_added_event, wall);
         }
         Ok(())
     }
 
-    /// `begins` is true if the series has no rows yet, or ended before.
+    /// Subscribes to a variable. `needs_added_event` is true if the series is new, or had ended.
     fn add(
         &mut self,
         variable: &Arc<Variable>,
         settings: HistorySettings,
         id: u32,
-        begins: bool,
+        needs_added_event: bool,
         wall: Timestamp,
     ) {
         let handle = variable.handle();
         let slot = slot_of(handle) as usize;
-        let index = self.by_slot.get(slot).copied().unwrap_or(NOT_FOLLOWED);
+        let index = self.by_slot.get(slot).copied().unwrap_or(NOT_RECORDED);
         let properties = variable.properties();
         let width = properties.range.map_or(100.0, |(low, high)| high - low);
-        let band = settings.deadband_percent / 100.0 * width;
+        let deadband = settings.deadband_percent / 100.0 * width;
         if let Some(known) = self.followed.get_mut(index as usize) {
             if known.handle == handle && known.series == id {
                 // The range may have changed.
-                known.set_band(band);
+                known.set_deadband(deadband);
                 return;
             }
             if known.handle != handle {
@@ -197,26 +204,26 @@ impl Recorder {
             }
         }
         let (subscription, contract) = match settings.every {
-            None => (EVERY_UPDATE, WAITING),
+            None => (EVERY_UPDATE, QUEUE_LIMITS),
             Some(period) => {
                 let next = EVERY_UPDATE + 1 + self.periods.len() as u32;
                 let subscription = *self.periods.entry(period).or_insert(next);
                 (subscription, Contract::Sampled(period))
             }
         };
-        let wanted = Subscribe::new(subscription, contract);
+        let request = Subscribe::new(subscription, contract);
         if self
             .consumer
-            .subscribe(&Caller::engine(), variable, wanted)
+            .subscribe(&Caller::engine(), variable, request)
             .is_err()
         {
-            // A variable that is write-only, or gone already, cannot be recorded.
+            // A write-only or undeployed variable cannot be recorded.
             return;
         }
         self.consumer.keep_late(variable);
         let storage = Storage::of(variable.data_type());
         let fixed = variable.data_type().fixed_size();
-        let mut followed = Followed {
+        let mut followed = RecordedVariable {
             handle,
             storage,
             is_filtered: false,
@@ -231,11 +238,11 @@ impl Recorder {
                 units: properties.units.clone(),
             },
             settings,
-            band,
+            deadband,
             last: None,
         };
-        followed.set_band(band);
-        if begins {
+        followed.set_deadband(deadband);
+        if needs_added_event {
             followed.pending.push_mark(HistoryMark {
                 key: RowKey {
                     time: wall.as_nanos(),
@@ -254,19 +261,19 @@ impl Recorder {
             None => self.followed.push(followed),
         }
         if self.by_slot.len() <= slot {
-            self.by_slot.resize(slot + 1, NOT_FOLLOWED);
+            self.by_slot.resize(slot + 1, NOT_RECORDED);
         }
         if let Some(place) = self.by_slot.get_mut(slot) {
             *place = index;
         }
-        if begins {
+        if needs_added_event {
             self.dirty.push(index);
-            self.waiting += 1;
+            self.pending_count += 1;
         }
     }
 
-    /// Takes what happened and commits it. Calls `committed` with the rows of each series, and
-    /// returns the time of the next call.
+    /// Takes the waiting updates and commits them. Calls `committed` with the committed rows of each
+    /// series. Returns the time at which the caller must call again.
     ///
     /// # Errors
     /// The log cannot be written. Rows that were taken stay pending until the next call.
@@ -279,7 +286,7 @@ impl Recorder {
             return Ok(None);
         }
         let mut next = Some(moment.now);
-        if self.has_room() {
+        if self.is_below_commit_limits() {
             next = self.consumer.poll(moment.now);
             if self.take(moment.wall) {
                 next = Some(moment.now);
@@ -289,39 +296,39 @@ impl Recorder {
         Ok(next)
     }
 
-    /// Returns true if more may be taken before the next commit.
-    fn has_room(&self) -> bool {
-        self.waiting < COMMIT_ROWS && self.waiting_bytes < COMMIT_BYTES
+    /// Returns true if further updates may be taken before the next commit.
+    fn is_below_commit_limits(&self) -> bool {
+        self.pending_count < COMMIT_ROWS && self.pending_bytes < COMMIT_BYTES
     }
 
-    /// Takes updates from the engine. Returns true if there are more.
+    /// Takes updates from the engine. Returns true if more updates are waiting.
     fn take(&mut self, wall: Timestamp) -> bool {
-        if std::mem::take(&mut self.has_ended) {
-            self.subscribe_again();
+        if std::mem::take(&mut self.must_resubscribe) {
+            self.resubscribe();
         }
         let mut wakes = Wakes::new();
-        let mut taking = Taking {
+        let mut sink = UpdateSink {
             followed: &mut self.followed,
             by_slot: &mut self.by_slot,
             retired: &mut self.retired,
             ended: &mut self.ended,
             displaced: &mut self.displaced,
             dirty: &mut self.dirty,
-            room: COMMIT_ROWS.saturating_sub(self.waiting),
-            bytes: COMMIT_BYTES.saturating_sub(self.waiting_bytes),
+            updates_left: COMMIT_ROWS.saturating_sub(self.pending_count),
+            bytes_left: COMMIT_BYTES.saturating_sub(self.pending_bytes),
             epoch: self.engine.epoch(),
             wall: wall.as_nanos(),
             lost: 0,
             taken: 0,
-            has_ended: false,
+            must_resubscribe: false,
             ended_items: Vec::new(),
             newest: i64::MIN,
         };
-        let mut more = self.consumer.drain(&mut taking, &mut wakes);
-        // Once the updates of an undeployed variable are drained, it has no further late samples.
-        while taking.wants() {
+        let mut more = self.consumer.drain(&mut sink, &mut wakes);
+        // Take late samples last: an undeployed variable whose updates are drained gets no further ones.
+        while sink.wants() {
             match self.consumer.take_late() {
-                Some((handle, update)) => taking.take_late(handle, &update),
+                Some((handle, update)) => sink.take_late(handle, &update),
                 None => break,
             }
         }
@@ -329,35 +336,35 @@ impl Recorder {
             more = true;
         } else {
             // No late sample of these variables can arrive any more.
-            self.reusable = taking.retired.len();
+            self.reusable = sink.retired.len();
         }
         // A variable that no longer exists is not subscribed again.
-        for item in std::mem::take(&mut taking.ended_items) {
+        for item in std::mem::take(&mut sink.ended_items) {
             if self.engine.variable(item.handle).is_none() {
-                taking.end(item.handle, item.last_sequence + item.lost);
+                sink.end(item.handle, item.last_sequence + item.lost);
             }
         }
-        self.newest = self.newest.max(taking.newest);
-        let left = taking.bytes;
-        let (taken, lost, has_ended) = (taking.taken, taking.lost, taking.has_ended);
-        self.waiting_bytes = COMMIT_BYTES.saturating_sub(left);
-        self.waiting += taken;
+        self.newest = self.newest.max(sink.newest);
+        let bytes_left = sink.bytes_left;
+        let (taken, lost, must_resubscribe) = (sink.taken, sink.lost, sink.must_resubscribe);
+        self.pending_bytes = COMMIT_BYTES.saturating_sub(bytes_left);
+        self.pending_count += taken;
         self.lost += lost;
-        self.has_ended |= has_ended;
-        more || has_ended
+        self.must_resubscribe |= must_resubscribe;
+        more || must_resubscribe
     }
 
-    /// Subscribes again after the engine ended the subscription because this recorder fell behind. The
-    /// sequence numbers of the first readings show how much is missing.
-    fn subscribe_again(&mut self) {
+    /// Renews the subscription that the engine ended because the recorder fell behind. The sequence numbers
+    /// of the first readings then show how many updates are missing.
+    fn resubscribe(&mut self) {
         let caller = Caller::engine();
         for one in &self.followed {
             let Some(variable) = self.engine.variable(one.handle) else {
                 continue;
             };
             if one.settings.every.is_none() {
-                let wanted = Subscribe::new(EVERY_UPDATE, WAITING);
-                let _followed = self.consumer.subscribe(&caller, &variable, wanted);
+                let request = Subscribe::new(EVERY_UPDATE, QUEUE_LIMITS);
+                let _subscribed = self.consumer.subscribe(&caller, &variable, request);
             }
         }
     }
@@ -368,14 +375,14 @@ impl Recorder {
         is_stop: bool,
         committed: &mut dyn FnMut(u32, &Rows),
     ) -> Result<(), Error> {
-        if self.waiting == 0 && !is_stop {
+        if self.pending_count == 0 && !is_stop {
             return Ok(());
         }
-        // Updates may have arrived since the clock was read.
+        // An update that arrived after `wall` was read has a later timestamp.
         let wall = Timestamp::from_nanos(wall.as_nanos().max(self.newest));
         let mut commit = self.log.begin();
-        if !self.of_engine.is_empty() {
-            commit.add(ENGINE_SERIES, &self.of_engine, wall, || None);
+        if !self.engine_events.is_empty() {
+            commit.add(ENGINE_SERIES, &self.engine_events, wall, || None);
         }
         for index in &self.dirty {
             if let Some(one) = self.followed.get(*index as usize) {
@@ -386,9 +393,9 @@ impl Recorder {
             commit.stop(wall);
         }
         commit.finish()?;
-        if !self.of_engine.is_empty() {
-            committed(ENGINE_SERIES, &self.of_engine);
-            self.of_engine = Rows::new(None);
+        if !self.engine_events.is_empty() {
+            committed(ENGINE_SERIES, &self.engine_events);
+            self.engine_events = Rows::new(None);
         }
         for index in self.dirty.drain(..) {
             if let Some(one) = self.followed.get_mut(index as usize) {
@@ -398,14 +405,14 @@ impl Recorder {
         }
         let reusable = std::mem::take(&mut self.reusable).min(self.retired.len());
         self.free.extend(self.retired.drain(..reusable));
-        self.recorded += self.waiting as u64;
-        self.waiting = 0;
-        self.waiting_bytes = 0;
+        self.recorded += self.pending_count as u64;
+        self.pending_count = 0;
+        self.pending_bytes = 0;
         Ok(())
     }
 
-    /// Replaces the log by that of the next segment in the folder, which begins with the time, and with the
-    /// end of the log of the spool that it continues.
+    /// Replaces the log by the log of the next segment in the history's folder. The new log begins with the
+    /// time and, if it continues a log of the spool, with the end of that log, `after`.
     pub(crate) fn begin_segment(
         &mut self,
         mut log: Log,
@@ -426,13 +433,13 @@ impl Recorder {
         self.log = log;
     }
 
-    /// Truncates what a failed commit left in the log, and returns the end of the log.
+    /// Truncates the log to its acknowledged part, and returns the end of that part.
     pub(crate) fn end_log(&mut self) -> LogEnd {
         self.log.cut();
         self.log.end()
     }
 
-    /// Commits the events of the engine's start.
+    /// Commits the events that [`new`](Self::new) was given.
     pub(crate) fn commit_start(
         &mut self,
         wall: Timestamp,
@@ -441,7 +448,7 @@ impl Recorder {
         self.commit(wall, false, committed)
     }
 
-    /// Records everything up to now, the losses, and the stop of the engine.
+    /// Records all waiting updates, the losses, and the stop of the engine.
     pub(crate) fn close(
         &mut self,
         wall: Timestamp,
@@ -465,16 +472,16 @@ impl Recorder {
             let newest = variable.sequence();
             if one.settings.every.is_none() && newest > one.seen {
                 let is_dirty = !one.pending.is_empty();
-                let lost = one.note_loss(newest + 1, self.engine.epoch());
+                let lost = one.add_loss(newest + 1, self.engine.epoch());
                 one.seen = newest;
                 self.lost += lost;
-                self.waiting += 1;
+                self.pending_count += 1;
                 if !is_dirty {
                     self.dirty.push(index as u32);
                 }
             }
         }
-        self.of_engine.push_mark(HistoryMark {
+        self.engine_events.push_mark(HistoryMark {
             key: RowKey {
                 time: wall.as_nanos(),
                 epoch: self.engine.epoch(),
@@ -482,35 +489,35 @@ impl Recorder {
             },
             event: HistoryEvent::Stopped,
         });
-        self.waiting += 1;
+        self.pending_count += 1;
         let stopped = self.commit(wall, true, committed);
         self.is_closed = stopped.is_ok();
         if stopped.is_err() {
-            // Without the log's stop flag, the event would be wrong.
-            let mut marks = self.of_engine.take_marks();
+            // The stop was not committed, so the event must not be recorded later.
+            let mut marks = self.engine_events.take_marks();
             marks.retain(|mark| mark.event != HistoryEvent::Stopped);
             for mark in marks {
-                self.of_engine.push_mark(mark);
+                self.engine_events.push_mark(mark);
             }
-            self.waiting -= 1;
+            self.pending_count -= 1;
         }
         stopped
     }
 }
 
-/// Callback that enters new series in the catalogue.
+/// A callback that enters new series in the catalogue.
 pub(crate) type EnterSeries<'a> = &'a mut dyn FnMut(&[Series]) -> Result<(), Error>;
 
-/// Returns the ids of the series of these variables, and whether each is new. New series are added to
-/// the catalogue and to `series`.
-fn ids_of(
-    wanted: &[(Arc<Variable>, HistorySettings)],
+/// Returns the id of each variable's series, and true if the series is new. New series are added to the
+/// catalogue and to `series`.
+fn series_ids(
+    variables: &[(Arc<Variable>, HistorySettings)],
     enter: EnterSeries<'_>,
     series: &mut Vec<Series>,
 ) -> Result<Vec<(u32, bool)>, Error> {
-    let mut known: HashMap<&str, Vec<(&DataType, u32)>> = HashMap::new();
+    let mut ids_by_name: HashMap<&str, Vec<(&DataType, u32)>> = HashMap::new();
     for one in series.iter() {
-        known
+        ids_by_name
             .entry(&one.name)
             .or_default()
             .push((&one.data_type, one.id));
@@ -522,9 +529,9 @@ fn ids_of(
         .unwrap_or(ENGINE_SERIES)
         + 1;
     let mut new = Vec::new();
-    let ids = wanted.iter().map(|(variable, _)| {
-        let of_name = known.get(variable.name()).into_iter().flatten();
-        let mut same_type = of_name.filter(|(data_type, _)| *data_type == variable.data_type());
+    let ids = variables.iter().map(|(variable, _)| {
+        let same_name = ids_by_name.get(variable.name()).into_iter().flatten();
+        let mut same_type = same_name.filter(|(data_type, _)| *data_type == variable.data_type());
         if let Some((_, id)) = same_type.next() {
             return (*id, false);
         }
@@ -546,14 +553,15 @@ fn ids_of(
     Ok(ids)
 }
 
-impl Followed {
-    fn set_band(&mut self, band: f64) {
-        self.band = band;
-        self.is_filtered = band > 0.0 || self.settings.resolution > 0.0;
+impl RecordedVariable {
+    fn set_deadband(&mut self, deadband: f64) {
+        self.deadband = deadband;
+        self.is_filtered = deadband > 0.0 || self.settings.resolution > 0.0;
     }
 
-    /// Records that updates before this sequence number are missing. Returns their number.
-    fn note_loss(&mut self, next: u64, epoch: u64) -> u64 {
+    /// Adds an event for the missing updates between the newest one taken and sequence number `next`.
+    /// Returns their number.
+    fn add_loss(&mut self, next: u64, epoch: u64) -> u64 {
         let lost = next.saturating_sub(self.seen + 1);
         if lost > 0 {
             self.pending.push_mark(HistoryMark {
@@ -568,7 +576,7 @@ impl Followed {
         lost
     }
 
-    /// Returns the number rounded to the resolution.
+    /// Rounds a number to the configured resolution.
     fn rounded(&self, number: f64) -> f64 {
         match self.settings.resolution {
             resolution if resolution > 0.0 => (number / resolution).round() * resolution,
@@ -576,11 +584,12 @@ impl Followed {
         }
     }
 
-    /// Returns true if the number is within the deadband of the last one; otherwise stores it as the last.
-    fn is_withheld(&mut self, number: f64, quality: u32) -> bool {
+    /// Returns true if the number is within the deadband of the last recorded number. Otherwise, stores it
+    /// as the last recorded number.
+    fn is_within_deadband(&mut self, number: f64, quality: u32) -> bool {
         let is_near = self.last.is_some_and(|(last, last_quality)| {
             let distance = (number - last).abs();
-            last_quality == quality && (distance <= self.band || (number.is_nan() && last.is_nan()))
+            last_quality == quality && (distance <= self.deadband || (number.is_nan() && last.is_nan()))
         });
         if !is_near {
             self.last = Some((number, quality));
@@ -590,37 +599,40 @@ impl Followed {
 }
 
 /// The [`Sink`] that receives updates from the engine.
-struct Taking<'a> {
-    followed: &'a mut [Followed],
+struct UpdateSink<'a> {
+    followed: &'a mut [RecordedVariable],
     by_slot: &'a mut [u32],
     retired: &'a mut Vec<u32>,
     ended: &'a mut HashSet<u32>,
     displaced: &'a mut HashMap<u32, u32>,
     dirty: &'a mut Vec<u32>,
-    /// Updates, and bytes of values, that may still be taken.
-    room: usize,
-    bytes: usize,
+    /// Number of updates that may still be taken.
+    updates_left: usize,
+    /// Bytes of values that may still be taken.
+    bytes_left: usize,
     epoch: u64,
+    /// The current time, in nanoseconds.
     wall: i64,
+    /// Number of updates that were lost.
     lost: u64,
     /// Number of rows and events taken.
     taken: usize,
-    has_ended: bool,
+    must_resubscribe: bool,
     ended_items: Vec<EndedItem>,
-    /// The latest engine timestamp.
+    /// The latest engine timestamp of any update taken, in nanoseconds.
     newest: i64,
 }
 
-impl Taking<'_> {
+impl UpdateSink<'_> {
     #[inline]
     fn take(&mut self, handle: u32, update: &Update) {
         let index = self.by_slot.get(slot_of(handle) as usize).copied();
-        let index = index.unwrap_or(NOT_FOLLOWED);
-        let is_its = |index: u32| {
+        let index = index.unwrap_or(NOT_RECORDED);
+        let has_handle = |index: u32| {
             let one = self.followed.get(index as usize);
             one.is_some_and(|one| one.handle == handle)
         };
-        let index = match is_its(index) {
+        let index = match has_handle(index) {
             true => index,
             false => match self.displaced.get(&handle) {
                 Some(index) => *index,
@@ -634,42 +646,44 @@ impl Taking<'_> {
             return;
         }
         let quality = update.quality;
-        let is_known = quality.has_reason(Reason::Initial) || quality.has_reason(Reason::Retained);
+        let is_not_new = quality.has_reason(Reason::Initial) || quality.has_reason(Reason::Retained);
         let was_empty = one.pending.is_empty();
         let mut added = 0;
         if update.sequence != one.seen + 1 && one.settings.every.is_none() {
-            let lost = one.note_loss(update.sequence, self.epoch);
+            let lost = one.add_loss(update.sequence, self.epoch);
             self.lost += lost;
             added += usize::from(lost > 0);
         }
         one.seen = update.sequence;
         self.newest = self.newest.max(update.engine_timestamp.as_nanos());
-        // An initial or retained value is not a new update.
-        if !is_known {
+        // An initial or retained value is not an update of this run.
+        if !is_not_new {
             added += usize::from(one.record(update, self.epoch, self.wall));
         }
         if was_empty && added > 0 {
             self.dirty.push(index);
         }
         self.taken += added;
-        // Filtered updates count too: they also cost time.
-        self.room = self.room.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(update.value.as_slice().len());
+        // Filtered updates count too, because processing them also takes time.
+        self.updates_left = self.updates_left.saturating_sub(1);
+        self.bytes_left = self
+            .bytes_left
+            .saturating_sub(update.value.as_slice().len());
     }
 
-    /// Takes a sample that never became the value of its variable (B-41).
+    /// Takes a late sample, which never became the value of its variable (B-41).
     #[cold]
     fn take_late(&mut self, handle: u32, update: &Update) {
         let in_slot = self.by_slot.get(slot_of(handle) as usize).copied();
         let displaced = self.displaced.get(&handle).copied();
-        // Indices of variables undeployed in the meantime are not reused yet.
+        // The index of an undeployed variable is not reused while late samples may arrive.
         let retired = self.retired.iter().rev().copied();
         let mut possible = in_slot.into_iter().chain(displaced).chain(retired);
-        let is_its = |index: &u32| {
+        let has_handle = |index: &u32| {
             let one = self.followed.get(*index as usize);
             one.is_some_and(|one| one.handle == handle)
         };
-        let index = possible.find(is_its);
+        let index = possible.find(has_handle);
         let Some((index, one)) =
             index.and_then(|index| Some((index, self.followed.get_mut(index as usize)?)))
         else {
@@ -682,13 +696,15 @@ impl Taking<'_> {
         one.record(update, self.epoch, self.wall);
         self.newest = self.newest.max(update.engine_timestamp.as_nanos());
         self.taken += 1;
-        self.room = self.room.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(update.value.as_slice().len());
+        self.updates_left = self.updates_left.saturating_sub(1);
+        self.bytes_left = self
+            .bytes_left
+            .saturating_sub(update.value.as_slice().len());
     }
 }
 
-impl Followed {
-    /// Returns true if the update became a row.
+impl RecordedVariable {
+    /// Adds an update to the pending rows. Returns false if the deadband filters it out.
     #[inline]
     fn record(&mut self, update: &Update, epoch: u64, wall: i64) -> bool {
         let (source, engine) = (update.source_timestamp, update.engine_timestamp);
@@ -712,34 +728,34 @@ impl Followed {
             quality: update.quality,
             value: update.value.as_slice(),
         };
-        let (word, short);
+        let (f64_bytes, f32_bytes);
         match self.storage {
             Storage::Number | Storage::Integer if self.is_filtered => {
                 let data_type = &self.definition.data_type;
-                let mut eight = [0; 8];
-                if let Some(place) = eight.get_mut(..row.value.len()) {
+                let mut word_bytes = [0; 8];
+                if let Some(place) = word_bytes.get_mut(..row.value.len()) {
                     place.copy_from_slice(row.value);
                 }
-                let number = number_of(u64::from_le_bytes(eight), data_type);
+                let number = number_of(u64::from_le_bytes(word_bytes), data_type);
                 let number = self.rounded(number);
-                // A late sample is not compared: the sample before it is not known here.
-                if !row.key.is_late() && self.is_withheld(number, update.quality.to_bits()) {
+                // The deadband does not apply to a late sample, because its predecessor is unknown here.
+                if !row.key.is_late() && self.is_within_deadband(number, update.quality.to_bits()) {
                     return false;
                 }
-                // Integers are stored unrounded: a resolution of 0.01 would not change them.
+                // The rounded number replaces the value only for floating-point types.
                 match self.definition.data_type {
                     DataType::F64 => {
-                        word = number.to_le_bytes();
-                        row.value = &word;
+                        f64_bytes = number.to_le_bytes();
+                        row.value = &f64_bytes;
                     }
                     DataType::F32 => {
-                        short = (number as f32).to_le_bytes();
-                        row.value = &short;
+                        f32_bytes = (number as f32).to_le_bytes();
+                        row.value = &f32_bytes;
                     }
                     _ => {}
                 }
             }
-            // An array that is too large is recorded empty, which its wire form never is.
+            // An array that is too large is recorded as an empty value, which no array encodes to.
             Storage::Array if row.value.len() > self.settings.array_bytes_max => row.value = &[],
             Storage::Number
             | Storage::Integer
@@ -749,16 +765,16 @@ impl Followed {
             | Storage::Struct
             | Storage::Array => {}
         }
-        // A source's clock may be ahead.
+        // The source's clock may be ahead, so limit the time to the engine's.
         self.last_time = self.last_time.max(time.min(engine));
         self.pending.push(&row);
         true
     }
 }
 
-impl Sink for Taking<'_> {
+impl Sink for UpdateSink<'_> {
     fn wants(&self) -> bool {
-        self.room > 0 && self.bytes > 0
+        self.updates_left > 0 && self.bytes_left > 0
     }
 
     fn deliver(&mut self, delivery: &Delivery<'_>) {
@@ -777,7 +793,7 @@ impl Sink for Taking<'_> {
     }
 
     fn overrun(&mut self, _subscription: u32, items: &[EndedItem]) {
-        self.has_ended = true;
+        self.must_resubscribe = true;
         self.ended_items.extend_from_slice(items);
     }
 
@@ -786,17 +802,17 @@ impl Sink for Taking<'_> {
     }
 }
 
-impl Taking<'_> {
-    /// Records that a variable was undeployed. `last` is the sequence number of its last update if
-    /// updates may be missing; otherwise 0.
+impl UpdateSink<'_> {
+    /// Records that a variable was undeployed. `last` is the sequence number of its last update, or 0 if no
+    /// update can be missing.
     fn end(&mut self, handle: u32, last: u64) {
         let slot = slot_of(handle) as usize;
-        let in_slot = self.by_slot.get(slot).copied().unwrap_or(NOT_FOLLOWED);
-        let is_its = |one: &&mut Followed| one.handle == handle;
-        let index = match self.followed.get_mut(in_slot as usize).filter(is_its) {
+        let in_slot = self.by_slot.get(slot).copied().unwrap_or(NOT_RECORDED);
+        let has_handle = |one: &&mut RecordedVariable| one.handle == handle;
+        let index = match self.followed.get_mut(in_slot as usize).filter(has_handle) {
             Some(_) => {
                 if let Some(place) = self.by_slot.get_mut(slot) {
-                    *place = NOT_FOLLOWED;
+                    *place = NOT_RECORDED;
                 }
                 in_slot
             }
@@ -812,7 +828,7 @@ impl Taking<'_> {
             self.dirty.push(index);
         }
         if last > one.seen && one.settings.every.is_none() {
-            self.lost += one.note_loss(last + 1, self.epoch);
+            self.lost += one.add_loss(last + 1, self.epoch);
             self.taken += 1;
         }
         one.pending.push_mark(HistoryMark {

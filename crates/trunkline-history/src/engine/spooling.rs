@@ -1,9 +1,9 @@
-//! Decides where the log is: in the folder of the history, or in the spool while that folder cannot
-//! be written.
+//! Decides which folder holds the log: the history's folder or, while that cannot be written, the spool.
 //!
-//! The log moves to the spool when a commit in the folder fails, or when closed segments cannot be
-//! written to files. It moves back when all closed segments are in files, which shows that the folder
-//! can be written again, or when the spool fails. Each move begins a segment, so a segment has one log.
+//! The log moves to the spool when a commit in the history's folder fails, or when closed segments cannot
+//! be written to files. It moves back when the spool fails, or when all closed segments are in files, which
+//! shows that the folder can be written again. Each move begins a new segment, so a segment has only one
+//! log.
 
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
@@ -17,58 +17,62 @@ use trunkline_types::{Moment, Tick, Timestamp};
 use crate::catalogue::snapshot::Snapshot;
 use crate::catalogue::{Catalogue, ENGINE_SERIES, Series, SpoolEnd, SpoolLog};
 use crate::engine::recorder::Recorder;
-use crate::engine::{FileHistory, NO_ROOM};
+use crate::engine::{FileHistory, BACKLOG_RETRY};
 use crate::error::Error;
 use crate::files::{seal, unsealed};
 use crate::log::spool::{self, Spool};
-use crate::log::tail::{FROZEN_MAX, Segment};
+use crate::log::tail::{CLOSED_MAX, Segment};
 use crate::log::{self, Log, LogEnd, Recovered};
 use crate::paths::{check_identity, remove_if_there};
 use crate::rules;
 use crate::sync::lock;
 
-/// Delay before the next attempt to use the folder.
+/// Delay before the next attempt to return to the history's folder.
 const RETRY: Duration = Duration::from_secs(1);
-/// First and longest delay before a log of the spool is read again, in nanoseconds.
+/// First delay before an unreadable log of the spool is read again, in nanoseconds. It doubles with each
+/// attempt.
 const UNREAD_DELAY_MIN: i64 = 1_000_000_000;
+/// Maximum delay before an unreadable log of the spool is read again, in nanoseconds.
 const UNREAD_DELAY_MAX: i64 = 600_000_000_000;
 
-/// The spool of a history, and the reason for using it.
+/// The state of the spool: whether it can be used, and whether the log is in it.
 #[derive(Debug)]
 pub(crate) struct Spooling {
-    /// The folder given in the configuration, if any.
+    /// The spool's folder; `None` if no spool is configured.
     folder: Option<PathBuf>,
     /// The present start of the engine.
     epoch: u64,
-    /// `None` while it cannot be opened.
+    /// The open spool; `None` while it cannot be opened.
     spool: Option<Spool>,
-    /// Content of the file `identity` of the history; `None` until the spool was opened.
+    /// Content of the file `identity` in the history's folder; `None` until the spool has been opened once.
     identity: Option<String>,
-    /// Why the spool cannot be used.
+    /// The reason why the spool cannot be used; `None` if it can.
     fault: Option<HistoryError>,
-    /// Why the log is in the spool; `None` if it is in the folder of the history.
+    /// The reason why the log is in the spool; `None` while the log is in the history's folder.
     cause: Option<HistoryError>,
-    /// Why closed segments cannot be written to files.
-    sealing: Option<HistoryError>,
-    /// The end of the log in the folder, after which the spool continues.
-    left: LogEnd,
-    /// Earliest time of the next attempt to use the folder.
+    /// The reason why closed segments cannot be written to files; `None` if they can.
+    sealing_fault: Option<HistoryError>,
+    /// The end of the log in the history's folder that the spool continues.
+    folder_end: LogEnd,
+    /// Earliest time of the next attempt to return to the history's folder.
     retry: Tick,
+    /// Series and ends that are not in the catalogue yet.
     pending: Pending,
-    /// The ends of logs of the spool that the folder continues. A failed commit may have left rows
-    /// beyond them, which are in the folder.
+    /// The acknowledged ends of logs of the spool that the history's folder continues. Rows beyond an end
+    /// are left from a failed commit, and were recorded again in the history's folder.
     ends: Vec<SpoolEnd>,
+    /// Logs of the spool that could not be read.
     unread: Unread,
-    /// Removed logs that the catalogue still lists.
+    /// Removed logs of the spool that the catalogue still lists.
     removed: Vec<SpoolLog>,
 }
 
-/// What could not be entered in the catalogue yet, because it cannot be written.
+/// Entries that wait until the catalogue can be written.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    /// Logs define these series, too.
+    /// New series. Until they are entered, only the logs define them.
     series: Vec<Series>,
-    /// Logs in the folder have these ends, too.
+    /// Ends of logs of the spool. Until they are entered, only logs in the history's folder contain them.
     ends: Vec<SpoolEnd>,
 }
 
@@ -84,8 +88,8 @@ impl Pending {
     }
 }
 
-/// The locked state of the log. When it is unlocked, its visible part is copied, so that reading that does
-/// not wait for disks.
+/// A lock guard of [`Spooling`]. When it is dropped, it publishes a copy of the visible state, so that
+/// readers of the state do not wait for a disk.
 pub(crate) struct SpoolingGuard<'a> {
     spooling: MutexGuard<'a, Spooling>,
     state: &'a Mutex<Option<SpoolState>>,
@@ -111,14 +115,15 @@ impl Drop for SpoolingGuard<'_> {
     }
 }
 
-/// Logs of the spool that could not be read. The next attempt is made after a delay.
+/// Logs of the spool that could not be read, with the time of the next attempt.
 #[derive(Debug)]
 struct Unread {
     logs: Vec<SpoolLog>,
-    /// Why; `None` if there are none.
+    /// The most recent reason; `None` if there are no such logs.
     fault: Option<HistoryError>,
     /// Time of the next attempt.
     retry: Timestamp,
+    /// Delay before the next attempt, in nanoseconds.
     delay: i64,
 }
 
@@ -138,9 +143,10 @@ impl Unread {
         self.retry = Timestamp::from_nanos(wall.as_nanos().saturating_add(self.delay));
     }
 
-    /// Returns the logs for the next attempt if it is due. The clock may have been set back.
+    /// Removes and returns the logs if the next attempt is due.
     fn take_due(&mut self, wall: Timestamp) -> Vec<SpoolLog> {
         let wait = self.retry.nanos_since(wall);
+        // A wait longer than the delay means that the clock was set back.
         if self.logs.is_empty() || (1..=self.delay).contains(&wait) {
             return Vec::new();
         }
@@ -148,7 +154,7 @@ impl Unread {
         std::mem::take(&mut self.logs)
     }
 
-    /// Ends an attempt. The fault remains until all logs are read.
+    /// Ends an attempt. The fault remains until all logs have been read.
     fn end_attempt(&mut self) {
         if self.logs.is_empty() {
             *self = Self::new();
@@ -165,8 +171,8 @@ impl Spooling {
             identity: None,
             fault: None,
             cause: None,
-            sealing: None,
-            left: LogEnd {
+            sealing_fault: None,
+            folder_end: LogEnd {
                 segment: 0,
                 bytes: 0,
             },
@@ -178,8 +184,8 @@ impl Spooling {
         }
     }
 
-    /// Opens the spool, removes its logs whose rows are in files of the history, and returns the
-    /// others. Returns none if the spool cannot be used now.
+    /// Opens the spool, removes the logs whose rows are in files, and returns the other logs. Returns no logs
+    /// if the spool cannot be used now.
     ///
     /// # Errors
     /// The spool belongs to another history.
@@ -203,7 +209,7 @@ impl Spooling {
                 let error = error.of_spool(&folder);
                 self.fault = Some(error.clone());
                 match error {
-                    HistoryError::ForeignSpool { .. } => Err(Error::Placed(error)),
+                    HistoryError::ForeignSpool { .. } => Err(Error::Located(error)),
                     _ => Ok(Vec::new()),
                 }
             }
@@ -227,9 +233,9 @@ impl Spooling {
             }
         }
         spool.sync_removals()?;
-        let is_of_it = |log: &&SpoolLog| **log == spool.log(log.log);
-        let removed = in_files.iter().filter(is_of_it).cloned().collect();
-        self.removed = forget(removed, catalogue);
+        let is_in_spool = |log: &&SpoolLog| **log == spool.log(log.log);
+        let removed = in_files.iter().filter(is_in_spool).cloned().collect();
+        self.removed = remove_entries(removed, catalogue);
         catalogue.set_identity(spool.history());
         self.identity = Some(spool.history().to_owned());
         self.spool = Some(spool);
@@ -245,53 +251,54 @@ impl Spooling {
         match spool.remove(log).and_then(|()| spool.sync_removals()) {
             Ok(()) => self.removed.push(log.clone()),
             Err(error) => {
-                // The log is removed when the spool is opened again.
+                // Opening the spool again removes the log.
                 self.fail(error);
                 self.spool = None;
             }
         }
     }
 
-    /// Returns the ends of the logs in the history's folder after which these logs continue.
+    /// Returns the ends of the logs in the history's folder that these logs of the spool continue.
     pub(crate) fn ends_before(&mut self, logs: &[SpoolLog]) -> Vec<LogEnd> {
         let Some(spool) = &self.spool else {
             return Vec::new();
         };
-        // An unreadable log is reported when its rows are read.
+        // Ignore unreadable logs here; they are reported when their rows are read.
         let ends = logs.iter().map(|log| spool.end_before(log.log));
         ends.filter_map(|end| end.ok().flatten()).collect()
     }
 
-    /// Adds the ends of logs according to the catalogue and the logs in the folder. `logs` are the logs
-    /// in the spool if it can be used.
+    /// Sets the ends of logs of the spool, as found in the catalogue and in the logs of the history's folder.
+    /// `logs` are the logs in the spool, if the spool can be used.
     pub(crate) fn add_ends(
         &mut self,
-        of_catalogue: Vec<SpoolEnd>,
-        of_logs: Vec<SpoolEnd>,
+        catalogue_ends: Vec<SpoolEnd>,
+        logged_ends: Vec<SpoolEnd>,
         logs: &[SpoolLog],
     ) {
-        let is_there = |end: &SpoolEnd| self.spool.is_none() || logs.contains(&end.log);
-        let of_logs = of_logs.into_iter();
-        let of_logs = of_logs.filter(|end| is_there(end) && !of_catalogue.contains(end));
-        self.pending.ends = of_logs.collect();
-        self.ends = of_catalogue;
+        let may_exist = |end: &SpoolEnd| self.spool.is_none() || logs.contains(&end.log);
+        let new_ends = logged_ends.into_iter();
+        let new_ends = new_ends.filter(|end| may_exist(end) && !catalogue_ends.contains(end));
+        self.pending.ends = new_ends.collect();
+        self.ends = catalogue_ends;
         self.ends.extend_from_slice(&self.pending.ends);
     }
 
-    /// Returns the number of acknowledged bytes of a log, if the folder continues it.
+    /// Returns the number of acknowledged bytes of a log of the spool; `None` unless the history's folder
+    /// continues the log.
     pub(crate) fn end_of(&self, log: &SpoolLog) -> Option<u64> {
         let end = self.ends.iter().find(|end| end.log == *log)?;
         Some(end.bytes)
     }
 
-    /// Reads a log of the spool at the start. Returns `None` if it cannot be read now.
+    /// Reads a log of the spool when the history is opened. Returns `None` if the log cannot be read now.
     pub(crate) fn read(&mut self, log: &SpoolLog, wall: Timestamp) -> Option<Recovered> {
-        let read = self.spool.as_ref()?.place().read(log, self.end_of(log));
-        self.note_read(log, read, wall)
+        let read = self.spool.as_ref()?.spool_folder().read(log, self.end_of(log));
+        self.handle_read(log, read, wall)
     }
 
-    /// Takes the result of reading a log. If it cannot be read, this is tried again later.
-    fn note_read(
+    /// Returns the content of a log of the spool. After an error, schedules another attempt.
+    fn handle_read(
         &mut self,
         log: &SpoolLog,
         read: Result<Recovered, Error>,
@@ -302,13 +309,14 @@ impl Spooling {
             Err(error) => {
                 let fault = self.fault_of(error);
                 match self.spool.as_ref().map(Spool::logs) {
-                    // The fault concerns this log alone, unless somebody has removed it.
+                    // The spool is readable, so the fault concerns this log. Ignore a log that no longer
+                    // exists.
                     Some(Ok(logs)) => {
                         if logs.contains(&log.log) {
                             self.unread.add(std::slice::from_ref(log), fault, wall);
                         }
                     }
-                    // All logs are read when the spool is opened again.
+                    // Reopening the spool reads all of its logs again.
                     Some(Err(_)) | None => {
                         self.fault = Some(fault);
                         self.spool = None;
@@ -327,34 +335,34 @@ impl Spooling {
     pub(crate) fn begin(
         &mut self,
         cause: HistoryError,
-        left: LogEnd,
+        folder_end: LogEnd,
         number: u64,
         wall: Timestamp,
     ) -> Result<(Log, Segment), HistoryError> {
         let created = match &mut self.spool {
             Some(spool) => {
-                let created = spool.create_log(left, self.epoch, wall);
+                let created = spool.create_log(folder_end, self.epoch, wall);
                 created.map(|log| (spool.log(log.segment), log))
             }
-            // The reason was reported when opening the spool failed.
+            // `fault` already has the reason why the spool is not open.
             None => return Err(cause),
         };
         match created {
-            Ok((place, log)) => {
+            Ok((spool_log, log)) => {
                 self.fault = None;
                 self.cause = Some(cause);
-                self.left = left;
-                Ok((log, Segment::in_spool(number, place)))
+                self.folder_end = folder_end;
+                Ok((log, Segment::in_spool(number, spool_log)))
             }
             Err(error) => {
-                // Both errors keep the rows in memory; `cause` is the one to report.
+                // Neither folder can be written, and the rows stay in memory. Report the first error.
                 self.fail(error);
                 Err(cause)
             }
         }
     }
 
-    /// Stores why the spool cannot be used, and returns it.
+    /// Stores an error as the reason why the spool cannot be used, and returns it.
     fn fail(&mut self, error: Error) -> HistoryError {
         let is_foreign = matches!(error, Error::Foreign { .. });
         let error = self.fault_of(error);
@@ -365,8 +373,8 @@ impl Spooling {
         error
     }
 
-    /// Enters series in the catalogue. While the log is in the spool, this may be postponed, because
-    /// the log there defines the series as well.
+    /// Enters series in the catalogue. If that fails while the log is in the spool, the series are entered
+    /// later; until then, the log defines them.
     pub(crate) fn enter(&mut self, new: &[Series], catalogue: &mut Catalogue) -> Result<(), Error> {
         let before = self.pending.series.len();
         self.pending.series.extend_from_slice(new);
@@ -379,7 +387,8 @@ impl Spooling {
         }
     }
 
-    /// As [`enter`](Self::enter), at the start, where the logs define all series that the catalogue may lack.
+    /// Does the same as [`enter`](Self::enter) when the history is opened. The logs define all series that
+    /// the catalogue may lack, so this fails only if no spool is configured or the catalogue is damaged.
     pub(crate) fn enter_at_start(
         &mut self,
         new: &[Series],
@@ -387,12 +396,12 @@ impl Spooling {
     ) -> Result<(), Error> {
         self.pending.series.extend_from_slice(new);
         match self.pending.enter(catalogue) {
-            Err(error) if self.folder.is_none() || !error.is_of_disk() => Err(error),
+            Err(error) if self.folder.is_none() || !error.is_disk_failure() => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Fails if another folder is in the place of the history, whose disk may be away.
+    /// Fails if another folder is mounted in place of the history's folder.
     pub(crate) fn check_folder(&self, history: &Path) -> Result<(), Error> {
         match &self.identity {
             Some(identity) => check_identity(history, identity),
@@ -400,20 +409,20 @@ impl Spooling {
         }
     }
 
-    /// Stores why closed segments cannot be written to files; `None` if they can.
+    /// Stores the error of the last maintenance step; `None` if it succeeded.
     pub(crate) fn note_maintenance(&mut self, error: Option<&HistoryError>) {
-        self.sealing = error.cloned();
+        self.sealing_fault = error.cloned();
     }
 
-    /// Removes the log of the open segment, which has no rows, if it is in the spool.
-    pub(crate) fn abandon(&mut self, log: Option<&SpoolLog>) {
+    /// Removes the log of the open segment if that is in the spool. The log must have no rows.
+    pub(crate) fn remove_open_log(&mut self, log: Option<&SpoolLog>) {
         if let (Some(spool), Some(log)) = (&self.spool, log) {
             let _ = spool.remove(log);
         }
     }
 
-    /// Clears a fault that has passed.
-    fn check_fault(&mut self) {
+    /// Clears the fault if the spool can be used again.
+    fn clear_past_fault(&mut self) {
         if let Some(spool) = &self.spool
             && self.fault.is_some()
             && self.cause.is_none()
@@ -432,10 +441,10 @@ impl Spooling {
     }
 }
 
-/// Deletes the entries of removed logs from the catalogue, and returns those that remain. The highest number
-/// stays there, so that no number is used again: a restored backup may have an older list, by which logs
-/// are removed.
-fn forget(mut removed: Vec<SpoolLog>, catalogue: &mut Catalogue) -> Vec<SpoolLog> {
+/// Deletes the entries of removed logs from the catalogue, and returns the logs that the catalogue still
+/// lists. The entry with the highest number is kept, so that no log number is reused: the catalogue of a
+/// restored backup would take a new log with an old number for one whose rows are in files.
+fn remove_entries(mut removed: Vec<SpoolLog>, catalogue: &mut Catalogue) -> Vec<SpoolLog> {
     removed.sort_by_key(|log| log.log);
     // If the catalogue cannot be written now, the entries are deleted later.
     if let Some((highest, others)) = removed.split_last()
@@ -455,8 +464,9 @@ impl FileHistory {
         }
     }
 
-    /// Enters in the catalogue what is pending, and performs a step with it. Updates are recorded meanwhile.
-    pub(crate) fn enter_and(
+    /// Enters the pending entries in the catalogue, then performs a step with the catalogue. Meanwhile, the
+    /// recorder is not blocked.
+    pub(crate) fn enter_pending_and(
         &self,
         step: impl FnOnce(&mut Catalogue) -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -466,19 +476,20 @@ impl FileHistory {
             let entered = pending.enter(&mut catalogue);
             entered.and_then(|()| step(&mut catalogue))
         };
-        let now = &mut self.spooling().pending;
-        now.series.append(&mut pending.series);
-        now.ends.append(&mut pending.ends);
+        let still_pending = &mut self.spooling().pending;
+        still_pending.series.append(&mut pending.series);
+        still_pending.ends.append(&mut pending.ends);
         done
     }
 
-    /// Moves the log if a move is due. Returns the time of the next attempt if nothing can be recorded now.
-    pub(crate) fn choose_place(&self, recorder: &mut Recorder, moment: Moment) -> Option<Tick> {
+    /// Moves the log to the other folder if necessary. If nothing can be recorded now, returns the time of
+    /// the next attempt.
+    pub(crate) fn choose_log_folder(&self, recorder: &mut Recorder, moment: Moment) -> Option<Tick> {
         let mut spooling = self.spooling();
         let (closed, in_folder, number) = {
             let tail = &lock(&self.stored).tail;
             (
-                tail.frozen.len(),
+                tail.closed.len(),
                 tail.closed_in_folder(),
                 tail.open.number + 1,
             )
@@ -494,21 +505,21 @@ impl FileHistory {
             }
             return None;
         }
-        if in_folder < FROZEN_MAX {
+        if in_folder < CLOSED_MAX {
             return None;
         }
-        // Either maintenance cannot keep up with the updates, or it fails.
-        let cause = spooling.sealing.clone();
+        // Without a fault, maintenance is only slower than the updates, and the log stays in the folder.
+        let cause = spooling.sealing_fault.clone();
         let moved = cause
             .map(|cause| self.leave_folder(recorder, &mut spooling, cause, number, moment.wall));
         match moved {
             Some(Ok(())) => None,
-            _ => Some(moment.now.saturating_add(NO_ROOM)),
+            _ => Some(moment.now.saturating_add(BACKLOG_RETRY)),
         }
     }
 
-    /// Returns the time of the next call of [`record`](trunkline_engine::history::History::record),
-    /// no later than the next attempt to return to the folder.
+    /// Returns the time of the next call of [`record`](trunkline_engine::history::History::record). While the
+    /// log is in the spool, this is no later than the next attempt to return to the history's folder.
     pub(crate) fn with_retry(&self, next: Option<Tick>, now: Tick) -> Option<Tick> {
         match self.spooling().cause {
             Some(_) => Tick::earliest([next, Some(now.saturating_add(RETRY))]),
@@ -516,10 +527,10 @@ impl FileHistory {
         }
     }
 
-    /// Performs a step that commits to the log. If the step fails, moves the log to the other place and
-    /// repeats it. If `is_bounded`, the log does not move to a folder that has too many closed segments,
-    /// because their rows are in memory.
-    pub(crate) fn commit_somewhere<T>(
+    /// Performs a step that commits to the log. If the step fails, moves the log to the other folder and
+    /// repeats the step. If `is_bounded` is true, the log does not return to a folder with too many closed
+    /// segments that maintenance cannot write to files, because their rows are in memory.
+    pub(crate) fn commit_with_fallback<T>(
         &self,
         recorder: &mut Recorder,
         wall: Timestamp,
@@ -531,16 +542,16 @@ impl FileHistory {
             done => return done,
         };
         let mut spooling = self.spooling();
-        if is_bounded && spooling.cause.is_some() && spooling.sealing.is_some() {
+        if is_bounded && spooling.cause.is_some() && spooling.sealing_fault.is_some() {
             let in_folder = lock(&self.stored).tail.closed_in_folder();
-            if in_folder >= FROZEN_MAX {
-                return Err(Error::Placed(spooling.fail(error)));
+            if in_folder >= CLOSED_MAX {
+                return Err(Error::Located(spooling.fail(error)));
             }
         }
-        self.change_place(recorder, &mut spooling, error, wall)?;
-        let again = step(recorder);
-        again.map_err(|error| {
-            Error::Placed(match spooling.cause {
+        self.switch_folder(recorder, &mut spooling, error, wall)?;
+        let repeated = step(recorder);
+        repeated.map_err(|error| {
+            Error::Located(match spooling.cause {
                 None => error.of(&self.folder),
                 Some(_) => spooling.fail(error),
             })
@@ -558,19 +569,19 @@ impl FileHistory {
         let begun = match &spooling.cause {
             None => self.begin_in_folder(recorder, &spooling, number, None, wall),
             Some(cause) => {
-                let (cause, left) = (cause.clone(), spooling.left);
-                let begun = self.begin_in_spool(recorder, &mut spooling, cause, left, number, wall);
-                begun.map_err(Error::Placed)
+                let (cause, folder_end) = (cause.clone(), spooling.folder_end);
+                let begun = self.begin_in_spool(recorder, &mut spooling, cause, folder_end, number, wall);
+                begun.map_err(Error::Located)
             }
         };
         match begun {
-            Err(error) => self.change_place(recorder, &mut spooling, error, wall),
+            Err(error) => self.switch_folder(recorder, &mut spooling, error, wall),
             Ok(()) => Ok(()),
         }
     }
 
-    /// Begins a segment with a log in the other place, after the current log has failed.
-    fn change_place(
+    /// Begins a segment whose log is in the other folder, after the current log has failed.
+    fn switch_folder(
         &self,
         recorder: &mut Recorder,
         spooling: &mut Spooling,
@@ -588,11 +599,11 @@ impl FileHistory {
                 self.return_to_folder(recorder, spooling, wall)
             }
         };
-        moved.map_err(Error::Placed)
+        moved.map_err(Error::Located)
     }
 
-    /// Begins a segment with a log in the folder. `after` is the end of the log of the spool that it
-    /// continues.
+    /// Begins a segment whose log is in the history's folder. `after` is the end of the log of the spool that
+    /// the new log continues.
     fn begin_in_folder(
         &self,
         recorder: &mut Recorder,
@@ -604,7 +615,7 @@ impl FileHistory {
         spooling.check_folder(&self.folder)?;
         let log = Log::create(&self.folder, number, spooling.epoch)?;
         recorder.begin_segment(log, after, wall)?;
-        lock(&self.stored).tail.freeze(Segment::new(number));
+        lock(&self.stored).tail.replace_open(Segment::new(number));
         Ok(())
     }
 
@@ -613,18 +624,18 @@ impl FileHistory {
         recorder: &mut Recorder,
         spooling: &mut Spooling,
         cause: HistoryError,
-        left: LogEnd,
+        folder_end: LogEnd,
         number: u64,
         wall: Timestamp,
     ) -> Result<(), HistoryError> {
-        let (log, open) = spooling.begin(cause, left, number, wall)?;
+        let (log, open) = spooling.begin(cause, folder_end, number, wall)?;
         recorder.replace_log(log);
-        lock(&self.stored).tail.freeze(open);
+        lock(&self.stored).tail.replace_open(open);
         Ok(())
     }
 
-    /// Moves the log from the folder to the spool. Rows of a failed commit are removed from the folder
-    /// and recorded again in the spool, so the log in the folder ends with what was acknowledged.
+    /// Moves the log from the history's folder to the spool. Rows of a failed commit are removed from the old
+    /// log, which then ends with its acknowledged part, and are recorded again in the spool.
     fn leave_folder(
         &self,
         recorder: &mut Recorder,
@@ -633,11 +644,11 @@ impl FileHistory {
         number: u64,
         wall: Timestamp,
     ) -> Result<(), HistoryError> {
-        let left = recorder.end_log();
-        self.begin_in_spool(recorder, spooling, cause, left, number, wall)
+        let folder_end = recorder.end_log();
+        self.begin_in_spool(recorder, spooling, cause, folder_end, number, wall)
     }
 
-    /// Moves the log from the spool to the folder.
+    /// Moves the log from the spool to the history's folder.
     fn return_to_folder(
         &self,
         recorder: &mut Recorder,
@@ -651,8 +662,8 @@ impl FileHistory {
         };
         let after = open.map(|log| SpoolEnd { log, bytes });
         let returned = spooling.check_folder(&self.folder).and_then(|()| {
-            // If the spool has no rows, nothing else says where the log in the folder ends.
-            log::cut(&self.folder, spooling.left)?;
+            // A spool without rows does not record where the acknowledged part of the old log ends.
+            log::cut(&self.folder, spooling.folder_end)?;
             self.begin_in_folder(recorder, spooling, number, after.as_ref(), wall)
         });
         match returned {
@@ -670,21 +681,21 @@ impl FileHistory {
         }
     }
 
-    /// Reads a log of the spool without a lock. Returns `None` if it cannot be read now.
+    /// Reads a log of the spool without holding a lock. Returns `None` if the log cannot be read now.
     fn read_spooled(&self, log: &SpoolLog, wall: Timestamp) -> Option<Recovered> {
-        let (place, end) = {
+        let (spool_folder, end) = {
             let spooling = self.spooling();
             (
-                spooling.spool.as_ref()?.place().clone(),
+                spooling.spool.as_ref()?.spool_folder().clone(),
                 spooling.end_of(log),
             )
         };
-        let read = place.read(log, end);
-        self.spooling().note_read(log, read, wall)
+        let read = spool_folder.read(log, end);
+        self.spooling().handle_read(log, read, wall)
     }
 
-    /// Moves the rows of a spool log to files, and removes the log. A log that cannot be read is taken
-    /// over again later.
+    /// Moves the rows of a log of the spool to files, and removes the log. If the log cannot be read, drops
+    /// the segment; the log is adopted again when it can be read.
     pub(crate) fn seal_spooled(
         &self,
         segment: &Arc<Segment>,
@@ -699,7 +710,7 @@ impl FileHistory {
                 let mut stored = lock(&self.stored);
                 stored
                     .tail
-                    .frozen
+                    .closed
                     .retain(|one| one.number != segment.number);
                 return Ok(());
             };
@@ -709,8 +720,8 @@ impl FileHistory {
             read = filled;
             &read
         };
-        // If the folder has a log of this number, files that a crash leaves behind are recognised as
-        // copies of rows that still exist elsewhere.
+        // An empty log with this number marks files that a crash may leave behind as copies of rows that
+        // still exist in the spool.
         let epoch = self.spooling().epoch;
         drop(Log::create(&self.folder, segment.number, epoch)?);
         self.seal_segment(loaded, Some(log))?;
@@ -719,7 +730,7 @@ impl FileHistory {
             spooling.remove(log);
             std::mem::take(&mut spooling.removed)
         };
-        let listed = forget(removed, &mut lock(&self.catalogue));
+        let listed = remove_entries(removed, &mut lock(&self.catalogue));
         self.spooling().removed.extend(listed);
         remove_if_there(&log::path(&self.folder, segment.number))
     }
@@ -736,7 +747,7 @@ impl FileHistory {
         self.replace(&[], added, Some(segment.number), spool_log)
     }
 
-    /// Replaces the series ids in a spool log by those of this catalogue.
+    /// Replaces the series ids in a log of the spool by the ids in the catalogue.
     fn translate(&self, recovered: &mut Recovered) -> Result<(), Error> {
         let mut spooling = self.spooling();
         let mut catalogue = lock(&self.catalogue);
@@ -751,11 +762,11 @@ impl FileHistory {
         Ok(())
     }
 
-    /// Opens the spool if earlier attempts failed, and adds its logs to the history, also those that could
-    /// not be read before.
-    pub(crate) fn find_spool(&self, wall: Timestamp) -> Result<(), Error> {
+    /// Opens the spool if an earlier attempt failed. Adds the logs of the spool that are not part of the
+    /// history yet, including those that could not be read before.
+    pub(crate) fn reopen_spool(&self, wall: Timestamp) -> Result<(), Error> {
         let mut spooling = self.spooling();
-        spooling.check_fault();
+        spooling.clear_past_fault();
         let is_opening = spooling.spool.is_none();
         let mut waiting = match is_opening {
             true => self.open_spool(&mut spooling)?,
@@ -773,9 +784,9 @@ impl FileHistory {
             waiting.retain(|log| !known.contains(&log));
         }
         drop(spooling);
-        let taken = self.take_over(&waiting, is_opening, wall);
+        let adopted = self.adopt_logs(&waiting, is_opening, wall);
         self.spooling().unread.end_attempt();
-        taken
+        adopted
     }
 
     /// Tries to open the spool, and returns the logs whose rows are not in files.
@@ -785,38 +796,39 @@ impl FileHistory {
         }
         let mut catalogue = lock(&self.catalogue);
         let in_files = match catalogue.spool_logs() {
-            // The connection is closed now, which permits to read the files themselves.
-            Err(error) if error.is_of_disk() => {
+            // The connection is closed now, so the files of the catalogue can be copied and read.
+            Err(error) if error.is_disk_failure() => {
                 spooling.check_folder(&self.folder)?;
                 Snapshot::read(&self.folder)?.spool_logs
             }
             in_files => in_files?,
         };
-        // The state of the spool keeps the fault.
+        // After an error, `spooling.fault` has the reason.
         let waiting = spooling.open(&self.folder, &in_files, &mut catalogue);
         Ok(waiting.unwrap_or_default())
     }
 
-    /// Turns logs of the spool into closed segments, with numbers before that of the open segment. Updates
-    /// are recorded meanwhile. `are_all` is true if these are all logs of earlier runs.
-    fn take_over(&self, waiting: &[SpoolLog], are_all: bool, wall: Timestamp) -> Result<(), Error> {
-        let newest = waiting.last().filter(|_| are_all);
+    /// Turns logs of the spool into closed segments, numbered before the open segment. Meanwhile, the
+    /// recorder is not blocked. `are_complete` is true if these are all logs of earlier runs.
+    fn adopt_logs(&self, waiting: &[SpoolLog], are_complete: bool, wall: Timestamp) -> Result<(), Error> {
+        let newest = waiting.last().filter(|_| are_complete);
         let mut next = None;
         for (index, log) in waiting.iter().enumerate() {
-            let rest = waiting.get(index..).unwrap_or_default();
-            let taken = self.take_over_one(log, newest == Some(log), rest.len(), &mut next, wall);
-            if let Err(error) = taken {
+            let remaining = waiting.get(index..).unwrap_or_default();
+            let is_newest = newest == Some(log);
+            let adopted = self.adopt_log(log, is_newest, remaining.len(), &mut next, wall);
+            if let Err(error) = adopted {
                 let fault = error.of(&self.folder);
-                self.spooling().unread.add(rest, fault.clone(), wall);
-                return Err(Error::Placed(fault));
+                self.spooling().unread.add(remaining, fault.clone(), wall);
+                return Err(Error::Located(fault));
             }
         }
         Ok(())
     }
 
-    /// `count` is the number of logs that may need a number from now on, and `next` the next of these
-    /// numbers, if they are reserved.
-    fn take_over_one(
+    /// Turns one log of the spool into a closed segment. `count` is the number of logs that still need a
+    /// segment number, and `next` is the next reserved number; `None` if none are reserved yet.
+    fn adopt_log(
         &self,
         log: &SpoolLog,
         is_newest: bool,
@@ -847,7 +859,7 @@ impl FileHistory {
         Ok(())
     }
 
-    /// Reserves this many numbers before that of the open segment, and returns the first one.
+    /// Reserves `count` segment numbers before the open segment, and returns the first one.
     fn reserve(&self, count: u64, wall: Timestamp) -> Result<u64, Error> {
         let mut recorder = lock(&self.recorder);
         let mut spooling = self.spooling();
@@ -856,13 +868,14 @@ impl FileHistory {
             lock(&self.stored).tail.open.number += count;
             return Ok(open);
         }
-        // The open segment shares its number with its log and cannot be renumbered: begin a new one.
+        // The name of the log contains the segment number, so the open segment cannot be renumbered. Begin a
+        // new one instead.
         let number = open + 1 + count;
         let begun = self.begin_in_folder(&mut recorder, &spooling, number, None, wall);
         if let Err(error) = begun {
             let cause = error.of(&self.folder);
-            let left = self.leave_folder(&mut recorder, &mut spooling, cause, number, wall);
-            left.map_err(Error::Placed)?;
+            let moved = self.leave_folder(&mut recorder, &mut spooling, cause, number, wall);
+            moved.map_err(Error::Located)?;
         }
         Ok(open + 1)
     }

@@ -1,4 +1,4 @@
-//! Files with a checksum per block, so that damage on the disk is detected instead of read as data.
+//! Writes and reads files with a checksum per block, so that damage on the disk is not read as data.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,15 +14,17 @@ use crate::sync::lock;
 
 /// Number of bytes that one checksum covers.
 pub(crate) const BLOCK: usize = 64 << 10;
-/// Blocks that an open file caches: about one per column being read.
-const KEPT_BLOCKS: usize = 8;
+/// Maximum number of blocks that an open file caches, about one per column being read.
+const CACHED_BLOCKS_MAX: usize = 8;
 
-/// A writer that computes the checksums of the bytes written through it.
+/// A writer that computes a checksum of each block it writes.
 pub(crate) struct ChecksumWriter<W> {
     inner: W,
-    /// CRC32C of each full block, and of the last block, which may be partial.
+    /// CRC32C of each block. The last block may be partial.
     sums: Vec<u32>,
-    in_block: usize,
+    /// Number of bytes in the last block.
+    block_filled: usize,
+    /// Total number of bytes written.
     pub(crate) written: u64,
 }
 
@@ -31,12 +33,12 @@ impl<W: Write> ChecksumWriter<W> {
         Self {
             inner,
             sums: Vec::new(),
-            in_block: BLOCK,
+            block_filled: BLOCK,
             written: 0,
         }
     }
 
-    /// Returns the checksums of all bytes so far. The last block may be partial.
+    /// Returns the checksum of each block written so far. The last block may be partial.
     pub(crate) fn sums(&self) -> &[u32] {
         &self.sums
     }
@@ -49,18 +51,18 @@ impl<W: Write> ChecksumWriter<W> {
 impl<W: Write> Write for ChecksumWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.inner.write(bytes)?;
-        let mut left = bytes.get(..count).unwrap_or_default();
-        while !left.is_empty() {
-            if self.in_block == BLOCK {
+        let mut remaining = bytes.get(..count).unwrap_or_default();
+        while !remaining.is_empty() {
+            if self.block_filled == BLOCK {
                 self.sums.push(0);
-                self.in_block = 0;
+                self.block_filled = 0;
             }
-            let (part, rest) = left.split_at(left.len().min(BLOCK - self.in_block));
+            let (part, rest) = remaining.split_at(remaining.len().min(BLOCK - self.block_filled));
             if let Some(sum) = self.sums.last_mut() {
                 *sum = crc32c::crc32c_append(*sum, part);
             }
-            self.in_block += part.len();
-            left = rest;
+            self.block_filled += part.len();
+            remaining = rest;
         }
         self.written += count as u64;
         Ok(count)
@@ -78,9 +80,9 @@ pub(crate) struct CheckedFile {
     sums: Arc<Vec<u32>>,
     /// Number of bytes that the checksums cover.
     len: u64,
-    /// Cache of the last block of each recent read, with its number. Most pages are smaller than a
-    /// block, and the next page of a column begins in the block where the previous one ends.
-    kept: Arc<Mutex<VecDeque<(u64, Bytes)>>>,
+    /// A cache of the last block of each recent read, with the block's number. Most pages are smaller than a
+    /// block, and the next page of a column begins in the block in which the previous page ends.
+    cache: Arc<Mutex<VecDeque<(u64, Bytes)>>>,
 }
 
 impl CheckedFile {
@@ -89,17 +91,17 @@ impl CheckedFile {
             file: Arc::new(file),
             sums,
             len,
-            kept: Arc::default(),
+            cache: Arc::default(),
         }
     }
 
     /// Returns a block from the cache, or reads and verifies it.
     fn block(&self, number: u64) -> Result<Bytes> {
-        let kept = lock(&self.kept);
-        if let Some((_, block)) = kept.iter().find(|(known, _)| *known == number) {
+        let cache = lock(&self.cache);
+        if let Some((_, block)) = cache.iter().find(|(cached, _)| *cached == number) {
             return Ok(block.clone());
         }
-        drop(kept);
+        drop(cache);
         let start = number * BLOCK as u64;
         let length = self.len.saturating_sub(start).min(BLOCK as u64);
         let mut block = vec![0; length as usize];
@@ -113,13 +115,13 @@ impl CheckedFile {
         Ok(block.into())
     }
 
-    fn keep(&self, number: u64, block: Bytes) {
-        let mut kept = lock(&self.kept);
-        kept.retain(|(known, _)| *known != number);
-        if kept.len() >= KEPT_BLOCKS {
-            kept.pop_front();
+    fn add_to_cache(&self, number: u64, block: Bytes) {
+        let mut cache = lock(&self.cache);
+        cache.retain(|(cached, _)| *cached != number);
+        if cache.len() >= CACHED_BLOCKS_MAX {
+            cache.pop_front();
         }
-        kept.push_back((number, block));
+        cache.push_back((number, block));
     }
 }
 
@@ -158,7 +160,7 @@ impl ChunkReader for CheckedFile {
             let to = ((end - block_start) as usize).min(block.len());
             let part = block.slice(from..to);
             if number == last {
-                self.keep(number, block);
+                self.add_to_cache(number, block);
             }
             if first == last {
                 return Ok(part);
@@ -205,7 +207,7 @@ impl Read for CheckedReader {
 mod tests {
     use super::*;
 
-    /// Creates a file with this content.
+    /// Creates a file with this content and its checksums.
     fn file_of(bytes: &[u8]) -> (tempfile::NamedTempFile, CheckedFile) {
         let mut writer = ChecksumWriter::new(Vec::new());
         writer.write_all(bytes).unwrap();
@@ -217,16 +219,16 @@ mod tests {
         (file, checked)
     }
 
-    /// Otherwise each page of a few bytes would cost reading and verifying a whole block.
+    /// Without the cache, each page of a few bytes would require reading and verifying a whole block.
     #[test]
-    fn block_of_the_last_page_is_not_read_again_for_the_next_one() {
+    fn block_is_not_read_again_for_the_next_page() {
         let bytes: Vec<u8> = (0..BLOCK * 9 / 2).map(|at| (at / 7) as u8).collect();
         let (file, sut) = file_of(&bytes);
         let read = |start: usize, length: usize| sut.get_bytes(start as u64, length);
         for (start, length) in [(0, 1), (BLOCK - 3, 2 * BLOCK), (BLOCK * 4, 100), (5, 0)] {
             assert_eq!(read(start, length).unwrap(), bytes[start..start + length]);
         }
-        assert!(read(BLOCK * 4, BLOCK).is_err(), "it is beyond the end");
+        assert!(read(BLOCK * 4, BLOCK).is_err(), "the range extends beyond the end");
         // From here on, the file is empty: only cached blocks can be read.
         File::options()
             .write(true)
@@ -237,11 +239,11 @@ mod tests {
         for start in [3 * BLOCK - 3, BLOCK * 4 + 100] {
             assert_eq!(read(start, 2).unwrap(), bytes[start..start + 2]);
         }
-        assert!(read(BLOCK, 2).is_err(), "this one was not the last block");
+        assert!(read(BLOCK, 2).is_err(), "only the last block of a read is cached");
     }
 
     #[test]
-    fn damaged_block_is_not_kept() {
+    fn damaged_block_is_not_cached() {
         let bytes = vec![7; 2 * BLOCK];
         let (file, sut) = file_of(&bytes);
         let mut damaged = bytes.clone();

@@ -1,8 +1,8 @@
-//! The footer of a Parquet file: everything after its rows. No row can be read without it, so it is
-//! stored twice: at the end of the file, and in a separate file in the folder `footers`.
+//! Reads and writes the footer of a Parquet file, which is everything after the rows. No row can be read
+//! without the footer, so it is stored twice: at the end of the file, and as a copy in the folder `footers`.
 //!
 //! ```text
-//! copy    "TLHFOT01" | u64 bytes of the file before the footer | footer | u32 CRC of all before
+//! copy    "TLHFOT01" | u64 bytes of the file before the footer | footer | u32 CRC of all preceding bytes
 //! ```
 //!
 //! CRCs are CRC32C; numbers are little-endian. The page indexes are part of the footer.
@@ -23,12 +23,16 @@ use crate::error::Error;
 use crate::files::part::SeriesSpan;
 
 const MAGIC: &[u8; 8] = b"TLHFOT01";
+/// Length of the header of a copy, in bytes.
 const HEAD: usize = 16;
 
-/// Keys of the key-value metadata in the footer.
+// Keys of the key-value metadata in the footer.
 pub(crate) const SERIES_KEY: &str = "trunkline.series";
 pub(crate) const CHECKSUMS_KEY: &str = "trunkline.checksums";
 pub(crate) const FILE_KEY: &str = "trunkline.file";
+
+/// Describes a file without a valid [`FileNote`].
+const NO_FILE_NOTE: &str = "the footer has no valid entry `trunkline.file`";
 
 /// The bytes of a footer.
 #[derive(Clone, Debug)]
@@ -38,28 +42,28 @@ pub(crate) struct Footer {
     pub(crate) bytes: Bytes,
 }
 
-/// A file's description of itself, which makes it readable without the catalogue.
+/// The metadata entry with which a file can be read without the catalogue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct FileNote {
     pub(crate) data_bytes: u64,
     /// CRC32C of the summary; 0 if there is none.
     pub(crate) summary: u32,
-    /// The log segments whose rows the file has, as ranges in ascending order.
+    /// The log segments whose rows the file contains, as ranges in ascending order.
     pub(crate) segments: Vec<(u64, u64)>,
 }
 
 /// The content of a footer.
 #[derive(Debug)]
 pub(crate) struct FooterContent {
-    /// Without its key-value pairs.
+    /// The Parquet metadata without the key-value entries.
     pub(crate) metadata: ParquetMetaData,
     pub(crate) series: Vec<(Series, SeriesSpan)>,
-    /// CRC32C of each block of 64 KiB before the footer.
+    /// CRC32C of each 64 KiB block before the footer.
     pub(crate) sums: Vec<u32>,
     pub(crate) note: FileNote,
 }
 
-/// The folder with the copies.
+/// Name of the folder with the copies.
 pub(crate) const FOLDER: &str = "footers";
 
 /// Returns the path of the copy of a part's footer.
@@ -69,8 +73,8 @@ pub(crate) fn copy_path(folder: &Path, part: &str) -> PathBuf {
 }
 
 impl Footer {
-    /// Reads the footer of a file, which follows `data_bytes` bytes of rows.
-    pub(crate) fn of_file(file: &File, data_bytes: u64) -> Result<Self, Error> {
+    /// Reads the footer of a file. The footer follows `data_bytes` bytes of rows.
+    pub(crate) fn from_file(file: &File, data_bytes: u64) -> Result<Self, Error> {
         let len = file.metadata()?.len();
         let mut bytes = vec![0; len.saturating_sub(data_bytes) as usize];
         file.read_exact_at(&mut bytes, data_bytes)?;
@@ -80,25 +84,25 @@ impl Footer {
         })
     }
 
-    /// Reads a copy. Returns `None` if it is missing or damaged.
-    pub(crate) fn of_copy(path: &Path) -> Result<Option<Self>, Error> {
+    /// Reads a copy of a footer. Returns `None` if the copy is missing or damaged.
+    pub(crate) fn from_copy(path: &Path) -> Result<Option<Self>, Error> {
         let bytes = match std::fs::read(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             bytes => Bytes::from(bytes?),
         };
-        let Some((before, sum)) = bytes.split_last_chunk::<4>() else {
+        let Some((content, sum)) = bytes.split_last_chunk::<4>() else {
             return Ok(None);
         };
-        let data_bytes = before.get(MAGIC.len()..HEAD);
+        let data_bytes = content.get(MAGIC.len()..HEAD);
         let data_bytes = data_bytes.and_then(|eight| <[u8; 8]>::try_from(eight).ok());
-        let is_whole = before.starts_with(MAGIC) && crc32c::crc32c(before).to_le_bytes() == *sum;
+        let is_whole = content.starts_with(MAGIC) && crc32c::crc32c(content).to_le_bytes() == *sum;
         Ok(data_bytes.filter(|_| is_whole).map(|data_bytes| Self {
             data_bytes: u64::from_le_bytes(data_bytes),
             bytes: bytes.slice(HEAD..bytes.len() - 4),
         }))
     }
 
-    /// Writes the copy. Under its final name it is complete and durable.
+    /// Writes a copy of the footer. When the copy has its final name, it is complete and durable.
     pub(crate) fn write_copy(&self, path: &Path) -> Result<(), Error> {
         let mut copy = Vec::with_capacity(HEAD + self.bytes.len() + 4);
         copy.extend_from_slice(MAGIC);
@@ -114,9 +118,9 @@ impl Footer {
         file.write_all(&copy)?;
         file.sync_data()?;
         std::fs::rename(&unfinished, path)?;
-        // The folder of the date may be new in `footers`, and `footers` in the folder of the history.
-        for above in path.ancestors().skip(1).take(3) {
-            File::open(above)?.sync_all()?;
+        // The date folder may be new in `footers`, and `footers` in the history's folder.
+        for folder in path.ancestors().skip(1).take(3) {
+            File::open(folder)?.sync_all()?;
         }
         Ok(())
     }
@@ -135,15 +139,18 @@ impl Footer {
             let found = key_values.into_iter().flatten().find(|one| one.key == key);
             found.and_then(|one| one.value.as_deref())
         };
-        let lines = text_of(SERIES_KEY).ok_or_else(|| Error::damaged("there is no index"))?;
-        let series = lines.lines().map(span_of).collect::<Option<Vec<_>>>();
-        let series = series.ok_or_else(|| Error::damaged("the index cannot be read"))?;
+        let series_lines = text_of(SERIES_KEY);
+        let series_lines =
+            series_lines.ok_or_else(|| Error::damaged("the footer has no index of the series"))?;
+        let series = series_lines.lines().map(span_of).collect::<Option<Vec<_>>>();
+        let series =
+            series.ok_or_else(|| Error::damaged("the footer's index of the series is invalid"))?;
         let sums = text_of(CHECKSUMS_KEY).and_then(sums_of);
-        let sums = sums.ok_or_else(|| Error::damaged("there are no checksums"))?;
+        let sums = sums.ok_or_else(|| Error::damaged("the footer has no checksums"))?;
         let note = text_of(FILE_KEY).and_then(FileNote::parse);
-        let note = note.ok_or_else(|| Error::damaged("the file does not say what it has"))?;
-        // The key-value texts are as large as the rest, and are no longer needed.
-        let slim = FileMetaData::new(
+        let note = note.ok_or_else(|| Error::damaged(NO_FILE_NOTE))?;
+        // Drop the key-value entries: they are parsed now, and take as much memory as the other metadata.
+        let file_metadata = FileMetaData::new(
             file.version(),
             file.num_rows(),
             file.created_by().map(str::to_owned),
@@ -154,7 +161,7 @@ impl Footer {
         let mut builder = metadata.into_builder();
         let pages = builder.take_page_index();
         let groups = builder.take_row_groups();
-        let builder = ParquetMetaDataBuilder::new(slim).set_row_groups(groups);
+        let builder = ParquetMetaDataBuilder::new(file_metadata).set_row_groups(groups);
         Ok(FooterContent {
             metadata: builder.set_page_index(pages).build(),
             series,
@@ -183,7 +190,7 @@ impl ChunkReader for Footer {
         let range = from.and_then(|from| Some(from..from.checked_add(length)?));
         let range = range.filter(|range| range.end <= self.bytes.len());
         let range = range.ok_or_else(|| {
-            ParquetError::EOF("the footer names a place outside of the footer".to_owned())
+            ParquetError::EOF("the footer refers to bytes outside of the footer".to_owned())
         })?;
         Ok(self.bytes.slice(range))
     }
@@ -217,7 +224,7 @@ impl FileNote {
     }
 }
 
-/// Returns the line that describes a series in the footer.
+/// Returns the line for a series in the metadata entry `trunkline.series`.
 pub(crate) fn line_of(series: &Series, span: &SeriesSpan) -> String {
     let SeriesSpan {
         first_row,
@@ -264,12 +271,12 @@ fn sums_of(text: &str) -> Option<Vec<u32>> {
         .filter(|_| rest.is_empty())
 }
 
-/// Finds the footer of a file without the catalogue: from the copy, or from the file itself.
+/// Finds the footer of a file without the catalogue, in its copy or in the file.
 pub(crate) fn find(path: &Path, copy: &Path) -> Result<Footer, Error> {
-    if let Some(footer) = Footer::of_copy(copy)? {
+    if let Some(footer) = Footer::from_copy(copy)? {
         return Ok(footer);
     }
-    // The last 8 bytes give the length of the metadata, which say where the rows end.
+    // The last 8 bytes are the length of the metadata and a magic. The metadata says where the rows end.
     let file = File::open(path)?;
     let len = file.metadata()?.len();
     let end = len.checked_sub(8).ok_or_else(too_short)?;
@@ -279,7 +286,7 @@ pub(crate) fn find(path: &Path, copy: &Path) -> Result<Footer, Error> {
     let length = u64::from(u32::from_le_bytes([a, b, c, d]));
     if !tail.ends_with(b"PAR1") || length > end {
         return Err(Error::damaged(
-            "the end of the file is not that of a file of rows",
+            "the file does not end as a Parquet file",
         ));
     }
     let mut metadata = vec![0; length as usize];
@@ -290,11 +297,11 @@ pub(crate) fn find(path: &Path, copy: &Path) -> Result<Footer, Error> {
     let note = note.filter(|one| one.key == FILE_KEY);
     let mut note = note.filter_map(|one| FileNote::parse(one.value.as_deref()?));
     let note = note.next_back();
-    let note = note.ok_or_else(|| Error::damaged("the file does not say what it has"))?;
+    let note = note.ok_or_else(|| Error::damaged(NO_FILE_NOTE))?;
     if note.data_bytes > len {
         return Err(too_short());
     }
-    Footer::of_file(&file, note.data_bytes)
+    Footer::from_file(&file, note.data_bytes)
 }
 
 fn too_short() -> Error {

@@ -1,4 +1,4 @@
-//! Joins small files of one date into larger ones, and leaves out rows that are no longer kept.
+//! Joins small files of one date into larger files, and omits expired rows.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -14,29 +14,34 @@ use crate::files::part::{Part, PartWriter, segments_of};
 use crate::files::seal::expires_of;
 use crate::files::summary::Expected;
 
-/// Files with fewer rows are small.
+/// A file is small if it has fewer rows than this.
 const SMALL_ROWS: u64 = 2 << 20;
+/// Maximum number of rows in the files that are joined at once.
 const JOINED_ROWS: u64 = 8 << 20;
-/// The same limits in bytes of the files.
+/// A file is small only if it also has fewer bytes than this.
 const SMALL_BYTES: u64 = 16 << 20;
+/// Maximum number of bytes in the files that are joined at once.
 const JOINED_BYTES: u64 = 64 << 20;
-/// Maximum number of files joined at once: all of them may be open.
+/// Maximum number of files that are joined at once. All of them may be open at the same time.
 const FILES_MAX: usize = 32;
-/// Minimum number of small files of a date that the engine joins at once.
+/// Minimum number of small files of one date that the engine joins at once.
 pub(crate) const FILES_MIN: usize = 8;
 
-/// Bounds of the delay, in nanoseconds, before another attempt to join files whose disk was full or failed.
+/// First delay before another attempt to join files after an I/O error, in nanoseconds. It doubles with each
+/// attempt.
 const RETRY_MIN: i64 = 60_000_000_000;
+/// Maximum delay before another attempt to join files after an I/O error, in nanoseconds.
 const RETRY_MAX: i64 = 3_600_000_000_000;
 
-/// Files that could not be joined.
+/// Files that could not be joined: from path to the time of the next attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Skipped(BTreeMap<String, Retry>);
 
 #[derive(Clone, Copy, Debug)]
 enum Retry {
-    /// The file is damaged.
+    /// The file is damaged, so it is not joined any more.
     Never,
+    /// The file may be joined `delay` nanoseconds after time `failed`.
     After {
         failed: i64,
         delay: i64,
@@ -44,18 +49,19 @@ enum Retry {
 }
 
 impl Skipped {
-    /// Returns the paths of the files that must not be joined now.
-    pub(crate) fn now(&self, now: i64) -> BTreeSet<String> {
+    /// Returns the paths of the files that must not be joined at time `now`.
+    pub(crate) fn paths_at(&self, now: i64) -> BTreeSet<String> {
         let is_skipped = |retry: &Retry| match retry {
             Retry::Never => true,
-            // The clock may have been set back.
+            // If `now` is before `failed`, the clock was set back, and another attempt is made.
             Retry::After { failed, delay } => (0..*delay).contains(&now.saturating_sub(*failed)),
         };
         let skipped = self.0.iter().filter(|(_, retry)| is_skipped(retry));
         skipped.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Adds files that could not be joined, and drops entries of files that no longer exist.
+    /// Adds files that could not be joined, and removes entries of files that no longer exist. `all` are all
+    /// files of the history.
     pub(crate) fn add(
         &mut self,
         files: &[Arc<Part>],
@@ -80,12 +86,12 @@ impl Skipped {
     }
 }
 
-/// Returns at least `least` files to be joined, or none. They have one date and are in the order of
-/// their segments. `skipped` are the paths of files that must not be joined now.
+/// Chooses at least `count_min` files of one date to be joined, in the order of their segments. Returns no
+/// files if there are not enough. `skipped` are the paths of files that must not be joined now.
 pub(crate) fn choose(
     parts: &[Arc<Part>],
     skipped: &BTreeSet<String>,
-    least: usize,
+    count_min: usize,
 ) -> Vec<Arc<Part>> {
     let mut small: Vec<&Arc<Part>> = parts
         .iter()
@@ -94,19 +100,19 @@ pub(crate) fn choose(
         .collect();
     let paths: HashSet<&str> = parts.iter().map(|part| part.row.path.as_str()).collect();
     small.sort_by_key(|part| (date_of(&part.row.path).to_owned(), part.row.segment));
-    for of_date in small.chunk_by(|a, b| date_of(&a.row.path) == date_of(&b.row.path)) {
-        for start in 0..of_date.len() {
+    for same_date in small.chunk_by(|a, b| date_of(&a.row.path) == date_of(&b.row.path)) {
+        for start in 0..same_date.len() {
             let (mut rows, mut bytes) = (0, 0);
             let fits = |part: &&&Arc<Part>| {
                 rows += part.row.rows;
                 bytes += part.row.bytes;
                 rows <= JOINED_ROWS && bytes <= JOINED_BYTES
             };
-            let following = of_date.iter().skip(start).take(FILES_MAX).take_while(fits);
+            let following = same_date.iter().skip(start).take(FILES_MAX).take_while(fits);
             let chosen: Vec<_> = following.map(|part| Arc::clone(part)).collect();
-            // A file that covers these segments may already have the name of the joined file.
+            // A file that contains these segments may already have the path of the joined file.
             let is_taken = |path: String| paths.contains(path.as_str());
-            if chosen.len() >= least && !joined_path(&chosen).is_some_and(is_taken) {
+            if chosen.len() >= count_min && !joined_path(&chosen).is_some_and(is_taken) {
                 return chosen;
             }
         }
@@ -114,7 +120,7 @@ pub(crate) fn choose(
     Vec::new()
 }
 
-/// Returns the path of the file that these files are joined into; `None` if there are no files.
+/// Returns the path of the file into which these files are joined; `None` if there are no files.
 fn joined_path(parts: &[Arc<Part>]) -> Option<String> {
     let segments = || parts.iter().filter_map(|part| segments_of(&part.row.path));
     let first = segments().map(|(first, _)| first).min()?;
@@ -123,33 +129,34 @@ fn joined_path(parts: &[Arc<Part>]) -> Option<String> {
     Some(format!("{date}/{first:010}-{last:010}.parquet"))
 }
 
-/// Returns the folder of a file, which names its date.
+/// Returns the path of the folder that contains a file. The folder is named after the date of the rows.
 pub(crate) fn date_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Returns the time after which none of the rows of a part is kept.
+/// Returns the time after which all rows of a part have expired, in nanoseconds.
 ///
 /// # Errors
-/// The part cannot be read, so the time is unknown.
+/// The index of the part cannot be read.
 pub(crate) fn expiry(
     part: &Part,
     series: &[Series],
     keep_of: &dyn Fn(&Series) -> Option<Duration>,
 ) -> Result<i64, Error> {
-    let known: HashMap<u32, &Series> = series.iter().map(|one| (one.id, one)).collect();
-    let of_engine = Series::of_engine();
+    let by_id: HashMap<u32, &Series> = series.iter().map(|one| (one.id, one)).collect();
+    let engine_series = Series::of_engine();
     let spans = part.spans()?.into_iter();
     let times = spans.map(|(id, span)| {
         (
-            known.get(&id).copied().unwrap_or(&of_engine),
+            by_id.get(&id).copied().unwrap_or(&engine_series),
             span.last_time,
         )
     });
     Ok(expiry_of(times, keep_of))
 }
 
-/// Returns the time after which no row of these series, each with its last time, is kept.
+/// Returns the time after which all rows of these series have expired, in nanoseconds. `times` has the time
+/// of the last row of each series.
 pub(crate) fn expiry_of<'s>(
     times: impl Iterator<Item = (&'s Series, i64)>,
     keep_of: &dyn Fn(&Series) -> Option<Duration>,
@@ -162,8 +169,8 @@ pub(crate) fn expiry_of<'s>(
     expiries.max().unwrap_or(i64::MIN)
 }
 
-/// Joins files. `series` is sorted by name and id; `keep_of` returns how long the rows of a series
-/// are kept. Returns `None` if all rows have expired.
+/// Joins files. `series` is sorted by name and id, and `keep_of` returns how long the rows of a series are
+/// kept. Returns `None` if all rows have expired.
 pub(crate) fn join(
     folder: &Path,
     parts: &[Arc<Part>],
@@ -177,24 +184,24 @@ pub(crate) fn join(
     let mut expected: HashMap<u32, Expected> = HashMap::new();
     for part in parts {
         for (id, span) in part.spans()? {
-            let known = expected.entry(id).or_insert(Expected {
+            let total = expected.entry(id).or_insert(Expected {
                 rows: 0,
                 first_time: i64::MAX,
                 last_time: i64::MIN,
             });
-            known.rows += span.rows;
-            known.first_time = known.first_time.min(span.first_time);
-            known.last_time = known.last_time.max(span.last_time);
+            total.rows += span.rows;
+            total.first_time = total.first_time.min(span.first_time);
+            total.last_time = total.last_time.max(span.last_time);
         }
     }
-    let of_engine = Series::of_engine();
+    let engine_series = Series::of_engine();
     let all = || {
         let others = series.iter().filter(|one| one.id != ENGINE_SERIES);
-        std::iter::once(&of_engine).chain(others)
+        std::iter::once(&engine_series).chain(others)
     };
     let known: HashSet<u32> = all().map(|one| one.id).collect();
     if !expected.keys().all(|id| known.contains(id)) {
-        return Err(Error::damaged("its catalogue lacks series that a file has"));
+        return Err(Error::damaged("its catalogue lacks a series that one of its files contains"));
     }
     let mut writer = PartWriter::create(folder, &path)?;
     let mut expires = i64::MIN;
@@ -206,22 +213,22 @@ pub(crate) fn join(
         let oldest =
             keep.map(|keep| now.saturating_sub(i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX)));
         let mut merge = Merge::new(parts, one)?;
-        let mut is_begun = false;
+        let mut has_begun = false;
         while let Some(rows) = merge.next()? {
             let rows = match oldest {
-                Some(oldest) => since(&rows, oldest),
+                Some(oldest) => rows_since(&rows, oldest),
                 None => rows,
             };
             if rows.is_empty() {
                 continue;
             }
-            if !std::mem::replace(&mut is_begun, true) {
+            if !std::mem::replace(&mut has_begun, true) {
                 writer.begin_series(one, Some(*expected));
             }
             expires = expires.max(expires_of(&rows, keep));
             writer.add(one, &rows)?;
         }
-        if is_begun {
+        if has_begun {
             writer.end_series(one);
         }
     }
@@ -232,35 +239,35 @@ pub(crate) fn join(
     for part in parts {
         segments.extend(part.segments()?);
     }
-    let mut part = writer.finish(folder, united(segments))?;
+    let mut part = writer.finish(folder, merge_ranges(segments))?;
     part.expires = expires;
     Ok(Some(part))
 }
 
 /// Merges overlapping and adjacent ranges.
-fn united(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+fn merge_ranges(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     ranges.sort_unstable();
-    let mut united: Vec<(u64, u64)> = Vec::new();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
     for (from, to) in ranges {
-        match united.last_mut() {
+        match merged.last_mut() {
             Some((_, last)) if from <= last.saturating_add(1) => *last = to.max(*last),
-            _ => united.push((from, to)),
+            _ => merged.push((from, to)),
         }
     }
-    united
+    merged
 }
 
-/// Returns the rows at or after this time.
-fn since(rows: &Rows, time: i64) -> Rows {
+/// Returns the rows and events at or after this time.
+fn rows_since(rows: &Rows, time: i64) -> Rows {
     let from = rows.times().partition_point(|one| *one < time);
-    let mut left = Rows::new(rows.word_bytes());
-    left.append(rows, from..rows.len());
+    let mut kept = Rows::new(rows.word_bytes());
+    kept.append(rows, from..rows.len());
     for mark in rows.marks() {
         if mark.key.time >= time {
-            left.push_mark(*mark);
+            kept.push_mark(*mark);
         }
     }
-    left
+    kept
 }
 
 #[cfg(test)]
@@ -283,10 +290,10 @@ mod tests {
         Arc::new(Part::new(Path::new("/nowhere"), row))
     }
 
-    /// Otherwise the joined file would replace one of its own sources, and be removed together with
-    /// them.
+    /// A joined file with the path of one of its sources would replace this source, and would then be removed
+    /// together with the sources.
     #[test]
-    fn files_are_not_joined_to_one_with_the_name_of_a_file_that_is_there() {
+    fn files_are_not_joined_into_the_path_of_an_existing_file() {
         let joined = part("0000000001-0000000004", 4);
         let restored = part("0000000003", 3);
         let chosen = choose(&[joined, Arc::clone(&restored)], &BTreeSet::new(), 2);

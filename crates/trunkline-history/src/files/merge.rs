@@ -1,7 +1,7 @@
-//! Merges the rows of a series from several files, in key order and in bounded memory.
+//! Merges the rows of a series from several files in key order, with bounded memory.
 //!
-//! A file is opened only when its first time is reached, so files that do not overlap are never open at
-//! the same time.
+//! A file is opened only when the merge reaches its first time. So files that do not overlap are never open
+//! at the same time.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::files::part::{Part, PartStream};
 use crate::files::row_order::{first_key, next_key, previous_key};
 use crate::files::schema::Projection;
 
-/// Bytes of values read at a time from all files together.
+/// Approximate maximum number of bytes of values in memory, over all open files.
 pub(crate) const MERGE_BYTES: usize = 32 << 20;
 
 /// A merge of the rows of a series.
 pub(crate) struct Merge<'s> {
     series: &'s Series,
-    /// Files that are not open yet; the next one is last.
+    /// Files that are not open yet. The file to open next is the last element.
     waiting: Vec<Source>,
     open: Vec<Source>,
-    /// Bytes of values read from a file at a time.
+    /// Approximate maximum number of bytes of values in a batch from one file.
     batch_bytes: usize,
 }
 
@@ -30,13 +30,16 @@ pub(crate) struct Merge<'s> {
 struct Source {
     part: Arc<Part>,
     stream: Option<PartStream>,
-    /// The next row to read, and the end of the rows.
+    /// Number of the next row to read.
     next: u64,
+    /// Number of the row after the last row of the series.
     end: u64,
     first_time: i64,
-    /// The rows read, and how many of them were taken.
+    /// The rows and events that were read last.
     rows: Rows,
+    /// Number of elements of `rows` that the merge has returned.
     rows_taken: usize,
+    /// Number of events in `rows` that the merge has returned.
     marks_taken: usize,
 }
 
@@ -70,17 +73,17 @@ impl<'s> Merge<'s> {
     pub(crate) fn next(&mut self) -> Result<Option<Rows>, Error> {
         loop {
             for source in &mut self.open {
-                if source.is_taken() {
+                if source.is_used_up() {
                     source.read(self.series, self.batch_bytes)?;
                 }
             }
-            self.open.retain(|source| !source.is_taken());
-            // Rows after this limit may have to wait for rows that were not read yet.
-            let of_open = self.open.iter().filter(|source| source.has_more());
-            let of_open = of_open.filter_map(Source::last_key).min();
-            let of_waiting = self.waiting.last();
-            let of_waiting = of_waiting.map(|source| previous_key(first_key(source.first_time)));
-            let limit = of_open.into_iter().chain(of_waiting).min();
+            self.open.retain(|source| !source.is_used_up());
+            // A row after this limit may have to follow a row that was not read yet.
+            let open_limit = self.open.iter().filter(|source| source.has_more());
+            let open_limit = open_limit.filter_map(Source::last_key).min();
+            let waiting_limit = self.waiting.last();
+            let waiting_limit = waiting_limit.map(|source| previous_key(first_key(source.first_time)));
+            let limit = open_limit.into_iter().chain(waiting_limit).min();
             let mut taken = self.series.rows();
             for source in &mut self.open {
                 source.take(limit, &mut taken);
@@ -95,7 +98,7 @@ impl<'s> Merge<'s> {
         }
     }
 
-    /// Bytes of the rows that are in memory.
+    /// Returns the memory that the rows of all open files use, in bytes.
     #[cfg(test)]
     fn memory(&self) -> usize {
         self.open.iter().map(|source| source.rows.memory()).sum()
@@ -103,7 +106,7 @@ impl<'s> Merge<'s> {
 }
 
 impl Source {
-    fn is_taken(&self) -> bool {
+    fn is_used_up(&self) -> bool {
         self.rows_taken >= self.rows.len() && self.marks_taken >= self.rows.marks().len()
     }
 
@@ -111,7 +114,7 @@ impl Source {
         self.next < self.end
     }
 
-    /// Replaces the rows that were taken by the next ones, if there are any.
+    /// Replaces the rows in memory by the next rows of the file, if there are any.
     fn read(&mut self, series: &Series, batch_bytes: usize) -> Result<(), Error> {
         self.rows.clear();
         (self.rows_taken, self.marks_taken) = (0, 0);
@@ -126,18 +129,19 @@ impl Source {
                 self.stream.insert(stream)
             }
         };
-        let most = (self.end - self.next) as usize;
-        self.next += stream.take(series, self.next, most, &mut self.rows)?;
+        let count_max = (self.end - self.next) as usize;
+        self.next += stream.take(series, self.next, count_max, &mut self.rows)?;
         Ok(())
     }
 
     fn last_key(&self) -> Option<RowKey> {
-        let of_rows = self.rows.len().checked_sub(1);
-        let of_rows = of_rows.and_then(|last| self.rows.key(last));
-        of_rows.max(self.rows.marks().last().map(|mark| mark.key))
+        let last_row = self.rows.len().checked_sub(1);
+        let last_row = last_row.and_then(|last| self.rows.key(last));
+        last_row.max(self.rows.marks().last().map(|mark| mark.key))
     }
 
-    /// Takes everything up to and including a key, or everything if there is no key.
+    /// Moves the rows and events up to and including key `limit` to `taken`; all of them if `limit` is
+    /// `None`.
     fn take(&mut self, limit: Option<RowKey>, taken: &mut Rows) {
         let (mut rows_end, mut marks_end) = (self.rows.len(), self.rows.marks().len());
         if let Some(limit) = limit {
@@ -183,7 +187,8 @@ mod tests {
         }
     }
 
-    /// Creates a file with texts of this length at these times, and an event after every hundredth.
+    /// Creates a file with one text of this length at each of these times, and an event after every 100
+    /// texts.
     fn part(folder: &Path, number: u64, times: impl Iterator<Item = i64>, length: usize) -> Part {
         let series = texts();
         let mut rows = series.rows();
@@ -211,14 +216,14 @@ mod tests {
         Part::new(folder, row)
     }
 
-    /// Values that compress well take much more memory than space in their files.
+    /// The values compress well, so they need much more space in memory than in the files.
     #[test]
     fn merging_long_values_takes_bounded_memory() {
         const FILES: i64 = 8;
         const ROWS: i64 = 400;
         const LENGTH: usize = 60_000;
         let folder = tempfile::tempdir().unwrap();
-        // Each file has every eighth time, so all files are read at once.
+        // Each file has every eighth time, so all files overlap.
         let parts = (0..FILES).map(|number| {
             let times = (0..ROWS).map(|row| row * FILES + number);
             Arc::new(part(folder.path(), number as u64, times, LENGTH))
@@ -228,23 +233,23 @@ mod tests {
         assert!(bytes < 16 << 20, "{bytes} bytes in files");
         let series = texts();
         let mut sut = Merge::new(&parts, &series).unwrap();
-        let (mut next, mut marks, mut most) = (0, 0, 0);
+        let (mut next, mut marks, mut memory_max) = (0, 0, 0);
         while let Some(rows) = sut.next().unwrap() {
             for time in rows.times() {
                 assert_eq!(*time, next);
                 next += 1;
             }
             marks += rows.marks().len();
-            most = most.max(sut.memory() + rows.memory());
+            memory_max = memory_max.max(sut.memory() + rows.memory());
         }
         assert_eq!((next, marks as i64), (FILES * ROWS, FILES * ROWS / 100));
         let all = (FILES * ROWS) as usize * LENGTH;
-        assert!(most < 3 * MERGE_BYTES && most < all / 2, "{most} bytes");
+        assert!(memory_max < 3 * MERGE_BYTES && memory_max < all / 2, "{memory_max} bytes");
     }
 
-    /// Files that follow each other are not open at the same time.
+    /// The time spans of the files do not overlap.
     #[test]
-    fn merging_files_that_follow_each_other_opens_one_at_a_time() {
+    fn merging_files_that_do_not_overlap_opens_one_file_at_a_time() {
         const ROWS: i64 = 20_000;
         let folder = tempfile::tempdir().unwrap();
         let parts = (0..4).map(|number| {

@@ -1,4 +1,4 @@
-//! The Parquet files, with their summaries, footers and checksums.
+//! Reads and writes the Parquet files, with their summaries, footers and checksums.
 
 pub(crate) mod block_checksums;
 pub(crate) mod footer;
@@ -19,12 +19,12 @@ use std::path::Path;
 use crate::error::Error;
 use crate::paths::files_below;
 
-/// Returns the paths of all Parquet files with rows, relative to the folder.
+/// Returns the paths of all Parquet files of rows in a history's folder, relative to the folder.
 pub(crate) fn files_in(folder: &Path) -> Result<Vec<String>, Error> {
     let all = files_below(&folder.join("samples"))?.into_iter();
-    let inside = all.filter_map(|path| {
-        let inside = path.strip_prefix(folder).ok()?.to_str()?;
-        part::segments_of(inside).map(|_| inside.to_owned())
+    let parts = all.filter_map(|path| {
+        let relative = path.strip_prefix(folder).ok()?.to_str()?;
+        part::segments_of(relative).map(|_| relative.to_owned())
     });
-    Ok(inside.collect())
+    Ok(parts.collect())
 }

@@ -1,4 +1,5 @@
-//! Files that are not in the catalogue: leftovers of a crash, or the only copies of rows.
+//! Removes or sets apart files that are not in the catalogue. Such files are left over from a crash, or are
+//! the only copies of rows.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,15 +12,16 @@ use crate::files::part::{self, Part, SeriesSpan};
 use crate::files::{files_in, summary};
 use crate::paths::{SET_APART, UNFINISHED, files_below, remove_if_there};
 
-/// Returns true if all rows of a file have expired, given its series with the extent of their rows.
+/// A callback that returns true if all rows of a file have expired, given the series and row ranges of the
+/// file.
 pub(crate) type HasExpired<'a> = &'a dyn Fn(&[(Series, SeriesSpan)]) -> bool;
 
-/// Removes unfinished files, files whose rows are still in the log or in files of the catalogue, and
-/// files whose rows have all expired. Moves other files that are not in the catalogue to `set-apart`:
-/// nothing that may be the only copy is removed. Returns the number of files moved.
+/// Cleans up files that are not in the catalogue. Removes unfinished files, files whose rows are still in the
+/// log or in files of the catalogue, and files whose rows have all expired. Moves all other files to
+/// `set-apart`, because they may be the only copies of their rows. Returns the number of files moved.
 pub(crate) fn remove(
     folder: &Path,
-    known: &[PartRow],
+    listed: &[PartRow],
     logs: &[u64],
     is_expired: HasExpired<'_>,
 ) -> Result<usize, Error> {
@@ -29,7 +31,7 @@ pub(crate) fn remove(
         std::fs::remove_dir_all(unfinished)?;
     }
     let mut segments_of_date: HashMap<String, Vec<(u64, u64)>> = HashMap::new();
-    let paths: HashSet<&str> = known.iter().map(|part| part.path.as_str()).collect();
+    let paths: HashSet<&str> = listed.iter().map(|part| part.path.as_str()).collect();
     for path in files_in(folder)? {
         if paths.contains(path.as_str()) {
             continue;
@@ -37,39 +39,39 @@ pub(crate) fn remove(
         let content = content(folder, &path);
         let has_expired = |content: &FooterContent| is_expired(&content.series);
         let is_removed = content.as_ref().is_some_and(has_expired);
-        let own = own_segments(content.as_ref(), &path);
-        let in_logs = matches!(own.as_slice(), [(one, last)] if one == last && logs.contains(one));
+        let segments = own_segments(content.as_ref(), &path);
+        let in_logs = matches!(segments.as_slice(), [(one, last)] if one == last && logs.contains(one));
         let from = folder.join(&path);
-        let of_date = || segments_of(folder, date_of(&path), known);
+        let of_date = || segments_of(folder, date_of(&path), listed);
         let others = segments_of_date
             .entry(date_of(&path).to_owned())
             .or_insert_with(of_date);
-        if is_removed || in_logs || are_in(&own, others) {
+        if is_removed || in_logs || are_covered(&segments, others) {
             remove_if_there(&from)?;
         } else {
             set_apart(folder, &path)?;
             count += 1;
         }
     }
-    remove_companions(folder, known)?;
+    remove_companions(folder, listed)?;
     Ok(count)
 }
 
-/// Moves a file and the second copy of its footer to `set-apart`, or to a numbered folder within it if
-/// the name is taken.
+/// Moves a file and the copy of its footer to `set-apart`, or to a numbered subfolder if `set-apart` already
+/// contains a file with this path.
 fn set_apart(folder: &Path, path: &str) -> Result<(), Error> {
     let copy = footer::copy_path(folder, path);
     let copy = copy.strip_prefix(folder).unwrap_or(&copy);
     let has_copy = folder.join(copy).exists();
-    let apart = folder.join(SET_APART);
-    let numbered = (2..).map(|number: u64| apart.join(number.to_string()));
-    // After an interrupted move, only the copy may be there.
+    let set_apart_folder = folder.join(SET_APART);
+    let numbered = (2..).map(|number: u64| set_apart_folder.join(number.to_string()));
+    // After an interrupted move, possibly only the copy of the footer was moved.
     let is_taken =
         |place: &PathBuf| place.join(path).exists() || (has_copy && place.join(copy).exists());
-    let place = std::iter::once(apart.clone())
+    let place = std::iter::once(set_apart_folder.clone())
         .chain(numbered)
         .find(|place| !is_taken(place));
-    let place = place.unwrap_or(apart);
+    let place = place.unwrap_or(set_apart_folder);
     if has_copy {
         rename_into(&folder.join(copy), &place.join(copy))?;
     }
@@ -83,16 +85,16 @@ fn rename_into(from: &Path, to: &Path) -> Result<(), Error> {
     Ok(std::fs::rename(from, to)?)
 }
 
-/// Removes summaries and footers that belong to no file of the catalogue.
-fn remove_companions(folder: &Path, known: &[PartRow]) -> Result<(), Error> {
-    let of_part = |part: &PartRow| {
+/// Removes summaries and copies of footers that belong to no file of the catalogue.
+fn remove_companions(folder: &Path, listed: &[PartRow]) -> Result<(), Error> {
+    let companions_of = |part: &PartRow| {
         let summary = summary::path_of(folder, &part.path);
         [summary, footer::copy_path(folder, &part.path)]
     };
-    let known: HashSet<PathBuf> = known.iter().flat_map(of_part).collect();
+    let listed: HashSet<PathBuf> = listed.iter().flat_map(companions_of).collect();
     for name in [summary::FOLDER, footer::FOLDER] {
         for path in files_below(&folder.join(name))? {
-            if !known.contains(&path) {
+            if !listed.contains(&path) {
                 remove_if_there(&path)?;
             }
         }
@@ -100,29 +102,30 @@ fn remove_companions(folder: &Path, known: &[PartRow]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Returns a sentence for users about the number of files that were set apart.
 pub(crate) fn sentence(count: usize) -> String {
-    format!("the catalogue lacks {count} files, which were moved to the folder set-apart")
+    format!("{count} files were not in the catalogue, and were moved to the folder set-apart")
 }
 
-/// Returns the segments whose rows are in the catalogue's files of a date.
-fn segments_of(folder: &Path, date: &str, known: &[PartRow]) -> Vec<(u64, u64)> {
-    let of_date = known.iter().filter(|part| date_of(&part.path) == date);
+/// Returns the segments whose rows are in the catalogue's files of one date.
+fn segments_of(folder: &Path, date: &str, listed: &[PartRow]) -> Vec<(u64, u64)> {
+    let of_date = listed.iter().filter(|part| date_of(&part.path) == date);
     let segments = of_date.filter_map(|row| Part::new(folder, row.clone()).segments().ok());
     segments.flatten().collect()
 }
 
-/// Returns true if `others` cover all of these segments.
-fn are_in(own: &[(u64, u64)], others: &[(u64, u64)]) -> bool {
-    let is_in = |segment: u64| {
+/// Returns true if `others` contain all of these segments, and there is at least one segment.
+fn are_covered(segments: &[(u64, u64)], others: &[(u64, u64)]) -> bool {
+    let is_covered = |segment: u64| {
         let mut others = others.iter();
         others.any(|(from, to)| (*from..=*to).contains(&segment))
     };
-    let mut numbers = own.iter().flat_map(|(from, to)| *from..=*to);
-    !own.is_empty() && numbers.all(is_in)
+    let mut numbers = segments.iter().flat_map(|(from, to)| *from..=*to);
+    !segments.is_empty() && numbers.all(is_covered)
 }
 
-/// Returns the log segments whose rows a file has: from its footer, or from its name if the footer
-/// cannot be read.
+/// Returns the log segments whose rows a file contains. They are in the footer; if the footer cannot be read,
+/// the name of the file is used.
 fn own_segments(content: Option<&FooterContent>, path: &str) -> Vec<(u64, u64)> {
     match content {
         Some(content) => content.note.segments.clone(),
@@ -130,7 +133,7 @@ fn own_segments(content: Option<&FooterContent>, path: &str) -> Vec<(u64, u64)> 
     }
 }
 
-/// Returns the content of a file's footer, or `None` if it cannot be read.
+/// Returns the content of a file's footer; `None` if it cannot be read.
 fn content(folder: &Path, path: &str) -> Option<FooterContent> {
     let footer = footer::find(&folder.join(path), &footer::copy_path(folder, path));
     footer.and_then(|footer| footer.content()).ok()

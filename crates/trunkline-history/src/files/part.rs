@@ -1,13 +1,13 @@
-//! A Parquet file with rows: writing it, and reading the rows of a series from it.
+//! Writes a Parquet file of rows, and reads the rows of a series from such a file.
 //!
-//! Rows are sorted by variable, series and time. The key-value metadata of the file has three entries:
+//! Rows are sorted by variable, series and time. The file's key-value metadata has three entries:
 //!
-//! - `trunkline.series`: one line per series, with its id, its first row, its number of rows, their
-//!   first and last time, and its definition as in the log, in hexadecimal.
-//! - `trunkline.checksums`: the CRC32C of each block of 64 KiB before the footer, as eight hexadecimal
-//!   digits each.
+//! - `trunkline.series`: one line per series, with the id, the first row, the number of rows, the times
+//!   of the first and the last row, and the definition of the series in hexadecimal, encoded as in the log.
+//! - `trunkline.checksums`: the CRC32C of each 64 KiB block before the footer, eight hexadecimal digits
+//!   per block.
 //! - `trunkline.file`: the number of bytes before the footer, the CRC32C of the summary, and the log
-//!   segments whose rows the file has, so that the catalogue can be rebuilt.
+//!   segments whose rows the file contains. The catalogue can be rebuilt from this entry.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
@@ -38,10 +38,10 @@ use crate::files::summary::{self, Expected, Summarizer, Summary, SummaryBucket};
 use crate::paths::{UNFINISHED, remove_if_there};
 use crate::sync::lock;
 
-/// Rows read at a time.
-const BATCH_READ: usize = 8 << 10;
-/// Bytes of values read at a time.
-pub(crate) const BATCH_READ_BYTES: usize = 4 << 20;
+/// Maximum number of rows in a batch that is read from a file.
+const BATCH_ROWS_MAX: usize = 8 << 10;
+/// Maximum number of bytes of values in a batch that is read from a file.
+pub(crate) const BATCH_BYTES_MAX: usize = 4 << 20;
 
 /// A Parquet file of a history.
 #[derive(Debug)]
@@ -50,17 +50,17 @@ pub(crate) struct Part {
     pub(crate) row: PartRow,
     summary_path: PathBuf,
     footer_path: PathBuf,
-    /// Loaded on first use.
+    /// The index, summaries and engine events, each loaded on first use.
     loaded: Mutex<Loaded>,
 }
 
-/// The loaded parts of the file, cached for later queries.
+/// Data loaded from the file and its summary, cached for later queries.
 #[derive(Debug, Default)]
 struct Loaded {
     index: Option<Arc<Index>>,
     summaries: Option<Arc<HashMap<u32, Arc<Summary>>>>,
     engine_marks: Option<Arc<[HistoryMark]>>,
-    /// Approximate memory of the fields above, in bytes.
+    /// Approximate memory that the other fields use, in bytes.
     bytes: usize,
 }
 
@@ -68,12 +68,12 @@ struct Loaded {
 struct Index {
     metadata: ArrowReaderMetadata,
     series: BTreeMap<u32, SeriesSpan>,
-    /// Checksums of the blocks of the file.
+    /// CRC32C of each 64 KiB block before the footer.
     sums: Arc<Vec<u32>>,
     segments: Vec<(u64, u64)>,
 }
 
-/// The rows of a series in a part.
+/// The range of rows of a series in a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SeriesSpan {
     pub(crate) first_row: u64,
@@ -82,24 +82,25 @@ pub(crate) struct SeriesSpan {
     pub(crate) last_time: i64,
 }
 
-/// Writes rows to a new part. Each series comes once, in the order of names and ids. Its rows are
-/// sorted, and may be added in several pieces.
+/// Writes rows to a new part. Each series is added once, in the order of names and ids. The rows of a
+/// series must be sorted, and may be added in several pieces.
 pub(crate) struct PartWriter {
     path: PathBuf,
     unfinished: Unfinished,
     writer: RowGroups<ChecksumWriter<BufWriter<File>>>,
-    /// The index: one line per series.
-    lines: String,
-    /// First and last time of all rows.
+    /// The content of the metadata entry `trunkline.series`.
+    series_lines: String,
+    /// Times of the first and the last row or event of the file.
     times: Option<(i64, i64)>,
     rows: u64,
-    /// The first row of the current series. Its times are `None` while it has no rows.
+    /// Number of the first row of the current series.
     first_row: u64,
+    /// Times of the first and the last row of the current series; `None` while it has no rows.
     series_times: Option<(i64, i64)>,
     summarizer: Summarizer,
 }
 
-/// An unfinished file, which is removed on drop unless it was renamed.
+/// An unfinished file. It is removed on drop, unless it was renamed.
 struct Unfinished(PathBuf);
 
 impl Drop for Unfinished {
@@ -109,8 +110,8 @@ impl Drop for Unfinished {
 }
 
 impl PartWriter {
-    /// Begins a part with this path, relative to the history's folder. The file gets this name when it
-    /// is finished.
+    /// Begins a part. `path` is its final path relative to the history's folder; [`finish`](Self::finish)
+    /// renames the file to it.
     pub(crate) fn create(folder: &Path, path: &str) -> Result<Self, Error> {
         let unfinished = folder.join(UNFINISHED);
         std::fs::create_dir_all(&unfinished)?;
@@ -122,7 +123,7 @@ impl PartWriter {
             path,
             unfinished,
             writer: RowGroups::new(file)?,
-            lines: String::new(),
+            series_lines: String::new(),
             times: None,
             rows: 0,
             first_row: 0,
@@ -147,14 +148,15 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Begins a series. `expected` estimates its rows.
+    /// Begins a series. `expected` is an estimate of its rows; without it, the series gets no summary.
     pub(crate) fn begin_series(&mut self, series: &Series, expected: Option<Expected>) {
         (self.first_row, self.series_times) = (self.rows, None);
         self.summarizer.begin(series, expected);
         self.writer.begin(&series.name);
     }
 
-    /// Adds rows and events of the current series, after those added before. They must be sorted.
+    /// Adds rows and events of the current series. They must be sorted, and must not precede those added
+    /// before.
     pub(crate) fn add(&mut self, series: &Series, rows: &Rows) -> Result<(), Error> {
         self.summarizer.add(series, rows);
         let mut at = 0;
@@ -166,13 +168,13 @@ impl PartWriter {
         }
         self.writer.add(series, rows, at..rows.len())?;
         self.rows += (rows.len() + rows.marks().len()) as u64;
-        let of_rows = [rows.times().first(), rows.times().last()]
+        let row_times = [rows.times().first(), rows.times().last()]
             .into_iter()
             .flatten();
-        let of_marks = rows.marks().iter().map(|mark| &mark.key.time);
-        let times = of_rows.chain(of_marks).copied();
+        let mark_times = rows.marks().iter().map(|mark| &mark.key.time);
+        let times = row_times.chain(mark_times).copied();
         if let Some(times) = times.clone().min().zip(times.max()) {
-            self.series_times = Some(wider(self.series_times, times));
+            self.series_times = Some(widen(self.series_times, times));
         }
         Ok(())
     }
@@ -187,15 +189,15 @@ impl PartWriter {
                 first_time,
                 last_time,
             };
-            self.lines.push_str(&footer::line_of(series, &span));
-            self.times = Some(wider(self.times, (first_time, last_time)));
+            self.series_lines.push_str(&footer::line_of(series, &span));
+            self.times = Some(widen(self.times, (first_time, last_time)));
         }
     }
 
-    /// Completes the file, which is then durable under its name. `segments` are the log segments whose
-    /// rows it has, as ranges in ascending order.
+    /// Completes the file and gives it its final name durably. `segments` are the log segments whose rows
+    /// the file contains, as ranges in ascending order.
     pub(crate) fn finish(self, folder: &Path, segments: Vec<(u64, u64)>) -> Result<PartRow, Error> {
-        // From here on, only the footer is written.
+        // All rows are written now; only the footer remains.
         let mut writer = self.writer.finish()?;
         let summary = self.summarizer.finish()?;
         let note = FileNote {
@@ -206,7 +208,7 @@ impl PartWriter {
         let sums = writer.inner().sums().iter();
         let sums: String = sums.map(|sum| format!("{sum:08x}")).collect();
         let values = [
-            (footer::SERIES_KEY, self.lines),
+            (footer::SERIES_KEY, self.series_lines),
             (footer::CHECKSUMS_KEY, sums),
             (footer::FILE_KEY, note.text()),
         ];
@@ -221,8 +223,8 @@ impl PartWriter {
             .map_err(std::io::IntoInnerError::into_error)?;
         file.sync_all()?;
         let bytes = file.metadata()?.len();
-        let footer = Footer::of_file(&File::open(&self.unfinished.0)?, note.data_bytes)?;
-        let path = inside(folder, &self.path);
+        let footer = Footer::from_file(&File::open(&self.unfinished.0)?, note.data_bytes)?;
+        let path = relative(folder, &self.path);
         footer.write_copy(&footer::copy_path(folder, &path))?;
         if let Some(parent) = self.path.parent() {
             std::fs::create_dir_all(parent)?;
@@ -230,7 +232,7 @@ impl PartWriter {
         std::fs::rename(&self.unfinished.0, &self.path)?;
         if let Some(parent) = self.path.parent() {
             File::open(parent)?.sync_all()?;
-            // Each folder may be a new entry in the next one.
+            // The date folder may be new in `samples`, and `samples` in the history's folder.
             File::open(folder.join("samples"))?.sync_all()?;
             File::open(folder)?.sync_all()?;
         }
@@ -253,19 +255,19 @@ impl PartWriter {
     }
 }
 
-fn wider(known: Option<(i64, i64)>, (first, last): (i64, i64)) -> (i64, i64) {
-    known.map_or((first, last), |known| {
-        (known.0.min(first), known.1.max(last))
+fn widen(range: Option<(i64, i64)>, (first, last): (i64, i64)) -> (i64, i64) {
+    range.map_or((first, last), |range| {
+        (range.0.min(first), range.1.max(last))
     })
 }
 
 /// Returns the path of a file relative to a folder.
-fn inside(folder: &Path, path: &Path) -> String {
-    let inside = path.strip_prefix(folder).unwrap_or(path);
-    inside.display().to_string()
+fn relative(folder: &Path, path: &Path) -> String {
+    let relative = path.strip_prefix(folder).unwrap_or(path);
+    relative.display().to_string()
 }
 
-/// Returns the first and the last log segment whose rows are in a file, from its path, or `None` if
+/// Parses the numbers of the first and the last log segment from the path of a part. Returns `None` if
 /// the path is not that of a part.
 pub(crate) fn segments_of(path: &str) -> Option<(u64, u64)> {
     let (_, name) = path.rsplit_once('/')?;
@@ -275,7 +277,7 @@ pub(crate) fn segments_of(path: &str) -> Option<(u64, u64)> {
 }
 
 impl Series {
-    /// Creates empty rows for the values of this series.
+    /// Creates an empty row buffer for the data type of this series.
     pub(crate) fn rows(&self) -> Rows {
         Rows::new(self.data_type.fixed_size())
     }
@@ -317,34 +319,34 @@ impl Part {
             sums: Arc::new(sums),
             segments: note.segments,
         });
-        let of_series = index.series.len() * (size_of::<SeriesSpan>() + 32) + index.sums.len() * 4;
+        let index_bytes = index.series.len() * (size_of::<SeriesSpan>() + 32) + index.sums.len() * 4;
         let mut loaded = lock(&self.loaded);
-        loaded.bytes += index.metadata.metadata().memory_size() + of_series;
+        loaded.bytes += index.metadata.metadata().memory_size() + index_bytes;
         loaded.index = Some(Arc::clone(&index));
         Ok(index)
     }
 
-    /// Reads the footer from the file, or from the copy if the one in the file is damaged.
+    /// Reads the footer from the file, or from its copy if the footer in the file is damaged.
     fn footer(&self) -> Result<Footer, Error> {
-        let (of_file, of_copy) = self.footers()?;
-        let found = of_file.or(of_copy);
+        let (in_file, in_copy) = self.footers()?;
+        let found = in_file.or(in_copy);
         found.ok_or_else(|| Error::damaged("the checksum of the footer does not match"))
     }
 
-    /// Returns the footer in the file and its copy, each only if it is intact.
+    /// Returns the footer in the file and the copy of the footer. A damaged or missing one is `None`.
     pub(crate) fn footers(&self) -> Result<(Option<Footer>, Option<Footer>), Error> {
-        // If the file is missing, there are no rows, even if the copy of its footer exists.
+        // A copy of the footer is of no use if the file itself is missing.
         let file = File::open(&self.path)?;
-        let is_right = |footer: &Footer| {
+        let is_intact = |footer: &Footer| {
             footer.sum() == self.row.footer && footer.data_bytes == self.row.data_bytes
         };
-        let of_file = Footer::of_file(&file, self.row.data_bytes).ok();
-        let of_copy = Footer::of_copy(&self.footer_path).ok().flatten();
-        Ok((of_file.filter(is_right), of_copy.filter(is_right)))
+        let in_file = Footer::from_file(&file, self.row.data_bytes).ok();
+        let in_copy = Footer::from_copy(&self.footer_path).ok().flatten();
+        Ok((in_file.filter(is_intact), in_copy.filter(is_intact)))
     }
 
-    /// Restores the damaged or missing one of the two footers from the other. Returns true if it
-    /// restored one.
+    /// If one of the two footers is damaged or missing, restores it from the other one. Returns true if
+    /// a footer was restored.
     pub(crate) fn repair(&self) -> Result<bool, Error> {
         match self.footers()? {
             (Some(_), Some(_)) | (None, None) => Ok(false),
@@ -362,12 +364,12 @@ impl Part {
         }
     }
 
-    /// Returns the series with their definitions, in row order.
+    /// Returns the definition and the row range of each series, in row order.
     pub(crate) fn definitions(&self) -> Result<Vec<(Series, SeriesSpan)>, Error> {
         Ok(self.footer()?.content()?.series)
     }
 
-    /// Returns the ranges of rows for which queries read these bytes of the file.
+    /// Returns the row ranges whose decoding needs any of these bytes of the file.
     pub(crate) fn rows_in(&self, bytes: Range<u64>) -> Result<Vec<(u64, u64)>, Error> {
         let index = self.index()?;
         let metadata = index.metadata.metadata();
@@ -380,9 +382,9 @@ impl Part {
         for (number, group) in metadata.row_groups().iter().enumerate() {
             let group_end = group_start + group.num_rows().max(0) as u64;
             let pages = metadata.page_index_for_row_group(number);
-            for (place, chunk) in group.columns().iter().enumerate() {
-                // Queries do not read the names, which are for other programs.
-                if place == column::VARIABLE {
+            for (column_index, chunk) in group.columns().iter().enumerate() {
+                // Queries do not read the variable names. They are stored for other programs.
+                if column_index == column::VARIABLE {
                     continue;
                 }
                 if let Some(start) = chunk.dictionary_page_offset()
@@ -390,7 +392,7 @@ impl Part {
                 {
                     ranges.push((group_start, group_end));
                 }
-                let Some(pages) = pages.offset_index(place) else {
+                let Some(pages) = pages.offset_index(column_index) else {
                     continue;
                 };
                 let pages = pages.page_locations();
@@ -408,7 +410,7 @@ impl Part {
         Ok(ranges)
     }
 
-    /// Returns bounds of the times of these rows of a series.
+    /// Returns a lower and an upper bound of the times of rows `from..to` of a series.
     pub(crate) fn times_of_rows(
         &self,
         span: SeriesSpan,
@@ -417,45 +419,44 @@ impl Part {
     ) -> Result<(i64, i64), Error> {
         let index = self.index()?;
         let metadata = index.metadata.metadata();
-        let mut found: Option<(i64, i64)> = None;
+        let mut bounds: Option<(i64, i64)> = None;
         let mut group_start = 0;
         for (number, group) in metadata.row_groups().iter().enumerate() {
             let pages = metadata.page_index_for_row_group(number);
-            if let (Some(places), Some(times)) = (
+            if let (Some(locations), Some(times)) = (
                 pages.offset_index(column::TIME),
                 pages.column_index(column::TIME),
             ) {
-                let places = places.page_locations();
-                for (page, place) in places.iter().enumerate() {
+                let locations = locations.page_locations();
+                for (page, place) in locations.iter().enumerate() {
                     let start = group_start + place.first_row_index.max(0) as u64;
-                    let end = match places.get(page + 1) {
+                    let end = match locations.get(page + 1) {
                         Some(next) => group_start + next.first_row_index.max(0) as u64,
                         None => group_start + group.num_rows().max(0) as u64,
                     };
                     if start >= to || end <= from {
                         continue;
                     }
-                    // A page may also have rows of other series.
-                    let is_own = start >= span.first_row && end <= span.first_row + span.rows;
+                    // The bounds of a page are useless if the page also has rows of other series.
+                    let has_one_series = start >= span.first_row && end <= span.first_row + span.rows;
                     let all = (span.first_time, span.last_time);
-                    let times = page_times(times, page).filter(|_| is_own).unwrap_or(all);
-                    let known = found.unwrap_or(times);
-                    found = Some((known.0.min(times.0), known.1.max(times.1)));
+                    let times = page_times(times, page).filter(|_| has_one_series).unwrap_or(all);
+                    bounds = Some(widen(bounds, times));
                 }
             }
             group_start += group.num_rows().max(0) as u64;
         }
-        Ok(found.unwrap_or((span.first_time, span.last_time)))
+        Ok(bounds.unwrap_or((span.first_time, span.last_time)))
     }
 
     /// Returns the path of the summary, relative to the history's folder.
     pub(crate) fn summary_name(&self, folder: &Path) -> String {
-        inside(folder, &self.summary_path)
+        relative(folder, &self.summary_path)
     }
 
     /// Returns the path of the footer's copy, relative to the history's folder.
     pub(crate) fn copy_name(&self, folder: &Path) -> String {
-        inside(folder, &self.footer_path)
+        relative(folder, &self.footer_path)
     }
 
     /// Reads the whole file and verifies its checksums.
@@ -486,7 +487,7 @@ impl Part {
         *lock(&self.loaded) = Loaded::default();
     }
 
-    /// Returns the events of the history itself in this part.
+    /// Returns the events in this part that concern all variables.
     pub(crate) fn engine_marks(&self) -> Result<Arc<[HistoryMark]>, Error> {
         if let Some(marks) = &lock(&self.loaded).engine_marks {
             return Ok(Arc::clone(marks));
@@ -506,15 +507,15 @@ impl Part {
         Ok(marks)
     }
 
-    /// Returns the summary of a series if there is one. With a `width`, the buckets of the summary must
-    /// also divide buckets of this width.
+    /// Returns the summary of a series, if there is one. If `width` is given, returns the summary only if
+    /// its buckets divide buckets of this width.
     pub(crate) fn summary(
         &self,
         series: u32,
         width: Option<u64>,
     ) -> Result<Option<Arc<Summary>>, Error> {
-        let known = lock(&self.loaded).summaries.clone();
-        let summaries = match known {
+        let loaded = lock(&self.loaded).summaries.clone();
+        let summaries = match loaded {
             Some(summaries) => summaries,
             None => {
                 let read = summary::read(&self.summary_path, self.row.summary)?;
@@ -532,7 +533,7 @@ impl Part {
             .cloned())
     }
 
-    /// Returns the log segments whose rows the part has, as ranges in ascending order.
+    /// Returns the log segments whose rows the part contains, as ranges in ascending order.
     pub(crate) fn segments(&self) -> Result<Vec<(u64, u64)>, Error> {
         Ok(self.index()?.segments.clone())
     }
@@ -548,8 +549,8 @@ impl Part {
         Ok(self.index()?.series.get(&series).copied())
     }
 
-    /// Returns the rows of the span whose times may be in `since..=latest`: a range of whole pages,
-    /// except at the ends of the span.
+    /// Returns the range of rows in the span whose times may be in `since..=latest`. The range consists of
+    /// whole pages, except at the ends of the span.
     pub(crate) fn narrow(
         &self,
         span: SeriesSpan,
@@ -569,20 +570,20 @@ impl Part {
             let group_end = group_start + rows;
             if group_end > from && group_start < to {
                 let pages = metadata.page_index_for_row_group(group);
-                if let (Some(places), Some(times)) = (
+                if let (Some(locations), Some(times)) = (
                     pages.offset_index(column::TIME),
                     pages.column_index(column::TIME),
                 ) {
-                    let places = places.page_locations();
-                    let first_row = |page: usize| match places.get(page) {
+                    let locations = locations.page_locations();
+                    let first_row = |page: usize| match locations.get(page) {
                         Some(place) => group_start + place.first_row_index.max(0) as u64,
                         None => group_end,
                     };
-                    // A page with rows of this series alone is sorted by time.
-                    let inside = places.partition_point(|place| {
+                    // Pages that contain only this series are sorted by time.
+                    let first_own = locations.partition_point(|place| {
                         group_start + (place.first_row_index.max(0) as u64) < span.first_row
                     });
-                    for page in inside..places.len() {
+                    for page in first_own..locations.len() {
                         let (first, last) = (first_row(page), first_row(page + 1));
                         if last > end {
                             break;
@@ -605,8 +606,8 @@ impl Part {
         Ok((from, to.max(from)))
     }
 
-    /// Returns the range of rows around this row in which no column begins another page. A damaged page
-    /// may cost all of these rows.
+    /// Returns the largest range of rows around `row` within which no column begins a new page. If a page
+    /// is damaged, all of these rows may be unreadable.
     pub(crate) fn page_at(
         &self,
         series: &Series,
@@ -626,17 +627,17 @@ impl Part {
             let pages = metadata.page_index_for_row_group(number);
             let (mut start, mut end) = (group_start, group_end);
             for column in &columns {
-                let Some(places) = pages.offset_index(*column) else {
+                let Some(locations) = pages.offset_index(*column) else {
                     continue;
                 };
-                let places = places.page_locations();
+                let locations = locations.page_locations();
                 let first_row = |page: &PageLocation| {
                     group_start.saturating_add(page.first_row_index.max(0) as u64)
                 };
-                let next = places.partition_point(|page| first_row(page) <= row);
-                let own = next.checked_sub(1).and_then(|own| places.get(own));
-                start = own.map_or(start, |own| start.max(first_row(own)));
-                end = places
+                let next = locations.partition_point(|page| first_row(page) <= row);
+                let current = next.checked_sub(1).and_then(|page| locations.get(page));
+                start = current.map_or(start, |page| start.max(first_row(page)));
+                end = locations
                     .get(next)
                     .map_or(end, |next| end.min(first_row(next)));
             }
@@ -645,7 +646,7 @@ impl Part {
         Ok((row, row + 1))
     }
 
-    /// Begins to read ranges of rows. A batch has at most about `batch_bytes` of values.
+    /// Creates a reader of ranges of rows. A batch has at most about `batch_bytes` bytes of values.
     fn reader(
         &self,
         ranges: &[(u64, u64)],
@@ -659,25 +660,25 @@ impl Part {
             ParquetRecordBatchReaderBuilder::new_with_metadata(file, index.metadata.clone());
         let first = ranges.first().map_or(0, |range| range.0);
         let end = ranges.last().map_or(0, |range| range.1);
-        // Read only the row groups that have these rows.
-        let (mut groups, mut start, mut before) = (Vec::new(), 0_u64, 0_u64);
+        // Read only the row groups that contain these rows.
+        let (mut groups, mut start, mut position) = (Vec::new(), 0_u64, 0_u64);
         for group in 0..builder.metadata().num_row_groups() {
             let rows = builder.metadata().row_group(group).num_rows().max(0) as u64;
             if start + rows <= first {
-                before = start + rows;
+                position = start + rows;
             } else if start < end {
                 groups.push(group);
             }
             start += rows;
         }
-        // Batches of long values have fewer rows.
-        let longest = longest_values(builder.metadata(), columns, first..end);
-        let batch = (batch_bytes / longest.max(1)).clamp(1, BATCH_READ);
+        // The longer the values, the fewer rows a batch has.
+        let length_max = value_length_max(builder.metadata(), columns, first..end);
+        let batch = (batch_bytes / length_max.max(1)).clamp(1, BATCH_ROWS_MAX);
         let mut selectors = Vec::with_capacity(2 * ranges.len());
         for (from, to) in ranges {
-            selectors.push(RowSelector::skip(from.saturating_sub(before) as usize));
+            selectors.push(RowSelector::skip(from.saturating_sub(position) as usize));
             selectors.push(RowSelector::select((to - from) as usize));
-            before = *to;
+            position = *to;
         }
         let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied());
         Ok(builder
@@ -688,8 +689,8 @@ impl Part {
             .build()?)
     }
 
-    /// Begins to read ranges of rows in ascending order, each of one series, with about `batch_bytes`
-    /// of values at a time.
+    /// Begins a sequential read of ranges of rows. The ranges are in ascending order, and each belongs to
+    /// one series. A batch has at most about `batch_bytes` bytes of values.
     pub(crate) fn stream(
         &self,
         ranges: &[(&Series, u64, u64)],
@@ -699,7 +700,7 @@ impl Part {
         let columns = projection.columns_of(ranges.iter().map(|(series, _, _)| &series.data_type));
         let rows: Vec<(u64, u64)> = ranges.iter().map(|(_, from, to)| (*from, *to)).collect();
         let reader = self.reader(&rows, &columns, batch_bytes)?;
-        let left = ranges
+        let remaining = ranges
             .iter()
             .map(|(series, from, to)| (series.id, *from, *to));
         Ok(PartStream {
@@ -708,12 +709,12 @@ impl Part {
             columns,
             batch: None,
             at: 0,
-            ranges: left.collect(),
+            ranges: remaining.collect(),
             last: None,
         })
     }
 
-    /// Reads a range of rows of one series, by row number in the file.
+    /// Reads rows `first..end` of the file, which must belong to one series.
     pub(crate) fn read(
         &self,
         series: &Series,
@@ -722,7 +723,7 @@ impl Part {
         projection: Projection,
         rows: &mut Rows,
     ) -> Result<(), Error> {
-        let mut stream = self.stream(&[(series, first, end)], projection, BATCH_READ_BYTES)?;
+        let mut stream = self.stream(&[(series, first, end)], projection, BATCH_BYTES_MAX)?;
         let mut next = first;
         while next < end {
             next += stream.take(series, next, (end - next) as usize, rows)?;
@@ -737,70 +738,70 @@ pub(crate) struct PartStream {
     projection: Projection,
     columns: Vec<usize>,
     batch: Option<RecordBatch>,
-    /// The next row in the batch.
+    /// Index of the next row in the batch.
     at: usize,
-    /// The ranges left to read: series, next row, end.
+    /// The ranges that remain to be read: id of the series, next row, end.
     ranges: VecDeque<(u32, u64, u64)>,
-    /// The key of the last row or event taken from the first range.
+    /// The key of the last row or event taken from the current range, which is the first one in `ranges`.
     last: Option<RowKey>,
 }
 
 impl PartStream {
-    /// Returns true if the stream continues with this row of this series.
+    /// Returns true if the next row of the stream is this row of this series.
     pub(crate) fn is_at(&self, series: u32, row: u64) -> bool {
         self.ranges
             .front()
             .is_some_and(|(id, next, _)| (*id, *next) == (series, row))
     }
 
-    /// Returns the next row of a series, and the key of the row before it, if the stream is within
-    /// this series.
+    /// Returns the next row and the key of the row before it. Returns `None` if the stream is not between
+    /// two rows of this series.
     pub(crate) fn position(&self, series: u32) -> Option<(u64, RowKey)> {
         let (id, next, _) = self.ranges.front()?;
         Some((*next, self.last?)).filter(|_| *id == series)
     }
 
-    /// Returns true if nothing is left to read.
+    /// Returns true if all ranges have been read.
     pub(crate) fn is_at_end(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Appends at most `most` rows of a series, starting with row `next`, and returns their number.
+    /// Appends at most `count_max` rows of a series, starting with row `next`, and returns their number.
     pub(crate) fn take(
         &mut self,
         series: &Series,
         next: u64,
-        most: usize,
+        count_max: usize,
         rows: &mut Rows,
     ) -> Result<u64, Error> {
-        let wrong = || Error::damaged("a file has fewer rows than its index");
-        let (id, at, end) = self.ranges.front_mut().ok_or_else(wrong)?;
+        let too_few_rows = || Error::damaged("a file has fewer rows than its index");
+        let (id, at, end) = self.ranges.front_mut().ok_or_else(too_few_rows)?;
         if (*id, *at) != (series.id, next) {
-            return Err(wrong());
+            return Err(too_few_rows());
         }
         if self
             .batch
             .as_ref()
             .is_none_or(|batch| self.at >= batch.num_rows())
         {
-            self.batch = Some(self.reader.next().ok_or_else(wrong)??);
+            self.batch = Some(self.reader.next().ok_or_else(too_few_rows)??);
             self.at = 0;
         }
         let Some(batch) = &self.batch else {
-            return Err(wrong());
+            return Err(too_few_rows());
         };
-        let count = most
+        let count = count_max
             .min(batch.num_rows() - self.at)
             .min((*end - *at) as usize);
         if count == 0 {
-            return Err(wrong());
+            return Err(too_few_rows());
         }
         let read = ReadBatch::new(self.projection, &self.columns, batch);
         read.read(self.at..self.at + count, &series.data_type, rows)?;
         self.at += count;
         *at += count as u64;
-        let of_rows = rows.len().checked_sub(1).and_then(|last| rows.key(last));
-        self.last = of_rows.max(rows.marks().last().map(|mark| mark.key));
+        let last_row = rows.len().checked_sub(1).and_then(|last| rows.key(last));
+        self.last = last_row.max(rows.marks().last().map(|mark| mark.key));
         if *at == *end {
             self.ranges.pop_front();
             self.last = None;
@@ -809,9 +810,10 @@ impl PartStream {
     }
 }
 
-/// Returns the largest mean length of the values of a row in any page that has some of these rows.
-fn longest_values(metadata: &ParquetMetaData, columns: &[usize], rows: Range<u64>) -> usize {
-    let mut longest = 0;
+/// Returns an estimate of the longest row in bytes of values: the sum over the columns of the mean value
+/// length in the page with the longest values, among pages that contain any of these rows.
+fn value_length_max(metadata: &ParquetMetaData, columns: &[usize], rows: Range<u64>) -> usize {
+    let mut length_max = 0;
     let mut group_start = 0;
     for (number, group) in metadata.row_groups().iter().enumerate() {
         let group_end = group_start + group.num_rows().max(0) as u64;
@@ -819,23 +821,23 @@ fn longest_values(metadata: &ParquetMetaData, columns: &[usize], rows: Range<u64
             let pages = metadata.page_index_for_row_group(number);
             let of_columns = columns.iter().map(|column| {
                 let pages = pages.offset_index(*column);
-                pages.map_or(0, |pages| longest_in(pages, group_start..group_end, &rows))
+                pages.map_or(0, |pages| column_value_length_max(pages, group_start..group_end, &rows))
             });
-            longest = longest.max(of_columns.sum::<usize>());
+            length_max = length_max.max(of_columns.sum::<usize>());
         }
         group_start = group_end;
     }
-    longest
+    length_max
 }
 
-/// As [`longest_values`], for one column and row group.
-fn longest_in(pages: &OffsetIndexMetaData, group: Range<u64>, rows: &Range<u64>) -> usize {
+/// Does the same as [`value_length_max`] for one column of a row group.
+fn column_value_length_max(pages: &OffsetIndexMetaData, group: Range<u64>, rows: &Range<u64>) -> usize {
     let Some(bytes) = pages.unencoded_byte_array_data_bytes() else {
-        // The column has numbers.
+        // The values of this column have a fixed size.
         return 0;
     };
-    let places = pages.page_locations();
-    let first_row = |page: usize| match places.get(page) {
+    let locations = pages.page_locations();
+    let first_row = |page: usize| match locations.get(page) {
         Some(place) => group.start + place.first_row_index.max(0) as u64,
         None => group.end,
     };
@@ -881,7 +883,7 @@ mod tests {
         }
     }
 
-    /// Creates a file of rows with these values, whose delays take several blocks.
+    /// Creates a file with these values. The random delays fill several blocks.
     fn part(folder: &Path, series: &Series, values: &[Vec<u8>]) -> Part {
         let mut random = fastrand::Rng::with_seed(1);
         let mut rows = series.rows();
@@ -904,13 +906,13 @@ mod tests {
         Part::new(folder, row)
     }
 
-    /// Damages a block that belongs to one column alone.
+    /// Damages a block that contains only this column.
     fn damage(part: &Part, column: usize) {
         let index = part.index().unwrap();
         let column = index.metadata.metadata().row_group(0).column(column);
         let (start, length) = column.byte_range();
         let at = start.next_multiple_of(BLOCK as u64);
-        assert!(at + BLOCK as u64 <= start + length, "a block is inside");
+        assert!(at + BLOCK as u64 <= start + length, "the column contains a whole block");
         let mut bytes = std::fs::read(&part.path).unwrap();
         bytes[at as usize] ^= 1;
         std::fs::write(&part.path, bytes).unwrap();
@@ -924,7 +926,7 @@ mod tests {
         Ok(rows)
     }
 
-    /// Buckets and points do not depend on the delay, which takes as long to read as the values.
+    /// Buckets and points do not need the delay, and reading it takes as long as reading the values.
     #[test]
     fn delay_is_read_only_with_whole_rows() {
         let folder = tempfile::tempdir().unwrap();
@@ -946,9 +948,9 @@ mod tests {
         }
     }
 
-    /// For texts, a bucket only needs the number of values.
+    /// A bucket of a series that is not numeric needs only the number of values.
     #[test]
-    fn values_that_are_no_numbers_are_not_read_for_buckets() {
+    fn non_numeric_values_are_not_read_for_buckets() {
         let folder = tempfile::tempdir().unwrap();
         let series = series(DataType::Bytes);
         let mut random = fastrand::Rng::with_seed(2);
@@ -968,7 +970,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_long_values_have_the_rows_that_the_file_says() {
+    fn page_at_returns_the_rows_of_one_page_of_long_values() {
         let folder = tempfile::tempdir().unwrap();
         let series = series(DataType::Bytes);
         let values: Vec<Vec<u8>> = (0..5_000)
@@ -992,7 +994,7 @@ mod tests {
         }
         assert_eq!(row, 5_000);
         assert!(pages > 10, "{pages} pages");
-        // The pages of numbers are full.
+        // A page of numbers has the maximum number of rows.
         let numbers = part.page_at(&series, 10, Projection::Numbers).unwrap();
         assert_eq!(numbers, (0, PAGE_ROWS as u64));
     }

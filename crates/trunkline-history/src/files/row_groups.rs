@@ -1,7 +1,7 @@
-//! Writes rows to a Parquet file, in row groups.
+//! Writes rows to the row groups of a Parquet file.
 //!
 //! Columns that vary from row to row are collected in batches, which the `parquet` crate encodes. Columns
-//! that consist of runs are encoded at once.
+//! that consist of runs are encoded as rows are added.
 
 use std::io::Write;
 use std::ops::Range;
@@ -19,31 +19,32 @@ use crate::catalogue::Series;
 use crate::error::Error;
 use crate::files::schema::{RunColumns, SCHEMA, ValueColumns};
 
-/// Rows per page of a column, the smallest unit that a reader decodes. Pages of long values have fewer.
+/// Maximum number of rows in a page of a column, the smallest unit that a reader decodes. Pages of long
+/// values have fewer rows.
 pub(crate) const PAGE_ROWS: usize = 4096;
 const ROW_GROUP_ROWS: usize = 1 << 20;
-/// Rows converted at a time.
+/// Maximum number of rows in a batch.
 const BATCH_ROWS: usize = 64 << 10;
-/// Bytes of values converted at a time.
+/// Approximate maximum number of bytes of values in a batch.
 const BATCH_BYTES: usize = 32 << 20;
 pub(crate) const ZSTD_LEVEL: i32 = 1;
 
-/// Writes rows of one series after another.
+/// Writes the rows of one series after the other.
 pub(crate) struct RowGroups<W: Write + Send> {
     file: SerializedFileWriter<W>,
     factory: ArrowRowGroupWriterFactory,
     name: Arc<str>,
-    /// Rows that are not encoded yet.
+    /// The current batch, which is not encoded yet.
     batch: ValueColumns,
-    /// The encoders of the current row group. Those of columns with runs have places here that are not
-    /// used.
+    /// The encoders of the current row group, one per column. The encoders of columns that consist of runs
+    /// are not used.
     writers: Vec<ArrowColumnWriter>,
-    /// Rows that `writers` encoded.
+    /// Number of rows of the current row group, without the batch.
     rows: usize,
     runs: RunColumns,
 }
 
-/// Returns how the `parquet` crate encodes columns.
+/// Returns the settings with which the `parquet` crate encodes columns.
 fn properties() -> Result<WriterProperties, Error> {
     let path = |name: &str| ColumnPath::from(name);
     let mut builder = WriterProperties::builder()
@@ -52,20 +53,20 @@ fn properties() -> Result<WriterProperties, Error> {
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(1024)
         .set_statistics_enabled(EnabledStatistics::Page)
-        // A damaged dictionary would cost the rows of a whole row group.
+        // Damage to a dictionary would make a whole row group unreadable.
         .set_dictionary_enabled(false);
     builder = builder.set_column_encoding(path("value"), Encoding::BYTE_STREAM_SPLIT);
     for name in ["time", "integer"] {
         builder = builder.set_column_encoding(path(name), Encoding::DELTA_BINARY_PACKED);
     }
-    // Packed differences of times hardly get smaller.
+    // Compression hardly reduces the size of packed time differences.
     builder = builder.set_column_compression(path("time"), Compression::UNCOMPRESSED);
     Ok(builder.build())
 }
 
 impl<W: Write + Send> RowGroups<W> {
-    pub(crate) fn new(to: W) -> Result<Self, Error> {
-        let writer = ArrowWriter::try_new(to, Arc::clone(&SCHEMA), Some(properties()?))?;
+    pub(crate) fn new(output: W) -> Result<Self, Error> {
+        let writer = ArrowWriter::try_new(output, Arc::clone(&SCHEMA), Some(properties()?))?;
         let (file, factory) = writer.into_serialized_writer()?;
         Ok(Self {
             runs: RunColumns::new(file.schema_descr())?,
@@ -83,24 +84,24 @@ impl<W: Write + Send> RowGroups<W> {
         self.name = name.into();
     }
 
-    /// Adds updates of the current series.
+    /// Adds a range of updates of the current series.
     pub(crate) fn add(
         &mut self,
         series: &Series,
         rows: &Rows,
         range: Range<usize>,
     ) -> Result<(), Error> {
-        // Batches of long values have fewer rows.
-        let per_row = rows.value_bytes() / rows.len().max(1);
-        let most = BATCH_ROWS.min(BATCH_BYTES / per_row.max(1)).max(1);
+        // The longer the values, the fewer rows a batch has.
+        let bytes_per_row = rows.value_bytes() / rows.len().max(1);
+        let batch_rows = BATCH_ROWS.min(BATCH_BYTES / bytes_per_row.max(1)).max(1);
         let mut at = range.start;
         while at < range.end {
-            let most = most.min(ROW_GROUP_ROWS - self.rows);
-            let end = range.end.min(at + most.saturating_sub(self.batch.len()));
+            let rows_max = batch_rows.min(ROW_GROUP_ROWS - self.rows);
+            let end = range.end.min(at + rows_max.saturating_sub(self.batch.len()));
             self.runs.add(&self.name, rows, at..end);
             self.batch.add(&series.data_type, rows, at..end);
             at = end;
-            if self.batch.len() >= most {
+            if self.batch.len() >= rows_max {
                 self.write_batch()?;
             }
         }
@@ -150,7 +151,7 @@ impl<W: Write + Send> RowGroups<W> {
         Ok(())
     }
 
-    /// Writes the rows that are left, and returns the file, which lacks its footer.
+    /// Writes the remaining rows, and returns the file without its footer.
     pub(crate) fn finish(mut self) -> Result<SerializedFileWriter<W>, Error> {
         if self.batch.len() > 0 {
             self.write_batch()?;
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
     use crate::files::schema::Batch;
 
-    /// Returns properties with which the `parquet` crate alone writes the same file.
+    /// Returns settings with which the `parquet` crate alone writes the same file.
     fn reference_properties() -> WriterProperties {
         let path = |name: &str| ColumnPath::from(name);
         let mut builder = properties()
@@ -193,7 +194,7 @@ mod tests {
         builder.build()
     }
 
-    /// Writes rows with the code under test, and with the `parquet` crate alone.
+    /// Writes rows with the code under test and with the `parquet` crate alone. Returns both files.
     fn write_both(all: &[(Series, Rows)]) -> (Bytes, Bytes) {
         let mut sut = RowGroups::new(Vec::new()).unwrap();
         let mut batch = Batch::default();
@@ -237,7 +238,7 @@ mod tests {
         }
     }
 
-    /// Creates sorted rows. `run` returns the length of the next run of a column.
+    /// Creates sorted random rows. `run` returns the length of the next run of a column.
     fn rows_of(
         series: &Series,
         count: usize,
@@ -281,15 +282,15 @@ mod tests {
         rows
     }
 
-    /// Rows of more than one row group, in runs whose lengths are multiples of eight: the `parquet` crate
-    /// packs shorter runs of nulls and names as bits.
+    /// The rows fill more than one row group. All run lengths are multiples of eight, because the `parquet`
+    /// crate bit-packs other runs of nulls and names.
     #[test]
-    fn file_is_the_same_as_that_of_the_parquet_crate() {
+    fn file_is_identical_to_that_of_the_parquet_crate() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut all = Vec::new();
         let mut total = 0;
         while total < ROW_GROUP_ROWS + 20_000 {
-            // Some names are longer than their statistics.
+            // Some names are longer than the maximum length in the statistics.
             let filling = "ä€".repeat(all.len() % 15);
             let name = format!(
                 "rig/{:04}{filling}{}",

@@ -1,11 +1,11 @@
-//! The key order of rows and events, and the numeric value of a row.
+//! Iterates over rows and events in key order, and provides the numeric value of a row.
 
 use trunkline_types::DataType;
 use trunkline_types::history::{HistoryMark, RowKey, Rows};
 
 use crate::files::schema::{Storage, number_of};
 
-/// The next entry of a series.
+/// An entry of a series: an update or an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// The index of an update.
@@ -14,7 +14,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Returns the key of a step within these rows.
+    /// Returns the key of the entry. `rows` are the rows from which the step comes.
     pub(crate) fn key(&self, rows: &Rows) -> Option<RowKey> {
         match self {
             Self::Row(row) => rows.key(*row),
@@ -43,7 +43,7 @@ pub(crate) fn steps(rows: &Rows) -> impl Iterator<Item = Step> + '_ {
     })
 }
 
-/// The value of a row as calculations use it.
+/// The value of a row for calculations.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum RowValue {
     /// The quality is bad, there is no value, or the value is NaN.
@@ -64,7 +64,7 @@ impl RowValue {
     }
 }
 
-/// Returns true if values of this type count as numbers in summaries and buckets.
+/// Returns true if values of this data type count as numbers in summaries and buckets.
 pub(crate) fn has_numbers(data_type: &DataType) -> bool {
     match Storage::of(data_type) {
         Storage::Number | Storage::Integer | Storage::Enum => true,
@@ -72,6 +72,7 @@ pub(crate) fn has_numbers(data_type: &DataType) -> bool {
     }
 }
 
+/// Returns the value of a row for calculations.
 pub(crate) fn content_of(rows: &Rows, row: usize, data_type: &DataType) -> RowValue {
     let quality = rows.quality(row);
     if quality.is_bad() || !quality.has_value() {
@@ -116,7 +117,7 @@ pub(crate) fn previous_key(key: RowKey) -> RowKey {
     }
 }
 
-/// Returns the smallest key of a time.
+/// Returns the smallest key with this time.
 pub(crate) fn first_key(time: i64) -> RowKey {
     RowKey {
         time,
@@ -124,7 +125,7 @@ pub(crate) fn first_key(time: i64) -> RowKey {
     }
 }
 
-/// Returns the largest key of a time.
+/// Returns the largest key with this time.
 pub(crate) fn last_key(time: i64) -> RowKey {
     RowKey {
         time,

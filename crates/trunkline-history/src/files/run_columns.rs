@@ -1,9 +1,8 @@
-//! Encoders of columns that consist of runs: of one value, of values that ascend in equal steps, or of
-//! nulls.
+//! Encodes columns that consist of runs. A run repeats one value, ascends in equal steps, or is null.
 //!
-//! An encoder of the `parquet` crate takes a value per row. These take a run at a time, and write the same
-//! pages. The encodings are those of Apache Parquet's Encodings.md, and the metadata that of parquet.thrift
-//! and PageIndex.md, both at <https://github.com/apache/parquet-format>.
+//! The encoders of the `parquet` crate process one value per row. The encoders in this module process one run
+//! at a time, and write the same pages. Apache Parquet specifies the encodings in Encodings.md, and the
+//! metadata in parquet.thrift and PageIndex.md, all at <https://github.com/apache/parquet-format>.
 
 use std::io::Write;
 use std::ops::Range;
@@ -27,12 +26,12 @@ use trunkline_types::wire::{put_varint, put_zigzag};
 use crate::error::Error;
 use crate::files::row_groups::{PAGE_ROWS, ZSTD_LEVEL};
 
-/// Miniblocks in a block of DELTA_BINARY_PACKED, as in the `parquet` crate.
+/// Number of miniblocks in a block of DELTA_BINARY_PACKED, the same as in the `parquet` crate.
 const MINIBLOCKS: usize = 4;
-/// Longest name in the statistics, in bytes, as in the `parquet` crate.
+/// Maximum length of a name in the statistics in bytes, the same as in the `parquet` crate.
 const STATISTICS_BYTES: usize = 64;
 
-/// The encoded values of a column in a row group.
+/// A finished column chunk: the encoded values of a column in a row group.
 pub(crate) struct Chunk {
     bytes: Bytes,
     close: ColumnCloseResult,
@@ -48,7 +47,7 @@ impl Chunk {
     }
 }
 
-/// The pages of a column in a row group.
+/// Writes the pages of a column chunk.
 struct Pages {
     column: ColumnDescPtr,
     encoding: Encoding,
@@ -58,7 +57,7 @@ struct Pages {
     pages: i32,
     rows: u64,
     uncompressed: usize,
-    /// Returned on close, so that adding rows cannot fail.
+    /// The first error. `close` returns it, so that adding rows cannot fail.
     error: Option<Error>,
 }
 
@@ -105,7 +104,7 @@ impl Pages {
         write_page(&mut self.written, page, plain.len())
     }
 
-    /// Completes the chunk. A dictionary has a number of values, and these in the encoding PLAIN.
+    /// Completes the chunk. `dictionary` is the number of dictionary values and their PLAIN encoding.
     fn close(mut self, dictionary: Option<(u32, Vec<u8>)>) -> Result<Chunk, Error> {
         if let Some(error) = self.error {
             return Err(error);
@@ -171,7 +170,7 @@ fn write_page(
     Ok(SerializedPageWriter::new(to).write_page(page)?)
 }
 
-/// Runs of equal small numbers.
+/// Encodes runs of equal small numbers.
 #[derive(Default)]
 struct Repeats(Vec<(u32, usize)>);
 
@@ -183,9 +182,9 @@ impl Repeats {
         }
     }
 
-    /// Moves the runs to a page, as numbers of this many bits.
+    /// Moves the runs to a page, with `bits` bits per number.
     ///
-    /// Source: Encodings.md, "Run Length Encoding / Bit-Packing Hybrid (RLE = 3)". All runs are rle-runs.
+    /// Source: Encodings.md, "Run Length Encoding / Bit-Packing Hybrid (RLE = 3)". Only rle-runs are used.
     fn encode(&mut self, bits: u32, page: &mut Vec<u8>) {
         let bytes = bits.div_ceil(8) as usize;
         for (number, rows) in self.0.drain(..) {
@@ -197,17 +196,19 @@ impl Repeats {
 
 /// Encodes the integers of a page.
 ///
-/// Source: Encodings.md, "Delta Encoding (DELTA_BINARY_PACKED = 5)". The layout of the blocks is that of
-/// the `parquet` crate.
+/// Source: Encodings.md, "Delta Encoding (DELTA_BINARY_PACKED = 5)". The block size is the same as in the
+/// `parquet` crate.
 struct Deltas {
-    /// True for 64 bits, false for 32.
+    /// True for 64-bit integers, false for 32-bit integers.
     is_wide: bool,
+    /// Number of differences in a block.
     block: usize,
     values: usize,
     first: i64,
     last: i64,
-    /// Differences that are not in a block yet: fewer than a block has.
+    /// Differences of the incomplete block.
     pending: Vec<i64>,
+    /// The encoded blocks of the page.
     blocks: Vec<u8>,
 }
 
@@ -225,24 +226,24 @@ impl Deltas {
         }
     }
 
-    /// Adds values, of which each differs from the one before by `step`.
+    /// Adds `count` values that begin with `first` and increase by `step`.
     fn put_run(&mut self, first: i64, step: i64, count: usize) {
         self.put_value(first);
         let step = difference(self.is_wide, step, 0);
-        let mut left = count.saturating_sub(1);
-        self.values += left;
-        self.last = first.wrapping_add(step.wrapping_mul(left as i64));
-        while left > 0 {
-            if self.pending.is_empty() && left >= self.block {
-                // Miniblocks of equal differences have no bits.
+        let mut remaining = count.saturating_sub(1);
+        self.values += remaining;
+        self.last = first.wrapping_add(step.wrapping_mul(remaining as i64));
+        while remaining > 0 {
+            if self.pending.is_empty() && remaining >= self.block {
+                // All differences equal the minimum, so each miniblock has a width of 0 bits.
                 put_zigzag(&mut self.blocks, step);
                 self.blocks.extend([0; MINIBLOCKS]);
-                left -= self.block;
+                remaining -= self.block;
                 continue;
             }
-            let more = left.min(self.block - self.pending.len());
+            let more = remaining.min(self.block - self.pending.len());
             self.pending.resize(self.pending.len() + more, step);
-            left -= more;
+            remaining -= more;
             self.end_full_block();
         }
     }
@@ -266,25 +267,25 @@ impl Deltas {
     }
 
     fn end_block(&mut self) {
-        let Some(least) = self.pending.iter().copied().min() else {
+        let Some(smallest) = self.pending.iter().copied().min() else {
             return;
         };
         let is_wide = self.is_wide;
-        let above_least = |delta: i64| match difference(is_wide, delta, least) {
+        let above_smallest = |delta: i64| match difference(is_wide, delta, smallest) {
             above if is_wide => above as u64,
             above => u64::from(above as u32),
         };
         let size = self.block / MINIBLOCKS;
         let miniblocks = self.pending.chunks(size).map(|deltas| {
-            let most = deltas.iter().map(|delta| above_least(*delta)).max();
-            (deltas, u64::BITS - most.unwrap_or(0).leading_zeros())
+            let largest = deltas.iter().map(|delta| above_smallest(*delta)).max();
+            (deltas, u64::BITS - largest.unwrap_or(0).leading_zeros())
         });
-        put_zigzag(&mut self.blocks, least);
+        put_zigzag(&mut self.blocks, smallest);
         let widths = miniblocks.clone().map(|(_, width)| width as u8);
         let widths = widths.chain(std::iter::repeat(0)).take(MINIBLOCKS);
         self.blocks.extend(widths);
         for (deltas, width) in miniblocks {
-            let deltas = deltas.iter().map(|delta| above_least(*delta));
+            let deltas = deltas.iter().map(|delta| above_smallest(*delta));
             pack(deltas, width, size, &mut self.blocks);
         }
         self.pending.clear();
@@ -302,7 +303,7 @@ impl Deltas {
     }
 }
 
-/// Returns a difference in the arithmetic of 64 or 32 bits, which wraps around.
+/// Returns a difference in wrapping 64-bit or 32-bit arithmetic.
 fn difference(is_wide: bool, left: i64, right: i64) -> i64 {
     match is_wide {
         true => left.wrapping_sub(right),
@@ -310,7 +311,7 @@ fn difference(is_wide: bool, left: i64, right: i64) -> i64 {
     }
 }
 
-/// Appends numbers of `width` bits, the lowest bit first, and zeros up to `count` numbers.
+/// Appends numbers of `width` bits each, least significant bit first, padded with zeros to `count` numbers.
 fn pack(numbers: impl Iterator<Item = u64>, width: u32, count: usize, out: &mut Vec<u8>) {
     let end = out.len() + (count * width as usize).div_ceil(8);
     let (mut bits, mut filled) = (0_u128, 0);
@@ -331,10 +332,12 @@ fn pack(numbers: impl Iterator<Item = u64>, width: u32, count: usize, out: &mut 
 pub(crate) struct IntegerRuns {
     pages: Pages,
     is_nullable: bool,
-    /// The rows of the current page, and which of them have a value.
+    /// Number of rows in the current page.
     rows: usize,
+    /// For each row of the current page, 1 if it has a value, or 0 if it is null.
     levels: Repeats,
     values: Deltas,
+    /// A buffer for the encoded page, reused for all pages.
     page: Vec<u8>,
 }
 
@@ -350,11 +353,11 @@ impl IntegerRuns {
         })
     }
 
-    /// Adds values, of which each differs from the one before by `step`.
+    /// Adds `rows` values that begin with `first` and increase by `step`.
     pub(crate) fn put_run(&mut self, first: i64, step: i64, rows: usize) {
         self.put(1, rows, |deltas, part| {
-            let before = step.wrapping_mul(part.start as i64);
-            deltas.put_run(first.wrapping_add(before), step, part.len());
+            let offset = step.wrapping_mul(part.start as i64);
+            deltas.put_run(first.wrapping_add(offset), step, part.len());
         });
     }
 
@@ -369,7 +372,8 @@ impl IntegerRuns {
         self.put(0, rows, |_, _| {});
     }
 
-    /// Adds rows with values (1) or nulls (0). `put` adds the values of some of the rows.
+    /// Adds rows that all have values (level 1) or are all null (level 0). `put` adds the values of a range
+    /// of these rows.
     fn put(&mut self, level: u32, rows: usize, put: impl Fn(&mut Deltas, Range<usize>)) {
         let mut at = 0;
         while at < rows {
@@ -406,7 +410,7 @@ impl IntegerRuns {
     }
 }
 
-/// The least and the greatest of some names.
+/// The smallest and the greatest name of a page or chunk.
 type Bounds = (Arc<str>, Arc<str>);
 
 /// Encodes the column of names with a dictionary.
@@ -414,18 +418,25 @@ type Bounds = (Arc<str>, Arc<str>);
 /// Source: Encodings.md, "Dictionary Encoding (PLAIN_DICTIONARY = 2 and RLE_DICTIONARY = 8)".
 pub(crate) struct NameRuns {
     pages: Pages,
-    /// The names in the encoding PLAIN: the length in four bytes, then the text.
+    /// The names in PLAIN encoding: for each name, the length in four bytes, then the text.
     dictionary: Vec<u8>,
+    /// Number of names in the dictionary.
     names: u32,
+    /// The newest name in the dictionary.
     last: Arc<str>,
-    /// The rows of the current page, with the places of their names in the dictionary.
+    /// Number of rows in the current page.
     rows: usize,
-    places: Repeats,
+    /// For each row of the current page, the index of its name in the dictionary.
+    indices: Repeats,
+    /// Bounds of the names in the current page.
     bounds: Option<Bounds>,
+    /// Total length of the names of the rows in the current page.
     name_bytes: i64,
+    /// A buffer for the encoded page, reused for all pages.
     page: Vec<u8>,
-    /// Of the pages before.
+    /// Bounds of the names in each finished page.
     page_bounds: Vec<Bounds>,
+    /// Total length of the names of the rows in the finished pages.
     page_name_bytes: i64,
 }
 
@@ -437,7 +448,7 @@ impl NameRuns {
             names: 0,
             last: Arc::default(),
             rows: 0,
-            places: Repeats::default(),
+            indices: Repeats::default(),
             bounds: None,
             name_bytes: 0,
             page: Vec::new(),
@@ -446,7 +457,7 @@ impl NameRuns {
         })
     }
 
-    /// Adds rows of a variable. Rows of the same variable follow each other.
+    /// Adds rows of a variable. The rows of a variable must be added consecutively.
     pub(crate) fn put(&mut self, name: &Arc<str>, rows: usize) {
         if rows > 0 && (self.names == 0 || self.last != *name) {
             self.dictionary.extend((name.len() as u32).to_le_bytes());
@@ -454,14 +465,14 @@ impl NameRuns {
             self.names += 1;
             self.last = Arc::clone(name);
         }
-        let mut left = rows;
-        while left > 0 {
-            let count = left.min(PAGE_ROWS - self.rows);
-            self.places.push(self.names - 1, count);
+        let mut remaining = rows;
+        while remaining > 0 {
+            let count = remaining.min(PAGE_ROWS - self.rows);
+            self.indices.push(self.names - 1, count);
             self.name_bytes += (name.len() * count) as i64;
-            self.bounds = Some(wider(self.bounds.take(), (name.clone(), name.clone())));
+            self.bounds = Some(widen(self.bounds.take(), (name.clone(), name.clone())));
             self.rows += count;
-            left -= count;
+            remaining -= count;
             if self.rows == PAGE_ROWS {
                 self.end_page();
             }
@@ -472,7 +483,7 @@ impl NameRuns {
         let bits = u32::BITS - self.names.saturating_sub(1).leading_zeros();
         self.page.clear();
         self.page.push(bits as u8);
-        self.places.encode(bits, &mut self.page);
+        self.indices.encode(bits, &mut self.page);
         self.pages.add(self.rows, &self.page);
         let offsets = &mut self.pages.offsets;
         offsets.append_unencoded_byte_array_data_bytes(Some(self.name_bytes));
@@ -486,9 +497,9 @@ impl NameRuns {
             self.end_page();
         }
         let mut index = ColumnIndexBuilder::new(Type::BYTE_ARRAY);
-        for (least, greatest) in &self.page_bounds {
-            let (least, greatest) = (lower_bound(least), upper_bound(greatest));
-            index.append(false, least.into(), greatest.into(), 0, None);
+        for (smallest, greatest) in &self.page_bounds {
+            let (smallest, greatest) = (lower_bound(smallest), upper_bound(greatest));
+            index.append(false, smallest.into(), greatest.into(), 0, None);
         }
         let ascends = |before: &Bounds, after: &Bounds| before.0 <= after.0 && before.1 <= after.1;
         index.set_boundary_order(match self.page_bounds.is_sorted_by(ascends) {
@@ -500,9 +511,9 @@ impl NameRuns {
         let mut metadata = chunk.close.metadata.into_builder();
         metadata = metadata.set_unencoded_byte_array_data_bytes(Some(self.page_name_bytes));
         let bounds = self.page_bounds.into_iter();
-        if let Some((least, greatest)) = bounds.reduce(|known, more| wider(Some(known), more)) {
-            let (lower, upper) = (lower_bound(&least), upper_bound(&greatest));
-            let is_exact = (lower == &*least, upper == *greatest);
+        if let Some((smallest, greatest)) = bounds.reduce(|bounds, page| widen(Some(bounds), page)) {
+            let (lower, upper) = (lower_bound(&smallest), upper_bound(&greatest));
+            let is_exact = (lower == &*smallest, upper == *greatest);
             let (lower, upper) = (ByteArray::from(lower), ByteArray::from(upper.into_bytes()));
             let statistics = ValueStatistics::new(Some(lower), Some(upper), None, Some(0), false)
                 .with_min_is_exact(is_exact.0)
@@ -515,21 +526,21 @@ impl NameRuns {
     }
 }
 
-fn wider(known: Option<Bounds>, more: Bounds) -> Bounds {
-    match known {
-        Some(known) => (known.0.min(more.0), known.1.max(more.1)),
-        None => more,
+fn widen(bounds: Option<Bounds>, other: Bounds) -> Bounds {
+    match bounds {
+        Some(bounds) => (bounds.0.min(other.0), bounds.1.max(other.1)),
+        None => other,
     }
 }
 
-/// Returns the beginning of a name, which is at most as great.
+/// Returns a lower bound of a name: its first [`STATISTICS_BYTES`] bytes at most.
 fn lower_bound(name: &str) -> &str {
     name.get(..name.floor_char_boundary(STATISTICS_BYTES))
         .unwrap_or(name)
 }
 
-/// Returns a text that is at least as great as a name: the name, or its beginning with the last
-/// character replaced by the next one.
+/// Returns an upper bound of a name: the whole name, or its beginning with the last character replaced by
+/// the next character.
 fn upper_bound(name: &str) -> String {
     let start = lower_bound(name);
     if start.len() == name.len() {

@@ -1,19 +1,19 @@
-//! The columns of the Parquet files, and the conversion between rows and columns.
+//! Defines the columns of the Parquet files, and converts between rows and columns.
 //!
 //! ```text
 //! variable  text          full name
 //! time      timestamp ns  source timestamp; engine timestamp if the source's clock was not set
 //! value     f64, or null  number, including bool (0, 1), enum (its number) and timestamp
-//! integer   i64, or null  i64, u64 and timestamp exactly (u64 as the same 64 bits); the bits of an f32
-//!                         NaN
+//! integer   i64, or null  exact value of i64, u64 (as the same 64 bits) and timestamp; for an f32 NaN, its
+//!                         bits
 //! text      text, or null text, the label of an enum, or a struct as JSON
-//! raw       bytes or null wire form of bytes, structs, arrays and waveforms
+//! raw       bytes or null wire form (bytes, struct, array, waveform)
 //! quality   u32 as i32    quality bits; null for an event
 //! delay     i64           nanoseconds from the source timestamp to the engine timestamp
-//! epoch     u64 as i64    epoch: one start of the engine
+//! epoch     u64 as i64    identifies the start of the engine
 //! sequence  u64 as i64    sequence number of the update within the epoch
 //! event     text, or null started, stopped, interrupted, lost, retired, added
-//! count     i64, or null  for lost: number of missing updates, if known
+//! count     i64, or null  number of missing updates, for the event lost, if known
 //! ```
 
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ pub(crate) static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {
     ]))
 });
 
-/// How the values of a type are stored.
+/// The columns in which the values of a data type are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Storage {
     /// In `value`.
@@ -88,12 +88,13 @@ pub(crate) enum Storage {
     Enum,
     /// In `value` and `integer`.
     Integer,
+    /// In `text`.
     Text,
     /// In `raw`.
     Bytes,
     /// In `raw`, and as JSON in `text`.
     Struct,
-    /// In `raw`, unless it is too long.
+    /// In `raw`; null if the array was too long to be recorded.
     Array,
 }
 
@@ -119,7 +120,8 @@ impl Storage {
     }
 }
 
-/// Converts a word, the wire form of a value of this type, to a number; NaN for types without numbers.
+/// Converts a word, which is the wire form of a value, to a number. Returns NaN for types that are not
+/// numeric.
 #[inline]
 pub(crate) fn number_of(word: u64, data_type: &DataType) -> f64 {
     match data_type {
@@ -141,7 +143,7 @@ pub(crate) fn number_of(word: u64, data_type: &DataType) -> f64 {
     }
 }
 
-/// Converts a number back to the word from which [`number_of`] made it.
+/// Converts a number back to a word; the inverse of [`number_of`].
 fn word_of(number: f64, data_type: &DataType) -> u64 {
     match data_type {
         DataType::F32 => u64::from((number as f32).to_bits()),
@@ -163,7 +165,7 @@ fn word_of(number: f64, data_type: &DataType) -> u64 {
     }
 }
 
-/// The columns of a file that consist of runs, encoded up to the current row.
+/// Encodes the columns that consist of runs.
 pub(crate) struct RunColumns {
     variable: NameRuns,
     quality: IntegerRuns,
@@ -185,7 +187,7 @@ impl RunColumns {
         })
     }
 
-    /// Adds updates of a variable.
+    /// Adds a range of updates of a variable.
     pub(crate) fn add(&mut self, name: &Arc<str>, rows: &Rows, range: Range<usize>) {
         self.variable.put(name, range.len());
         match rows.delays().get(range.clone()) {
@@ -231,11 +233,11 @@ impl RunColumns {
     }
 }
 
-/// A column that is null from its last value on, up to the current row.
+/// A column builder whose trailing nulls are appended only when they are needed.
 trait NullableColumn: ArrayBuilder {
     fn append_nulls(&mut self, rows: usize);
 
-    /// Appends nulls up to a row.
+    /// Appends nulls until the column has this number of rows.
     fn fill(&mut self, rows: usize) {
         self.append_nulls(rows.saturating_sub(self.len()));
     }
@@ -283,7 +285,7 @@ impl ValueColumns {
         self.times.len()
     }
 
-    /// Adds updates with values of a type.
+    /// Adds a range of updates with values of a data type.
     pub(crate) fn add(&mut self, data_type: &DataType, rows: &Rows, range: Range<usize>) {
         let Some(times) = rows.times().get(range.clone()) else {
             return;
@@ -309,7 +311,7 @@ impl ValueColumns {
         let start = self.len();
         match storage {
             Storage::Number if *data_type == DataType::F32 => {
-                // Converting these to f64 and back may change their bits.
+                // Converting a NaN to f64 and back may change its bits, so store them.
                 for (row, word) in words.iter().enumerate() {
                     if f32::from_bits(*word as u32).is_nan() {
                         self.integers.fill(start + row);
@@ -328,7 +330,7 @@ impl ValueColumns {
             Storage::Text | Storage::Enum | Storage::Struct => {
                 self.texts.fill(start);
                 rows.visit(range.clone(), |row| {
-                    self.texts.append_option(shown(data_type, row.value));
+                    self.texts.append_option(text_of(data_type, row.value));
                 });
             }
             _ => {}
@@ -354,7 +356,7 @@ impl ValueColumns {
         self.value_nulls.append_null();
         self.events.fill(self.times.len());
         match mark.event {
-            // Keep the number, so that a newer version can read the event.
+            // Store the number, so that a newer version can read the event.
             HistoryEvent::Other(number) => self.events.append_value(number.to_string()),
             event => self.events.append_value(event.name()),
         }
@@ -379,7 +381,7 @@ impl ValueColumns {
     }
 }
 
-/// Removes the values of a column, and adds the nulls up to this number of rows.
+/// Takes the values out of a column builder, padded with nulls to this number of rows.
 fn finish(values: &mut impl NullableColumn, column: usize, rows: usize) -> (usize, ArrayRef) {
     if values.is_empty() {
         let null = new_null_array(SCHEMA.field(column).data_type(), rows);
@@ -389,7 +391,7 @@ fn finish(values: &mut impl NullableColumn, column: usize, rows: usize) -> (usiz
     (column, values.finish())
 }
 
-/// Collects rows of several series in columns with a value per row.
+/// Collects rows of several series in columns, with one value per row in every column.
 #[derive(Default)]
 pub(crate) struct Batch {
     names: Vec<String>,
@@ -465,8 +467,8 @@ impl Batch {
     }
 }
 
-/// Formats a value as text: a string as it is, an enum as its label, a struct as JSON.
-fn shown(data_type: &DataType, bytes: &[u8]) -> Option<String> {
+/// Formats a value for the column `text`: a string unchanged, an enum as its label, a struct as JSON.
+fn text_of(data_type: &DataType, bytes: &[u8]) -> Option<String> {
     let value = wire::decode_exact(data_type, bytes).ok()?;
     Some(match data_type {
         DataType::Struct(_) => json::to_json(&value, data_type).into_plain().to_string(),
@@ -498,30 +500,32 @@ fn shown(data_type: &DataType, bytes: &[u8]) -> Option<String> {
 pub(crate) enum Projection {
     /// All columns of a row.
     Whole,
-    /// All columns except the delay, which reads as 0.
+    /// All columns except the delay; the delay of the rows is then 0.
     Values,
-    /// Only numbers: without the delay, and without values that are not numbers, which read as empty.
+    /// All columns except the delay and values that are not numeric; these values are then empty.
     Numbers,
 }
 
 impl Projection {
-    /// Returns the column with the values of a type, if this projection reads it.
+    /// Returns the column from which values of a data type are read; `None` if this projection omits it.
     fn value_column(self, data_type: &DataType) -> Option<usize> {
-        let is_any = self != Self::Numbers;
+        let reads_all_types = self != Self::Numbers;
         match Storage::of(data_type) {
             Storage::Number | Storage::Enum => Some(column::VALUE),
             Storage::Integer => Some(column::INTEGER),
-            Storage::Text => is_any.then_some(column::TEXT),
-            Storage::Bytes | Storage::Struct | Storage::Array => is_any.then_some(column::RAW),
+            Storage::Text => reads_all_types.then_some(column::TEXT),
+            Storage::Bytes | Storage::Struct | Storage::Array => {
+                reads_all_types.then_some(column::RAW)
+            }
         }
     }
 
-    /// Returns true if the bits of f32 NaNs are read.
-    fn has_bits(self, data_type: &DataType) -> bool {
+    /// Returns true if the bits of NaN values must be read from the column `integer`.
+    fn reads_nan_bits(self, data_type: &DataType) -> bool {
         self != Self::Numbers && *data_type == DataType::F32
     }
 
-    /// Returns the columns needed for rows of these types, in ascending order.
+    /// Returns the indices of the columns needed for rows of these data types, in ascending order.
     pub(crate) fn columns_of<'t>(self, types: impl Iterator<Item = &'t DataType>) -> Vec<usize> {
         let mut columns = vec![
             column::TIME,
@@ -533,7 +537,7 @@ impl Projection {
         ];
         columns.extend((self == Self::Whole).then_some(column::DELAY));
         for data_type in types {
-            columns.extend(self.has_bits(data_type).then_some(column::INTEGER));
+            columns.extend(self.reads_nan_bits(data_type).then_some(column::INTEGER));
             columns.extend(self.value_column(data_type));
         }
         columns.sort_unstable();
@@ -542,7 +546,7 @@ impl Projection {
     }
 }
 
-/// A batch of rows read from a file, with the columns of [`Projection::columns_of`].
+/// A batch of rows read from a file with the columns that [`Projection::columns_of`] returned.
 pub(crate) struct ReadBatch<'b> {
     projection: Projection,
     columns: &'b [usize],
@@ -563,17 +567,17 @@ impl<'b> ReadBatch<'b> {
     }
 
     fn column(&self, column: usize) -> Result<&'b ArrayRef, Error> {
-        let place = self.columns.iter().position(|one| *one == column);
-        let found = place.and_then(|place| self.batch.columns().get(place));
+        let index = self.columns.iter().position(|one| *one == column);
+        let found = index.and_then(|index| self.batch.columns().get(index));
         found.ok_or_else(|| Error::damaged("a column is missing"))
     }
 
     fn int64(&self, column: usize) -> Result<&'b Int64Array, Error> {
         let found = self.column(column)?.as_primitive_opt::<Int64Type>();
-        found.ok_or_else(of_another_type)
+        found.ok_or_else(wrong_type)
     }
 
-    /// Appends rows of one series.
+    /// Appends a range of the batch, which must belong to one series, to `rows`.
     pub(crate) fn read(
         &self,
         range: Range<usize>,
@@ -581,7 +585,7 @@ impl<'b> ReadBatch<'b> {
         rows: &mut Rows,
     ) -> Result<(), Error> {
         let events = self.column(column::EVENT)?.as_string_opt::<i32>();
-        let events = events.ok_or_else(of_another_type)?;
+        let events = events.ok_or_else(wrong_type)?;
         let mut at = range.start;
         if events.null_count() < events.len() {
             for row in range.clone() {
@@ -607,7 +611,7 @@ impl<'b> ReadBatch<'b> {
         };
         Ok(HistoryMark {
             key: RowKey {
-                time: times.ok_or_else(of_another_type)?.value(row),
+                time: times.ok_or_else(wrong_type)?.value(row),
                 epoch: self.int64(column::EPOCH)?.value(row) as u64,
                 sequence: self.int64(column::SEQUENCE)?.value(row) as u64,
             },
@@ -615,7 +619,7 @@ impl<'b> ReadBatch<'b> {
         })
     }
 
-    /// Appends a range of rows that has no events.
+    /// Appends a range without events to `rows`.
     fn read_updates(
         &self,
         range: Range<usize>,
@@ -632,25 +636,25 @@ impl<'b> ReadBatch<'b> {
             .column(column::QUALITY)?
             .as_primitive_opt::<Int32Type>();
         let keys = RowColumns {
-            times: part_of(times.ok_or_else(of_another_type)?.values(), &range)?,
+            times: slice_of(times.ok_or_else(wrong_type)?.values(), &range)?,
             delays: match self.projection {
-                Projection::Whole => part_of(self.int64(column::DELAY)?.values(), &range)?,
+                Projection::Whole => slice_of(self.int64(column::DELAY)?.values(), &range)?,
                 Projection::Values | Projection::Numbers => &[],
             },
-            epochs: part_of(self.int64(column::EPOCH)?.values(), &range)?,
-            sequences: part_of(self.int64(column::SEQUENCE)?.values(), &range)?,
-            qualities: part_of(qualities.ok_or_else(of_another_type)?.values(), &range)?,
+            epochs: slice_of(self.int64(column::EPOCH)?.values(), &range)?,
+            sequences: slice_of(self.int64(column::SEQUENCE)?.values(), &range)?,
+            qualities: slice_of(qualities.ok_or_else(wrong_type)?.values(), &range)?,
         };
         if self.projection.value_column(data_type).is_none() {
             rows.extend_bytes(&keys, |_, _| {});
             return Ok(());
         }
         match Storage::of(data_type) {
-            Storage::Number if self.projection.has_bits(data_type) => {
+            Storage::Number if self.projection.reads_nan_bits(data_type) => {
                 let values = self
                     .column(column::VALUE)?
                     .as_primitive_opt::<Float64Type>();
-                let values = part_of(values.ok_or_else(of_another_type)?.values(), &range)?;
+                let values = slice_of(values.ok_or_else(wrong_type)?.values(), &range)?;
                 let exact = self.int64(column::INTEGER)?;
                 let words = values.iter().enumerate().map(|(row, value)| {
                     let row = range.start + row;
@@ -665,16 +669,16 @@ impl<'b> ReadBatch<'b> {
                 let values = self
                     .column(column::VALUE)?
                     .as_primitive_opt::<Float64Type>();
-                let values = part_of(values.ok_or_else(of_another_type)?.values(), &range)?;
+                let values = slice_of(values.ok_or_else(wrong_type)?.values(), &range)?;
                 rows.extend_words(&keys, values.iter().map(|value| word_of(*value, data_type)));
             }
             Storage::Integer => {
-                let values = part_of(self.int64(column::INTEGER)?.values(), &range)?;
+                let values = slice_of(self.int64(column::INTEGER)?.values(), &range)?;
                 rows.extend_words(&keys, values.iter().map(|value| *value as u64));
             }
             Storage::Text => {
                 let texts = self.column(column::TEXT)?.as_string_opt::<i32>();
-                let texts = texts.ok_or_else(of_another_type)?;
+                let texts = texts.ok_or_else(wrong_type)?;
                 let mut wire = Vec::new();
                 rows.extend_bytes(&keys, |row, out| {
                     let text = texts.value(range.start + row);
@@ -686,7 +690,7 @@ impl<'b> ReadBatch<'b> {
             }
             Storage::Bytes | Storage::Struct | Storage::Array => {
                 let raws = self.column(column::RAW)?.as_binary_opt::<i32>();
-                let raws = raws.ok_or_else(of_another_type)?;
+                let raws = raws.ok_or_else(wrong_type)?;
                 rows.extend_bytes(&keys, |row, out| {
                     out.extend_from_slice(raws.value(range.start + row));
                 });
@@ -696,13 +700,13 @@ impl<'b> ReadBatch<'b> {
     }
 }
 
-fn part_of<'a, T>(values: &'a [T], range: &Range<usize>) -> Result<&'a [T], Error> {
+fn slice_of<'a, T>(values: &'a [T], range: &Range<usize>) -> Result<&'a [T], Error> {
     let part = values.get(range.clone());
     part.ok_or_else(|| Error::damaged("a column is too short"))
 }
 
-fn of_another_type() -> Error {
-    Error::damaged("a column of another type")
+fn wrong_type() -> Error {
+    Error::damaged("a column has the wrong type")
 }
 
 fn event_of(name: &str, count: u64) -> HistoryEvent {

@@ -1,7 +1,7 @@
 //! Moves the rows of a log segment to Parquet files, one per UTC date.
 //!
-//! The times of a segment may be on any number of dates. The dates with the most rows get a file each;
-//! the rows of all other dates go to one file without a date.
+//! A segment may contain rows of any number of dates. Each of the dates with the most rows gets its own file.
+//! The rows of all other dates go to one file without a date.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -16,14 +16,15 @@ use crate::error::Error;
 use crate::files::part::PartWriter;
 use crate::log::tail::{Segment, SeriesRows};
 
+/// A day in nanoseconds.
 const DAY: i64 = 86_400_000_000_000;
-/// Maximum number of dates of a segment that get their own file.
+/// Maximum number of files with a date per segment.
 const DATES_MAX: usize = 31;
-/// The conventional name for a missing value in folders that are named after values of a column.
+/// Name of a partition whose column value is missing, by the convention of Apache Hive.
 const NO_DATE: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// Writes the rows of a segment to files, and returns the files. `series` is sorted by name and id;
-/// `keep_of` returns how long the rows of a series are kept.
+/// Writes the rows of a segment to files, and returns their catalogue entries. `series` is sorted by name and
+/// id, and `keep_of` returns how long the rows of a series are kept.
 pub(crate) fn seal(
     folder: &Path,
     segment: &Segment,
@@ -34,19 +35,19 @@ pub(crate) fn seal(
     let is_known = |id: &u32| *id == ENGINE_SERIES || ids.contains(id);
     if !segment.rows.keys().all(is_known) {
         return Err(Error::damaged(
-            "its catalogue lacks series that the log has",
+            "its catalogue lacks a series that the log contains",
         ));
     }
-    let of_engine = Series::of_engine();
+    let engine_series = Series::of_engine();
     let known = series.iter().filter(|one| one.id != ENGINE_SERIES);
-    let own = dates(segment);
-    // `None` has the rows of all dates without a file of their own.
+    let dated = largest_dates(segment);
+    // The key `None` has the rows of all dates without their own file.
     let mut files: BTreeMap<Option<i64>, Vec<(&Series, Cow<'_, Rows>)>> = BTreeMap::new();
-    for one in std::iter::once(&of_engine).chain(known) {
+    for one in std::iter::once(&engine_series).chain(known) {
         let Some(rows) = segment.rows.get(&one.id) else {
             continue;
         };
-        for (day, rows) in by_day(rows.sorted(), &own) {
+        for (day, rows) in by_day(rows.sorted(), &dated) {
             files.entry(day).or_default().push((one, rows));
         }
     }
@@ -67,11 +68,11 @@ pub(crate) fn seal(
     Ok(parts)
 }
 
-/// Returns the time after which none of these rows and events is kept.
+/// Returns the time after which all of these rows and events have expired, in nanoseconds.
 pub(crate) fn expires_of(rows: &Rows, keep: Option<Duration>) -> i64 {
-    let of_rows = rows.times().last().copied();
-    let of_marks = rows.marks().iter().map(|mark| mark.key.time).max();
-    match (of_rows.max(of_marks), keep) {
+    let last_of_rows = rows.times().last().copied();
+    let last_of_marks = rows.marks().iter().map(|mark| mark.key.time).max();
+    match (last_of_rows.max(last_of_marks), keep) {
         (None, _) => i64::MIN,
         (Some(_), None) => i64::MAX,
         (Some(newest), Some(keep)) => {
@@ -80,13 +81,14 @@ pub(crate) fn expires_of(rows: &Rows, keep: Option<Duration>) -> i64 {
     }
 }
 
+/// Returns the UTC date of a time, in days since 1970-01-01.
 fn day_of(time: i64) -> i64 {
     time.div_euclid(DAY)
 }
 
-/// Returns the dates of a segment that get their own file: those with the most rows, and among dates
-/// with equally many rows, the latest.
-fn dates(segment: &Segment) -> BTreeSet<i64> {
+/// Returns the dates of a segment that get their own file, which are those with the most rows. Of two dates
+/// with the same number of rows, the later one has priority.
+fn largest_dates(segment: &Segment) -> BTreeSet<i64> {
     let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
     for rows in segment.rows.values().flat_map(SeriesRows::pieces) {
         let mut add = |time: i64, rows: usize| {
@@ -108,18 +110,18 @@ fn dates(segment: &Segment) -> BTreeSet<i64> {
         .collect()
 }
 
-/// Splits sorted rows by UTC date. Rows of dates that are not in `own` get no date.
-fn by_day<'r>(rows: Cow<'r, Rows>, own: &BTreeSet<i64>) -> Vec<(Option<i64>, Cow<'r, Rows>)> {
-    let file_of = |time: i64| Some(day_of(time)).filter(|day| own.contains(day));
+/// Splits sorted rows by UTC date. Rows of dates that are not in `dated` go under the key `None`.
+fn by_day<'r>(rows: Cow<'r, Rows>, dated: &BTreeSet<i64>) -> Vec<(Option<i64>, Cow<'r, Rows>)> {
+    let file_of = |time: i64| Some(day_of(time)).filter(|day| dated.contains(day));
     let mut files: BTreeMap<Option<i64>, Rows> = BTreeMap::new();
     let first = rows.times().first().map(|time| day_of(*time));
     let last = rows.times().last().map(|time| day_of(*time));
-    let marks_fit = |day: i64| rows.marks().iter().all(|mark| day_of(mark.key.time) == day);
+    let has_marks_only_on = |day: i64| rows.marks().iter().all(|mark| day_of(mark.key.time) == day);
     if let (Some(first), Some(last)) = (first, last)
         && first == last
-        && marks_fit(first)
+        && has_marks_only_on(first)
     {
-        return vec![(Some(first).filter(|day| own.contains(day)), rows)];
+        return vec![(Some(first).filter(|day| dated.contains(day)), rows)];
     }
     let mut start = 0;
     while let Some(time) = rows.times().get(start) {

@@ -1,8 +1,7 @@
-//! Summaries beside the Parquet files: for each numeric series, buckets with about 256 rows each, whose
-//! width is a power of two in nanoseconds. A plot of a long period reads them instead of the rows.
+//! Summarizes the numeric series of a Parquet file in buckets of about 256 rows each. The width of a bucket
+//! is a power of two in nanoseconds. Plots of long periods read the summary instead of the rows.
 //!
-//! A summary is a Parquet file too, with one row per bucket. It is derived from the rows; without it,
-//! queries read the rows.
+//! A summary is a separate Parquet file with one row per bucket. Without it, queries read the rows.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -33,13 +32,14 @@ const ROWS_PER_BUCKET: u64 = 256;
 /// Minimum number of rows for which a series gets a summary.
 const ROWS_MIN: usize = 2 * ROWS_PER_BUCKET as usize;
 
-/// A bucket of a summary. If all its rows are good and it has no event, the covered time runs from its
-/// first to its last row.
+/// A bucket of a summary. If all of its rows are good and it has no events, the covered time extends from the
+/// first to the last row. Otherwise, the covered time is 0.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct SummaryBucket {
     pub(crate) bucket: Bucket,
-    /// Times of the first and the last number.
+    /// Time of the first number, in nanoseconds.
     pub(crate) first_time: i64,
+    /// Time of the last number, in nanoseconds.
     pub(crate) last_time: i64,
     /// Number of events.
     pub(crate) events: u64,
@@ -66,7 +66,7 @@ impl SummaryBuilder {
         }
     }
 
-    /// Adds the next rows and events, which follow those added before.
+    /// Adds the next rows and events in key order.
     pub(crate) fn add(&mut self, rows: &Rows, data_type: &DataType) {
         let Self { width, all } = self;
         for step in steps(rows) {
@@ -74,7 +74,7 @@ impl SummaryBuilder {
                 Step::Row(row) => rows.times().get(row).copied().unwrap_or(0),
                 Step::Event(mark) => mark.key.time,
             };
-            // Most rows are in the same bucket as the row before. This saves a division.
+            // Most rows are in the same bucket as the previous row. Checking this first saves a division.
             let is_within = |last: &SummaryBucket| {
                 let start = last.bucket.start;
                 (start..start.saturating_add(*width)).contains(&time)
@@ -92,8 +92,8 @@ impl SummaryBuilder {
                 Step::Row(row) => match content_of(rows, row, data_type) {
                     RowValue::Number(number) => {
                         if one.bucket.count > 0 {
-                            let held = time.wrapping_sub(one.last_time) as u64;
-                            one.bucket.hold(one.bucket.last, held);
+                            let duration = time.wrapping_sub(one.last_time) as u64;
+                            one.bucket.hold(one.bucket.last, duration);
                         }
                         one.bucket.add(number);
                         one.first_time = one.first_time.min(time);
@@ -127,7 +127,7 @@ pub(crate) struct Summary {
     pub(crate) buckets: Vec<SummaryBucket>,
 }
 
-/// The folder with the summaries.
+/// Name of the folder with the summaries.
 pub(crate) const FOLDER: &str = "summaries";
 
 /// Returns the path of the summary of a part.
@@ -161,7 +161,7 @@ static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {
     ]))
 });
 
-/// An estimate of the rows of a series: their number and the time that they span.
+/// An estimate of the rows of a series: their number, and the times of the first and the last row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     pub(crate) rows: u64,
@@ -170,7 +170,7 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    /// Returns the bucket width for these rows.
+    /// Returns the bucket width for these rows, in nanoseconds.
     fn width(self) -> u64 {
         let span = self.last_time.saturating_sub(self.first_time).max(1) as u64;
         (span / self.rows.max(1))
@@ -180,7 +180,7 @@ impl Expected {
     }
 }
 
-/// Builds the summaries of the series of a part.
+/// Builds the summary file of a part.
 #[derive(Default)]
 pub(crate) struct Summarizer {
     series: Vec<(u32, String, Summary)>,
@@ -196,7 +196,7 @@ struct OpenSummary {
 }
 
 impl Summarizer {
-    /// Begins a series, which gets a summary if it has enough rows and they are numbers.
+    /// Begins a series. The series gets a summary if it is numeric and enough rows are expected.
     pub(crate) fn begin(&mut self, series: &Series, expected: Option<Expected>) {
         let is_summarized = |expected: &Expected| {
             has_numbers(&series.data_type) && expected.rows >= ROWS_MIN as u64
@@ -220,7 +220,7 @@ impl Summarizer {
 
     /// Ends the current series.
     pub(crate) fn end(&mut self) {
-        // Some of the expected rows may have expired.
+        // The series may have fewer rows than expected, because rows have expired.
         if let Some(open) = self.open.take().filter(|open| open.rows >= ROWS_MIN) {
             let (width, buckets) = (open.width, open.builder.finish());
             let summary = Summary { width, buckets };
@@ -307,7 +307,7 @@ impl Summarizer {
     }
 }
 
-/// Writes a summary file, which need not be durable. Under its final name it is complete.
+/// Writes a summary file. It need not be durable, but it is complete when it has its final name.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
@@ -317,7 +317,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     Ok(std::fs::rename(&unfinished, path)?)
 }
 
-/// Reads the summary with this checksum. Returns `None` if it is missing or has another checksum.
+/// Reads a summary file. Returns `None` if it is missing, or if its checksum differs from `sum`.
 pub(crate) fn read(path: &Path, sum: u32) -> Result<Option<HashMap<u32, Arc<Summary>>>, Error> {
     let bytes = match std::fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -331,7 +331,8 @@ pub(crate) fn read(path: &Path, sum: u32) -> Result<Option<HashMap<u32, Arc<Summ
         .build()?;
     let mut found: HashMap<u32, Summary> = HashMap::new();
     for batch in reader {
-        take_batch(&batch?, &mut found).ok_or_else(|| Error::damaged("a summary"))?;
+        let read = read_batch(&batch?, &mut found);
+        read.ok_or_else(|| Error::damaged("a column of the summary is missing or wrong"))?;
     }
     let found = found.into_iter();
     Ok(Some(
@@ -339,7 +340,7 @@ pub(crate) fn read(path: &Path, sum: u32) -> Result<Option<HashMap<u32, Arc<Summ
     ))
 }
 
-fn take_batch(batch: &RecordBatch, found: &mut HashMap<u32, Summary>) -> Option<()> {
+fn read_batch(batch: &RecordBatch, found: &mut HashMap<u32, Summary>) -> Option<()> {
     let times = |column: usize| {
         let column = batch.columns().get(column)?;
         column.as_primitive_opt::<TimestampNanosecondType>()

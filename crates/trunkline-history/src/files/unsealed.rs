@@ -1,4 +1,4 @@
-//! Rows in the logs of a folder that are not in a file yet.
+//! Reads the rows in the logs of a folder that are not in files yet.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,28 +14,30 @@ use crate::files::part::Part;
 use crate::log::tail::Segment;
 use crate::log::{self, LogEnd, Recovered};
 
-/// The logs of a folder, left by an earlier run of the engine or being written now.
+/// The content of the logs in a history's folder. An earlier run of the engine left them, or an engine is
+/// writing them.
 #[derive(Debug, Default)]
 pub(crate) struct Unsealed {
-    /// The logs whose rows are not in files, oldest first.
+    /// The segments whose rows are not in files, oldest first.
     pub(crate) segments: Vec<Segment>,
-    /// The series that these logs define.
+    /// The series that the logs of these segments define.
     pub(crate) series: Vec<Series>,
-    /// Segments whose rows are in files, so that their logs can be removed.
+    /// The segments whose rows are in files, so that their logs can be removed.
     pub(crate) sealed: Vec<u64>,
     /// The number of the newest log; 0 if there is none.
     pub(crate) newest: u64,
     /// The number of the newest log with a commit; 0 if there is none.
     pub(crate) newest_commit: u64,
-    /// The event for a last run that ended without an orderly stop, unless a file already has it.
+    /// The event that the last run was interrupted. `None` if it stopped in an orderly way, or if a file
+    /// already has the event.
     pub(crate) interrupted: Option<HistoryMark>,
-    /// Damaged logs.
+    /// The damaged logs among `segments`.
     pub(crate) damaged: Vec<DamagedLog>,
     /// The ends of logs of the spool that these logs continue.
     pub(crate) spool_ends: Vec<SpoolEnd>,
 }
 
-/// A damaged log, from which rows are missing.
+/// A damaged log. Rows are missing from it.
 #[derive(Clone, Debug)]
 pub(crate) struct DamagedLog {
     pub(crate) segment: u64,
@@ -44,6 +46,7 @@ pub(crate) struct DamagedLog {
 }
 
 impl DamagedLog {
+    /// Describes the damage for users.
     pub(crate) fn sentence(&self) -> String {
         let Self { segment, after } = self;
         let places = after.len();
@@ -52,7 +55,8 @@ impl DamagedLog {
 }
 
 impl Unsealed {
-    /// Reads the logs beside these files. Entries after `ends` were never acknowledged and are left out.
+    /// Reads the logs in the folder of these files. Content after `ends` was never acknowledged and is left
+    /// out.
     pub(crate) fn beside(
         folder: &Path,
         parts: &[Arc<Part>],
@@ -62,28 +66,30 @@ impl Unsealed {
         let sealed = parts.iter().map(|part| part.row.segment).max();
         let mut found = Self::read(folder, sealed.unwrap_or(0), ends, wall)?;
         if found.newest <= sealed.unwrap_or(0) {
-            found.end_after(parts, wall);
+            found.update_interrupted(parts, wall);
         }
         Ok(found)
     }
 
-    /// Determines how the last run ended if no log is newer than the files. This happens in a copy made
-    /// while an engine moved rows to files, or after a killed command that had moved all rows.
-    fn end_after(&mut self, parts: &[Arc<Part>], wall: Timestamp) {
-        // If the files cannot be read, keep what the logs say.
+    /// Sets `interrupted` from the events in the files. This is necessary if no log is newer than the files:
+    /// in a copy made while an engine moved rows to files, or after a command was killed that had moved all
+    /// rows.
+    fn update_interrupted(&mut self, parts: &[Arc<Part>], wall: Timestamp) {
+        // If the files cannot be read, `interrupted` keeps the value from the logs.
         let Ok(Some(last)) = last_event(parts) else {
             return;
         };
-        let of_log = self.interrupted.map(|mark| mark.key.time);
-        let of_files = parts.iter().map(|part| part.row.last_time).max();
-        // A source's clock may be ahead.
-        let of_files = of_files.map(|time| time.min(wall.as_nanos()));
-        let time = of_log.max(of_files).unwrap_or(last.key.time);
+        let log_time = self.interrupted.map(|mark| mark.key.time);
+        let file_time = parts.iter().map(|part| part.row.last_time).max();
+        // A source's clock may be ahead, so limit the time to now.
+        let file_time = file_time.map(|time| time.min(wall.as_nanos()));
+        let time = log_time.max(file_time).unwrap_or(last.key.time);
         let is_running = last.event == HistoryEvent::Started;
         self.interrupted = is_running.then(|| interruption_at(time, last.key.epoch));
     }
 
-    /// Reads the logs, each up to its end in `ends`. Rows of segments up to `sealed` are in files.
+    /// Reads the logs, each up to its end in `ends` if it has one. The rows of segments up to number `sealed`
+    /// are in files.
     pub(crate) fn read(
         folder: &Path,
         sealed: u64,
@@ -92,18 +98,18 @@ impl Unsealed {
     ) -> Result<Self, Error> {
         let mut found = Self::default();
         for number in log::segments(folder)? {
-            let of_it = ends.iter().filter(|end| end.segment == number);
-            let end = of_it.map(|end| end.bytes).min();
+            let segment_ends = ends.iter().filter(|end| end.segment == number);
+            let end = segment_ends.map(|end| end.bytes).min();
             let recovered = log::recover_up_to(&log::path(folder, number), number, end)?;
             found.newest = found.newest.max(number);
             if recovered.last_commit.is_some() {
-                // A newer log overwrites this.
+                // The logs are in ascending order, so the newest log with a commit decides.
                 found.interrupted = interruption(&recovered);
                 found.newest_commit = number;
             }
             if !recovered.rows.is_empty() {
-                // Without rows, creating this log may have failed, and then the other log may have
-                // continued.
+                // If this log has no rows, its creation may have failed, and recording may have gone on in
+                // the log of the spool.
                 found.spool_ends.extend(recovered.follows_spool.clone());
             }
             if number <= sealed {
@@ -118,8 +124,8 @@ impl Unsealed {
         Ok(found)
     }
 
-    /// If the last run ended without an orderly stop, adds that event in a segment of its own.
-    pub(crate) fn add_end(&mut self, sealed: u64) {
+    /// If the last run was interrupted, adds the event as a separate segment.
+    pub(crate) fn add_interrupted(&mut self, sealed: u64) {
         if let Some(mark) = self.interrupted.take() {
             let mut rows = Rows::new(None);
             rows.push_mark(mark);
@@ -131,7 +137,7 @@ impl Unsealed {
     }
 }
 
-/// Adds the rows of a log to its segment. Returns the damage in the log, if any.
+/// Adds the rows of a log to its segment. Returns the damage in the log; `None` if it is intact.
 pub(crate) fn fill(
     segment: &mut Segment,
     recovered: &Recovered,
@@ -153,7 +159,8 @@ pub(crate) fn fill(
     })
 }
 
-/// Returns an event if the run that wrote this log ended without an orderly stop.
+/// Returns the event that the run that wrote this log was interrupted. Returns `None` if the run stopped in
+/// an orderly way.
 pub(crate) fn interruption(recovered: &Recovered) -> Option<HistoryMark> {
     let last = recovered.last_commit.filter(|_| !recovered.is_stopped)?;
     Some(interruption_at(last.as_nanos(), recovered.epoch))
@@ -170,7 +177,7 @@ fn interruption_at(time: i64, epoch: u64) -> HistoryMark {
     }
 }
 
-/// Returns the last start or end of an engine in these files.
+/// Returns the last event in these files that an engine started, stopped or was interrupted.
 fn last_event(parts: &[Arc<Part>]) -> Result<Option<HistoryMark>, Error> {
     let mut parts: Vec<&Arc<Part>> = parts.iter().collect();
     parts.sort_by_key(|part| Reverse(part.row.last_time));
@@ -180,28 +187,28 @@ fn last_event(parts: &[Arc<Part>]) -> Result<Option<HistoryMark>, Error> {
             break;
         }
         let marks = part.engine_marks()?;
-        let of_part = marks.iter().copied().filter(|mark| {
+        let part_events = marks.iter().copied().filter(|mark| {
             use HistoryEvent::{Interrupted, Started, Stopped};
             matches!(mark.event, Started | Stopped | Interrupted)
         });
-        last = of_part.chain(last).max_by_key(|mark| mark.key);
+        last = part_events.chain(last).max_by_key(|mark| mark.key);
     }
     Ok(last)
 }
 
-/// Returns the series of a log that are not in `known`.
+/// Returns the series in `logged` that are not in `known`.
 ///
 /// # Errors
-/// A series has another name or type in `known`.
-pub(crate) fn unknown(of_log: &[Series], known: &[Series]) -> Result<Vec<Series>, Error> {
+/// A series has a different name or data type in `known`.
+pub(crate) fn unknown(logged: &[Series], known: &[Series]) -> Result<Vec<Series>, Error> {
     let mut new: Vec<Series> = Vec::new();
     let mut by_id: HashMap<u32, &Series> = known.iter().map(|one| (one.id, one)).collect();
-    for one in of_log {
+    for one in logged {
         match by_id.get(&one.id) {
             Some(known) if known.name == one.name && known.data_type == one.data_type => {}
             Some(known) => {
                 return Err(Error::damaged(format!(
-                    "series {} is {} in its catalogue, and {} in the log",
+                    "series {} has the variable {} in its catalogue, but {} in the log",
                     one.id, known.name, one.name
                 )));
             }

@@ -1,7 +1,7 @@
-//! Access to the files of a history for backups: which files a copy needs, and whether they are intact.
+//! Lists and checks the files of a history for backups.
 //!
-//! A copy is consistent if it is made in this order: the logs, the catalogue, then the files that this
-//! catalogue lists. When the copy is opened, a log whose segment is in the catalogue is dropped.
+//! A copy is consistent if the files are copied in this order: the logs, the catalogue, then the files that
+//! the copied catalogue lists. When the copy is opened, logs whose rows are in listed files are dropped.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -22,16 +22,17 @@ use crate::{lock_file, log};
 /// A log of a history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogFile {
-    /// Number of its segment.
+    /// Number of the segment.
     pub segment: u64,
-    /// Path of the file.
+    /// Path of the log file.
     pub path: PathBuf,
 }
 
-/// Returns the logs in a folder, in ascending segment order; none if the folder does not exist.
+/// Returns the logs in a folder, in ascending order of their segments. Returns no logs if the folder does not
+/// exist.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// Returns an error if the folder cannot be read.
 pub fn logs(folder: &Path) -> Result<Vec<LogFile>, HistoryError> {
     if !folder.exists() {
         return Ok(Vec::new());
@@ -44,10 +45,10 @@ pub fn logs(folder: &Path) -> Result<Vec<LogFile>, HistoryError> {
     Ok(logs.collect())
 }
 
-/// Describes the damage in a log; empty if there is none. A truncated last commit is not damage.
+/// Describes the damage in a log; empty if the log is intact. An incomplete last commit is not damage.
 ///
 /// # Errors
-/// The file cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn damage_of_log(log: &LogFile) -> Result<String, HistoryError> {
     let folder = log.path.parent().unwrap_or(Path::new(""));
     match log::recover(&log.path, log.segment) {
@@ -61,36 +62,37 @@ pub fn damage_of_log(log: &LogFile) -> Result<String, HistoryError> {
     }
 }
 
-/// A Parquet file that a catalogue lists.
+/// A Parquet file that the catalogue lists.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
     row: PartRow,
 }
 
 impl Listed {
-    /// Path relative to the history's folder, such as `samples/date=2026-11-28/0000000011.parquet`.
+    /// Returns the path relative to the history's folder, such as
+    /// `samples/date=2026-11-28/0000000011.parquet`.
     pub fn path(&self) -> &str {
         &self.row.path
     }
 
-    /// Length of the file.
+    /// Returns the length of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.row.bytes
     }
 
-    /// A checksum that identifies the content.
+    /// Returns a checksum that identifies the content.
     pub fn identity(&self) -> u32 {
         self.row.footer
     }
 
-    /// The part of the path that the file shares with its companion files, such as its summary: the
-    /// folder of the date, and the name without its extension.
+    /// Returns the part of the path that the file shares with its companion files, such as its summary: the
+    /// date folder, and the name without the extension.
     pub fn stem(&self) -> &str {
         stem_of(&self.row.path).unwrap_or_default()
     }
 
-    /// Describes the damage in this file or one of its companions; empty if there is none. `inside` is
-    /// the path relative to the folder. Reads the whole file.
+    /// Reads this file or one of its companion files, and describes the damage; empty if the file is intact.
+    /// `inside` is the path relative to `folder`.
     pub fn damage(&self, folder: &Path, inside: &str) -> String {
         match self.check(folder, inside) {
             Ok(()) => String::new(),
@@ -101,42 +103,42 @@ impl Listed {
     fn check(&self, folder: &Path, inside: &str) -> Result<(), Error> {
         let row = &self.row;
         let place = folder.join(inside);
-        let is_sound = match inside.split_once('/') {
+        let is_intact = match inside.split_once('/') {
             Some((summary::FOLDER, _)) => summary::read(&place, row.summary)?.is_some(),
-            Some((footer::FOLDER, _)) => Footer::of_copy(&place)?.is_some_and(|footer| {
+            Some((footer::FOLDER, _)) => Footer::from_copy(&place)?.is_some_and(|footer| {
                 footer.sum() == row.footer && footer.data_bytes == row.data_bytes
             }),
             _ if inside == row.path => return Part::new(folder, row.clone()).check(),
             _ => true,
         };
-        match is_sound {
+        match is_intact {
             true => Ok(()),
             false => Err(Error::damaged("its checksum does not match")),
         }
     }
 }
 
-/// Returns true if the path, relative to the history's folder, is that of a file that can be derived
-/// from the Parquet files: a summary, or the second copy of a footer.
+/// Returns true if `inside`, a path relative to the history's folder, names a file that can be derived from
+/// the Parquet files: a summary, or a copy of a footer.
 #[must_use]
 pub fn is_redundant(inside: &str) -> bool {
     let folder = inside.split_once('/').map(|(folder, _)| folder);
     folder.is_some_and(|folder| [summary::FOLDER, footer::FOLDER].contains(&folder))
 }
 
-/// Returns the date and name of a file in a folder such as `samples` or `summaries`, without the
-/// extension. Returns `None` if the path does not have that form.
+/// Returns the date folder and the name of a file in a folder such as `samples` or `summaries`, without the
+/// extension. Returns `None` if the path does not have this form.
 pub fn stem_of(path: &str) -> Option<&str> {
     let (_, inside) = path.split_once('/')?;
     let (stem, _) = inside.split_once('.')?;
     inside.starts_with("date=").then_some(stem)
 }
 
-/// Checks a copy of a catalogue, merges its write-ahead log into the main file, and returns the Parquet
+/// Checks a copy of a catalogue, merges its write-ahead log into the database file, and returns the Parquet
 /// files that the catalogue lists.
 ///
 /// # Errors
-/// The copy is not a catalogue, is damaged, or was written by a newer version.
+/// Returns an error if the copy is not a catalogue, is damaged, or was written by a newer version.
 pub fn settle_catalogue(path: &Path) -> Result<Vec<Listed>, HistoryError> {
     try_settle(path).map_err(|error| error.of(path))
 }
@@ -147,16 +149,16 @@ fn try_settle(path: &Path) -> Result<Vec<Listed>, Error> {
     let rows = catalogue.parts()?;
     drop(catalogue);
     let connection = Connection::open(path)?;
-    let verdict: String =
+    let finding: String =
         connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-    if verdict != "ok" {
-        return Err(Error::damaged(format!("its catalogue: {verdict}")));
+    if finding != "ok" {
+        return Err(Error::damaged(format!("its catalogue: {finding}")));
     }
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "DELETE", |row| row.get(0))?;
     if mode != "delete" {
         return Err(Error::damaged(format!(
-            "its catalogue: the journal stays \"{mode}\""
+            "its catalogue: the journal mode cannot be changed from \"{mode}\""
         )));
     }
     Ok(rows.into_iter().map(|row| Listed { row }).collect())
@@ -172,12 +174,12 @@ impl FolderLock {
     /// Locks the folder of a history. Returns `None` if the folder does not exist.
     ///
     /// # Errors
-    /// An engine records in the folder.
+    /// Returns an error if an engine is recording in the folder.
     pub fn take(folder: &Path) -> Result<Option<Self>, HistoryError> {
         if !folder.exists() {
             return Ok(None);
         }
-        let held = lock_file::hold(folder).map_err(|error| error.of(folder))?;
+        let held = lock_file::acquire(folder).map_err(|error| error.of(folder))?;
         Ok(Some(Self { _file: held }))
     }
 }

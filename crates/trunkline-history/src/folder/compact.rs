@@ -29,56 +29,57 @@ pub struct Compacted {
     pub logs: u64,
     /// Number of files that were joined.
     pub joined: u64,
-    /// Number of files that resulted from joining.
+    /// Number of files into which they were joined.
     pub joined_to: u64,
-    /// Number of rows and events that were removed because they were older than `keep`.
+    /// Number of rows and events that were removed because they had expired.
     pub removed_rows: u64,
-    /// Number of files with a restored footer.
+    /// Number of files whose footer, or copy of the footer, was restored.
     pub repaired: u64,
-    /// Number of files of rows after compaction.
+    /// Number of Parquet files of rows after compaction.
     pub files: u64,
-    /// Unreadable data, which was left as it is; in sentences.
+    /// Sentences about unreadable data, which was left unchanged.
     pub damage: Vec<String>,
 }
 
-/// Moves the rows of all logs to files, joins small files, removes rows that the rules do not keep,
-/// and restores damaged footers. Without rules, nothing is removed. `wall` is the current time.
-/// `go_on` is called after each step; if it returns false, the remaining steps are skipped.
+/// Moves the rows of all logs to files, joins small files, removes expired rows, and restores damaged
+/// footers. Without rules, no rows expire. `wall` is the current time. `go_on` is called after each step; if
+/// it returns false, the remaining steps are skipped.
 ///
 /// # Errors
-/// [`FolderError`]; completed steps are kept.
+/// Returns a [`FolderError`] if the folder cannot be read or written. Completed steps stay in effect.
 pub fn compact(
     folder: &Path,
     rules: &[HistoryRule],
     wall: Timestamp,
     go_on: &mut dyn FnMut(&Compacted) -> bool,
 ) -> Result<Compacted, FolderError> {
-    let done = Tidy::open(folder, rules, wall).and_then(|mut tidy| {
-        tidy.run(go_on)?;
-        Ok(tidy.done)
+    let result = Compaction::open(folder, rules, wall).and_then(|mut compaction| {
+        compaction.run(go_on)?;
+        Ok(compaction.result)
     });
-    done.map_err(|error| FolderError::of(error, folder))
+    result.map_err(|error| FolderError::of(error, folder))
 }
 
-struct Tidy<'a> {
+/// A compaction in progress.
+struct Compaction<'a> {
     folder: &'a Path,
     rules: &'a [HistoryRule],
     now: i64,
     catalogue: Catalogue,
-    /// Sorted by name and id.
+    /// All series, sorted by name and id.
     series: Vec<Series>,
     parts: Vec<Arc<Part>>,
     unsealed: Unsealed,
-    done: Compacted,
-    _held: std::fs::File,
+    result: Compacted,
+    _lock: std::fs::File,
 }
 
-impl<'a> Tidy<'a> {
+impl<'a> Compaction<'a> {
     fn open(folder: &'a Path, rules: &'a [HistoryRule], wall: Timestamp) -> Result<Self, Error> {
         if !folder.join(CATALOGUE).exists() {
             return Err(absence(folder)?);
         }
-        let held = lock_file::hold(folder)?;
+        let folder_lock = lock_file::acquire(folder)?;
         let mut catalogue = Catalogue::open(&folder.join(CATALOGUE), false)?;
         let mut series = catalogue.series()?;
         let rows = catalogue.parts()?;
@@ -87,26 +88,26 @@ impl<'a> Tidy<'a> {
             let times = spans.iter().map(|(series, span)| (series, span.last_time));
             !rules.is_empty() && join::expiry_of(times, &keep_of) < wall.as_nanos()
         };
-        let apart = orphans::remove(folder, &rows, &log::segments(folder)?, &is_expired)?;
-        let mut done = Compacted::default();
-        if apart > 0 {
-            done.damage.push(orphans::sentence(apart));
+        let set_apart_count = orphans::remove(folder, &rows, &log::segments(folder)?, &is_expired)?;
+        let mut result = Compacted::default();
+        if set_apart_count > 0 {
+            result.damage.push(orphans::sentence(set_apart_count));
         }
         let sealed = rows.iter().map(|part| part.segment).max().unwrap_or(0);
         let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
         let parts: Vec<Arc<Part>> = parts.collect();
         let mut unsealed = Unsealed::beside(folder, &parts, &[], wall)?;
-        // The last run may have ended in a spool. The next start will determine that from the files.
+        // With a spool, the last run may have ended there, so the next start must determine how it ended.
         if !folder.join(IDENTITY).try_exists()? {
-            unsealed.add_end(sealed);
+            unsealed.add_interrupted(sealed);
         }
-        // Their logs, which say the same, are removed.
+        // The logs that contain these ends are removed below.
         catalogue.add_spool_ends(&unsealed.spool_ends)?;
         let new = unsealed::unknown(&unsealed.series, &series)?;
         catalogue.add_series(&new)?;
         series.extend(new);
         series.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
-        done.damage
+        result.damage
             .extend(unsealed.damaged.iter().map(DamagedLog::sentence));
         Ok(Self {
             folder,
@@ -116,8 +117,8 @@ impl<'a> Tidy<'a> {
             series,
             parts,
             unsealed,
-            done,
-            _held: held,
+            result,
+            _lock: folder_lock,
         })
     }
 
@@ -125,22 +126,22 @@ impl<'a> Tidy<'a> {
         for part in self.parts.clone() {
             self.repair(&part);
         }
-        // Without a spool, the last segment says how the last run ended; until it is in a file, the log says
-        // so.
+        // Remove the logs only afterwards: until the last segment is in a file, only its log shows how the
+        // last run ended.
         let segments = std::mem::take(&mut self.unsealed.segments);
         for segment in segments {
             let rules = self.rules;
             let keep = |series: &Series| keep_of(rules, series);
             let mut added = seal::seal(self.folder, &segment, &self.series, &keep)?;
             if rules.is_empty() {
-                // The engine determines later how long the rows are kept.
+                // The engine corrects this when it finds the file expired.
                 added
                     .iter_mut()
                     .for_each(|part| part.expires = part.last_time);
             }
             self.replace(&[], added)?;
-            self.done.logs += u64::from(log::path(self.folder, segment.number).exists());
-            if !go_on(&self.done) {
+            self.result.logs += u64::from(log::path(self.folder, segment.number).exists());
+            if !go_on(&self.result) {
                 return Ok(());
             }
         }
@@ -151,7 +152,7 @@ impl<'a> Tidy<'a> {
             self.remove_expired()?;
         }
         let mut skipped = BTreeSet::new();
-        while go_on(&self.done) {
+        while go_on(&self.result) {
             let chosen = join::choose(&self.parts, &skipped, FILES_MIN);
             if chosen.is_empty() {
                 break;
@@ -162,21 +163,21 @@ impl<'a> Tidy<'a> {
                 Ok(mut joined) => {
                     let rows =
                         |parts: &[Arc<Part>]| parts.iter().map(|one| one.row.rows).sum::<u64>();
-                    let left = joined.as_ref().map_or(0, |part| part.rows);
-                    self.done.joined += chosen.len() as u64;
-                    self.done.joined_to += u64::from(joined.is_some());
-                    self.done.removed_rows += rows(&chosen).saturating_sub(left);
+                    let kept_rows = joined.as_ref().map_or(0, |part| part.rows);
+                    self.result.joined += chosen.len() as u64;
+                    self.result.joined_to += u64::from(joined.is_some());
+                    self.result.removed_rows += rows(&chosen).saturating_sub(kept_rows);
                     if rules.is_empty()
                         && let Some(part) = &mut joined
                     {
-                        let before = chosen.iter().map(|one| one.row.expires).max();
-                        part.expires = before.unwrap_or(i64::MAX);
+                        let expires = chosen.iter().map(|one| one.row.expires).max();
+                        part.expires = expires.unwrap_or(i64::MAX);
                     }
                     self.replace(&chosen, joined.into_iter().collect())?;
                 }
                 Err(error @ (Error::Damaged(_) | Error::Io(_))) => {
-                    // The files stay as they are; queries return their readable rows. A damaged file
-                    // does not prevent the others from being joined.
+                    // Leave the files unchanged; queries return the rows that can be read. Skip damaged
+                    // files, so that the other files are still joined.
                     let is_damaged = |part: &&Arc<Part>| !is_readable(part, &self.series);
                     let damaged: Vec<_> = chosen.iter().filter(is_damaged).collect();
                     if damaged.is_empty() {
@@ -185,25 +186,25 @@ impl<'a> Tidy<'a> {
                     for part in damaged {
                         let path = &part.row.path;
                         let sentence =
-                            format!("{path} cannot be read completely, and was not joined");
-                        self.done.damage.push(sentence);
+                            format!("{path} was not joined, because some of its rows cannot be read");
+                        self.result.damage.push(sentence);
                         skipped.insert(path.clone());
                     }
                 }
                 Err(error) => return Err(error),
             }
         }
-        self.done.files = self.parts.len() as u64;
+        self.result.files = self.parts.len() as u64;
         Ok(())
     }
 
     fn repair(&mut self, part: &Part) {
         match part.repair() {
-            Ok(was_damaged) => self.done.repaired += u64::from(was_damaged),
+            Ok(was_damaged) => self.result.repaired += u64::from(was_damaged),
             Err(error) => {
                 let path = &part.row.path;
                 let sentence = format!("{path} cannot be read: {}", error.sentence());
-                self.done.damage.push(sentence);
+                self.result.damage.push(sentence);
             }
         }
     }
@@ -212,11 +213,11 @@ impl<'a> Tidy<'a> {
         let rules = self.rules;
         let keep = |series: &Series| keep_of(rules, series);
         for part in self.parts.clone() {
-            // Keep a file that cannot be read: the age of its rows is unknown.
+            // Keep a file that cannot be read, because the age of its rows is unknown.
             let expires = join::expiry(&part, &self.series, &keep);
             if expires.is_ok_and(|expires| expires < self.now) {
                 self.replace(std::slice::from_ref(&part), Vec::new())?;
-                self.done.removed_rows += part.row.rows;
+                self.result.removed_rows += part.row.rows;
             }
         }
         Ok(())
@@ -225,7 +226,7 @@ impl<'a> Tidy<'a> {
     fn replace(&mut self, removed: &[Arc<Part>], added: Vec<PartRow>) -> Result<(), Error> {
         let paths: Vec<String> = removed.iter().map(|part| part.row.path.clone()).collect();
         self.catalogue.replace_parts(&paths, &added, None)?;
-        // Do not remove a replaced file whose name a new file has.
+        // Keep a replaced file if a new file has the same path.
         let kept: Vec<String> = added.iter().map(|row| row.path.clone()).collect();
         self.parts.retain(|part| !paths.contains(&part.row.path));
         let added = added
@@ -240,13 +241,13 @@ impl<'a> Tidy<'a> {
 
 /// Returns true if every row of a part can be read.
 fn is_readable(part: &Arc<Part>, series: &[Series]) -> bool {
-    let of_engine = Series::of_engine();
-    let known = series.iter().chain([&of_engine]).map(|one| (one.id, one));
+    let engine_series = Series::of_engine();
+    let known = series.iter().chain([&engine_series]).map(|one| (one.id, one));
     let known: HashMap<u32, &Series> = known.collect();
     let read = || -> Result<(), Error> {
         for id in part.spans()?.into_iter().map(|(id, _)| id) {
             let one = known.get(&id);
-            let one = one.ok_or_else(|| Error::damaged("a series is not known"))?;
+            let one = one.ok_or_else(|| Error::damaged("the catalogue lacks a series of the file"))?;
             let mut rows = Merge::new(std::slice::from_ref(part), one)?;
             while rows.next()?.is_some() {}
         }

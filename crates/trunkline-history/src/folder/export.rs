@@ -1,4 +1,4 @@
-//! Converts rows of an answer to Arrow batches, for files of other programs.
+//! Converts the rows of an answer to Arrow batches for other programs.
 
 use std::sync::{Arc, LazyLock};
 
@@ -18,16 +18,18 @@ static EXPORTED: LazyLock<Arc<Schema>> = LazyLock::new(|| {
     Arc::new(Schema::new(fields))
 });
 
-/// The columns of [`arrow_batch`]: those of the history's files, with the type and the units.
+/// Returns the schema of [`arrow_batch`]: the columns of the history's files, and columns for the data type
+/// and the units.
 #[must_use]
 pub fn arrow_schema() -> Arc<Schema> {
     Arc::clone(&EXPORTED)
 }
 
-/// Returns the rows and events of a series in time order, or `None` if it has intervals.
+/// Converts the rows and events of a series to an Arrow batch, sorted by time. Returns `None` if the answer
+/// has intervals instead of rows.
 ///
 /// # Errors
-/// The values do not have the type of the series.
+/// Returns an error if the values do not have the data type of the series.
 pub fn arrow_batch(series: &HistorySeries) -> Result<Option<RecordBatch>, HistoryError> {
     let SeriesData::Rows(rows) = &series.data else {
         return Ok(None);

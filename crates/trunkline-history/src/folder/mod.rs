@@ -31,11 +31,11 @@ use crate::paths::{CATALOGUE, SET_APART};
 use crate::query::{self, View};
 use crate::{lock_file, log};
 
-/// The folder of a history, opened for reading. It does not change the folder, and an engine may
-/// record at the same time.
+/// The folder of a history, opened for reading. Reading does not change the folder, and an engine may record
+/// into it at the same time.
 ///
-/// It has everything recorded up to the time it was opened. If the engine has replaced files since, the
-/// folder is read again.
+/// Queries return the rows that were recorded before the folder was opened. If the engine has replaced files
+/// since then, the folder is read again.
 pub struct HistoryFolder {
     folder: PathBuf,
     content: FolderContent,
@@ -43,18 +43,20 @@ pub struct HistoryFolder {
 
 /// The content of a folder at one moment.
 pub(crate) struct FolderContent {
-    /// Sorted by name and id.
+    /// All series, sorted by name and id.
     pub(crate) series: Vec<Series>,
     pub(crate) parts: Arc<Vec<Arc<Part>>>,
+    /// The segments whose rows are not in files.
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) damaged_logs: Vec<DamagedLog>,
+    /// The logs of the spool that the folder knows.
     spool: KnownLogs,
 }
 
 /// The reason why a folder cannot be read or changed.
 #[derive(Debug)]
 pub enum FolderError {
-    /// The folder does not exist, or has no history.
+    /// The folder does not exist, or contains no history.
     NoHistory {
         /// The folder.
         folder: PathBuf,
@@ -64,7 +66,7 @@ pub enum FolderError {
         /// The folder.
         folder: PathBuf,
     },
-    /// This user may not use the folder.
+    /// This user has no permission for the files in the folder.
     NotPermitted {
         /// The folder.
         folder: PathBuf,
@@ -83,19 +85,19 @@ impl fmt::Display for FolderError {
         match self {
             Self::NoHistory { folder } => write!(
                 f,
-                "there is no history in {}; `serve` prints the folder of its history",
+                "there is no history in {}; `trunkline serve` prints the folder of its history",
                 folder.display()
             ),
             Self::Spool { folder } => write!(
                 f,
-                "{} is the spool of a history, which its engine empties as soon as the folder of the \
-                 history is writable again; name that folder",
+                "{} is the spool of a history; name the folder of the history instead, into which the \
+                 engine moves these rows",
                 folder.display()
             ),
             Self::NotPermitted { folder } => write!(
                 f,
-                "this user may not use the files in {}; run the command as the user of the engine, \
-                 or ask that user for permission",
+                "this user has no permission for the files in {}; run the command as the user of the \
+                 engine, or change the permissions of the files",
                 folder.display()
             ),
             Self::InUse { folder } => write!(
@@ -141,44 +143,45 @@ impl FolderError {
 /// A series of a folder: a variable with one type.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FolderSeries {
-    /// The variable.
+    /// Name of the variable.
     pub name: String,
-    /// Its type.
+    /// Data type of the values.
     pub data_type: DataType,
-    /// Its units when it was first deployed; empty if it has none.
+    /// Units of the variable when it was first recorded; empty if it had none.
     pub units: String,
     /// Number of updates and events.
     pub rows: u64,
-    /// Times of the first and the last of these; `None` if there are none.
+    /// Times of the first and the last update or event; `None` if there are none.
     pub times: Option<(Timestamp, Timestamp)>,
 }
 
 /// The totals of a folder.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FolderInfo {
-    /// True if an engine records into the folder, or a command changes it.
+    /// True if an engine is recording into the folder, or a command is changing it.
     pub is_in_use: bool,
     /// Number of series.
     pub series: u64,
-    /// Number of updates and events, including the engine's events.
+    /// Number of updates and events, including events that concern all variables.
     pub rows: u64,
-    /// Times of the first and the last of these; `None` if there are none.
+    /// Times of the first and the last update or event; `None` if there are none.
     pub times: Option<(Timestamp, Timestamp)>,
-    /// Number of files of rows.
+    /// Number of Parquet files of rows.
     pub files: u64,
-    /// Size of these files in bytes.
+    /// Total size of the Parquet files of rows in bytes.
     pub file_bytes: u64,
     /// Number of logs whose rows are not in files yet.
     pub logs: u64,
     /// Number of updates and events in these logs.
     pub log_rows: u64,
-    /// Size of these logs in bytes.
+    /// Total size of these logs in bytes.
     pub log_bytes: u64,
-    /// What waits in its spool, which does not count above; `None` if it has none.
+    /// The rows in the spool, which are not included in the other totals; `None` if the history has no spool.
     pub spooled: Option<Spooled>,
-    /// Size of all files in the folder in bytes.
+    /// Total size of all files in the folder in bytes.
     pub bytes: u64,
-    /// Number of files that were not in the catalogue when an engine started.
+    /// Number of Parquet files in the folder `set-apart`, which were not in the catalogue when an engine
+    /// started.
     pub set_apart: u64,
 }
 
@@ -186,7 +189,7 @@ impl HistoryFolder {
     /// Opens a folder. `wall` is the current time.
     ///
     /// # Errors
-    /// [`FolderError`].
+    /// Returns a [`FolderError`] if there is no history, or the folder cannot be read.
     pub fn open(folder: impl Into<PathBuf>, wall: Timestamp) -> Result<Self, FolderError> {
         let folder = folder.into();
         match FolderContent::read(&folder, wall) {
@@ -195,10 +198,10 @@ impl HistoryFolder {
         }
     }
 
-    /// Answers a query as the engine does. `wall` is the current time.
+    /// Answers a query in the same way as an engine. `wall` is the current time.
     ///
     /// # Errors
-    /// [`FolderError`].
+    /// Returns a [`FolderError`] if the query is invalid, or the folder cannot be read.
     pub fn read(
         &mut self,
         query: &HistoryQuery,
@@ -230,22 +233,22 @@ impl HistoryFolder {
         Err(Error::Changing)
     }
 
-    /// Reads the folder again if the engine has replaced files. Returns false if it has not.
+    /// Reads the folder again if an engine has replaced files. Returns false if no file was replaced.
     fn refresh(&mut self, wall: Timestamp) -> Result<bool, Error> {
         let now = Snapshot::read(&self.folder)?;
         let paths: HashSet<&str> = now.parts.iter().map(|row| row.path.as_str()).collect();
-        let is_there = |part: &Arc<Part>| paths.contains(part.row.path.as_str());
-        if self.content.parts.iter().all(is_there) {
+        let is_listed = |part: &Arc<Part>| paths.contains(part.row.path.as_str());
+        if self.content.parts.iter().all(is_listed) {
             return Ok(false);
         }
         self.content = FolderContent::read(&self.folder, wall)?;
         Ok(true)
     }
 
-    /// Returns the series in name order, and a description of unreadable data.
+    /// Returns the series sorted by name, and a description of unreadable data.
     ///
     /// # Errors
-    /// [`FolderError`].
+    /// Returns a [`FolderError`] if the folder cannot be read.
     pub fn series(&mut self, wall: Timestamp) -> Result<(Vec<FolderSeries>, String), FolderError> {
         let series = self.try_series(wall);
         series.map_err(|error| FolderError::of(error, &self.folder))
@@ -257,9 +260,9 @@ impl HistoryFolder {
             if !damage.is_empty() && self.refresh(wall)? {
                 continue;
             }
-            let known = self.content.series.iter();
-            let known = known.filter(|one| one.id != ENGINE_SERIES);
-            let series = known.map(|one| {
+            let recorded = self.content.series.iter();
+            let recorded = recorded.filter(|one| one.id != ENGINE_SERIES);
+            let series = recorded.map(|one| {
                 let (rows, times) = totals.get(&one.id).copied().unwrap_or_default();
                 FolderSeries {
                     name: one.name.clone(),
@@ -277,7 +280,7 @@ impl HistoryFolder {
     /// Returns the totals of the folder.
     ///
     /// # Errors
-    /// [`FolderError`].
+    /// Returns a [`FolderError`] if the folder or its spool cannot be read.
     pub fn info(&self) -> Result<FolderInfo, FolderError> {
         let info = self.try_info();
         info.map_err(|error| FolderError::of(error, &self.folder))
@@ -290,18 +293,18 @@ impl HistoryFolder {
             segments,
             ..
         } = &self.content;
-        let filed = parts.iter().map(|part| part.row.rows).sum::<u64>();
+        let file_rows = parts.iter().map(|part| part.row.rows).sum::<u64>();
         let log_rows = segments.iter().map(|one| one.count as u64).sum::<u64>();
-        let of_parts = parts
+        let file_times = parts
             .iter()
             .map(|part| (part.row.first_time, part.row.last_time));
-        let of_logs = segments.iter().flat_map(|one| one.rows.values());
-        let times = of_parts.chain(of_logs.filter_map(SeriesRows::times));
+        let log_series = segments.iter().flat_map(|one| one.rows.values());
+        let times = file_times.chain(log_series.filter_map(SeriesRows::times));
         let mut info = FolderInfo {
             is_in_use: lock_file::is_held(&self.folder)?,
             series: series.iter().filter(|one| one.id != ENGINE_SERIES).count() as u64,
-            rows: filed + log_rows,
-            times: times.reduce(wider).map(timestamps),
+            rows: file_rows + log_rows,
+            times: times.reduce(union).map(timestamps),
             files: parts.len() as u64,
             file_bytes: parts.iter().map(|part| part.row.bytes).sum(),
             log_rows,
@@ -309,7 +312,7 @@ impl HistoryFolder {
             ..FolderInfo::default()
         };
         for segment in segments {
-            // A segment that only says how the last run ended has no log.
+            // The segment that contains only the event `interrupted` has no log.
             if let Ok(found) = std::fs::metadata(log::path(&self.folder, segment.number)) {
                 info.logs += 1;
                 info.log_bytes += found.len();
@@ -332,17 +335,17 @@ impl HistoryFolder {
                     continue;
                 }
                 info.bytes += found.len();
-                // The second copies of footers belong to files that are counted already.
+                // Copies of footers are not counted as files that were set apart.
                 let is_copy = entry.path().extension().is_some_and(|end| end == "footer");
-                let is_apart = folder.starts_with(self.folder.join(SET_APART));
-                info.set_apart += u64::from(is_apart && !is_copy);
+                let is_set_apart = folder.starts_with(self.folder.join(SET_APART));
+                info.set_apart += u64::from(is_set_apart && !is_copy);
             }
         }
         Ok(info)
     }
 }
 
-/// Number of rows of each series, with their first and last time.
+/// For each series id, the number of rows, and the times of the first and the last row.
 type Totals = HashMap<u32, (u64, Option<(i64, i64)>)>;
 
 impl FolderContent {
@@ -355,7 +358,7 @@ impl FolderContent {
             let unsealed = Unsealed::beside(folder, &parts, &[], wall);
             let after = snapshot_of(folder)?;
             match unsealed {
-                // If the parts changed, a log may have become files in between.
+                // If the files changed, the rows of a log may have moved to files in the meantime.
                 Ok(unsealed) if after.parts == before.parts => {
                     return Self::of(folder, after, parts, unsealed);
                 }
@@ -378,9 +381,9 @@ impl FolderContent {
         let mut series = snapshot.series;
         series.extend(unsealed::unknown(&unsealed.series, &series)?);
         series.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
-        // While an engine records, the last run has not ended.
+        // While an engine records, the last run is not interrupted.
         if !lock_file::is_held(folder)? {
-            unsealed.add_end(sealed);
+            unsealed.add_interrupted(sealed);
         }
         Ok(Self {
             series,
@@ -399,9 +402,9 @@ impl FolderContent {
         let mut damage: Vec<String> = self.damaged_logs.iter().map(DamagedLog::sentence).collect();
         let mut totals = Totals::new();
         let mut add = |id: u32, rows: u64, times: (i64, i64)| {
-            let (total, known) = totals.entry(id).or_default();
+            let (total, total_times) = totals.entry(id).or_default();
             *total += rows;
-            *known = Some(known.map_or(times, |known| wider(known, times)));
+            *total_times = Some(total_times.map_or(times, |earlier| union(earlier, times)));
         };
         for part in self.parts.iter() {
             match part.spans() {
@@ -424,7 +427,7 @@ impl FolderContent {
     }
 }
 
-/// Reads the catalogue of a folder that should have a history.
+/// Reads the catalogue of a folder that should contain a history.
 fn snapshot_of(folder: &Path) -> Result<Snapshot, Error> {
     match Snapshot::read(folder) {
         Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => Err(absence(folder)?),
@@ -432,7 +435,7 @@ fn snapshot_of(folder: &Path) -> Result<Snapshot, Error> {
     }
 }
 
-/// Returns the reason why there is no catalogue.
+/// Determines why a folder has no catalogue.
 pub(crate) fn absence(folder: &Path) -> Result<Error, Error> {
     if spool::is_spool(folder) {
         return Ok(Error::IsSpool);
@@ -442,12 +445,13 @@ pub(crate) fn absence(folder: &Path) -> Result<Error, Error> {
         Ok(!log::segments(folder)?.is_empty() || !files_in(folder)?.is_empty())
     };
     Ok(match has_folder && has_files()? {
-        true => Error::damaged("there is no catalogue.sqlite, but there are files"),
+        true => Error::damaged("its catalogue.sqlite is missing, but its other files exist"),
         false => Error::NoHistory,
     })
 }
 
-fn wider(a: (i64, i64), b: (i64, i64)) -> (i64, i64) {
+/// Returns the smallest range of times that contains both ranges.
+fn union(a: (i64, i64), b: (i64, i64)) -> (i64, i64) {
     (a.0.min(b.0), a.1.max(b.1))
 }
 

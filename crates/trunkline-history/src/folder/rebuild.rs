@@ -1,9 +1,9 @@
 //! Creates a new catalogue from the files and logs of a folder.
 //!
-//! Files are left as they are. Some may have the same rows, if the engine was killed while it moved
-//! rows from the log to files or joined files. A file is not entered if its rows are in a log that is
-//! still needed, or in a joined file. When an engine starts, it deletes such files, and sets apart
-//! files that cannot be read.
+//! The files stay unchanged. If the engine was killed while it moved rows to files or joined files, several
+//! files may contain the same rows. A file is not entered if its rows are in a log that is still needed, or
+//! in a joined file. When an engine starts, it deletes such files, and moves files that cannot be read to
+//! `set-apart`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -29,25 +29,25 @@ use crate::{lock_file, log};
 pub struct Rebuilt {
     /// Number of series.
     pub series: u64,
-    /// Number of files of rows.
+    /// Number of Parquet files that were entered.
     pub files: u64,
     /// Number of updates and events in these files.
     pub rows: u64,
-    /// Path of the old catalogue; `None` if there was none.
+    /// New path of the old catalogue; `None` if there was no catalogue.
     pub former: Option<String>,
-    /// Files that were left out, with the reasons.
+    /// Files that were not entered, with the reasons.
     pub left_out: Vec<Finding>,
 }
 
-/// A file that can be read without the catalogue.
+/// A file whose footer could be read without the catalogue.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct ReadableFile {
     pub(crate) row: PartRow,
     series: Vec<(Series, SeriesSpan)>,
     segments: Vec<(u64, u64)>,
 }
 
-/// What the files and logs of a folder say about themselves.
+/// The catalogue entries that the files and logs of a folder determine.
 #[derive(Debug, Default)]
 pub(crate) struct Scanned {
     pub(crate) parts: Vec<PartRow>,
@@ -58,7 +58,7 @@ pub(crate) struct Scanned {
 /// Writes a new catalogue. `wall` is the current time.
 ///
 /// # Errors
-/// [`FolderError`]; the old catalogue is then unchanged.
+/// Returns a [`FolderError`] if the folder cannot be read or written. The old catalogue is then unchanged.
 pub fn rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, FolderError> {
     try_rebuild(folder, wall).map_err(|error| FolderError::of(error, folder))
 }
@@ -71,7 +71,7 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     if !has_files {
         return Err(Error::NoHistory);
     }
-    let _held = lock_file::hold(folder)?;
+    let _lock = lock_file::acquire(folder)?;
     let scanned = scan(folder, wall)?;
     let unfinished = folder.join(UNFINISHED);
     if unfinished.exists() {
@@ -83,7 +83,7 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     catalogue.add_series(&scanned.series)?;
     catalogue.replace_parts(&[], &scanned.parts, None)?;
     copy_spools(folder, &mut catalogue)?;
-    // Moves the write-ahead log into the main file.
+    // Closing merges the write-ahead log into the database file, which is then complete.
     catalogue.close()?;
     File::open(&new)?.sync_all()?;
     let former = set_apart(folder)?;
@@ -98,21 +98,22 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     })
 }
 
-/// Returns true unless the log is known to be empty. An empty log reserves the number of a segment whose
-/// rows came from the spool.
+/// Returns true unless the log is readable and empty. An empty log reserves the number of a segment whose
+/// rows are in the spool.
 fn has_rows(folder: &Path, segment: u64) -> bool {
     let recovered = log::recover(&log::path(folder, segment), segment);
     !recovered.is_ok_and(|recovered| recovered.rows.is_empty() && recovered.damage.is_empty())
 }
 
-/// Returns true if the old catalogue can be read and has no file of this segment, so that the rows are
-/// still in the spool. If it cannot be read, rows are entered rather than lost.
+/// Returns true if the old catalogue can be read and lists no file of this segment. The rows are then still
+/// in the spool. If the catalogue cannot be read, the files are entered, because rows could be lost
+/// otherwise.
 fn former_lacks(folder: &Path, segment: u64) -> bool {
     let former = Snapshot::read(folder);
     former.is_ok_and(|former| former.parts.iter().all(|part| part.segment != segment))
 }
 
-/// Copies what the old catalogue says about logs of spools. Only it has that.
+/// Copies the entries of logs of spools from the old catalogue, because no other file contains them.
 fn copy_spools(folder: &Path, catalogue: &mut Catalogue) -> Result<(), Error> {
     let Ok(former) = Snapshot::read(folder) else {
         return Ok(());
@@ -123,9 +124,10 @@ fn copy_spools(folder: &Path, catalogue: &mut Catalogue) -> Result<(), Error> {
     catalogue.add_spool_ends(&former.spool_ends)
 }
 
-/// Moves the catalogue to a folder of its own, and returns its new path.
+/// Moves the old catalogue to a new subfolder of `set-apart`. Returns its new path; `None` if there is none.
 fn set_apart(folder: &Path) -> Result<Option<String>, Error> {
-    // Move the log last: an engine would use a catalogue without its log, which is an older state.
+    // Move the write-ahead log last: without it, the catalogue would be in an older state, and an engine that
+    // starts after an interruption would use that state.
     let names = [CATALOGUE, "catalogue.sqlite-shm", CATALOGUE_LOG];
     let mut names = names
         .into_iter()
@@ -134,18 +136,18 @@ fn set_apart(folder: &Path) -> Result<Option<String>, Error> {
     if names.peek().is_none() {
         return Ok(None);
     }
-    let apart = (1..).map(|number| format!("{SET_APART}/catalogue-{number}"));
-    let apart = apart.into_iter().find(|path| !folder.join(path).exists());
-    let apart = apart.unwrap_or_default();
-    std::fs::create_dir_all(folder.join(&apart))?;
+    let target = (1..).map(|number| format!("{SET_APART}/catalogue-{number}"));
+    let target = target.into_iter().find(|path| !folder.join(path).exists());
+    let target = target.unwrap_or_default();
+    std::fs::create_dir_all(folder.join(&target))?;
     for name in names {
-        std::fs::rename(folder.join(name), folder.join(&apart).join(name))?;
+        std::fs::rename(folder.join(name), folder.join(&target).join(name))?;
         File::open(folder)?.sync_all()?;
     }
-    Ok(Some(format!("{apart}/{CATALOGUE}")))
+    Ok(Some(format!("{target}/{CATALOGUE}")))
 }
 
-/// Reads what the files and logs say about themselves.
+/// Determines the catalogue entries from the files and logs of a folder.
 pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
     let mut scanned = Scanned::default();
     let mut found = Vec::new();
@@ -156,43 +158,43 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
             Ok(one) => found.push(one),
             Err(error) => scanned.left_out.push(Finding::of_file(
                 &path,
-                format!("its footer cannot be read: {}", error.sentence()),
+                format!("the footer cannot be read: {}", error.sentence()),
                 "restore the file from a backup, then rebuild the catalogue again",
             )),
         }
     }
     let logs: BTreeSet<u64> = log::segments(folder)?.into_iter().collect();
     let newest = found.iter().map(|one| one.row.segment).max().unwrap_or(0);
-    let is_joined = |one: &Found| !matches!(one.segments.as_slice(), [(from, to)] if from == to);
+    let is_joined = |one: &ReadableFile| !matches!(one.segments.as_slice(), [(from, to)] if from == to);
     let in_joined =
-        |one: &Found| is_joined(one) && one.segments.iter().any(|(_, last)| *last == newest);
-    // Segments are sealed one after the other, and joined only afterwards. So only the newest segment
-    // may have been written to its files incompletely.
-    let open = Some(newest)
+        |one: &ReadableFile| is_joined(one) && one.segments.iter().any(|(_, last)| *last == newest);
+    // Segments are moved to files one after the other, and the files are joined only afterwards. So only the
+    // files of the newest segment may be incomplete.
+    let incomplete = Some(newest)
         .filter(|newest| logs.contains(newest) && !found.iter().any(in_joined))
         .filter(|newest| has_rows(folder, *newest) || former_lacks(folder, *newest));
-    let is_in_log = |one: &Found| !is_joined(one) && Some(one.row.segment) == open;
-    let is_part_of = |one: &Found, other: &Found| {
+    let is_in_log = |one: &ReadableFile| !is_joined(one) && Some(one.row.segment) == incomplete;
+    let is_part_of = |one: &ReadableFile, other: &ReadableFile| {
         let contains = |(from, to): &(u64, u64)| {
             other
                 .segments
                 .iter()
                 .any(|(first, last)| first <= from && to <= last)
         };
-        // Of two files with the same segments, only one is entered.
+        // If two files contain the same segments, enter the one with the greater path.
         (one.row.path < other.row.path || one.segments != other.segments)
             && one.row.path != other.row.path
             && one.segments.iter().all(contains)
     };
-    let mut by_date: HashMap<&str, Vec<&Found>> = HashMap::new();
+    let mut by_date: HashMap<&str, Vec<&ReadableFile>> = HashMap::new();
     for one in &found {
         by_date.entry(date_of(&one.row.path)).or_default().push(one);
     }
-    let is_entered = |one: &&Found| {
+    let is_entered = |one: &&ReadableFile| {
         let of_date = by_date.get(date_of(&one.row.path)).into_iter().flatten();
         !is_in_log(one) && !of_date.into_iter().any(|other| is_part_of(one, other))
     };
-    let mut entered: Vec<&Found> = found.iter().filter(is_entered).collect();
+    let mut entered: Vec<&ReadableFile> = found.iter().filter(is_entered).collect();
     entered.sort_by_key(|one| (one.row.segment, one.row.path.clone()));
     let mut known: HashMap<u32, Series> = HashMap::new();
     for one in entered {
@@ -204,8 +206,8 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
             }
             Err(name) => scanned.left_out.push(Finding::of_file(
                 &one.row.path,
-                format!("its series {name} has another name or type in an older file"),
-                "it belongs to another history: move it there",
+                format!("the series of {name} has a different name or type in an older file"),
+                "move the file to the history to which it belongs",
             )),
         }
     }
@@ -219,7 +221,8 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
     Ok(scanned)
 }
 
-/// Returns the series of a file that are not known yet, or the name of a contradicting one.
+/// Returns the series of a file that are not in `known`, or the name of a series whose entry in `known`
+/// differs.
 fn unknown(
     of_file: &[(Series, SeriesSpan)],
     known: &HashMap<u32, Series>,
@@ -236,7 +239,8 @@ fn unknown(
     Ok(new)
 }
 
-fn read(folder: &Path, path: &str) -> Result<Found, Error> {
+/// Determines the catalogue entry of a file from its footer.
+fn read(folder: &Path, path: &str) -> Result<ReadableFile, Error> {
     let footer = footer::find(&folder.join(path), &footer::copy_path(folder, path))?;
     let content = footer.content()?;
     let FileNote {
@@ -253,13 +257,13 @@ fn read(folder: &Path, path: &str) -> Result<Found, Error> {
         last_time,
         rows: spans().map(|span| span.rows).sum(),
         bytes: data_bytes + footer.bytes.len() as u64,
-        // The engine determines later how long the rows are kept.
+        // The engine corrects this when it finds the file expired.
         expires: last_time,
         data_bytes,
         footer: footer.sum(),
         summary,
     };
-    Ok(Found {
+    Ok(ReadableFile {
         row,
         series: content.series,
         segments,

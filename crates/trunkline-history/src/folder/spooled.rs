@@ -1,4 +1,4 @@
-//! The rows of a history that wait in its spool.
+//! Reads the rows in the spool of a history that are not in files yet.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::log::Recovered;
 use crate::log::spool::SpoolFolder;
 
-/// The rows of a history that wait in its spool.
+/// Totals of the rows in the spool of a history that are not in files yet.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Spooled {
     /// The folder of the spool.
@@ -17,27 +17,27 @@ pub struct Spooled {
     pub logs: u64,
     /// Number of updates and events in these logs.
     pub rows: u64,
-    /// Size of these logs in bytes.
+    /// Total size of these logs in bytes.
     pub bytes: u64,
-    /// Why the spool, or one of these logs, cannot be read; empty if all can.
+    /// The reason why the spool or one of its logs cannot be read; empty if all can be read.
     pub fault: String,
 }
 
-/// What a folder says about logs of its spool.
+/// The logs of spools that a history's folder knows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownLogs {
     /// Logs whose rows are in files.
     pub(crate) in_files: Vec<SpoolLog>,
-    /// The ends of other logs.
+    /// Ends of logs whose rows are not in files.
     pub(crate) ends: Vec<SpoolEnd>,
 }
 
-/// Receives the number of a log, its length in bytes, and its content or why it cannot be read. Returns false
-/// to skip the remaining logs.
+/// A callback that receives the number of a log, its length in bytes, and its content or the error that
+/// prevents reading it. It returns false to skip the remaining logs.
 pub(crate) type EachLog<'a> = &'a mut dyn FnMut(u64, u64, Result<&Recovered, &Error>) -> bool;
 
-/// Reads the logs that wait in the spool of the history in a folder. Returns `None` if the history has no
-/// spool.
+/// Reads the logs in the spool of a history whose rows are not in files. `history` is the history's folder.
+/// Returns `None` if the history has no spool.
 pub(crate) fn read(
     history: &Path,
     known: &KnownLogs,
@@ -66,7 +66,7 @@ pub(crate) fn read(
         let end = known.ends.iter().find(|end| end.log == log);
         let end = end.map(|end| end.bytes);
         let (bytes, read) = match spool.length(&log) {
-            // An engine has moved its rows to files in the meantime.
+            // An engine has moved the rows of this log to files in the meantime.
             Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => continue,
             Ok(length) => (end.unwrap_or(length).min(length), spool.read(&log, end)),
             Err(error) => (0, Err(error)),

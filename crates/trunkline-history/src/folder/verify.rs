@@ -1,4 +1,4 @@
-//! Verifies a folder: every checksum, every row, and that files, summaries and catalogue agree.
+//! Verifies a folder: all checksums, all rows, and whether files, summaries and catalogue agree.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::catalogue::{ENGINE_SERIES, PartRow, Series, SpoolEnd};
 use crate::error::Error;
 use crate::files::block_checksums::BLOCK;
 use crate::files::footer::Footer;
-use crate::files::part::{BATCH_READ_BYTES, Part, SeriesSpan};
+use crate::files::part::{BATCH_BYTES_MAX, Part, SeriesSpan};
 use crate::files::schema::Projection;
 use crate::files::summary::SummaryBuilder;
 use crate::files::unsealed::{self, DamagedLog, Unsealed};
@@ -25,21 +25,22 @@ use crate::folder::{FolderError, absence};
 use crate::paths::CATALOGUE;
 use crate::{lock_file, log};
 
-/// Maximum number of findings kept; further ones are only counted.
+/// Maximum number of findings in a result. Further findings are only counted.
 const FINDINGS_MAX: usize = 10_000;
-/// Bytes read at a time.
+/// Number of bytes read from a file at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// A finding: damage in a folder.
+/// A description of damage in a folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// Path of the file, relative to the folder; for the spool, its path.
+    /// Path of the file: relative to the folder, or including the folder of the spool for a file of the
+    /// spool.
     pub file: String,
-    /// Offset in the file at which the damage begins, if known.
+    /// Offset of the damage in the file in bytes; `None` if it is not known.
     pub byte: Option<u64>,
-    /// The variable whose rows cannot be read; `None` if no rows are affected, or rows of all variables.
+    /// The variable whose rows are affected; `None` if no rows or the rows of all variables are affected.
     pub variable: Option<String>,
-    /// The times of the first and the last affected row.
+    /// The times of the first and the last affected row; `None` if they are not known.
     pub times: Option<(Timestamp, Timestamp)>,
     /// Description of the damage.
     pub what: String,
@@ -50,17 +51,17 @@ pub struct Finding {
 /// The results of [`verify`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Verified {
-    /// Number of files of rows.
+    /// Number of Parquet files of rows.
     pub files: u64,
     /// Number of logs whose rows are not in files yet.
     pub logs: u64,
-    /// Number of readable updates and events, without those in the spool.
+    /// Number of readable updates and events, not including those in the spool.
     pub rows: u64,
-    /// Number of bytes of files and logs, also those of the spool.
+    /// Number of bytes checked, including those in the spool.
     pub bytes: u64,
-    /// What waits in the spool of the history; `None` if it has none.
+    /// The rows in the spool; `None` if the history has no spool.
     pub spooled: Option<Spooled>,
-    /// The damage found, at most 10,000 findings.
+    /// The damage, at most 10,000 findings.
     pub findings: Vec<Finding>,
     /// Number of findings beyond that limit.
     pub findings_dropped: u64,
@@ -69,9 +70,9 @@ pub struct Verified {
 }
 
 const RESTORE: &str = "restore the file from a backup; the other rows can be read";
-const RETRY: &str = "check its disk; the engine tries again to read it";
+const RETRY: &str = "check its disk; the engine will try to read it again";
 const REBUILD: &str = "`trunkline history rebuild` writes a new catalogue";
-const COMPACT: &str = "`trunkline history compact` writes it again";
+const COMPACT: &str = "`trunkline history compact` restores it";
 
 impl Finding {
     pub(crate) fn of_file(file: &str, what: impl Into<String>, advice: &'static str) -> Self {
@@ -93,7 +94,7 @@ impl Finding {
                 Some(after) => format!("rows after the commit at {after} are damaged"),
                 None => "rows at its beginning are damaged".to_owned(),
             };
-            let advice = "nothing can be done: the rows are missing, and an event `lost` says so";
+            let advice = "the rows cannot be restored; the history has an event `lost` for them";
             Self {
                 times: after.map(|after| (after, after)),
                 ..Self::of_file(&file, what, advice)
@@ -106,7 +107,7 @@ impl Finding {
 /// called with the number of bytes checked and the total; if it returns false, the check ends.
 ///
 /// # Errors
-/// [`FolderError`]: there is no history, or the folder cannot be read at all. Damage is not an error.
+/// Returns a [`FolderError`] if there is no history, or the folder cannot be read. Damage is not an error.
 pub fn verify(
     folder: &Path,
     wall: Timestamp,
@@ -121,27 +122,27 @@ fn try_verify(
     wall: Timestamp,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Verified, Error> {
-    let mut check = Check {
+    let mut check = Verifier {
         folder,
         result: Verified {
             is_complete: true,
             ..Verified::default()
         },
-        all: 0,
+        bytes_total: 0,
         progress,
     };
     let (mut series, mut parts) = check.catalogue(wall)?;
-    let mut seen: HashSet<String> = HashSet::new();
+    let mut checked: HashSet<String> = HashSet::new();
     for _ in 0..ATTEMPTS {
         let by_id: HashMap<u32, &Series> = series.iter().map(|one| (one.id, one)).collect();
-        check.all += parts.iter().map(|part| part.bytes).sum::<u64>();
+        check.bytes_total += parts.iter().map(|part| part.bytes).sum::<u64>();
         for row in &parts {
             let Verified { files, rows, .. } = check.result;
-            let (found, dropped) = (check.result.findings.len(), check.result.findings_dropped);
+            let (count, dropped) = (check.result.findings.len(), check.result.findings_dropped);
             check.part(&Part::new(folder, row.clone()), &by_id);
             // An engine may have replaced the file in the meantime.
-            if check.result.findings.len() > found && !is_listed(folder, row) {
-                check.result.findings.truncate(found);
+            if check.result.findings.len() > count && !is_listed(folder, row) {
+                check.result.findings.truncate(count);
                 check.result = Verified {
                     files,
                     rows,
@@ -153,39 +154,41 @@ fn try_verify(
                 return Ok(check.result);
             }
         }
-        seen.extend(parts.iter().map(|part| part.path.clone()));
+        checked.extend(parts.iter().map(|part| part.path.clone()));
         // Next, check files that an engine has entered in the meantime.
         let Ok(now) = Snapshot::read(folder) else {
             break;
         };
         series = now.series;
         parts = now.parts;
-        parts.retain(|part| !seen.contains(&part.path));
+        parts.retain(|part| !checked.contains(&part.path));
         if parts.is_empty() {
             break;
         }
     }
     let ends = check.logs(&series, wall)?;
     check.spool(ends)?;
-    check.strangers(&seen)?;
+    check.unlisted_files(&checked)?;
     Ok(check.result)
 }
 
+/// Returns true if the catalogue lists a file now.
 fn is_listed(folder: &Path, row: &PartRow) -> bool {
-    // Without a catalogue, no engine replaces anything.
+    // If there is no catalogue, no engine is replacing files.
     Snapshot::read(folder).map_or(true, |now| now.parts.iter().any(|one| one.path == row.path))
 }
 
-struct Check<'a> {
+struct Verifier<'a> {
     folder: &'a Path,
     result: Verified,
-    /// Total bytes to check.
-    all: u64,
+    /// Total number of bytes to check, as far as it is known.
+    bytes_total: u64,
     progress: &'a mut dyn FnMut(u64, u64) -> bool,
 }
 
-impl Check<'_> {
-    fn find(&mut self, finding: Finding) {
+impl Verifier<'_> {
+    /// Adds a finding to the result.
+    fn report(&mut self, finding: Finding) {
         match self.result.findings.len() < FINDINGS_MAX {
             true => self.result.findings.push(finding),
             false => self.result.findings_dropped += 1,
@@ -195,10 +198,11 @@ impl Check<'_> {
     fn add_bytes(&mut self, bytes: u64) {
         self.result.bytes += bytes;
         let done = self.result.bytes;
-        self.result.is_complete &= (self.progress)(done, self.all.max(done));
+        self.result.is_complete &= (self.progress)(done, self.bytes_total.max(done));
     }
 
-    /// Returns the content of the catalogue, or of a rebuilt one if it is missing or damaged.
+    /// Returns the series and files in the catalogue. If the catalogue is missing or damaged, determines them
+    /// from the files.
     fn catalogue(&mut self, wall: Timestamp) -> Result<(Vec<Series>, Vec<PartRow>), Error> {
         let error = match Snapshot::checked(self.folder) {
             Ok(snapshot) => return Ok((snapshot.series, snapshot.parts)),
@@ -208,9 +212,9 @@ impl Check<'_> {
         if !matches!(error, Error::Damaged(_) | Error::Sqlite(_)) {
             return Err(error);
         }
-        self.find(Finding::of_file(CATALOGUE, error.sentence(), REBUILD));
+        self.report(Finding::of_file(CATALOGUE, error.sentence(), REBUILD));
         let scanned = scan(self.folder, wall)?;
-        scanned.left_out.into_iter().for_each(|one| self.find(one));
+        scanned.left_out.into_iter().for_each(|one| self.report(one));
         Ok((scanned.series, scanned.parts))
     }
 
@@ -221,46 +225,46 @@ impl Check<'_> {
             Ok(Some(footer)) => self.blocks(part, &footer),
             Ok(None) => return,
             Err(error) => {
-                let what = format!("it cannot be read: {}", error.sentence());
-                return self.find(Finding {
+                let what = format!("the file cannot be read: {}", error.sentence());
+                return self.report(Finding {
                     times: Some(times_of(part.row.first_time, part.row.last_time)),
                     ..Finding::of_file(path, what, RESTORE)
                 });
             }
         };
         let bad_blocks = bad_blocks.unwrap_or_else(|error| {
-            let what = format!("it cannot be read: {}", error.sentence());
-            self.find(Finding::of_file(path, what, RESTORE));
+            let what = format!("the file cannot be read: {}", error.sentence());
+            self.report(Finding::of_file(path, what, RESTORE));
             BTreeSet::new()
         });
         if !self.result.is_complete {
             return;
         }
         if let Err(error) = self.content(part, known, &bad_blocks) {
-            let what = format!("it cannot be read: {}", error.sentence());
-            self.find(Finding::of_file(path, what, RESTORE));
+            let what = format!("the file cannot be read: {}", error.sentence());
+            self.report(Finding::of_file(path, what, RESTORE));
         }
     }
 
-    /// Checks the footer and its copy, and returns an intact one.
+    /// Checks the footer of a file and its copy. Returns an intact one; `None` if both are damaged.
     fn footers(&mut self, part: &Part) -> Result<Option<Footer>, Error> {
         let path = part.row.path.as_str();
-        let (of_file, of_copy) = part.footers()?;
+        let (in_file, in_copy) = part.footers()?;
         let copy = part.copy_name(self.folder);
-        if of_copy.is_none() {
-            let what = "this copy of the footer is missing or damaged; the file itself has it";
-            if of_file.is_some() {
-                self.find(Finding::of_file(&copy, what, COMPACT));
+        if in_copy.is_none() {
+            let what = "this copy of a footer is missing or damaged; the original is intact";
+            if in_file.is_some() {
+                self.report(Finding::of_file(&copy, what, COMPACT));
             }
         }
-        if of_file.is_none() {
-            let finding = match of_copy.is_some() {
+        if in_file.is_none() {
+            let finding = match in_copy.is_some() {
                 true => {
-                    let what = format!("its footer is damaged, and its copy {copy} is used");
+                    let what = format!("the footer is damaged; queries use its copy {copy}");
                     Finding::of_file(path, what, COMPACT)
                 }
                 false => {
-                    let what = "its footer and the copy of it are damaged: no row can be read";
+                    let what = "the footer and its copy are damaged, so no row can be read";
                     let times = times_of(part.row.first_time, part.row.last_time);
                     Finding {
                         times: Some(times),
@@ -268,15 +272,15 @@ impl Check<'_> {
                     }
                 }
             };
-            self.find(Finding {
+            self.report(Finding {
                 byte: Some(part.row.data_bytes),
                 ..finding
             });
         }
-        Ok(of_file.or(of_copy))
+        Ok(in_file.or(in_copy))
     }
 
-    /// Compares the blocks before the footer with their checksums, and returns the damaged ones.
+    /// Compares the blocks before the footer with their checksums. Returns the numbers of damaged blocks.
     fn blocks(&mut self, part: &Part, footer: &Footer) -> Result<BTreeSet<u64>, Error> {
         let sums = footer.content()?.sums;
         let mut bad = BTreeSet::new();
@@ -285,8 +289,8 @@ impl Check<'_> {
         let mut block = 0;
         while block < sums.len() && self.result.is_complete {
             let mut filled = 0;
-            while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-                match file.read(rest) {
+            while let Some(free) = buffer.get_mut(filled..).filter(|free| !free.is_empty()) {
+                match file.read(free) {
                     Ok(0) => break,
                     Ok(count) => filled += count,
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -311,7 +315,7 @@ impl Check<'_> {
         Ok(bad)
     }
 
-    /// Reads all rows of a part, and compares them with the catalogue and the summaries.
+    /// Reads all rows of a part, and compares them with the catalogue and the summary.
     fn content(
         &mut self,
         part: &Part,
@@ -329,20 +333,20 @@ impl Check<'_> {
             let is_same =
                 |known: &&Series| known.name == one.name && known.data_type == one.data_type;
             if one.id != ENGINE_SERIES && !known.get(&one.id).is_some_and(is_same) {
-                self.find(Finding {
+                self.report(Finding {
                     variable: Some(one.name.clone()),
                     times: Some(times_of(span.first_time, span.last_time)),
                     ..Finding::of_file(path, "the catalogue lacks this series", REBUILD)
                 });
             }
         }
-        let of_catalogue = (
+        let in_catalogue = (
             part.row.rows,
             Some((part.row.first_time, part.row.last_time)),
         );
-        if (rows, found_times) != of_catalogue {
-            let what = "the catalogue has another number of rows or other times for it";
-            self.find(Finding::of_file(path, what, REBUILD));
+        if (rows, found_times) != in_catalogue {
+            let what = "the number of rows or their times differ from the catalogue";
+            self.report(Finding::of_file(path, what, REBUILD));
         }
         for block in bad_blocks {
             self.bad_block(part, &series, *block)?;
@@ -350,7 +354,7 @@ impl Check<'_> {
         let summaries = self.summaries(part);
         let mut unreadable = HashSet::new();
         for (one, span) in &series {
-            let widths = summaries.as_ref().and_then(|all| all.get(&one.id));
+            let widths = summaries.as_ref().and_then(|summaries| summaries.get(&one.id));
             let mut builder = widths.map(|summary| SummaryBuilder::new(summary.width));
             let read = self.series(part, (one, *span), &mut builder);
             let is_whole = read.as_ref().is_ok_and(|lost| lost.is_empty());
@@ -358,10 +362,10 @@ impl Check<'_> {
                 read.unwrap_or_else(|_| vec![(span.first_row, span.first_row + span.rows)])
             {
                 unreadable.insert(one.id);
-                // Damaged blocks have been reported already.
+                // Damaged blocks were reported already.
                 if bad_blocks.is_empty() {
                     let times = part.times_of_rows(*span, from, to)?;
-                    self.find(Finding {
+                    self.report(Finding {
                         variable: Some(one.name.clone()),
                         times: Some(times_of(times.0, times.1)),
                         ..Finding::of_file(path, "rows cannot be decoded", RESTORE)
@@ -370,16 +374,16 @@ impl Check<'_> {
             }
             let filled = builder.map(SummaryBuilder::finish).filter(|_| is_whole);
             if let (Some(filled), Some(summary)) = (filled, widths)
-                // Compared as text, so that NaN equals NaN.
+                // Compare as text, so that NaN equals NaN.
                 && format!("{filled:?}") != format!("{:?}", summary.buckets)
             {
                 let name = part.summary_name(self.folder);
-                self.find(Finding {
+                self.report(Finding {
                     variable: Some(one.name.clone()),
                     times: Some(times_of(span.first_time, span.last_time)),
                     ..Finding::of_file(
                         &name,
-                        "the summary differs from its rows",
+                        "the summary differs from the rows of its file",
                         "delete the summary; queries then read the rows",
                     )
                 });
@@ -388,7 +392,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Reports the rows in a damaged block.
+    /// Reports the rows that a damaged block makes unreadable.
     fn bad_block(
         &mut self,
         part: &Part,
@@ -397,24 +401,24 @@ impl Check<'_> {
     ) -> Result<(), Error> {
         let path = part.row.path.as_str();
         let byte = block * BLOCK as u64;
-        let what = format!("the block of {} KiB is damaged", BLOCK >> 10);
+        let what = format!("a block of {} KiB is damaged", BLOCK >> 10);
         let ranges = part.rows_in(byte..byte + BLOCK as u64)?;
-        let mut is_named = false;
+        let mut affects_series = false;
         for (one, span) in series {
             let end = span.first_row + span.rows;
             let mut times: Option<(i64, i64)> = None;
-            let inside = ranges
+            let affected = ranges
                 .iter()
                 .filter(|range| range.0 < end && range.1 > span.first_row);
-            for (from, to) in inside {
+            for (from, to) in affected {
                 let (from, to) = ((*from).max(span.first_row), (*to).min(end));
                 let (first, last) = part.times_of_rows(*span, from, to)?;
-                let known = times.unwrap_or((first, last));
-                times = Some((known.0.min(first), known.1.max(last)));
+                let earlier = times.unwrap_or((first, last));
+                times = Some((earlier.0.min(first), earlier.1.max(last)));
             }
             if let Some((first, last)) = times {
-                is_named = true;
-                self.find(Finding {
+                affects_series = true;
+                self.report(Finding {
                     byte: Some(byte),
                     variable: Some(one.name.clone()),
                     times: Some(times_of(first, last)),
@@ -422,9 +426,10 @@ impl Check<'_> {
                 });
             }
         }
-        if !is_named {
-            let what = format!("{what}; `trunkline history` reads all rows, other programs do not");
-            self.find(Finding {
+        if !affects_series {
+            let what =
+                format!("{what}; `trunkline history` can read all rows, but other programs cannot");
+            self.report(Finding {
                 byte: Some(byte),
                 ..Finding::of_file(path, what, RESTORE)
             });
@@ -432,7 +437,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Returns the summaries of a part if they are intact.
+    /// Returns the summary of each series of a part; `None` if the summary file is missing or damaged.
     fn summaries(&mut self, part: &Part) -> Option<HashMap<u32, Arc<summary::Summary>>> {
         if part.row.summary == 0 {
             return None;
@@ -442,17 +447,17 @@ impl Check<'_> {
         let what = match summary::read(&place, part.row.summary) {
             Ok(Some(summaries)) => return Some(summaries),
             Ok(None) if !place.exists() => {
-                "the summary is missing; queries read the rows".to_owned()
+                "the summary is missing; queries read the rows instead".to_owned()
             }
-            Ok(None) => "the summary is damaged; queries read the rows".to_owned(),
+            Ok(None) => "the summary is damaged; queries read the rows instead".to_owned(),
             Err(error) => format!("the summary cannot be read: {}", error.sentence()),
         };
-        let advice = "nothing is lost, but queries by intervals are slower";
-        self.find(Finding::of_file(&name, what, advice));
+        let advice = "no rows are lost, but queries with intervals are slower";
+        self.report(Finding::of_file(&name, what, advice));
         None
     }
 
-    /// Reads the rows of a series, and returns the ranges that cannot be read.
+    /// Reads the rows of a series and checks their order. Returns the ranges of rows that cannot be read.
     fn series(
         &mut self,
         part: &Part,
@@ -473,7 +478,7 @@ impl Check<'_> {
             let mut rows = one.rows();
             let open = match stream.take() {
                 Some(open) => Ok(open),
-                None => part.stream(&[(one, next, end)], Projection::Whole, BATCH_READ_BYTES),
+                None => part.stream(&[(one, next, end)], Projection::Whole, BATCH_BYTES_MAX),
             };
             let taken = open.and_then(|mut open| {
                 let taken = open.take(one, next, (end - next) as usize, &mut rows)?;
@@ -481,7 +486,7 @@ impl Check<'_> {
                 Ok(taken)
             });
             let taken = taken.or_else(|_| {
-                // Fall back to reading page by page, as queries do.
+                // Read page by page, as queries do, so that only damaged pages are lost.
                 rows = one.rows();
                 let page = page_end(next)?;
                 part.read(one, next, page, Projection::Whole, &mut rows)?;
@@ -504,13 +509,13 @@ impl Check<'_> {
                 builder.add(&rows, &one.data_type);
             }
         }
-        let is_other = lost.is_empty() && times != Some((span.first_time, span.last_time));
-        if !is_sorted || is_other {
+        let has_other_times = lost.is_empty() && times != Some((span.first_time, span.last_time));
+        if !is_sorted || has_other_times {
             let what = match is_sorted {
-                false => "the rows are not in the order of time",
-                true => "the rows have other times than the index of the file",
+                false => "the rows are not sorted by time",
+                true => "the times of the rows differ from the index of the file",
             };
-            self.find(Finding {
+            self.report(Finding {
                 variable: Some(one.name.clone()),
                 times: Some(times_of(span.first_time, span.last_time)),
                 ..Finding::of_file(&part.row.path, what, RESTORE)
@@ -519,7 +524,7 @@ impl Check<'_> {
         Ok(lost)
     }
 
-    /// Checks the logs, and returns the ends of logs of the spool that they have.
+    /// Checks the logs. Returns the ends of logs of the spool that these logs contain.
     fn logs(&mut self, known: &[Series], wall: Timestamp) -> Result<Vec<SpoolEnd>, Error> {
         for _ in 0..ATTEMPTS {
             let sealed = Snapshot::read(self.folder).map_or(0, |now| now.sealed());
@@ -531,10 +536,10 @@ impl Check<'_> {
                 continue;
             }
             for damaged in &unsealed.damaged {
-                Finding::of_log(damaged).for_each(|finding| self.find(finding));
+                Finding::of_log(damaged).for_each(|finding| self.report(finding));
             }
             if let Err(error) = unsealed::unknown(&unsealed.series, known) {
-                self.find(Finding::of_file("", error.sentence(), REBUILD));
+                self.report(Finding::of_file("", error.sentence(), REBUILD));
             }
             for segment in &unsealed.segments {
                 self.result.logs += 1;
@@ -547,10 +552,10 @@ impl Check<'_> {
         Ok(Vec::new())
     }
 
-    /// Checks the logs that wait in the spool.
+    /// Checks the logs in the spool whose rows are not in files.
     fn spool(&mut self, mut ends: Vec<SpoolEnd>) -> Result<(), Error> {
         let mut known = KnownLogs::default();
-        // Without a catalogue, rows that are in files may be counted again.
+        // Without a catalogue, rows of the spool that are also in files are counted twice.
         if let Ok(now) = Snapshot::read(self.folder) {
             ends.extend(now.spool_ends);
             known.in_files = now.spool_logs;
@@ -570,7 +575,7 @@ impl Check<'_> {
                 }
                 Err(error) => {
                     let file = format!("log-{segment:010}.tlh");
-                    let what = format!("it cannot be read: {}", error.sentence());
+                    let what = format!("the log cannot be read: {}", error.sentence());
                     damaged.push(Finding::of_file(&file, what, RETRY));
                 }
             }
@@ -583,43 +588,45 @@ impl Check<'_> {
         };
         for finding in damaged {
             let file = spooled.folder.join(&finding.file).display().to_string();
-            self.find(Finding { file, ..finding });
+            self.report(Finding { file, ..finding });
         }
         self.result.spooled = Some(spooled);
         Ok(())
     }
 
-    /// Reports files that are not in the catalogue, unless an engine is recording, which may be about
-    /// to enter them.
-    fn strangers(&mut self, known: &HashSet<String>) -> Result<(), Error> {
+    /// Reports files that are not in the catalogue. Does nothing while an engine is recording, because it may
+    /// be about to enter them.
+    fn unlisted_files(&mut self, known: &HashSet<String>) -> Result<(), Error> {
         if lock_file::is_held(self.folder)? {
             return Ok(());
         }
         for path in files_in(self.folder)? {
             if !known.contains(&path) {
-                let what = "the catalogue does not have this file";
-                let advice = "when an engine starts, it deletes the file if its rows are elsewhere, \
-                              or sets it apart; `trunkline history rebuild` enters it";
-                self.find(Finding::of_file(&path, what, advice));
+                let what = "the catalogue does not list this file";
+                let advice = "`trunkline history rebuild` enters it in the catalogue; otherwise, the \
+                              next start of an engine deletes it if its rows are stored elsewhere, \
+                              or moves it to set-apart";
+                self.report(Finding::of_file(&path, what, advice));
             }
         }
         Ok(())
     }
 }
 
-/// Returns false if the rows are not in order, or do not follow the previous ones.
+/// Returns false if the rows are not sorted, or do not follow the previous rows. Updates `last`, the key of
+/// the last row, and `times`, the times of the first and the last row.
 fn is_in_order(rows: &Rows, last: &mut Option<RowKey>, times: &mut Option<(i64, i64)>) -> bool {
     let mut is_sorted = rows.is_sorted() && rows.marks().is_sorted_by_key(|mark| mark.key);
-    let of_rows = [0, rows.len().wrapping_sub(1)];
-    let of_rows = of_rows.into_iter().filter_map(|row| rows.key(row));
-    let of_marks = [rows.marks().first(), rows.marks().last()];
-    let of_marks = of_marks.into_iter().flatten().map(|mark| mark.key);
-    let keys: Vec<RowKey> = of_rows.chain(of_marks).collect();
+    let row_keys = [0, rows.len().wrapping_sub(1)];
+    let row_keys = row_keys.into_iter().filter_map(|row| rows.key(row));
+    let mark_keys = [rows.marks().first(), rows.marks().last()];
+    let mark_keys = mark_keys.into_iter().flatten().map(|mark| mark.key);
+    let keys: Vec<RowKey> = row_keys.chain(mark_keys).collect();
     if let (Some(first), Some(newest)) = (keys.iter().min(), keys.iter().max()) {
         is_sorted &= last.is_none_or(|last| last <= *first);
         *last = Some(*newest);
-        let known = times.unwrap_or((first.time, newest.time));
-        *times = Some((known.0.min(first.time), known.1.max(newest.time)));
+        let earlier = times.unwrap_or((first.time, newest.time));
+        *times = Some((earlier.0.min(first.time), earlier.1.max(newest.time)));
     }
     is_sorted
 }

@@ -1,16 +1,15 @@
-//! The spool: a folder on another disk that takes rows while the folder of the history cannot be
-//! written.
+//! The spool: a folder on another disk that stores rows while the history's folder cannot be written.
 //!
 //! ```text
 //! identity            identities of this spool and of its history
-//! log-0000000003.tlh  rows, in the format of the log, numbered by the spool
+//! log-0000000003.tlh  rows in the format of the log; the number counts the logs of the spool
 //! lock                held by the engine that records
 //! ```
 //!
-//! The folder of the history has a file `identity` too. Each operation compares the identities, because
-//! another disk may have been mounted at the same place. A log is deleted when its rows are in files of
-//! the history. The transaction that enters these files also enters the log, so that a log is
-//! recognised even if its deletion failed.
+//! The history's folder has a file `identity`, too. Each operation compares the identities, because another
+//! disk may have been mounted at the same path. A log is deleted when its rows are in files of the history.
+//! The transaction that enters these files in the catalogue also enters the log, so that the log is not
+//! read again if its deletion fails.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -26,56 +25,56 @@ use crate::catalogue::{ENGINE_SERIES, Series, SpoolLog};
 use crate::error::Error;
 use crate::lock_file;
 use crate::log::{self, Log, LogEnd, Recovered};
-use crate::paths::{IDENTITY, remove_if_there, sync_name};
+use crate::paths::{IDENTITY, remove_if_there, sync_parent};
 
-/// Name of the file in the folder of a history with the path of its spool.
-const PLACE: &str = "spool";
-/// Length of an identity in hexadecimal digits.
+/// Name of the file in a history's folder that contains the path of the spool.
+const SPOOL_PATH: &str = "spool";
+/// Number of hexadecimal digits of an identity.
 const ID_DIGITS: usize = 32;
 
-/// The folder of a spool, with the identity that it had when it was opened.
+/// The folder of a spool, and the identity that the spool had when it was opened.
 #[derive(Clone, Debug)]
 pub(crate) struct SpoolFolder {
     folder: PathBuf,
-    /// Content of its file `identity`.
+    /// Content of the file `identity` in the spool.
     identity: String,
-    /// Its own identity.
+    /// Identity of the spool.
     id: String,
 }
 
 /// The open spool of an engine.
 #[derive(Debug)]
 pub(crate) struct Spool {
-    place: SpoolFolder,
-    /// Content of the file `identity` of its history.
+    spool_folder: SpoolFolder,
+    /// Content of the file `identity` in the history's folder.
     history: String,
-    /// The highest log number so far. Numbers are not reused.
-    newest: u64,
-    _held: File,
+    /// The highest log number used so far. Numbers are not reused.
+    highest_number: u64,
+    _lock: File,
 }
 
 impl Spool {
-    /// Opens the spool of the history in a folder. A new spool is created, but not the folders above
-    /// it: these are missing if its disk is. `in_files` are the spool logs whose rows are in files.
+    /// Opens the spool in `folder` for the history in `history`. Creates the spool if it does not exist, but
+    /// not its parent folders, which are missing if the disk is not mounted. `in_files` are the logs of
+    /// spools whose rows are in files.
     ///
     /// # Errors
-    /// [`Error::Foreign`] if it is not the spool of this history.
+    /// [`Error::Foreign`] if the folder is not the spool of this history.
     pub(crate) fn open(
         folder: &Path,
-        history: &Path,
+        history_folder: &Path,
         in_files: &[SpoolLog],
     ) -> Result<Self, Error> {
-        let of_history = history;
-        let history = history_id(of_history)?;
-        let of_folder = history_identity(&history);
+        let history = history_id(history_folder)?;
+        let history_identity_text = history_identity(&history);
         match DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             created => {
                 created?;
-                sync_name(folder)?;
+                sync_parent(folder)?;
             }
         }
-        let held = lock_file::hold(folder)?;
+        let folder_lock = lock_file::acquire(folder)?;
         let logs = log::segments(folder)?;
         let path = folder.join(IDENTITY);
         if !path.try_exists()? {
@@ -85,37 +84,38 @@ impl Spool {
             let identity = format!("spool {}\nhistory {history}\n", new_id()?);
             create_file(&path, identity.as_bytes())?;
         }
-        let place = SpoolFolder::of(folder, &history)?;
-        // Only commands without an engine need it. If it cannot be written now, the next start writes it.
-        let _ = note_place(of_history, folder);
-        let in_files = in_files.iter().filter(|one| one.spool == place.id);
+        let spool_folder = SpoolFolder::of(folder, &history)?;
+        // Only commands that run without an engine need this file. If it cannot be written now, the next
+        // start writes it.
+        let _ = write_spool_path(history_folder, folder);
+        let in_files = in_files.iter().filter(|one| one.spool == spool_folder.id);
         let in_files = in_files.map(|one| one.log);
-        let newest = logs.into_iter().chain(in_files).max();
+        let highest_number = logs.into_iter().chain(in_files).max();
         Ok(Self {
-            place,
-            newest: newest.unwrap_or(0),
-            history: of_folder,
-            _held: held,
+            spool_folder,
+            highest_number: highest_number.unwrap_or(0),
+            history: history_identity_text,
+            _lock: folder_lock,
         })
     }
 
-    pub(crate) fn place(&self) -> &SpoolFolder {
-        &self.place
+    pub(crate) fn spool_folder(&self) -> &SpoolFolder {
+        &self.spool_folder
     }
 
-    /// Returns the content of the file `identity` of its history.
+    /// Returns the content of the file `identity` in the history's folder.
     pub(crate) fn history(&self) -> &str {
         &self.history
     }
 
     /// Returns the identification of the log with this number.
     pub(crate) fn log(&self, number: u64) -> SpoolLog {
-        self.place.log(number)
+        self.spool_folder.log(number)
     }
 
     /// Returns the numbers of the logs, in ascending order.
     pub(crate) fn logs(&self) -> Result<Vec<u64>, Error> {
-        self.place.logs()
+        self.spool_folder.logs()
     }
 
     /// Creates the next log, which continues a log in the history's folder.
@@ -125,55 +125,56 @@ impl Spool {
         epoch: u64,
         wall: Timestamp,
     ) -> Result<Log, Error> {
-        self.place.check()?;
-        self.newest += 1;
-        let mut log = Log::create_new(&self.place.folder, self.newest, epoch)?;
+        self.spool_folder.check()?;
+        self.highest_number += 1;
+        let mut log = Log::create_new(&self.spool_folder.folder, self.highest_number, epoch)?;
         let mut commit = log.begin();
         commit.note_end(follows, wall);
         if let Err(error) = commit.finish() {
-            let _ = std::fs::remove_file(log::path(&self.place.folder, self.newest));
+            let _ = std::fs::remove_file(log::path(&self.spool_folder.folder, self.highest_number));
             return Err(error);
         }
         Ok(log)
     }
 
-    /// Returns the end of the log in the history's folder that this log continues, if this log has been
-    /// used.
+    /// Returns the end of the log in the history's folder that this log continues. Returns `None` if nothing
+    /// has been committed to this log.
     pub(crate) fn end_before(&self, number: u64) -> Result<Option<LogEnd>, Error> {
-        self.place.check()?;
-        log::end_before(&log::path(&self.place.folder, number), number)
+        self.spool_folder.check()?;
+        log::end_before(&log::path(&self.spool_folder.folder, number), number)
     }
 
     /// Removes a log whose rows are in files.
     pub(crate) fn remove(&self, log: &SpoolLog) -> Result<(), Error> {
-        self.place.check_log(log)?;
-        remove_if_there(&log::path(&self.place.folder, log.log))
+        self.spool_folder.check_log(log)?;
+        remove_if_there(&log::path(&self.spool_folder.folder, log.log))
     }
 
-    /// Makes earlier removals durable, so that a removed log does not reappear after a power loss.
+    /// Makes removals durable, so that a removed log does not reappear after a power loss.
     pub(crate) fn sync_removals(&self) -> Result<(), Error> {
-        Ok(File::open(&self.place.folder)?.sync_all()?)
+        Ok(File::open(&self.spool_folder.folder)?.sync_all()?)
     }
 }
 
 impl SpoolFolder {
-    /// Opens the spool of the history in a folder for reading.
+    /// Opens the spool in `folder` for reading. `history` is the folder of its history.
     pub(crate) fn open(folder: &Path, history: &Path) -> Result<Self, Error> {
         let text = read_text(&history.join(IDENTITY))?;
-        Self::of(folder, &parse_history(&text)?)
+        Self::of(folder, &parse_history_identity(&text)?)
     }
 
     fn of(folder: &Path, history: &str) -> Result<Self, Error> {
         let identity = read_text(&folder.join(IDENTITY))?;
-        let Some((id, of_history)) = spool_of(&identity) else {
+        let Some((id, owner)) = parse_identity(&identity) else {
             let reason = match identity.starts_with("history ") {
-                true => "is the folder of a history",
+                true => "is the folder of a history, not a spool",
                 false => "has a damaged file `identity`",
             };
             return Err(foreign(folder, reason));
         };
-        if of_history != history {
-            let reason = format!("belongs to the history {of_history}, and this one is {history}");
+        if owner != history {
+            let reason =
+                format!("belongs to the history with the identity {owner}, not to {history}");
             return Err(foreign(folder, reason));
         }
         Ok(Self {
@@ -183,9 +184,9 @@ impl SpoolFolder {
         })
     }
 
-    /// Returns the path of the spool that the history in a folder had last; `None` if it had none.
+    /// Returns the path of the most recent spool of a history; `None` if the history never had one.
     pub(crate) fn path_of(history: &Path) -> Result<Option<PathBuf>, Error> {
-        match std::fs::read(history.join(PLACE)) {
+        match std::fs::read(history.join(SPOOL_PATH)) {
             Ok(path) => Ok(Some(PathBuf::from(OsString::from_vec(path)))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
@@ -212,7 +213,7 @@ impl SpoolFolder {
         Ok(std::fs::metadata(log::path(&self.folder, log.log))?.len())
     }
 
-    /// Reads a log, up to the end of its acknowledged part if it is known.
+    /// Reads a log. If `end` is given, reads only that number of bytes, the acknowledged part.
     pub(crate) fn read(&self, log: &SpoolLog, end: Option<u64>) -> Result<Recovered, Error> {
         self.check_log(log)?;
         log::recover_up_to(&log::path(&self.folder, log.log), log.log, end)
@@ -225,7 +226,7 @@ impl SpoolFolder {
         }
     }
 
-    /// Fails if another spool has replaced this one in the folder.
+    /// Fails if the folder now contains another spool, for example because another disk is mounted there.
     fn check(&self) -> Result<(), Error> {
         match read_text(&self.folder.join(IDENTITY))? == self.identity {
             true => Ok(()),
@@ -234,14 +235,14 @@ impl SpoolFolder {
     }
 }
 
-/// Replaces the series ids in a log by those of the history. An earlier run of the engine, with other
-/// series, may have written the log. Unknown series get new ids and are added to `new`. Rows of
-/// series whose definition is damaged are dropped.
+/// Replaces the series ids in a log by the ids of the history, which may differ because an earlier run of
+/// the engine wrote the log. Unknown series get new ids and are added to `new`. Rows of series without a
+/// readable definition are dropped and reported as damage.
 pub(crate) fn translate(recovered: &mut Recovered, known: &[Series], new: &mut Vec<Series>) {
     let mut ids = vec![(ENGINE_SERIES, ENGINE_SERIES)];
     for one in &recovered.series {
-        let is_it = |other: &&Series| other.name == one.name && other.data_type == one.data_type;
-        let id = match known.iter().chain(new.iter()).find(is_it) {
+        let is_same = |other: &&Series| other.name == one.name && other.data_type == one.data_type;
+        let id = match known.iter().chain(new.iter()).find(is_same) {
             Some(same) => same.id,
             None => {
                 let used = known.iter().chain(new.iter()).map(|one| one.id);
@@ -256,8 +257,8 @@ pub(crate) fn translate(recovered: &mut Recovered, known: &[Series], new: &mut V
     recovered.series.clear();
     let before = recovered.rows.len();
     recovered.rows.retain_mut(|(id, _)| match ids.get(id) {
-        Some(known) => {
-            *id = *known;
+        Some(translated) => {
+            *id = *translated;
             true
         }
         None => false,
@@ -269,35 +270,35 @@ pub(crate) fn translate(recovered: &mut Recovered, known: &[Series], new: &mut V
 
 /// Returns true if the folder is a spool.
 pub(crate) fn is_spool(folder: &Path) -> bool {
-    read_text(&folder.join(IDENTITY)).is_ok_and(|text| spool_of(&text).is_some())
+    read_text(&folder.join(IDENTITY)).is_ok_and(|text| parse_identity(&text).is_some())
 }
 
-/// Returns the identity of the history in a folder, and creates it if it is missing.
+/// Returns the identity of the history in a folder. Creates an identity if there is none.
 fn history_id(folder: &Path) -> Result<String, Error> {
     let path = folder.join(IDENTITY);
     if !path.try_exists()? {
         create_file(&path, history_identity(&new_id()?).as_bytes())?;
     }
-    parse_history(&read_text(&path)?)
+    parse_history_identity(&read_text(&path)?)
 }
 
-/// Notes the path of the spool in the folder of its history.
-fn note_place(history: &Path, spool: &Path) -> Result<(), Error> {
+/// Stores the path of the spool in the folder of its history.
+fn write_spool_path(history: &Path, spool: &Path) -> Result<(), Error> {
     let spool = std::path::absolute(spool)?;
-    let path = history.join(PLACE);
+    let path = history.join(SPOOL_PATH);
     match std::fs::read(&path) {
-        Ok(known) if known == spool.as_os_str().as_bytes() => Ok(()),
+        Ok(stored) if stored == spool.as_os_str().as_bytes() => Ok(()),
         _ => create_file(&path, spool.as_os_str().as_bytes()),
     }
 }
 
-fn parse_history(text: &str) -> Result<String, Error> {
+fn parse_history_identity(text: &str) -> Result<String, Error> {
     let id = text
         .strip_prefix("history ")
         .and_then(|id| id.strip_suffix('\n'));
     match id.filter(|id| is_id(id)) {
         Some(id) => Ok(id.to_owned()),
-        None => Err(Error::damaged("its file `identity`")),
+        None => Err(Error::damaged("its file `identity` has an unknown format")),
     }
 }
 
@@ -305,8 +306,8 @@ fn history_identity(id: &str) -> String {
     format!("history {id}\n")
 }
 
-/// Parses an identity file into the identities of a spool and of its history.
-fn spool_of(text: &str) -> Option<(&str, &str)> {
+/// Parses the identity file of a spool. Returns the identities of the spool and of its history.
+fn parse_identity(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix("spool ")?;
     let (spool, rest) = rest.split_once('\n')?;
     let history = rest.strip_prefix("history ")?.strip_suffix('\n')?;
@@ -330,7 +331,7 @@ fn foreign(folder: &Path, reason: impl Into<String>) -> Error {
     }
 }
 
-/// Reads a small file. Bytes that are not UTF-8 make it differ from every identity.
+/// Reads a small text file. Bytes that are not UTF-8 are replaced, so the text then equals no identity.
 fn read_text(path: &Path) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
 }
@@ -385,7 +386,7 @@ mod tests {
         assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
     }
 
-    /// H-14: a disk that fails must not get another identity.
+    /// H-14: an identity must not be replaced because its disk fails.
     #[test]
     fn identity_that_cannot_be_looked_up_is_not_replaced() {
         let (_folder, history, spool) = folders();
@@ -393,7 +394,7 @@ mod tests {
         for folder in [&history, &spool] {
             let (path, kept) = (folder.join(IDENTITY), folder.join("kept"));
             std::fs::rename(&path, &kept).unwrap();
-            // A look-up fails, because the link refers to itself.
+            // Looking up the file fails, because the link refers to itself.
             std::os::unix::fs::symlink(IDENTITY, &path).unwrap();
             let error = Spool::open(&spool, &history, &[]).unwrap_err();
             assert!(matches!(error, Error::Io(_)), "{error:?}");
@@ -415,13 +416,13 @@ mod tests {
         drop(Spool::open(&spool, &history, &[]).unwrap());
         std::fs::write(log::path(&spool, 1), b"another").unwrap();
         assert!(matches!(sut.logs(), Err(Error::Foreign { .. })));
-        assert!(sut.place().read(&sut.log(1), None).is_err());
+        assert!(sut.spool_folder().read(&sut.log(1), None).is_err());
         assert!(sut.create_log(END, 1, wall).is_err());
         sut.remove(&sut.log(1)).unwrap_err();
         assert_eq!(std::fs::read(log::path(&spool, 1)).unwrap(), b"another");
     }
 
-    /// H-14: creating a log may fail, and its removal too. Then the other log continues.
+    /// H-14: if both the creation and the removal of a log fail, recording goes on in the old log.
     #[test]
     fn log_without_rows_does_not_end_the_log_before_it() {
         let (_folder, history, spool) = folders();
@@ -437,18 +438,18 @@ mod tests {
 
     /// H-14: the catalogue identifies a log by its number.
     #[test]
-    fn numbers_of_logs_are_not_used_again() {
+    fn log_numbers_are_not_reused() {
         let (_folder, history, spool) = folders();
         let mut sut = Spool::open(&spool, &history, &[]).unwrap();
         let wall = Timestamp::from_nanos(1);
         drop(sut.create_log(END, 1, wall).unwrap());
         drop(sut.create_log(END, 1, wall).unwrap());
-        let known = [sut.log(5)];
+        let in_files = [sut.log(5)];
         sut.remove(&sut.log(2)).unwrap();
         drop(sut.create_log(END, 1, wall).unwrap());
         assert_eq!(sut.logs().unwrap(), [1, 3]);
         drop(sut);
-        let mut sut = Spool::open(&spool, &history, &known).unwrap();
+        let mut sut = Spool::open(&spool, &history, &in_files).unwrap();
         drop(sut.create_log(END, 1, wall).unwrap());
         assert_eq!(sut.logs().unwrap(), [1, 3, 6]);
     }

@@ -1,4 +1,4 @@
-//! The rows that are in the log but not in Parquet files yet, held in memory.
+//! Holds in memory the rows that are in the log but not in Parquet files yet.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,37 +9,41 @@ use trunkline_types::history::Rows;
 
 use crate::catalogue::SpoolLog;
 
-/// Number of rows, and bytes in memory, at which a segment is closed and sealed.
+/// Number of rows and events at which a segment is closed.
 pub(crate) const SEGMENT_ROWS: usize = 4 << 20;
+/// Bytes in memory at which a segment is closed.
 pub(crate) const SEGMENT_BYTES: usize = 96 << 20;
 /// Age at which a segment is closed, in nanoseconds.
 pub(crate) const SEGMENT_AGE: i64 = 3_600_000_000_000;
-/// Maximum number of closed segments that wait to be sealed. At this number, nothing more is recorded
-/// in the folder until one is sealed. Segments of the spool do not count, and are not kept in memory
-/// beyond this number.
-pub(crate) const FROZEN_MAX: usize = 3;
+/// Maximum number of closed segments with a log in the history's folder. At this number, nothing more is
+/// recorded in that folder until maintenance has moved a segment to files. This is also the number of
+/// closed segments in memory above which the rows of segments in the spool are unloaded.
+pub(crate) const CLOSED_MAX: usize = 3;
 
-/// Maximum number of rows and events of a chunk, and of its bytes. A query copies at most one chunk of a
-/// series in a segment.
+/// Number of rows and events at which a chunk is full. Per series and segment, a query copies at most one
+/// chunk.
 pub(crate) const CHUNK_ROWS: usize = 8 << 10;
+/// Bytes in memory at which a chunk is full.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// The rows of a series in a segment.
 #[derive(Debug)]
 pub(crate) struct SeriesRows {
-    /// Chunks that no longer change, each in key order.
+    /// Full chunks, which no longer change, each in key order.
     full: Vec<Arc<Rows>>,
+    /// The chunk that is being filled.
     newest: Rows,
 }
 
-/// The rows of one log.
+/// A segment: the rows of one log.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) number: u64,
-    /// The segment's log in the spool; `None` if its log is in the folder of the history.
+    /// The log of the segment if that is in the spool; `None` if it is in the history's folder.
     pub(crate) spool_log: Option<SpoolLog>,
-    /// False if the rows are only in the log, to save memory.
+    /// False if the rows were dropped from memory and are only in the log.
     pub(crate) is_loaded: bool,
+    /// The loaded rows, by id of the series.
     pub(crate) rows: HashMap<u32, SeriesRows>,
     /// Number of rows and events, including those that are not loaded.
     pub(crate) count: usize,
@@ -71,7 +75,7 @@ impl Segment {
         }
     }
 
-    /// Returns the segment without its rows, which must be in the spool.
+    /// Returns a copy of the segment without rows. The log must be in the spool.
     fn unloaded(&self) -> Self {
         Self {
             is_loaded: false,
@@ -81,16 +85,16 @@ impl Segment {
         }
     }
 
-    /// Adds committed rows. They must have been recorded after the rows of the same series that are
-    /// already here.
+    /// Adds committed rows, recorded after the rows of the series that the segment already has. `time` is the
+    /// time of the commit.
     pub(crate) fn add(&mut self, series: u32, rows: &Rows, time: Timestamp) {
         self.first_commit.get_or_insert(time);
         self.count += rows.len() + rows.marks().len();
         self.bytes += rows.memory();
-        let of_rows = rows.times().iter().copied().min();
-        let of_marks = rows.marks().iter().map(|mark| mark.key.time);
-        let times = self.first_time.into_iter().chain(of_rows);
-        self.first_time = times.chain(of_marks).min();
+        let first_row = rows.times().iter().copied().min();
+        let mark_times = rows.marks().iter().map(|mark| mark.key.time);
+        let times = self.first_time.into_iter().chain(first_row);
+        self.first_time = times.chain(mark_times).min();
         let known = self.rows.entry(series).or_insert_with(|| SeriesRows {
             full: Vec::new(),
             newest: Rows::new(rows.word_bytes()),
@@ -100,7 +104,7 @@ impl Segment {
 
     pub(crate) fn is_full(&self, now: Timestamp) -> bool {
         let age = self.first_commit.map_or(0, |first| now.nanos_since(first));
-        // Rows in the spool cannot be moved to files yet, whatever their age.
+        // Rows in the spool cannot be moved to files yet, so their age does not matter.
         let is_old = age >= SEGMENT_AGE && self.spool_log.is_none();
         self.count >= SEGMENT_ROWS || self.bytes >= SEGMENT_BYTES || is_old
     }
@@ -110,9 +114,9 @@ impl SeriesRows {
     fn add(&mut self, rows: &Rows) {
         let mut at = 0;
         while at < rows.len() {
-            let room = CHUNK_ROWS.saturating_sub(self.newest.len()).max(1);
-            let end = rows.len().min(at + room);
-            // With long values, a chunk is full after fewer rows.
+            let free = CHUNK_ROWS.saturating_sub(self.newest.len()).max(1);
+            let end = rows.len().min(at + free);
+            // Rows of variable length may fill a chunk early, so check the size after every 64 rows.
             let end = match rows.word_bytes() {
                 Some(_) => end,
                 None => end.min(at + 64),
@@ -136,7 +140,7 @@ impl SeriesRows {
         }
     }
 
-    /// Adds the chunks to `all`, each in key order. Only the newest one is copied.
+    /// Appends the chunks to `all`, each in key order. Only the newest chunk is copied.
     pub(crate) fn chunks(&self, all: &mut Vec<Arc<Rows>>) {
         all.extend(self.full.iter().cloned());
         if !self.newest.is_empty() {
@@ -144,7 +148,7 @@ impl SeriesRows {
         }
     }
 
-    /// Returns all rows and events, in several pieces.
+    /// Iterates over the chunks. The newest one, which comes last, may not be in key order.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &Rows> {
         self.full.iter().map(Arc::as_ref).chain([&self.newest])
     }
@@ -155,11 +159,11 @@ impl SeriesRows {
         pieces.map(|rows| rows.len() + rows.marks().len()).sum()
     }
 
-    /// Returns the first and the last time of the rows and events.
+    /// Returns the earliest and the latest time of the rows and events; `None` if there are none.
     pub(crate) fn times(&self) -> Option<(i64, i64)> {
         let times = self.pieces().flat_map(|rows| {
-            let of_marks = rows.marks().iter().map(|mark| mark.key.time);
-            rows.times().iter().copied().chain(of_marks)
+            let mark_times = rows.marks().iter().map(|mark| mark.key.time);
+            rows.times().iter().copied().chain(mark_times)
         });
         times.fold(None, |found, time| {
             let (first, last) = found.unwrap_or((time, time));
@@ -185,48 +189,50 @@ impl SeriesRows {
     }
 }
 
-/// The open segment and the closed segments that wait to be sealed, oldest first.
+/// The segments whose rows are not in files yet.
 #[derive(Debug)]
 pub(crate) struct Tail {
+    /// The segment to which the recorder commits.
     pub(crate) open: Segment,
-    pub(crate) frozen: Vec<Arc<Segment>>,
+    /// Closed segments that maintenance will move to files, oldest first.
+    pub(crate) closed: Vec<Arc<Segment>>,
 }
 
 impl Tail {
     /// Closes the open segment and replaces it by `open`.
-    pub(crate) fn freeze(&mut self, open: Segment) {
+    pub(crate) fn replace_open(&mut self, open: Segment) {
         let full = std::mem::replace(&mut self.open, open);
-        self.frozen.push(Arc::new(full));
+        self.closed.push(Arc::new(full));
         self.unload_excess();
     }
 
-    /// Adds a closed segment, ordered by number.
+    /// Inserts a closed segment at the position of its number.
     pub(crate) fn insert(&mut self, segment: Segment) {
-        let place = self
-            .frozen
+        let index = self
+            .closed
             .partition_point(|one| one.number < segment.number);
-        self.frozen.insert(place, Arc::new(segment));
+        self.closed.insert(index, Arc::new(segment));
         self.unload_excess();
     }
 
-    /// Returns the number of closed segments whose logs are in the folder of the history.
+    /// Returns the number of closed segments whose logs are in the history's folder.
     pub(crate) fn closed_in_folder(&self) -> usize {
-        let frozen = self.frozen.iter();
-        frozen.filter(|segment| segment.spool_log.is_none()).count()
+        let closed = self.closed.iter();
+        closed.filter(|segment| segment.spool_log.is_none()).count()
     }
 
     /// Returns the number of closed segments whose rows are in memory.
     fn loaded(&self) -> usize {
-        let frozen = self.frozen.iter();
-        frozen.filter(|segment| segment.is_loaded).count()
+        let closed = self.closed.iter();
+        closed.filter(|segment| segment.is_loaded).count()
     }
 
-    /// Drops from memory the rows of the oldest segments that are in the spool, if too many closed
-    /// segments are loaded.
+    /// While too many closed segments are loaded, drops the rows of the oldest segment whose log is in the
+    /// spool.
     fn unload_excess(&mut self) {
-        while self.loaded() > FROZEN_MAX {
-            let mut frozen = self.frozen.iter_mut();
-            match frozen.find(|one| one.is_loaded && one.spool_log.is_some()) {
+        while self.loaded() > CLOSED_MAX {
+            let mut closed = self.closed.iter_mut();
+            match closed.find(|one| one.is_loaded && one.spool_log.is_some()) {
                 Some(oldest) => *oldest = Arc::new(oldest.unloaded()),
                 None => return,
             }
@@ -234,21 +240,21 @@ impl Tail {
     }
 
     pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
-        self.frozen.iter().map(Arc::as_ref).chain([&self.open])
+        self.closed.iter().map(Arc::as_ref).chain([&self.open])
     }
 
-    /// Returns the number of rows and events.
+    /// Returns the number of rows and events of all segments.
     pub(crate) fn rows(&self) -> usize {
         self.segments().map(|segment| segment.count).sum()
     }
 
-    /// Returns the number of rows and events whose log is in the spool.
+    /// Returns the number of rows and events of segments whose log is in the spool.
     pub(crate) fn spooled_rows(&self) -> usize {
         let spooled = self.segments().filter(|one| one.spool_log.is_some());
         spooled.map(|segment| segment.count).sum()
     }
 
-    /// Returns the number of rows and events that are only in the spool, not in memory.
+    /// Returns the number of rows and events that are in the spool but not in memory.
     pub(crate) fn unloaded_rows(&self) -> usize {
         let unloaded = self.segments().filter(|one| !one.is_loaded);
         unloaded.map(|segment| segment.count).sum()

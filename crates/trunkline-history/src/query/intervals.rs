@@ -1,7 +1,7 @@
-//! Computes buckets of a series: aggregates of its rows over intervals of time.
+//! Computes buckets of a series, which aggregate the rows of an interval of time.
 //!
-//! Rows are added in key order. Where only one file has rows, the buckets of its summary are added
-//! instead. For durations, a value holds from its row to the next row or event.
+//! Rows are added in key order. If only one file has rows of an interval, the buckets of the file's summary
+//! are added instead of the rows. For durations, a value holds from its row to the next row or event.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use std::sync::Arc;
 use trunkline_types::history::{Bucket, HistoryMark, RowKey};
 
 use super::progress::SeriesProgress;
-use super::reading::{INDEX_WORK, Last, Reading, Room, TimeSpan};
+use super::reading::{INDEX_WORK, Last, SeriesReader, Limits, TimeSpan};
 use crate::error::Error;
 use crate::files::row_order::{
     RowValue, Step, content_of, has_numbers, last_key, previous_key, steps,
 };
 use crate::files::summary::{Summary, SummaryBucket};
 
-/// Limits of a single read.
-const ROOM: Room = Room {
+/// Limits of one window of rows.
+const READ_LIMITS: Limits = Limits {
     rows: 32 << 10,
     bytes: 2 << 20,
     is_exact: false,
@@ -25,17 +25,17 @@ const ROOM: Room = Room {
 
 /// The parameters of a query for buckets.
 pub(super) struct Intervals<'r, 'a> {
-    pub(super) reading: &'r Reading<'a>,
+    pub(super) reader: &'r SeriesReader<'a>,
     pub(super) span: TimeSpan,
     /// Width of each bucket; `None` for one bucket over the whole time.
     pub(super) width: Option<u64>,
-    /// True if the query asks for the covered time and the time-weighted mean.
+    /// True if the query requests the covered time and the time-weighted mean.
     pub(super) durations: bool,
-    /// Time after this is not covered.
+    /// The current time in nanoseconds, up to which the last value holds.
     pub(super) now: i64,
 }
 
-/// Position at which the next page continues, if there is more.
+/// The last key read and the state with which the next page continues; `None` at the end of the series.
 pub(super) type Next = Option<(Option<RowKey>, SeriesProgress)>;
 
 /// Returns the position at which a series begins.
@@ -45,24 +45,24 @@ pub(super) fn begin(span: TimeSpan, durations: bool) -> SeriesProgress {
 }
 
 impl Intervals<'_, '_> {
-    /// Returns at most `most` buckets, and where to continue.
+    /// Returns at most `count_max` buckets, and the position at which the next page continues.
     pub(super) fn read(
         &self,
         mut after: Option<RowKey>,
         mut progress: SeriesProgress,
-        most: usize,
+        count_max: usize,
     ) -> Result<(Vec<Bucket>, Next), Error> {
-        // First, find the value that holds at the start.
+        // First, find the value that holds at the start of the span.
         if let Some(seek) = progress.seek {
             let before = TimeSpan {
                 since: i64::MIN,
                 last: seek,
             };
-            // Damaged rows are found again with the rows after this one.
-            match self.reading.last(before, None) {
+            // Ignore damage here: the window that begins with this row reports it.
+            match self.reader.last(before, None) {
                 Last::Found(key, _) => after = Some(previous_key(key)),
                 Last::Nothing => {}
-                Last::NotAfter(searched) => {
+                Last::Interrupted(searched) => {
                     progress.seek = Some(searched.time);
                     return Ok((Vec::new(), Some((after, progress))));
                 }
@@ -72,13 +72,13 @@ impl Intervals<'_, '_> {
         let mut builder = BucketBuilder {
             intervals: self,
             progress,
-            most,
+            count_max,
             current: 0..0,
-            full: Vec::new(),
+            completed: Vec::new(),
         };
         loop {
-            if builder.is_full() || self.reading.page.is_spent() {
-                return Ok((builder.full, Some((after, builder.progress))));
+            if builder.is_full() || self.reader.page.is_spent() {
+                return Ok((builder.completed, Some((after, builder.progress))));
             }
             let run = self.next_run(after);
             let first = run.as_ref().and_then(|run| run.start());
@@ -91,21 +91,21 @@ impl Intervals<'_, '_> {
                 Some(_) => i64::MIN,
                 None => self.span.since,
             };
-            let window = self.reading.window(after, TimeSpan { since, last }, ROOM)?;
+            let window = self.reader.window(after, TimeSpan { since, last }, READ_LIMITS)?;
             let rows = &window.rows;
             let mut added = None;
             for step in steps(rows) {
                 let is_added = match step {
                     Step::Row(row) => {
                         let time = rows.times().get(row).copied().unwrap_or(0);
-                        let data_type = &self.reading.series.data_type;
+                        let data_type = &self.reader.series.data_type;
                         builder.add_row(time, content_of(rows, row, data_type))
                     }
                     Step::Event(mark) => builder.add_event(&mark),
                 };
                 if !is_added {
                     after = added.and_then(|step: Step| step.key(rows)).or(after);
-                    return Ok((builder.full, Some((after, builder.progress))));
+                    return Ok((builder.completed, Some((after, builder.progress))));
                 }
                 added = Some(step);
             }
@@ -115,79 +115,81 @@ impl Intervals<'_, '_> {
             after = Some(window.end.unwrap_or(last_key(last)));
         }
         let is_complete = builder.finish();
-        let BucketBuilder { progress, full, .. } = builder;
+        let BucketBuilder { progress, completed, .. } = builder;
         let next = (!is_complete).then_some((Some(last_key(self.span.last)), progress));
-        Ok((full, next))
+        Ok((completed, next))
     }
 
-    /// Finds the next summary buckets that can replace rows after this key.
-    fn next_run(&self, after: Option<RowKey>) -> Option<Run> {
-        let reading = self.reading;
-        if !has_numbers(&reading.series.data_type) {
+    /// Finds the next summary buckets that can be used instead of rows after this key.
+    fn next_run(&self, after: Option<RowKey>) -> Option<BucketRun> {
+        let reader = self.reader;
+        if !has_numbers(&reader.series.data_type) {
             return None;
         }
         let since = self.span.since;
         let from = after.map_or(since, |after| after.time.saturating_add(1).max(since));
-        let rest = TimeSpan {
+        let remaining = TimeSpan {
             since: from,
-            last: reading.horizon(from, self.span.last),
+            last: reader.indexed_until(from, self.span.last),
         };
-        let mut extents: Vec<(i64, i64)> = Vec::new();
+        let mut source_times: Vec<(i64, i64)> = Vec::new();
         let mut summaries = Vec::new();
-        for part in reading.view.parts.iter() {
-            if !rest.overlaps(part.row.first_time, part.row.last_time) {
+        for part in reader.view.parts.iter() {
+            if !remaining.overlaps(part.row.first_time, part.row.last_time) {
                 continue;
             }
-            let found = reading.page.find(part, reading.series.id);
+            let found = reader.page.find(part, reader.series.id);
             let Some(found) =
-                found.filter(|found| rest.overlaps(found.first_time, found.last_time))
+                found.filter(|found| remaining.overlaps(found.first_time, found.last_time))
             else {
                 continue;
             };
             if !part.is_summarized() {
-                reading.page.spend(INDEX_WORK);
+                reader.page.spend(INDEX_WORK);
             }
-            // Without a readable summary, the rows are read instead.
-            let summary = part.summary(reading.series.id, self.width);
+            // If the summary cannot be read, the rows are read instead.
+            let summary = part.summary(reader.series.id, self.width);
             if let Some(summary) = summary.unwrap_or_default() {
-                summaries.push((extents.len(), summary));
+                summaries.push((source_times.len(), summary));
             }
-            extents.push((found.first_time, found.last_time));
+            source_times.push((found.first_time, found.last_time));
         }
         if summaries.is_empty() {
             return None;
         }
-        for rows in &reading.view.memory {
-            let of_rows = [rows.times().first(), rows.times().last()];
-            let of_marks = [rows.marks().first(), rows.marks().last()];
-            let of_marks = of_marks.into_iter().flatten().map(|mark| mark.key.time);
-            let times = of_rows.into_iter().flatten().copied().chain(of_marks);
+        for rows in &reader.view.memory {
+            let row_times = [rows.times().first(), rows.times().last()];
+            let mark_times = [rows.marks().first(), rows.marks().last()];
+            let mark_times = mark_times.into_iter().flatten().map(|mark| mark.key.time);
+            let times = row_times.into_iter().flatten().copied().chain(mark_times);
             if let Some((first, last)) = times.clone().min().zip(times.max()) {
-                extents.push((first, last));
+                source_times.push((first, last));
             }
         }
         let marks = match self.durations {
-            true => reading.engine_marks(rest),
+            true => reader.engine_marks(remaining),
             false => Vec::new(),
         };
-        let runs = summaries.into_iter().filter_map(|(own, summary)| {
-            let others = extents.iter().enumerate();
+        let runs = summaries.into_iter().filter_map(|(own_index, summary)| {
+            let others = source_times.iter().enumerate();
             let others =
-                others.filter(|(index, extent)| *index != own && rest.overlaps(extent.0, extent.1));
-            let mut run = Run {
+                others.filter(|(index, times)| {
+                    *index != own_index && remaining.overlaps(times.0, times.1)
+                });
+            let mut run = BucketRun {
                 next: summary
                     .buckets
                     .partition_point(|one| one.bucket.start < from),
-                others: others.map(|(_, extent)| *extent).collect(),
+                others: others.map(|(_, times)| *times).collect(),
                 marks: marks.iter().map(|mark| mark.key.time).collect(),
-                last: rest.last,
+                last: remaining.last,
                 clean_until: self.durations.then_some(self.now),
                 summary,
             };
             while let Some(one) = run.summary.buckets.get(run.next) {
                 let start = one.bucket.start;
-                reading.page.spend(1);
-                if run.end_of(one) > rest.last {
+                reader.page.spend(1);
+                if run.end_of(one) > remaining.last {
                     return None;
                 }
                 if run.accepts(one, start) {
@@ -197,24 +199,27 @@ impl Intervals<'_, '_> {
             }
             None
         });
-        runs.min_by_key(Run::start)
+        runs.min_by_key(BucketRun::start)
     }
 }
 
-/// Consecutive buckets of a summary.
-struct Run {
+/// Consecutive buckets of a summary that may be used instead of rows.
+struct BucketRun {
     summary: Arc<Summary>,
+    /// Index of the next bucket in the summary.
     next: usize,
-    /// First and last time of each other source of rows of the series.
+    /// Times of the first and the last row of each other source of the series.
     others: Vec<(i64, i64)>,
     /// Times of the events that concern all variables.
     marks: Vec<i64>,
+    /// Buckets that end after this time are not used.
     last: i64,
-    /// For durations: accept only buckets up to this time that have only good values and no events.
+    /// If set, buckets are accepted only up to this time, and only with good values and without events. Other
+    /// buckets have no durations.
     clean_until: Option<i64>,
 }
 
-impl Run {
+impl BucketRun {
     fn start(&self) -> Option<i64> {
         let one = self.summary.buckets.get(self.next)?;
         Some(one.bucket.start)
@@ -226,14 +231,14 @@ impl Run {
         one.bucket.start.saturating_add(width - 1)
     }
 
-    /// Returns true if there are no other rows between `from` and the end of a bucket.
+    /// Returns true if a bucket can be used instead of the rows between `from` and the end of the bucket.
     fn accepts(&self, one: &SummaryBucket, from: i64) -> bool {
         let end = self.end_of(one);
         let span = TimeSpan {
             since: from,
             last: end,
         };
-        let is_alone = !self
+        let has_no_other_source = !self
             .others
             .iter()
             .any(|other| span.overlaps(other.0, other.1));
@@ -242,7 +247,7 @@ impl Run {
             self.marks.get(first).is_none_or(|time| *time > end)
         };
         let is_clean = |until| one.is_clean() && one.last_time <= until && has_no_event();
-        is_alone && self.clean_until.is_none_or(is_clean)
+        has_no_other_source && self.clean_until.is_none_or(is_clean)
     }
 }
 
@@ -250,18 +255,19 @@ impl Run {
 struct BucketBuilder<'i, 'r, 'a> {
     intervals: &'i Intervals<'r, 'a>,
     progress: SeriesProgress,
-    most: usize,
-    /// The bounds of the last bucket used. Most rows are in the same bucket as the row before.
+    /// Maximum number of buckets.
+    count_max: usize,
+    /// The interval of the last bucket used. It saves a division for each further row in the same bucket.
     current: Range<i64>,
-    full: Vec<Bucket>,
+    completed: Vec<Bucket>,
 }
 
 impl BucketBuilder<'_, '_, '_> {
     fn is_full(&self) -> bool {
-        self.full.len() >= self.most
+        self.completed.len() >= self.count_max
     }
 
-    /// Returns the start of the bucket of a time.
+    /// Returns the start of the bucket that contains a time.
     fn start_of(&self, time: i64) -> i64 {
         match self.intervals.width {
             Some(width) => {
@@ -272,7 +278,7 @@ impl BucketBuilder<'_, '_, '_> {
         }
     }
 
-    /// Returns the end of the bucket of a time.
+    /// Returns the end of the bucket that contains a time.
     fn end_of(&self, time: i64) -> i64 {
         match self.intervals.width {
             Some(width) => self
@@ -282,8 +288,8 @@ impl BucketBuilder<'_, '_, '_> {
         }
     }
 
-    /// Returns false if this time needs another bucket and the page is full.
-    fn has_room_at(&self, time: i64) -> bool {
+    /// Returns false if the page is full and this time is not in its last bucket.
+    fn can_add_at(&self, time: i64) -> bool {
         let is_current = |bucket: Bucket| bucket.is_empty() || bucket.start == self.start_of(time);
         !self.is_full() || self.progress.bucket.is_none_or(is_current)
     }
@@ -298,24 +304,25 @@ impl BucketBuilder<'_, '_, '_> {
             .bucket
             .is_some_and(|bucket| bucket.start != start)
         {
-            self.close();
+            self.end_bucket();
         }
         self.progress
             .bucket
             .get_or_insert_with(|| Bucket::new(start))
     }
 
-    fn close(&mut self) {
+    fn end_bucket(&mut self) {
         let bucket = self.progress.bucket.take();
-        self.full.extend(bucket.filter(|bucket| !bucket.is_empty()));
+        self.completed.extend(bucket.filter(|bucket| !bucket.is_empty()));
     }
 
-    /// Adds the duration of the held value up to this time. Returns false if the page became full first.
-    fn flow(&mut self, to: i64) -> bool {
+    /// Adds the duration for which the current value holds, up to time `to`. Returns false if the page
+    /// becomes full first.
+    fn advance_to(&mut self, to: i64) -> bool {
         let to = to.min(self.intervals.now);
         while let Some(held) = self.progress.held.filter(|_| self.progress.at < to) {
             let at = self.progress.at;
-            if !self.has_room_at(at) {
+            if !self.can_add_at(at) {
                 return false;
             }
             let end = self.end_of(at).min(to);
@@ -329,7 +336,7 @@ impl BucketBuilder<'_, '_, '_> {
 
     fn add_row(&mut self, time: i64, content: RowValue) -> bool {
         let is_inside = self.intervals.span.contains(time);
-        if !self.flow(time) || (is_inside && !self.has_room_at(time)) {
+        if !self.advance_to(time) || (is_inside && !self.can_add_at(time)) {
             return false;
         }
         if is_inside {
@@ -348,7 +355,7 @@ impl BucketBuilder<'_, '_, '_> {
         let time = mark.key.time;
         let (_, lost) = mark.event.parts();
         let counts = lost > 0 && self.intervals.span.contains(time);
-        if !self.flow(time) || (counts && !self.has_room_at(time)) {
+        if !self.advance_to(time) || (counts && !self.can_add_at(time)) {
             return false;
         }
         if counts {
@@ -362,13 +369,13 @@ impl BucketBuilder<'_, '_, '_> {
         self.progress.held = value.filter(|_| self.intervals.durations);
     }
 
-    /// Adds summary buckets. Returns the key up to which they were added, if any were.
-    fn add_run(&mut self, run: &Run) -> Option<RowKey> {
+    /// Adds summary buckets. Returns the key up to which they were added; `None` if none were added.
+    fn add_run(&mut self, run: &BucketRun) -> Option<RowKey> {
         let mut after = None;
         let mut from = run.start()?;
         for one in run.summary.buckets.get(run.next..).unwrap_or_default() {
             let end = run.end_of(one);
-            let page = self.intervals.reading.page;
+            let page = self.intervals.reader.page;
             if end > run.last || !run.accepts(one, from) || page.is_spent() {
                 break;
             }
@@ -380,13 +387,13 @@ impl BucketBuilder<'_, '_, '_> {
                 ..
             } = *one;
             if self.intervals.durations {
-                if !self.flow(first_time) {
+                if !self.advance_to(first_time) {
                     break;
                 }
             } else {
                 (bucket.covered, bucket.time_mean) = (0, 0.0);
             }
-            if !self.has_room_at(bucket.start) {
+            if !self.can_add_at(bucket.start) {
                 break;
             }
             self.bucket_at(bucket.start).join(&bucket);
@@ -400,13 +407,13 @@ impl BucketBuilder<'_, '_, '_> {
         after
     }
 
-    /// Completes the last bucket. Returns false if the page is full.
+    /// Completes the last bucket. Returns false if the page becomes full first.
     fn finish(&mut self) -> bool {
         let end = self.intervals.span.last.saturating_add(1);
-        if !self.flow(end) || self.is_full() {
+        if !self.advance_to(end) || self.is_full() {
             return false;
         }
-        self.close();
+        self.end_bucket();
         true
     }
 }

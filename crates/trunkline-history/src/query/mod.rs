@@ -1,17 +1,17 @@
 //! Answers queries, one page at a time, from the Parquet files and the rows that are not in files yet.
 //!
 //! A page ends when it has the requested number of rows, or when its work reaches the limit. The cursor
-//! has everything needed for the next page, so no state is kept between pages.
+//! contains the state for the next page, so no state is kept in memory between pages.
 //!
-//! - `wanted`: the series that match the query; `reading`: the rows of a series in key order.
-//! - `intervals`: buckets; `points`: values at points in time.
-//! - `progress`: the state in a cursor.
+//! - `selection`: the series that match the query; `reading`: the rows of a series in key order.
+//! - `intervals`: aggregates over intervals of time; `points`: values at points in time.
+//! - `progress`: the state that a cursor contains.
 
 mod intervals;
 mod points;
 mod progress;
 mod reading;
-mod wanted;
+mod selection;
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -24,35 +24,37 @@ use self::intervals::Intervals;
 use self::points::Points;
 use self::progress::{Progress, SeriesProgress};
 pub(crate) use self::reading::View;
-use self::reading::{Last, Page, Reading, Room, TimeSpan};
-use self::wanted::Wanted;
+use self::reading::{Last, PageState, SeriesReader, Limits, TimeSpan};
+use self::selection::Selection;
 use crate::catalogue::{ENGINE_SERIES, Series};
 use crate::error::Error;
 use crate::files::schema::Projection;
 
-/// Maximum number of rows, events and buckets of a page, and its approximate size in bytes.
+/// Maximum number of rows, events and buckets of a page.
 const PAGE_ROWS: usize = 64 << 10;
+/// Approximate maximum size of a page in bytes.
 const PAGE_BYTES: usize = 2 << 20;
 
-/// Callback that returns where the rows of a series are.
+/// A callback that returns the current sources of the rows of a series, given the id of the series.
 pub(crate) type ViewOf<'a> = &'a dyn Fn(u32) -> View;
 
-/// Answers a query, and also returns the work for the page. `series` is sorted by name and id.
+/// Reads one page of the answer to a query. Also returns the work for the page. `series` is sorted by name
+/// and id, and `now` is the current time in nanoseconds.
 pub(crate) fn read(
     query: &HistoryQuery,
     series: &[Series],
     view_of: ViewOf<'_>,
     now: i64,
 ) -> Result<(HistoryPage, usize), Error> {
-    let shared = Page::default();
+    let shared = PageState::default();
     let from = query.from.clone().unwrap_or_default();
     let start = series.partition_point(|one| (&one.name, one.id) < (&from.variable, from.series));
-    let wanted = Wanted::new(series.get(start..).unwrap_or_default(), &query.patterns);
+    let selection = Selection::new(series.get(start..).unwrap_or_default(), &query.patterns);
     let progress = match &query.from {
         Some(from) => Progress::decode(&from.state)?,
-        None => begin(query, &wanted, view_of, now, &shared),
+        None => begin(query, &selection, view_of, now, &shared),
     };
-    let mut room = Room {
+    let mut limits = Limits {
         rows: match query.limit {
             0 => PAGE_ROWS,
             limit => PAGE_ROWS.min(limit as usize),
@@ -73,11 +75,10 @@ pub(crate) fn read(
     };
     let is_rows = query.form == HistoryForm::Rows;
     for number in 0.. {
-        let Some(one) = wanted.get(number, &shared) else {
-            // If the work limit was reached during the search for the next series, the search
-            // continues in the next page.
-            let rest = wanted.rest();
-            page.next = rest.map(|one| cursor(one, None, begin_series(query, &progress)));
+        let Some(one) = selection.get(number, &shared) else {
+            // If the search for the next series reached the work limit, the next page continues it.
+            let next_candidate = selection.next_candidate();
+            page.next = next_candidate.map(|one| cursor(one, None, begin_series(query, &progress)));
             break;
         };
         let is_first = one.name == from.variable && one.id == from.series && query.from.is_some();
@@ -85,11 +86,11 @@ pub(crate) fn read(
             true => (from.after, progress.series.clone()),
             false => (None, begin_series(query, &progress)),
         };
-        if room.rows == 0 || room.bytes == 0 || shared.is_spent() {
+        if limits.rows == 0 || limits.bytes == 0 || shared.is_spent() {
             page.next = Some(cursor(one, after, begun));
             break;
         }
-        let reading = Reading {
+        let reader = SeriesReader {
             page: &shared,
             series: one,
             view: view_of(one.id),
@@ -101,16 +102,16 @@ pub(crate) fn read(
                 }
             },
             position: query.after.filter(|_| is_rows),
-            following: is_rows.then_some((&wanted, number + 1)),
+            following: is_rows.then_some((&selection, number + 1)),
         };
-        let answer = Answering {
+        let answer = SeriesQuery {
             query,
-            reading: &reading,
+            reader: &reader,
             progress: &progress,
         };
-        let (data_type, data, next) = answer.read(after, begun, room)?;
-        room = room.left_after(&data);
-        // A series without rows has a cost too.
+        let (data_type, data, next) = answer.read(after, begun, limits)?;
+        limits = limits.remaining_after(&data);
+        // Looking up a series is work even if the series has no rows.
         shared.spend(SERIES_WORK);
         if !data.is_empty() {
             page.series.push(HistorySeries {
@@ -125,15 +126,15 @@ pub(crate) fn read(
             break;
         }
     }
-    page.state = sentence_of(&shared.damage.borrow());
+    page.state = damage_sentence(&shared.damage.borrow());
     Ok((page, shared.work()))
 }
 
-/// Work per series, in rows.
+/// Work for looking up a series, in decoded rows.
 const SERIES_WORK: usize = 64;
 
-impl Room {
-    fn left_after(self, data: &SeriesData) -> Self {
+impl Limits {
+    fn remaining_after(self, data: &SeriesData) -> Self {
         let bytes = match data {
             SeriesData::Rows(rows) => rows.memory(),
             SeriesData::Buckets { buckets, .. } => buckets.len() * size_of::<Bucket>(),
@@ -146,13 +147,13 @@ impl Room {
     }
 }
 
-/// Returns the state before the first page.
+/// Returns the state at the beginning of a query.
 fn begin(
     query: &HistoryQuery,
-    wanted: &Wanted<'_>,
+    selection: &Selection<'_>,
     view_of: ViewOf<'_>,
     now: i64,
-    page: &Page,
+    page: &PageState,
 ) -> Progress {
     let (since, until) = (query.since, query.until);
     let mut span = TimeSpan {
@@ -174,7 +175,7 @@ fn begin(
         HistoryForm::Rows | HistoryForm::Last => false,
     };
     if needs_start && since.is_none() {
-        span.since = beginning(wanted, view_of, page).unwrap_or(now);
+        span.since = beginning(selection, view_of, page).unwrap_or(now);
     }
     let width = match query.form {
         HistoryForm::Interpolated(Grid(step)) | HistoryForm::Stepped(Grid(step)) => {
@@ -190,7 +191,7 @@ fn begin(
     }
 }
 
-/// Returns the state before the first row of a series.
+/// Returns the state at the beginning of a series.
 fn begin_series(query: &HistoryQuery, progress: &Progress) -> SeriesProgress {
     let span = progress.span;
     match query.form {
@@ -205,7 +206,7 @@ fn begin_series(query: &HistoryQuery, progress: &Progress) -> SeriesProgress {
     }
 }
 
-/// Returns true if the query asks for the covered time and the time-weighted mean.
+/// Returns true if the query requests the covered time and the time-weighted mean.
 fn has_durations(query: &HistoryQuery) -> bool {
     query.durations || query.form == HistoryForm::Total
 }
@@ -215,28 +216,28 @@ fn step_of(grid: Grid) -> Option<i64> {
         .map(|step| i64::try_from(step.get()).unwrap_or(i64::MAX))
 }
 
-/// Returns the time of the first row or event of the wanted series, or an earlier time if finding it
-/// would exceed the work of a page. Returns `None` if they have no rows or events.
-fn beginning(wanted: &Wanted<'_>, view_of: ViewOf<'_>, page: &Page) -> Option<i64> {
+/// Returns the time of the first row or event of the selected series, or an earlier time if the search would
+/// exceed the work limit of a page. Returns `None` if these series have no rows or events.
+fn beginning(selection: &Selection<'_>, view_of: ViewOf<'_>, page: &PageState) -> Option<i64> {
     let mut ids: HashSet<u32> = HashSet::new();
     let mut first: Option<i64> = None;
-    let mut offer = |time: i64| first = Some(first.map_or(time, |first| first.min(time)));
-    // Use the files in the last view: an earlier view may predate the move of a segment to files.
+    let mut include = |time: i64| first = Some(first.map_or(time, |first| first.min(time)));
+    // Use the files of the last view: a segment may move to files between two views.
     let mut view = view_of(ENGINE_SERIES);
-    while let Some(one) = wanted.get(ids.len(), page) {
+    while let Some(one) = selection.get(ids.len(), page) {
         ids.insert(one.id);
         page.spend(SERIES_WORK);
         view = view_of(one.id);
         for rows in &view.memory {
-            let of_marks = rows.marks().first().map(|mark| mark.key.time);
-            let times = rows.times().first().copied().into_iter().chain(of_marks);
-            times.for_each(&mut offer);
+            let mark_times = rows.marks().first().map(|mark| mark.key.time);
+            let times = rows.times().first().copied().into_iter().chain(mark_times);
+            times.for_each(&mut include);
         }
     }
-    if wanted.rest().is_some() {
-        // These times cover all series.
-        let of_files = view.parts.first().map(|part| part.row.first_time);
-        return of_files
+    if selection.next_candidate().is_some() {
+        // The search was cut short, so return a time that is not after the first row of any series.
+        let first_of_files = view.parts.first().map(|part| part.row.first_time);
+        return first_of_files
             .into_iter()
             .chain(view.first_time)
             .chain(first)
@@ -254,38 +255,38 @@ fn beginning(wanted: &Wanted<'_>, view_of: ViewOf<'_>, page: &Page) -> Option<i6
         }
         let spans = page.or_damage(part, part.spans()).unwrap_or_default();
         page.spend(spans.len());
-        let of_wanted = spans.iter().filter(|(id, _)| ids.contains(id));
-        for (_, span) in of_wanted {
+        let selected_spans = spans.iter().filter(|(id, _)| ids.contains(id));
+        for (_, span) in selected_spans {
             first = Some(first.map_or(span.first_time, |first| first.min(span.first_time)));
         }
     }
     first
 }
 
-/// Describes what could not be read; empty if there is nothing.
-fn sentence_of(damage: &BTreeSet<String>) -> String {
+/// Joins at most three sentences about files that could not be read; empty if all files could be read.
+fn damage_sentence(damage: &BTreeSet<String>) -> String {
     let named: Vec<&str> = damage.iter().take(3).map(String::as_str).collect();
     let more = match damage.len().saturating_sub(named.len()) {
         0 => String::new(),
-        more => format!("; and {more} more"),
+        more => format!("; there are {more} more such errors"),
     };
     format!("{}{more}", named.join("; "))
 }
 
-/// The answer for one series of a page.
-struct Answering<'r, 'a> {
+/// A query for one series of a page.
+struct SeriesQuery<'r, 'a> {
     query: &'r HistoryQuery,
-    reading: &'r Reading<'a>,
+    reader: &'r SeriesReader<'a>,
     progress: &'r Progress,
 }
 
-type Read = (trunkline_types::DataType, SeriesData, intervals::Next);
+type SeriesResult = (trunkline_types::DataType, SeriesData, intervals::Next);
 
-impl<'r, 'a> Answering<'r, 'a> {
+impl<'r, 'a> SeriesQuery<'r, 'a> {
     fn intervals(&self) -> Intervals<'r, 'a> {
         let width = self.progress.width.max(1);
         Intervals {
-            reading: self.reading,
+            reader: self.reader,
             span: self.progress.span,
             width: (self.query.form != HistoryForm::Total).then_some(width),
             durations: has_durations(self.query),
@@ -295,7 +296,7 @@ impl<'r, 'a> Answering<'r, 'a> {
 
     fn points(&self, grid: Grid, is_linear: bool) -> Points<'r, 'a> {
         Points {
-            reading: self.reading,
+            reader: self.reader,
             span: self.progress.span,
             step: step_of(grid),
             is_linear,
@@ -307,23 +308,23 @@ impl<'r, 'a> Answering<'r, 'a> {
         &self,
         after: Option<RowKey>,
         progress: SeriesProgress,
-        room: Room,
-    ) -> Result<Read, Error> {
-        let data_type = self.reading.series.data_type.clone();
+        limits: Limits,
+    ) -> Result<SeriesResult, Error> {
+        let data_type = self.reader.series.data_type.clone();
         let span = self.progress.span;
         Ok(match self.query.form {
             HistoryForm::Rows => {
-                let window = self.reading.window(after, span, room)?;
+                let window = self.reader.window(after, span, limits)?;
                 let next = window.end.map(|end| (Some(end), progress));
                 (data_type, SeriesData::Rows(window.rows), next)
             }
             HistoryForm::Last => {
                 let last = progress.seek.unwrap_or(span.last).min(span.last);
                 let span = TimeSpan { last, ..span };
-                let (rows, next) = match self.reading.last(span, progress.damaged) {
+                let (rows, next) = match self.reader.last(span, progress.damaged) {
                     Last::Found(_, rows) => (*rows, None),
-                    Last::Nothing => (self.reading.series.rows(), None),
-                    Last::NotAfter(searched) => {
+                    Last::Nothing => (self.reader.series.rows(), None),
+                    Last::Interrupted(searched) => {
                         let progress = SeriesProgress {
                             seek: Some(searched.time),
                             damaged: searched.damaged,
@@ -336,7 +337,7 @@ impl<'r, 'a> Answering<'r, 'a> {
             }
             HistoryForm::Buckets(_) | HistoryForm::Points(_) | HistoryForm::Total => {
                 let intervals = self.intervals();
-                let (buckets, next) = intervals.read(after, progress, room.rows)?;
+                let (buckets, next) = intervals.read(after, progress, limits.rows)?;
                 let last = span.last.saturating_add(1).min(self.progress.now);
                 let whole = last.saturating_sub(span.since).max(1) as u64;
                 let width = intervals.width.unwrap_or(whole);
@@ -345,7 +346,7 @@ impl<'r, 'a> Answering<'r, 'a> {
             HistoryForm::Interpolated(grid) | HistoryForm::Stepped(grid) => {
                 let is_linear = matches!(self.query.form, HistoryForm::Interpolated(_));
                 let points = self.points(grid, is_linear);
-                let (rows, next) = points.read(after, progress, room)?;
+                let (rows, next) = points.read(after, progress, limits)?;
                 (points.data_type(), SeriesData::Rows(rows), next)
             }
         })
@@ -366,10 +367,10 @@ mod tests {
     use crate::files::seal;
     use crate::log::tail::Segment;
 
-    /// A segment is moved to files while a page is read: its events are in memory for the first series,
-    /// and in a file for the second.
+    /// A segment is moved to files while a page is read: its events are in memory when the first series is
+    /// read, and in a file when the second series is read.
     #[test]
-    fn events_of_the_engine_occur_once_while_a_segment_becomes_files() {
+    fn engine_events_occur_once_while_a_segment_moves_to_files() {
         const TIME: i64 = 1_790_000_000_000_000_000;
         let folder = tempfile::tempdir().unwrap();
         let series: Vec<Series> = (1..=2)
@@ -428,7 +429,8 @@ mod tests {
 
     const START: i64 = 1_790_000_000_000_000_000;
 
-    /// Creates a file with `count` rows of each of these series, one nanosecond apart.
+    /// Creates a file with `count` rows of each series, one nanosecond apart. `first` is the time of the
+    /// first row.
     fn part(
         folder: &Path,
         number: u64,
@@ -457,9 +459,9 @@ mod tests {
         Arc::new(Part::new(folder, sealed.remove(0)))
     }
 
-    /// Otherwise each page would compare the patterns with all names, to read few rows.
+    /// Without this bound, each page would compare the patterns with all names to read a few rows.
     #[test]
-    fn search_for_the_series_to_read_next_is_bounded() {
+    fn search_for_series_to_prefetch_is_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let series = many(400);
         let parts = Arc::new(vec![part(folder.path(), 1, &series[..1], (START, 100))]);
@@ -477,10 +479,10 @@ mod tests {
         assert!(work < 2 * reading::PREFETCH_WORK, "{work}");
     }
 
-    /// Otherwise the search in each of the files would take the work of the page, and a page would have
-    /// the rows of one series.
+    /// Without this bound, the searches in several files would use up the work of a page, and each page would
+    /// contain the rows of a single series.
     #[test]
-    fn search_for_the_series_to_read_next_is_bounded_over_all_files() {
+    fn search_for_series_to_prefetch_is_bounded_over_all_files() {
         let folder = tempfile::tempdir().unwrap();
         let series = many(80_000);
         let recorded = &series[..50];
@@ -501,17 +503,17 @@ mod tests {
 
     /// The newest file cannot be read, and the search needs two pages to find the oldest one.
     #[test]
-    fn last_row_reports_damage_after_it_that_an_earlier_page_found() {
+    fn last_row_reports_later_damage_that_an_earlier_page_found() {
         const FILES: u64 = 40;
         let folder = tempfile::tempdir().unwrap();
         let series = many(2);
         let parts = (0..FILES).map(|number| {
-            let of_file = match number {
+            let recorded_series = match number {
                 0 | 39 => &series[..1],
                 _ => &series[1..],
             };
             let first = START + number as i64 * 1_000;
-            part(folder.path(), number, of_file, (first, 1))
+            part(folder.path(), number, recorded_series, (first, 1))
         });
         let parts: Vec<Arc<Part>> = parts.collect();
         let newest = &parts[FILES as usize - 1].path;
@@ -549,25 +551,25 @@ mod tests {
         (1..=count).map(of).collect()
     }
 
-    /// Returns the number of pages of a query without results, and the largest work of a page.
+    /// Reads all pages of a query without results. Returns their number, and the largest work of a page.
     fn pages(query: &HistoryQuery, series: &[Series]) -> (usize, usize) {
         let none = Arc::new(Vec::new());
         let view_of = |id| View::of(&none, std::iter::empty(), id);
-        let (mut query, mut count, mut most) = (query.clone(), 0, 0);
+        let (mut query, mut count, mut work_max) = (query.clone(), 0, 0);
         loop {
             let (page, work) = read(&query, series, &view_of, 0).unwrap();
-            (count, most) = (count + 1, most.max(work));
+            (count, work_max) = (count + 1, work_max.max(work));
             assert!(page.next.is_none() || page.next != query.from);
             query.from = page.next;
             if query.from.is_none() {
-                return (count, most);
+                return (count, work_max);
             }
         }
     }
 
-    /// Otherwise a page would take as long as comparing all patterns with all series.
+    /// Without this bound, a page would take as long as comparing all patterns with all series.
     #[test]
-    fn comparisons_of_patterns_with_names_are_work_of_a_page() {
+    fn pattern_comparisons_count_as_work_of_a_page() {
         let series = many(400);
         let pattern = |n: u32| Pattern::parse(&format!("**/{n}*")).unwrap();
         for form in [
@@ -580,13 +582,13 @@ mod tests {
                 form,
                 ..HistoryQuery::default()
             };
-            let (count, most) = pages(&query, &series);
+            let (count, work_max) = pages(&query, &series);
             assert!(count > 2, "{form:?}: {count} pages");
-            assert!(most < 2 * reading::PAGE_WORK, "{form:?}: {most}");
+            assert!(work_max < 2 * reading::PAGE_WORK, "{form:?}: {work_max}");
         }
     }
 
-    /// Each name is looked up, independently of the number of names.
+    /// The work for looking up a name does not depend on the number of names in the query.
     #[test]
     fn query_of_many_names_takes_little_work() {
         let series = many(2_000);
@@ -595,8 +597,8 @@ mod tests {
             patterns: names.collect(),
             ..HistoryQuery::default()
         };
-        let (count, most) = pages(&query, &series);
+        let (count, work_max) = pages(&query, &series);
         assert_eq!(count, 1);
-        assert!(most < 100 * series.len(), "{most}");
+        assert!(work_max < 100 * series.len(), "{work_max}");
     }
 }

@@ -1,42 +1,42 @@
-//! The values of a series at points in time, from the rows on both sides of each point.
+//! Computes the values of a series at points in time from the rows before and after each point.
 //!
-//! Rows are read sequentially, starting with the one before a point. If there are many rows between two
-//! points, the row before the next point is searched for instead.
+//! Rows are read sequentially, beginning with the row before a point. If there are many rows between two
+//! points, the row before the next point is found by a search instead.
 
 use trunkline_types::history::{HistoryMark, Row, RowKey, Rows};
 use trunkline_types::{DataType, Quality, Reason};
 
 use super::intervals::Next;
 use super::progress::SeriesProgress;
-use super::reading::{Last, Reading, Room, TimeSpan};
+use super::reading::{Last, SeriesReader, Limits, TimeSpan};
 use crate::error::Error;
 use crate::files::row_order::{RowValue, Step, content_of, last_key, previous_key, steps};
 use crate::files::schema::number_of;
 
-/// Limits of a single read.
-const ROOM: Room = Room {
+/// Limits of one window of rows.
+const READ_LIMITS: Limits = Limits {
     rows: 8 << 10,
     bytes: 2 << 20,
     is_exact: false,
 };
-/// Minimum number of points per window for reading on sequentially instead of searching for the next one.
-const DENSE: usize = 16;
+/// Number of points per window below which the row before the next point is found by a search.
+const POINTS_PER_WINDOW_MIN: usize = 16;
 
 /// The parameters of a query for points.
 pub(super) struct Points<'r, 'a> {
-    pub(super) reading: &'r Reading<'a>,
+    pub(super) reader: &'r SeriesReader<'a>,
     /// The span of the points, inclusive.
     pub(super) span: TimeSpan,
-    /// Distance between points; `None` if there is only one, at the start of the span.
+    /// Distance between points in nanoseconds; `None` if there is only one point, at the start of the span.
     pub(super) step: Option<i64>,
     /// True if numbers are interpolated linearly.
     pub(super) is_linear: bool,
-    /// Values do not hold after this time.
+    /// The current time in nanoseconds, up to which the last value holds.
     pub(super) now: i64,
 }
 
 /// Returns true if values of this type can be interpolated.
-fn is_sloped(data_type: &DataType) -> bool {
+fn is_interpolable(data_type: &DataType) -> bool {
     match data_type {
         DataType::I8
         | DataType::I16
@@ -62,7 +62,7 @@ fn is_sloped(data_type: &DataType) -> bool {
 fn first_point(span: TimeSpan, step: Option<i64>) -> i64 {
     match step.map(|step| (step, span.since.rem_euclid(step))) {
         None | Some((_, 0)) => span.since,
-        Some((step, over)) => span.since.saturating_add(step - over),
+        Some((step, remainder)) => span.since.saturating_add(step - remainder),
     }
 }
 
@@ -73,32 +73,32 @@ pub(super) fn begin(span: TimeSpan, step: Option<i64>) -> SeriesProgress {
 }
 
 impl Points<'_, '_> {
-    /// Returns the type of the values at the points: an interpolated integer may become a fraction.
+    /// Returns the data type of the values at the points. Interpolated integers are returned as f64.
     pub(super) fn data_type(&self) -> DataType {
-        match &self.reading.series.data_type {
+        match &self.reader.series.data_type {
             DataType::F32 => DataType::F32,
-            data_type if self.interpolates() && is_sloped(data_type) => DataType::F64,
+            data_type if self.interpolates() && is_interpolable(data_type) => DataType::F64,
             data_type => data_type.clone(),
         }
     }
 
     fn interpolates(&self) -> bool {
-        self.is_linear && is_sloped(&self.reading.series.data_type)
+        self.is_linear && is_interpolable(&self.reader.series.data_type)
     }
 
-    /// Returns rows at the points, up to the limits of `room`. If a series has no row before the end of
-    /// the span, it has no points.
+    /// Returns rows at the points, up to `limits`, and the position at which the next page continues. A
+    /// series without a row before the end of the span has no points.
     pub(super) fn read(
         &self,
         mut after: Option<RowKey>,
         progress: SeriesProgress,
-        room: Room,
+        limits: Limits,
     ) -> Result<(Rows, Next), Error> {
         let data_type = self.data_type();
         let mut builder = PointBuilder {
             points: self,
-            room,
-            out: Rows::new(match self.reading.series.rows().word_bytes() {
+            limits,
+            out: Rows::new(match self.reader.series.rows().word_bytes() {
                 Some(_) => data_type.fixed_size(),
                 None => None,
             }),
@@ -106,18 +106,18 @@ impl Points<'_, '_> {
             before: None,
             progress,
         };
-        // Read the row before the point again; the previous page has read it too.
+        // Read the row before the point, which the previous page used as well.
         if let Some(key) = builder.progress.before {
             let span = TimeSpan {
                 since: i64::MIN,
                 last: key.time,
             };
-            let one = Room {
+            let one = Limits {
                 rows: 1,
                 is_exact: true,
-                ..ROOM
+                ..READ_LIMITS
             };
-            let window = self.reading.window(Some(previous_key(key)), span, one)?;
+            let window = self.reader.window(Some(previous_key(key)), span, one)?;
             if window.rows.key(0) == Some(key) {
                 builder.before = Some(self.sample(&window.rows, 0, key));
             }
@@ -126,7 +126,7 @@ impl Points<'_, '_> {
             if builder.is_done() {
                 return Ok((builder.out, None));
             }
-            if builder.is_full() || self.reading.page.is_spent() {
+            if builder.is_full() || self.reader.page.is_spent() {
                 return Ok((builder.out, Some((after, builder.progress))));
             }
             if let Some(seek) = builder.progress.seek {
@@ -134,18 +134,18 @@ impl Points<'_, '_> {
                     since: i64::MIN,
                     last: seek,
                 };
-                // Damaged rows are found again with the rows after this one.
-                match self.reading.last(before, None) {
+                // Ignore damage here: the window that begins with this row reports it.
+                match self.reader.last(before, None) {
                     Last::Found(key, _) => after = Some(previous_key(key)),
                     Last::Nothing => {}
-                    Last::NotAfter(searched) => {
+                    Last::Interrupted(searched) => {
                         builder.progress.seek = Some(searched.time);
                         return Ok((builder.out, Some((after, builder.progress))));
                     }
                 }
                 builder.progress.seek = None;
             }
-            // The row after the last point may be after the end of the span.
+            // Interpolation at the last point needs the next row, which may be after the span.
             let last = match self.interpolates() {
                 true => i64::MAX,
                 false => self.span.last,
@@ -154,12 +154,12 @@ impl Points<'_, '_> {
                 Some(_) => i64::MIN,
                 None => builder.progress.at.saturating_add(1),
             };
-            let window = self.reading.window(after, TimeSpan { since, last }, ROOM)?;
+            let window = self.reader.window(after, TimeSpan { since, last }, READ_LIMITS)?;
             let at = builder.progress.at;
             let first = window.rows.times().first();
-            let is_untouched = builder.before.is_none() && at == first_point(self.span, self.step);
-            if is_untouched && first.map_or(window.end.is_none(), |first| *first > self.span.last) {
-                // No point depends on any row.
+            let is_at_start = builder.before.is_none() && at == first_point(self.span, self.step);
+            if is_at_start && first.map_or(window.end.is_none(), |first| *first > self.span.last) {
+                // The series has no row before the end of the span.
                 return Ok((builder.out, None));
             }
             for step in steps(&window.rows) {
@@ -181,28 +181,28 @@ impl Points<'_, '_> {
             }
             let Some(end) = window.end else {
                 // There are no more rows.
-                let is_complete = builder.add_rest(i64::MAX);
+                let is_complete = builder.add_points_until(i64::MAX);
                 let next = (!is_complete).then_some((Some(last_key(last)), builder.progress));
                 return Ok((builder.out, next));
             };
             after = Some(end);
-            if !self.interpolates() || builder.progress.gap.is_some() {
-                // All rows before `end.time` are known; more may follow at that very time.
-                builder.add_rest(end.time.saturating_sub(1));
+            if !self.interpolates() || builder.progress.gap_start.is_some() {
+                // All rows before `end.time` have been read, but more rows may have exactly this time.
+                builder.add_points_until(end.time.saturating_sub(1));
             }
             let rows = &window.rows;
-            let is_long = rows.len() >= ROOM.rows / 2 || rows.memory() >= ROOM.bytes / 2;
+            let is_long = rows.len() >= READ_LIMITS.rows / 2 || rows.memory() >= READ_LIMITS.bytes / 2;
             let points = builder.points_since(at);
-            if is_long && points < DENSE && builder.progress.at > end.time {
+            if is_long && points < POINTS_PER_WINDOW_MIN && builder.progress.at > end.time {
                 builder.progress.seek = Some(builder.progress.at);
-                // The search finds this row again, with those after it.
-                builder.forget_before();
+                // The search finds the row before the next point.
+                builder.clear_before();
             }
         }
     }
 
     fn sample(&self, rows: &Rows, row: usize, key: RowKey) -> Sample {
-        let data_type = &self.reading.series.data_type;
+        let data_type = &self.reader.series.data_type;
         let word = rows.words().get(row).copied();
         let value = rows.with_row(row, |row| row.value.to_vec());
         Sample {
@@ -215,21 +215,23 @@ impl Points<'_, '_> {
     }
 }
 
-/// A row on one side of a point.
+/// A row before or after a point.
 struct Sample {
     key: RowKey,
     quality: Quality,
     content: RowValue,
     number: f64,
-    /// Encoded in wire form.
+    /// The value in wire form.
     value: Vec<u8>,
 }
 
+/// Collects the points of a page.
 struct PointBuilder<'p, 'r, 'a> {
     points: &'p Points<'r, 'a>,
-    room: Room,
+    limits: Limits,
     out: Rows,
     is_f32: bool,
+    /// The last row before the next point.
     before: Option<Sample>,
     progress: SeriesProgress,
 }
@@ -240,15 +242,15 @@ impl PointBuilder<'_, '_, '_> {
     }
 
     fn is_full(&self) -> bool {
-        self.out.len() >= self.room.rows || self.out.memory() >= self.room.bytes
+        self.out.len() >= self.limits.rows || self.out.memory() >= self.limits.bytes
     }
 
-    fn forget_before(&mut self) {
+    fn clear_before(&mut self) {
         self.before = None;
-        (self.progress.before, self.progress.gap) = (None, None);
+        (self.progress.before, self.progress.gap_start) = (None, None);
     }
 
-    /// Returns the number of points passed since this time.
+    /// Returns the number of points between time `at` and the next point.
     fn points_since(&self, at: i64) -> usize {
         let passed = self.progress.at.saturating_sub(at);
         passed
@@ -256,7 +258,7 @@ impl PointBuilder<'_, '_, '_> {
             .unwrap_or(0) as usize
     }
 
-    /// Adds the points before a row. Returns false if the page became full first.
+    /// Adds the points before a row. Returns false if the page becomes full first.
     fn add_row(&mut self, sample: Sample) -> bool {
         while !self.is_done() && self.progress.at < sample.key.time {
             if self.is_full() {
@@ -265,21 +267,21 @@ impl PointBuilder<'_, '_, '_> {
             self.add_point(Some(&sample));
         }
         self.progress.before = Some(sample.key);
-        self.progress.gap = None;
+        self.progress.gap_start = None;
         self.before = Some(sample);
         true
     }
 
     fn add_event(&mut self, mark: &HistoryMark) -> bool {
         if self.before.is_some() {
-            self.progress.gap.get_or_insert(mark.key.time);
+            self.progress.gap_start.get_or_insert(mark.key.time);
         }
         true
     }
 
-    /// Adds the points up to and including `last`; no further row may precede them. Returns false if
-    /// the page became full first.
-    fn add_rest(&mut self, last: i64) -> bool {
+    /// Adds the points up to and including time `last`. All rows before them must have been added. Returns
+    /// false if the page becomes full first.
+    fn add_points_until(&mut self, last: i64) -> bool {
         while !self.is_done() && self.progress.at <= last {
             if self.is_full() {
                 return false;
@@ -289,7 +291,7 @@ impl PointBuilder<'_, '_, '_> {
         true
     }
 
-    /// Adds the next point. `next` is the row after it, if there is one.
+    /// Adds the next point. `next` is the row after the point, if it is known.
     fn add_point(&mut self, next: Option<&Sample>) {
         let at = self.progress.at;
         let is_interpolated = self.points.interpolates();
@@ -298,7 +300,7 @@ impl PointBuilder<'_, '_, '_> {
         let found = before.and_then(|before| {
             let is_at_row = before.key.time == at;
             if is_at_row || !is_interpolated {
-                let end = self.progress.gap.unwrap_or(i64::MAX);
+                let end = self.progress.gap_start.unwrap_or(i64::MAX);
                 let holds = is_at_row || (at < end && at <= self.points.now);
                 let value = match is_interpolated {
                     true => self.value_of(before.number),
@@ -306,9 +308,9 @@ impl PointBuilder<'_, '_, '_> {
                 };
                 return holds.then_some((before.key, before.quality, value));
             }
-            let next = next.filter(|_| self.progress.gap.is_none())?;
+            let next = next.filter(|_| self.progress.gap_start.is_none())?;
             let (from, to) = (before.content.value()?, next.content.value()?);
-            let number = between((before.key.time, from), (next.key.time, to), at)?;
+            let number = interpolate((before.key.time, from), (next.key.time, to), at)?;
             let quality = before.quality.worst(next.quality);
             Some((before.key, quality, self.value_of(number)))
         });
@@ -346,14 +348,14 @@ impl PointBuilder<'_, '_, '_> {
 }
 
 /// Interpolates linearly between two points; `None` if the result is not finite.
-fn between(from: (i64, f64), to: (i64, f64), at: i64) -> Option<f64> {
-    let whole = i128::from(to.0) - i128::from(from.0);
-    let share = (i128::from(at) - i128::from(from.0)) as f64 / whole as f64;
+fn interpolate(from: (i64, f64), to: (i64, f64), at: i64) -> Option<f64> {
+    let duration = i128::from(to.0) - i128::from(from.0);
+    let fraction = (i128::from(at) - i128::from(from.0)) as f64 / duration as f64;
     let difference = to.1 - from.1;
     let number = match difference.is_finite() {
-        true => from.1 + difference * share,
-        // The numbers are far apart, and their difference overflows.
-        false => from.1 * (1.0 - share) + to.1 * share,
+        true => from.1 + difference * fraction,
+        // The difference of the numbers overflows, so weight each number instead.
+        false => from.1 * (1.0 - fraction) + to.1 * fraction,
     };
     let (low, high) = (from.1.min(to.1), from.1.max(to.1));
     let is_finite = from.1.is_finite() && to.1.is_finite() && number.is_finite();

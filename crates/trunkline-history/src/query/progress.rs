@@ -1,4 +1,4 @@
-//! The state of a query between pages, which a cursor has.
+//! Encodes the state of a query between two pages for the cursor.
 //!
 //! ```text
 //! version 1 u8 | since i64 | last i64 | now i64 | width varint | flags u8 |
@@ -15,41 +15,43 @@ use trunkline_types::wire::{
 use super::reading::TimeSpan;
 use crate::error::Error;
 
+/// Version of the encoding.
 const VERSION: u8 = 1;
+// Flags for the optional fields.
 const SEEK: u8 = 1;
 const HELD: u8 = 2;
 const BEFORE: u8 = 4;
 const GAP: u8 = 8;
 const DAMAGED: u8 = 16;
 
-/// The state of a query. The first page determines some of it.
+/// The state of a query. All pages use the span, time and width that the first page determined.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Progress {
     pub(super) span: TimeSpan,
-    /// The time at which the first page was read.
+    /// The time at which the first page was read, in nanoseconds.
     pub(super) now: i64,
     /// Width of the buckets, or step of the grid, in nanoseconds; 0 if there is none.
     pub(super) width: u64,
-    /// The state of the cursor's series.
+    /// The state of the series at which the next page begins.
     pub(super) series: SeriesProgress,
 }
 
-/// The state of a series, besides the key up to which it was read.
+/// The state of a series, except for the key up to which it was read.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct SeriesProgress {
-    /// While the last row up to some time is searched for, that time.
+    /// The time up to which the last row must still be searched for; `None` if no search is pending.
     pub(super) seek: Option<i64>,
-    /// The pages have everything before this time.
+    /// The answer is complete before this time.
     pub(super) at: i64,
-    /// The good value that holds at `at`; NaN if it is not a number.
+    /// The value that holds at `at`, NaN if it is not a number. `None` if no good value holds.
     pub(super) held: Option<f64>,
-    /// The last row before `at`.
+    /// The key of the last row before `at`.
     pub(super) before: Option<RowKey>,
     /// The time of the first event after `before`.
-    pub(super) gap: Option<i64>,
-    /// In a search for the last row, the latest time at which damaged rows may be.
+    pub(super) gap_start: Option<i64>,
+    /// The latest possible time of damaged rows that an interrupted search for the last row found.
     pub(super) damaged: Option<i64>,
-    /// An incomplete bucket.
+    /// The bucket that the next page continues.
     pub(super) bucket: Option<Bucket>,
 }
 
@@ -60,7 +62,7 @@ impl SeriesProgress {
             at,
             held: None,
             before: None,
-            gap: None,
+            gap_start: None,
             damaged: None,
             bucket: None,
         }
@@ -80,7 +82,7 @@ impl Progress {
             at,
             held,
             before,
-            gap,
+            gap_start,
             damaged,
             bucket,
         } = &self.series;
@@ -90,7 +92,7 @@ impl Progress {
             flag(seek.is_some(), SEEK)
                 | flag(held.is_some(), HELD)
                 | flag(before.is_some(), BEFORE)
-                | flag(gap.is_some(), GAP)
+                | flag(gap_start.is_some(), GAP)
                 | flag(damaged.is_some(), DAMAGED),
         );
         if let Some(seek) = seek {
@@ -105,13 +107,15 @@ impl Progress {
             put_u64(&mut out, before.epoch);
             put_u64(&mut out, before.sequence);
         }
-        for time in [gap, damaged].into_iter().flatten() {
+        for time in [gap_start, damaged].into_iter().flatten() {
             put_i64(&mut out, *time);
         }
         encode_buckets(bucket.as_slice(), &mut out);
         out
     }
 
+    /// Decodes the output of [`encode`](Self::encode).
+    ///
     /// # Errors
     /// [`Error::Cursor`].
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
@@ -141,7 +145,7 @@ impl Progress {
                 sequence: reader.u64()?,
             });
         }
-        let gap = has(GAP).then(|| reader.i64()).transpose()?;
+        let gap_start = has(GAP).then(|| reader.i64()).transpose()?;
         let damaged = has(DAMAGED).then(|| reader.i64()).transpose()?;
         let buckets = decode_buckets(reader)?;
         Ok(Some(Self {
@@ -153,7 +157,7 @@ impl Progress {
                 at,
                 held,
                 before,
-                gap,
+                gap_start,
                 damaged,
                 bucket: buckets.first().copied(),
             },

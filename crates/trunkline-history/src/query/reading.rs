@@ -1,7 +1,7 @@
-//! Reads the rows of one series in key order from all sources: files, and chunks in memory.
+//! Reads the rows of one series in key order from all sources, which are files and chunks in memory.
 //!
-//! Rows are read in windows of bounded work. A window ends at a key up to which everything was read,
-//! so the next window can begin there, in this page or in the next.
+//! Rows are read in windows. The work for a window is bounded. A window ends at a key up to which all rows
+//! were read, so that the next window can begin there, in the same page or in the next one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -11,36 +11,39 @@ use std::sync::Arc;
 use trunkline_types::Position;
 use trunkline_types::history::{HistoryEvent, HistoryMark, RowKey, Rows};
 
-use super::wanted::Wanted;
+use super::selection::Selection;
 use crate::catalogue::{ENGINE_SERIES, Series};
 use crate::error::Error;
-use crate::files::part::{self, BATCH_READ_BYTES, Part, PartStream};
+use crate::files::part::{self, BATCH_BYTES_MAX, Part, PartStream};
 use crate::files::row_order::{first_key, last_key, next_key, previous_key};
 use crate::files::schema::Projection;
 use crate::log::tail::Segment;
 
-/// Work limit of a page, in decoded rows.
+/// Work limit of a page, measured in decoded rows.
 pub(crate) const PAGE_WORK: usize = 512 << 10;
-/// Work for reading the index of a file, for opening it to read rows, and for finding a series in it.
+/// Work for reading the index of a file.
 pub(crate) const INDEX_WORK: usize = 16 << 10;
+/// Work for opening a file to read rows.
 const OPEN_WORK: usize = 1 << 10;
+/// Work for finding a series in an index in memory.
 const FIND_WORK: usize = 1;
-/// Number of rows in the first attempt to find the last row.
+/// Number of rows that the first attempt to find the last row reads.
 const LAST_ROWS: u64 = 512;
-/// Number of rows below which reading a file continues with the next series.
+/// Number of rows up to which a sequential read of a file also includes the next series.
 const PREFETCH_ROWS: u64 = 64 << 10;
-/// Limit of the work to find these series, divided among the files that are read at the same time.
+/// Work limit for finding the series to include. It is divided among the files of a view.
 pub(crate) const PREFETCH_WORK: usize = 64 << 10;
 
-/// The sources of the rows of a series at one moment: files ordered by their first time, and sorted
-/// chunks in memory.
+/// The sources of the rows of a series at one moment.
 pub(crate) struct View {
+    /// All files, sorted by their first time.
     pub(crate) parts: Arc<Vec<Arc<Part>>>,
+    /// The chunks of the series in memory, each sorted.
     pub(crate) memory: Vec<Arc<Rows>>,
-    /// The chunks in memory with events that concern all variables. They are taken at the same moment
-    /// as the files, because these events move to a file with their segment.
-    pub(crate) of_engine: Vec<Arc<Rows>>,
-    /// The time of the first row or event of any series in memory.
+    /// The chunks in memory with events that concern all variables. They must come from the same moment as
+    /// `parts`, because these events move to a file with their segment.
+    pub(crate) engine_events: Vec<Arc<Rows>>,
+    /// The earliest time of any row or event in memory, of all series, in nanoseconds.
     pub(crate) first_time: Option<i64>,
 }
 
@@ -51,7 +54,7 @@ impl View {
         segments: impl Iterator<Item = &'s Segment>,
         series: u32,
     ) -> Self {
-        let (mut memory, mut of_engine) = (Vec::new(), Vec::new());
+        let (mut memory, mut engine_events) = (Vec::new(), Vec::new());
         let mut first_time: Option<i64> = None;
         for segment in segments {
             let chunks = |series: u32, all: &mut Vec<Arc<Rows>>| {
@@ -60,13 +63,13 @@ impl View {
                 }
             };
             chunks(series, &mut memory);
-            chunks(ENGINE_SERIES, &mut of_engine);
+            chunks(ENGINE_SERIES, &mut engine_events);
             first_time = first_time.into_iter().chain(segment.first_time).min();
         }
         Self {
             parts: Arc::clone(parts),
             memory,
-            of_engine,
+            engine_events,
             first_time,
         }
     }
@@ -91,18 +94,18 @@ impl TimeSpan {
 
 /// State shared by the series of a page.
 #[derive(Default)]
-pub(crate) struct Page {
-    /// Files that could not be read, with the reasons.
+pub(crate) struct PageState {
+    /// Sentences about files that could not be read.
     pub(crate) damage: RefCell<BTreeSet<String>>,
-    /// The files being read, by path. A file has the rows of one series after another, so one pass can
-    /// read several of them.
+    /// Sequential reads in progress, by path of the file. A file contains one series after another, so one
+    /// sequential read can return several series.
     streams: RefCell<HashMap<PathBuf, PartStream>>,
     /// Parts whose index cannot be read.
     unreadable: RefCell<BTreeSet<PathBuf>>,
     work: Cell<usize>,
 }
 
-impl Page {
+impl PageState {
     pub(crate) fn spend(&self, work: usize) {
         self.work.set(self.work.get().saturating_add(work));
     }
@@ -111,7 +114,7 @@ impl Page {
         self.work.get()
     }
 
-    /// Returns true if the page should end here.
+    /// Returns true if the work has reached the limit of a page.
     pub(crate) fn is_spent(&self) -> bool {
         self.work.get() >= PAGE_WORK
     }
@@ -121,12 +124,13 @@ impl Page {
         self.damage.borrow_mut().insert(sentence);
     }
 
-    /// Returns the result of reading a part, or records the error.
+    /// Returns the result of reading a part. After an error, records the damage and returns `None`.
     pub(crate) fn or_damage<T>(&self, part: &Part, read: Result<T, Error>) -> Option<T> {
         read.map_err(|error| self.note_damage(part, &error)).ok()
     }
 
-    /// Returns the rows of a series in a part; `None` if the part has none or cannot be read.
+    /// Returns the row range of a series in a part. Returns `None` if the part has no rows of the series or
+    /// cannot be read.
     pub(crate) fn find(&self, part: &Part, series: u32) -> Option<part::SeriesSpan> {
         if self.is_unreadable(part) {
             return None;
@@ -142,8 +146,8 @@ impl Page {
         found.flatten()
     }
 
-    /// Returns the next row of a series in a file being read, if the keys of all rows before it are
-    /// not after this key.
+    /// Returns the next row of a sequential read of a series. Returns `None` if there is no such read, or if
+    /// it has returned rows after key `after`.
     fn row_after(&self, part: &Part, series: u32, after: RowKey) -> Option<u64> {
         let streams = self.streams.borrow();
         let (next, last) = streams.get(&part.path)?.position(series)?;
@@ -156,35 +160,36 @@ impl Page {
     }
 }
 
-/// A reader of one series.
-pub(crate) struct Reading<'a> {
-    pub(crate) page: &'a Page,
+/// Reads the rows of one series.
+pub(crate) struct SeriesReader<'a> {
+    pub(crate) page: &'a PageState,
     pub(crate) series: &'a Series,
     pub(crate) view: View,
     /// The columns to read from files.
     pub(crate) projection: Projection,
-    /// Returns only updates and events after this position.
+    /// If set, only updates and events after this position are returned.
     pub(crate) position: Option<Position>,
-    /// The wanted series and the number of the first one after this series, if they will soon be read
-    /// from the same files.
-    pub(crate) following: Option<(&'a Wanted<'a>, usize)>,
+    /// The selected series, and the number of the series after this one. `None` if reading ahead is of no
+    /// use.
+    pub(crate) following: Option<(&'a Selection<'a>, usize)>,
 }
 
 /// Limits of a window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
-    /// Number of rows and events.
+pub(crate) struct Limits {
+    /// Maximum number of rows and events.
     pub(crate) rows: usize,
+    /// Approximate maximum size in bytes.
     pub(crate) bytes: usize,
-    /// False if a window may exceed the limit by the rows of one read, which saves reading them again.
+    /// False if a window may exceed `rows` by the rows of one read, so that these are not read twice.
     pub(crate) is_exact: bool,
 }
 
-/// Consecutive rows and events.
+/// Consecutive rows and events of a series.
 pub(crate) struct Window {
-    /// Sorted. Includes the events that concern all variables.
+    /// The rows and events, sorted, including the events that concern all variables.
     pub(crate) rows: Rows,
-    /// The key up to which everything was read; `None` if that is everything within the span.
+    /// The key up to which all rows were read; `None` if the whole span was read.
     pub(crate) end: Option<RowKey>,
 }
 
@@ -192,47 +197,47 @@ pub(crate) struct Window {
 pub(crate) enum Last {
     Found(RowKey, Box<Rows>),
     Nothing,
-    /// The search was interrupted, and continues before this time.
-    NotAfter(SearchedUntil),
+    /// The search reached the work limit of the page.
+    Interrupted(SearchedUntil),
 }
 
 /// The state of an interrupted search for the last row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SearchedUntil {
-    /// No row is later.
+    /// No row within the span is later than this time, where the search continues.
     pub(crate) time: i64,
-    /// The latest time at which damaged rows may be.
+    /// The latest possible time of damaged rows that were found.
     pub(crate) damaged: Option<i64>,
 }
 
-impl Reading<'_> {
-    /// Returns rows and events after a key and within a span, up to the limits of room and work. While
-    /// there is more, each window returns some rows or advances its end.
+impl SeriesReader<'_> {
+    /// Returns rows and events after a key and within a span, up to `limits` and the work limit of the page.
+    /// Each window except the last returns rows or advances `end`.
     pub(crate) fn window(
         &self,
         after: Option<RowKey>,
         span: TimeSpan,
-        room: Room,
+        limits: Limits,
     ) -> Result<Window, Error> {
         let from = after.map_or(span.since, |after| after.time.max(span.since));
-        let reached = TimeSpan {
+        let indexed_span = TimeSpan {
             since: span.since,
-            last: self.horizon(from, span.last),
+            last: self.indexed_until(from, span.last),
         };
-        // The next source is last.
-        let mut waiting = self.sources(after, reached);
+        // The source to open next is the last element.
+        let mut waiting = self.sources(after, indexed_span);
         waiting.sort_by_key(|source| std::cmp::Reverse(source.floor));
         let mut active: Vec<Source> = Vec::new();
         let mut out = self.series.rows();
         let mut marks: Vec<HistoryMark> = Vec::new();
-        let mut end = (reached.last < span.last).then_some(last_key(reached.last));
+        let mut end = (indexed_span.last < span.last).then_some(last_key(indexed_span.last));
         loop {
             let mut first: Option<(RowKey, usize)> = None;
             let mut second: Option<RowKey> = None;
             for (index, source) in active.iter().enumerate() {
-                let Some(key) = source.head() else { continue };
+                let Some(key) = source.next_key_bound() else { continue };
                 match first {
-                    Some((known, _)) if known <= key => {
+                    Some((lowest, _)) if lowest <= key => {
                         second = Some(second.map_or(key, |second| second.min(key)));
                     }
                     _ => {
@@ -262,7 +267,7 @@ impl Reading<'_> {
                     end = Some(before);
                     break;
                 }
-                source.read(self, reached, &mut marks);
+                source.read(self, indexed_span, &mut marks);
                 continue;
             }
             let next = [second, next_waiting].into_iter().flatten().min();
@@ -270,20 +275,20 @@ impl Reading<'_> {
                 Some(next) => source.rows.seek(next).max(source.at + 1),
                 None => source.end,
             };
-            let most = match room.is_exact {
-                true => room.rows.saturating_sub(out.len()),
+            let count_max = match limits.is_exact {
+                true => limits.rows.saturating_sub(out.len()),
                 false => usize::MAX,
             };
-            let stop = stop.min(source.end).min(source.at.saturating_add(most));
+            let stop = stop.min(source.end).min(source.at.saturating_add(count_max));
             out.append(&source.rows, source.at..stop);
             self.page.spend((stop - source.at) / 4);
             source.at = stop;
-            if out.len() >= room.rows || out.memory() >= room.bytes {
+            if out.len() >= limits.rows || out.memory() >= limits.bytes {
                 end = out.len().checked_sub(1).and_then(|last| out.key(last));
                 break;
             }
         }
-        // Engine events precede events of the variable at the same time.
+        // Events that concern all variables precede events of the variable with the same key.
         let until = end.map_or(span.last, |end| end.time);
         marks.splice(
             0..0,
@@ -299,13 +304,13 @@ impl Reading<'_> {
                 && end.is_none_or(|end| mark.key <= end)
         });
         marks.sort_by_key(|mark| mark.key);
-        if room.is_exact
-            && out.len() + marks.len() > room.rows
-            && let Some(last) = key_at(&out, &marks, room.rows)
+        if limits.is_exact
+            && out.len() + marks.len() > limits.rows
+            && let Some(last) = key_at(&out, &marks, limits.rows)
         {
-            let mut fewer = Rows::new(out.word_bytes());
-            fewer.append(&out, 0..out.seek(next_key(last)));
-            out = fewer;
+            let mut truncated = Rows::new(out.word_bytes());
+            truncated.append(&out, 0..out.seek(next_key(last)));
+            out = truncated;
             marks.retain(|mark| mark.key <= last);
             end = Some(last);
         }
@@ -315,9 +320,9 @@ impl Reading<'_> {
         Ok(Window { rows: out, end })
     }
 
-    /// Returns the time up to which all files that may have rows are known, without reading more
-    /// indices than the work of the page allows. It is not before `from`.
-    pub(crate) fn horizon(&self, from: i64, last: i64) -> i64 {
+    /// Reads the indices of files until the page reaches its work limit. Returns the time up to which all
+    /// indices have been read; it is not before `from`.
+    pub(crate) fn indexed_until(&self, from: i64, last: i64) -> i64 {
         for part in self.view.parts.iter() {
             if part.row.first_time > last {
                 break;
@@ -339,28 +344,28 @@ impl Reading<'_> {
         for part in self.view.parts.iter() {
             if span.overlaps(part.row.first_time, part.row.last_time)
                 && !self.page.is_unreadable(part)
-                && let Some(of_part) = self.page.or_damage(part, part.engine_marks())
+                && let Some(part_marks) = self.page.or_damage(part, part.engine_marks())
             {
-                marks.extend(of_part.iter().copied());
+                marks.extend(part_marks.iter().copied());
             }
         }
-        let in_memory = self.view.of_engine.iter().flat_map(|rows| rows.marks());
+        let in_memory = self.view.engine_events.iter().flat_map(|rows| rows.marks());
         marks.extend(in_memory.copied());
         marks.retain(|mark| span.contains(mark.key.time));
         marks.sort_by_key(|mark| mark.key);
         marks
     }
 
-    /// Returns the last row of a span, or where the search continues in the next page. `damaged` is the
-    /// latest time at which the search has found damaged rows in the pages before.
+    /// Searches for the last row of a span. `damaged` is the latest possible time of damaged rows that the
+    /// search found in earlier pages.
     pub(crate) fn last(&self, span: TimeSpan, mut damaged: Option<i64>) -> Last {
         let mut best: Option<(RowKey, Rows)> = None;
-        let offer = |rows: &Rows, row: usize, best: &mut Option<(RowKey, Rows)>| {
+        let update_best = |rows: &Rows, row: usize, best: &mut Option<(RowKey, Rows)>| {
             let Some(key) = rows.key(row) else { return };
-            if best.as_ref().is_none_or(|(known, _)| *known < key) {
-                let mut only = Rows::new(rows.word_bytes());
-                only.append(rows, row..row + 1);
-                *best = Some((key, only));
+            if best.as_ref().is_none_or(|(best_key, _)| *best_key < key) {
+                let mut single = Rows::new(rows.word_bytes());
+                single.append(rows, row..row + 1);
+                *best = Some((key, single));
             }
         };
         for rows in &self.view.memory {
@@ -371,7 +376,7 @@ impl Reading<'_> {
                     .get(row)
                     .is_some_and(|time| span.contains(*time))
             {
-                offer(rows, row, &mut best);
+                update_best(rows, row, &mut best);
             }
         }
         let parts = self.view.parts.iter();
@@ -386,10 +391,10 @@ impl Reading<'_> {
             {
                 break;
             }
-            // All files that may have later rows have been searched.
+            // The remaining files have no rows after this time.
             let not_after = part.row.last_time;
             if best.is_none() && self.page.is_spent() && not_after < span.last {
-                return Last::NotAfter(SearchedUntil {
+                return Last::Interrupted(SearchedUntil {
                     time: not_after,
                     damaged,
                 });
@@ -407,7 +412,7 @@ impl Reading<'_> {
                 count = (count * 2).min(PREFETCH_ROWS);
                 let mut rows = self.series.rows();
                 if self.read(part, (from, to), &mut rows).is_err() {
-                    // Read page by page, so that a damaged page does not cost the pages before it.
+                    // Read page by page, so that the pages before a damaged page are still read.
                     let page = part.page_at(self.series, to - 1, self.projection);
                     from = page.map_or(first, |(start, _)| start.max(first));
                     count = LAST_ROWS;
@@ -425,7 +430,7 @@ impl Reading<'_> {
                     time.is_some_and(|time| span.contains(*time))
                 };
                 if let Some(row) = (0..rows.len()).rev().find(is_inside) {
-                    offer(&rows, row, &mut best);
+                    update_best(&rows, row, &mut best);
                     break;
                 }
                 to = from;
@@ -451,8 +456,8 @@ impl Reading<'_> {
         part.read(self.series, from, to, self.projection, rows)
     }
 
-    /// Epochs are only compared for equality; rows of other epochs are selected by time. Late samples
-    /// of the same epoch are not after a position, because they never became the value.
+    /// Returns true if a key is after the query's position. Keys of other epochs always are, because the time
+    /// selects them. Late samples of the same epoch never are, because they never became the value.
     fn is_after_position(&self, key: &RowKey) -> bool {
         let position = self.position;
         position.is_none_or(|at| {
@@ -460,23 +465,23 @@ impl Reading<'_> {
         })
     }
 
-    /// Returns the updates after the query's position, or `None` if the query has no position.
+    /// Returns the updates after the query's position. Returns `None` if the query has no position.
     fn after_position(&self, rows: &Rows) -> Option<Rows> {
         self.position?;
-        let mut left = Rows::new(rows.word_bytes());
+        let mut remaining = Rows::new(rows.word_bytes());
         for row in 0..rows.len() {
             let key = rows.key(row);
             if key.is_some_and(|key| self.is_after_position(&key)) {
-                left.append(rows, row..row + 1);
+                remaining.append(rows, row..row + 1);
             }
         }
-        Some(left)
+        Some(remaining)
     }
 
     /// Returns all sources that may have rows after a key and within the span.
     fn sources(&self, after: Option<RowKey>, span: TimeSpan) -> Vec<Source> {
         let from = after.map_or(span.since, |after| after.time.max(span.since));
-        let wanted = TimeSpan {
+        let unread_span = TimeSpan {
             since: from,
             last: span.last,
         };
@@ -486,12 +491,12 @@ impl Reading<'_> {
         };
         let mut sources = Vec::new();
         for part in self.view.parts.iter() {
-            if !wanted.overlaps(part.row.first_time, part.row.last_time) {
+            if !unread_span.overlaps(part.row.first_time, part.row.last_time) {
                 continue;
             }
             let found = self.page.find(part, self.series.id);
             let Some(found) =
-                found.filter(|found| wanted.overlaps(found.first_time, found.last_time))
+                found.filter(|found| unread_span.overlaps(found.first_time, found.last_time))
             else {
                 continue;
             };
@@ -499,7 +504,7 @@ impl Reading<'_> {
             let Some((first, end)) = self.page.or_damage(part, range) else {
                 continue;
             };
-            // Most windows begin where the previous one ended.
+            // Usually, a window begins where the previous window ended.
             let next = after.and_then(|after| self.page.row_after(part, self.series.id, after));
             let first = next.map_or(first, |next| next.clamp(first, end));
             sources.push(Source {
@@ -508,7 +513,7 @@ impl Reading<'_> {
                 end: 0,
                 floor: lowest(found.first_time),
                 after,
-                file: Some(InFile {
+                file: Some(FileSource {
                     part: Arc::clone(part),
                     next: first,
                     end,
@@ -523,9 +528,9 @@ impl Reading<'_> {
                 None => start,
             };
             let end = rows.times().partition_point(|time| *time <= span.last);
-            let of_marks = rows.marks().first().map(|mark| mark.key);
-            let of_rows = rows.key(start).filter(|_| start < end);
-            let Some(first) = of_rows.into_iter().chain(of_marks).min() else {
+            let first_mark = rows.marks().first().map(|mark| mark.key);
+            let first_row = rows.key(start).filter(|_| start < end);
+            let Some(first) = first_row.into_iter().chain(first_mark).min() else {
                 continue;
             };
             sources.push(Source {
@@ -540,14 +545,14 @@ impl Reading<'_> {
         sources
     }
 
-    /// Takes the next rows of a file, and returns their number. A damaged page is skipped and reported
-    /// as an event.
-    fn take(&self, file: &InFile, span: TimeSpan, rows: &mut Rows) -> u64 {
+    /// Reads the next rows of a file, and returns their number. A damaged page is skipped and reported as an
+    /// event.
+    fn take(&self, file: &FileSource, span: TimeSpan, rows: &mut Rows) -> u64 {
         if let Ok(taken) = self.try_take(file, span, rows) {
             self.page.spend(taken as usize);
             return taken;
         }
-        // Read page by page, so that a damaged page does not cost its neighbours.
+        // Read page by page, so that the pages next to a damaged page are still read.
         let page = file.part.page_at(self.series, file.next, self.projection);
         let end = page.map_or(file.end, |(_, end)| end.min(file.end));
         let mut page = self.series.rows();
@@ -563,38 +568,38 @@ impl Reading<'_> {
         end - file.next
     }
 
-    fn try_take(&self, file: &InFile, span: TimeSpan, rows: &mut Rows) -> Result<u64, Error> {
-        let most = file.end - file.next;
+    fn try_take(&self, file: &FileSource, span: TimeSpan, rows: &mut Rows) -> Result<u64, Error> {
+        let count_max = file.end - file.next;
         let mut streams = self.page.streams.borrow_mut();
-        let known = streams.remove(&file.part.path);
-        let known = known.filter(|stream| stream.is_at(self.series.id, file.next));
-        let mut stream = match known {
+        let current = streams.remove(&file.part.path);
+        let current = current.filter(|stream| stream.is_at(self.series.id, file.next));
+        let mut stream = match current {
             Some(stream) => stream,
             None => self.stream(file, span)?,
         };
-        let taken = stream.take(self.series, file.next, most as usize, rows)?;
+        let taken = stream.take(self.series, file.next, count_max as usize, rows)?;
         if !stream.is_at_end() {
             streams.insert(file.part.path.clone(), stream);
         }
         Ok(taken)
     }
 
-    /// Begins to read a file at the next row, for this series and for the wanted series after it that
-    /// may fit in the page.
-    fn stream(&self, file: &InFile, span: TimeSpan) -> Result<PartStream, Error> {
+    /// Begins a sequential read of a file at the next row. The read includes this series, and the selected
+    /// series after it that may fit in the page.
+    fn stream(&self, file: &FileSource, span: TimeSpan) -> Result<PartStream, Error> {
         self.page.spend(OPEN_WORK);
         let mut ranges = vec![(self.series, file.next, file.end)];
         let mut rows = file.end - file.next;
         let files = self.view.parts.iter();
         let files = files.filter(|part| span.overlaps(part.row.first_time, part.row.last_time));
-        let most = PREFETCH_WORK / files.count().max(1);
-        let most = self.page.work().saturating_add(most).min(PAGE_WORK);
+        let work_limit = PREFETCH_WORK / files.count().max(1);
+        let work_limit = self.page.work().saturating_add(work_limit).min(PAGE_WORK);
         let following = self.following.into_iter();
-        let following = following.flat_map(|(wanted, first)| {
-            (first..).map_while(move |number| wanted.get_within(number, self.page, most))
+        let following = following.flat_map(|(selection, first)| {
+            (first..).map_while(move |number| selection.get_within(number, self.page, work_limit))
         });
         for series in following {
-            if rows >= PREFETCH_ROWS || self.page.work() >= most {
+            if rows >= PREFETCH_ROWS || self.page.work() >= work_limit {
                 break;
             }
             self.page.spend(FIND_WORK);
@@ -609,49 +614,55 @@ impl Reading<'_> {
             }
         }
         let projection = self.projection;
-        file.part.stream(&ranges, projection, BATCH_READ_BYTES)
+        file.part.stream(&ranges, projection, BATCH_BYTES_MAX)
     }
 }
 
-/// A source of rows of one series in key order: memory or a file.
+/// A source of rows of one series in key order: a chunk in memory, or a file.
 struct Source {
+    /// The chunk, or the rows that were read from the file last.
     rows: Arc<Rows>,
-    /// The next row in `rows`, and the end of the rows within the span.
+    /// Index of the next row in `rows`.
     at: usize,
+    /// Index in `rows` at which the rows within the span end.
     end: usize,
-    /// A lower bound of the keys of rows and events that were not taken yet.
+    /// A lower bound of the keys of rows and events that were not read yet.
     floor: RowKey,
+    /// Rows up to this key are left out.
     after: Option<RowKey>,
-    file: Option<InFile>,
+    /// The file; `None` if the source is in memory.
+    file: Option<FileSource>,
 }
 
-struct InFile {
+/// The rows of a series in a file that were not read yet.
+struct FileSource {
     part: Arc<Part>,
     next: u64,
     end: u64,
-    /// Time of the last row read.
+    /// Time of the last row that was read, in nanoseconds.
     last_time: i64,
 }
 
 impl Source {
-    /// Adds the events of a source in memory to `marks`.
-    fn begin(&mut self, reading: &Reading<'_>, marks: &mut Vec<HistoryMark>) {
+    /// Adds the events of a source in memory to `marks`, and leaves out rows up to the query's position.
+    fn begin(&mut self, reader: &SeriesReader<'_>, marks: &mut Vec<HistoryMark>) {
         if self.file.is_some() {
             return;
         }
         marks.extend_from_slice(self.rows.marks());
-        let mut inside = Rows::new(self.rows.word_bytes());
-        if reading.position.is_some() {
-            inside.append(&self.rows, self.at..self.end);
-            if let Some(left) = reading.after_position(&inside) {
-                (self.at, self.end) = (0, left.len());
-                self.rows = Arc::new(left);
+        let mut in_span = Rows::new(self.rows.word_bytes());
+        if reader.position.is_some() {
+            in_span.append(&self.rows, self.at..self.end);
+            if let Some(remaining) = reader.after_position(&in_span) {
+                (self.at, self.end) = (0, remaining.len());
+                self.rows = Arc::new(remaining);
             }
         }
     }
 
-    /// Returns the key of the next row, or a lower bound of it if that row was not read yet.
-    fn head(&self) -> Option<RowKey> {
+    /// Returns the key of the next row, or a lower bound of the key if the row was not read yet. Returns
+    /// `None` at the end.
+    fn next_key_bound(&self) -> Option<RowKey> {
         match self.needs_read() {
             true => Some(self.floor),
             false if self.at < self.end => self.rows.key(self.at),
@@ -665,18 +676,18 @@ impl Source {
     }
 
     /// Reads the next rows from the file, and adds the events among them to `marks`.
-    fn read(&mut self, reading: &Reading<'_>, span: TimeSpan, marks: &mut Vec<HistoryMark>) {
+    fn read(&mut self, reader: &SeriesReader<'_>, span: TimeSpan, marks: &mut Vec<HistoryMark>) {
         let Some(file) = &mut self.file else {
             return;
         };
-        let mut rows = reading.series.rows();
-        file.next += reading.take(file, span, &mut rows);
+        let mut rows = reader.series.rows();
+        file.next += reader.take(file, span, &mut rows);
         marks.append(&mut rows.take_marks());
         if let Some(last) = rows.len().checked_sub(1).and_then(|last| rows.key(last)) {
             file.last_time = last.time;
             self.floor = self.floor.max(next_key(last));
         }
-        let rows = reading.after_position(&rows).unwrap_or(rows);
+        let rows = reader.after_position(&rows).unwrap_or(rows);
         let start = rows.times().partition_point(|time| *time < span.since);
         self.at = match self.after {
             Some(after) => start.max(rows.seek(next_key(after))),

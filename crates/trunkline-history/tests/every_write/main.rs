@@ -1,11 +1,11 @@
-//! Kills a history, or cuts its power, at every single write. It must have every acknowledged row
-//! exactly once, and besides these only rows of the step in progress.
+//! Kills the process of a history, or simulates a power loss, at every write. Afterwards, the history must
+//! have every acknowledged row exactly once, and no other rows except those of the step in progress.
 //!
 //! `trunkline-crashpoints` runs the steps in a process that it stops at every write. Copies of its
 //! folder are then read without an engine, with their catalogue and with a rebuilt one; they are also
 //! opened, read, written again, and moved to files.
 //!
-//! `HISTORY_EVERY_WRITE=1` checks all copies; otherwise an evenly spaced selection of them.
+//! With `HISTORY_EVERY_WRITE=1`, the test checks all copies; otherwise, it checks an evenly spaced selection.
 
 #![allow(clippy::expect_used, reason = "tests may panic")]
 
@@ -26,7 +26,7 @@ use crate::steps::{NEXT, STEPS};
 
 /// Number of random power losses per point, in addition to the kill and the loss of all unsynced data.
 const DRAWS: usize = 2;
-/// Approximate number of copies that are checked unless all are.
+/// Approximate number of copies in the selection.
 const CHECKED: usize = 350;
 
 fn main() {
@@ -55,7 +55,7 @@ fn main() {
     ]);
 }
 
-/// Performs all steps in a folder, calls the closure after each, and returns the rows of each step.
+/// Performs all steps in a folder, calls the closure after each step, and returns the rows of each step.
 type Work = fn(&Path, fn()) -> Vec<Vec<Line>>;
 
 /// Expects that a copy has the rows of the completed steps.
@@ -66,7 +66,7 @@ fn is_everything() -> bool {
     env::var_os("HISTORY_EVERY_WRITE").is_some()
 }
 
-/// Returns the number of kinds of copies that are checked: kills come first.
+/// Returns the number of kinds of copies that are checked. The first kind is the kill.
 fn kinds() -> usize {
     2 + DRAWS
 }
@@ -87,13 +87,13 @@ fn check_points(points: &[Point], folder: &Path, work: Work, check: Check<'_>) -
     let total = points.len() * kinds;
     let every = match is_everything() {
         true => 1,
-        // Take the kinds in turn.
+        // Alternate between the kinds.
         false => total.div_ceil(CHECKED).next_multiple_of(kinds) + usize::from(kinds > 1),
     };
     let copy = folder.join("copy");
     let mut failures = Vec::new();
     let mut checked = 0;
-    // The first failures are reported at the end.
+    // Collect failures, and report the first ones at the end.
     panic::set_hook(Box::new(|_| {}));
     for number in (0..total).step_by(every) {
         let (at, kind) = (number / kinds, number % kinds);
@@ -140,7 +140,7 @@ fn assert_done(found: &[Line], expected: &[Vec<Line>], done: usize, what: &str) 
     rows
 }
 
-/// Expects that each file has both copies of its footer, whatever was lost.
+/// Expects that both footers of each file are intact.
 fn assert_footers(copy: &Path, done: usize) {
     let wall = trunkline_types::Timestamp::from_nanos(START);
     match trunkline_history::verify(copy, wall, &mut |_, _| true) {
@@ -183,10 +183,10 @@ fn check(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
     let found = plant.everything().lines;
     let mut rows = assert_done(&found, expected, done, "after the end of the process");
 
-    // The folder can be used further.
+    // The engine can continue to record in the folder.
     rows.push(plant.write("x", &Value::F64(-1.0)));
     rows.push(plant.write("text", &Value::String("after".into())));
-    // Segments of earlier starts may have to be moved first.
+    // Segments of earlier starts may have to be moved to files first.
     plant.record_everything();
     assert_same(&plant.everything().lines, &rows, "after another commit");
     plant.seal();
@@ -197,7 +197,7 @@ fn check(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
     assert_same(&plant.everything().lines, &rows, "after another start");
 }
 
-/// Starts the engine with both folders.
+/// Starts the engine with the history's folder and the spool.
 fn check_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
     image.write_to(copy);
     let time = START + 1000 * 3600 * SECOND;
@@ -222,7 +222,7 @@ fn check_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) 
     assert_same(&plant.everything().lines, &rows, "after another start");
 }
 
-/// Starts the engine without the spool, whose disk comes back later.
+/// Starts the engine without the spool. The disk of the spool is connected later.
 fn check_late_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
     image.write_to(copy);
     let (_, spool) = steps::places(copy);
@@ -250,7 +250,7 @@ fn check_late_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: us
     assert_same(&plant.everything().lines, &rows, "after another start");
 }
 
-/// The catalogue is rebuilt, before the engine starts with both folders.
+/// Rebuilds the catalogue, then starts the engine with the history's folder and the spool.
 fn check_rebuilt_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
     image.write_to(copy);
     let (main, _) = steps::places(copy);

@@ -1,4 +1,4 @@
-//! The operations of the traced process on its history, and the rows that it writes.
+//! Performs the operations of the traced process on its history, and returns the rows that it writes.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use trunkline_types::{DataType, Value};
 
 use crate::rig::{Line, Plant, SECOND, START, length_of_log, limited};
 
-/// Number of starts of the engine in the child.
+/// Number of starts of the engine in the traced process.
 const STARTS: u64 = 3;
 /// Number of steps per start.
 const STEPS_EACH: usize = 8;
 /// Total number of steps. Each ends with an acknowledgement.
 pub const STEPS: usize = STARTS as usize * STEPS_EACH;
-/// Epoch of the start after the last one in the child.
+/// Epoch of the first start after those of the traced process.
 pub const NEXT: u64 = STARTS + 1;
 
 pub fn variables() -> [(&'static str, DataType); 4] {
@@ -26,7 +26,7 @@ pub fn variables() -> [(&'static str, DataType); 4] {
     ]
 }
 
-/// The work of the child: writes, and calls `done` after each step. Returns the rows of each step.
+/// Performs the steps of the traced process, and calls `done` after each step. Returns the rows of each step.
 pub fn work(folder: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
     let mut all = Vec::new();
     let mut time = START;
@@ -35,11 +35,11 @@ pub fn work(folder: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
         for step in 0..STEPS_EACH {
             let lines = write(&mut plant, step as i64);
             match step {
-                // Only a commit.
+                // This step only commits.
                 0 | 3 | 7 => plant.record(),
-                // A closed segment, which waits to be moved.
+                // This step closes a segment, which is moved later.
                 1 | 5 => plant.close_segment(),
-                // The rows of a step, its segment, and its files.
+                // This step commits rows, closes the segment, and moves it to files.
                 _ => {
                     plant.record();
                     plant.close_segment();
@@ -61,7 +61,7 @@ pub fn work(folder: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
     all
 }
 
-/// Returns the folder of a history and its spool, both in one folder.
+/// Returns the paths of the history's folder and of the spool below `root`.
 pub fn places(root: &Path) -> (PathBuf, PathBuf) {
     (root.join("main"), root.join("spool"))
 }
@@ -72,7 +72,7 @@ pub fn start_with_spool(root: &Path, epoch: u64, time: i64) -> Plant {
     Plant::open_with_spool(&main, Some(&spool), epoch, time, &variables()).expect("it can start")
 }
 
-/// As [`work`], with a spool to which the log moves in each start.
+/// Does the same as [`work`], with a spool to which the log moves during each start.
 pub fn work_with_spool(root: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGXFSZ);
@@ -84,7 +84,7 @@ pub fn work_with_spool(root: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
         for step in 0..STEPS_EACH {
             let mut lines = write(&mut plant, step as i64);
             match step {
-                // The log becomes longer than other files, so that only the log reaches a limit.
+                // Make the log longer than other files, so that only the log reaches the limit.
                 0 => {
                     let long = Value::String("long ".repeat(20_000).into());
                     lines.push(plant.write("text", &long));
@@ -97,10 +97,10 @@ pub fn work_with_spool(root: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
                     let state = plant.history.spool().expect("there is one");
                     assert!(state.cause.is_some(), "it has moved");
                 }
-                // The next log of the spool.
+                // This step begins the next log of the spool.
                 3 => plant.close_segment(),
-                // All closed segments are moved to files, and the next step moves the log back. The
-                // second start ends before that.
+                // This step moves all closed segments to files, and the next step moves the log back. The
+                // second start ends before this step.
                 4 | 6 if start != 2 => {
                     plant.record();
                     plant.maintain();
@@ -129,7 +129,7 @@ fn write(plant: &mut Plant, step: i64) -> Vec<Line> {
     }
     lines.push(plant.write("flag", &Value::Bool(step % 2 == 0)));
     if step == 3 {
-        // Longer than a page.
+        // The value is longer than a page.
         let long = Value::String("long ".repeat(3000).into());
         lines.push(plant.write("text", &long));
     }

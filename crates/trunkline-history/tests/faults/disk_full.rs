@@ -1,5 +1,5 @@
-//! A full disk, simulated by a limit of the file size. The limit applies to a whole process, so each
-//! test runs in a process of its own.
+//! Tests a full disk, simulated by a limit of the file size. The limit applies to a whole process, so each
+//! test runs in its own process.
 
 use std::env;
 use std::process::Command;
@@ -25,8 +25,8 @@ fn in_own_process(test: &str, work: impl FnOnce()) {
     in_process_of(&format!("disk_full::{test}"), work);
 }
 
-/// Runs `work`, the test of this name, in a process of its own, in which writing beyond the limit is
-/// an error.
+/// Runs the test with this name in its own process. `work` is the test. In this process, writing beyond the
+/// limit is an error instead of a signal.
 pub(crate) fn in_process_of(name: &str, work: impl FnOnce()) {
     if env::var(CHILD).is_ok_and(|child| child == name) {
         let mut signals = SigSet::empty();
@@ -60,11 +60,11 @@ pub(crate) fn some_writes(plant: &mut Plant, count: usize) -> Vec<Line> {
 
 /// H-14: the disk is full at every byte of a commit.
 #[test]
-fn what_found_no_room_is_recorded_once_there_is_room() {
-    in_own_process("what_found_no_room_is_recorded_once_there_is_room", || {
+fn failed_commit_is_recorded_when_space_is_free() {
+    in_own_process("failed_commit_is_recorded_when_space_is_free", || {
         let folder = folder();
         let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
-        // Longer than other files, so that only the log reaches the limit.
+        // Make the log longer than other files, so that only the log reaches the limit.
         let long = Value::String("x".repeat(150_000).into());
         let mut written = vec![plant.write("text", &long)];
         plant.record();
@@ -76,7 +76,7 @@ fn what_found_no_room_is_recorded_once_there_is_room() {
             let result = limited(length + room, || {
                 let first = plant.try_record();
                 if first.is_err() {
-                    // More rows are added to those that wait.
+                    // Further rows join the pending rows.
                     written.extend(some_writes(&mut plant, 1));
                     assert!(plant.try_record().is_err(), "{room} bytes were enough");
                 }
@@ -105,9 +105,9 @@ fn what_found_no_room_is_recorded_once_there_is_room() {
 
 /// The engine is killed while its disk is full.
 #[test]
-fn kill_while_there_is_no_room_keeps_what_was_acknowledged() {
+fn kill_while_the_disk_is_full_keeps_acknowledged_rows() {
     in_own_process(
-        "kill_while_there_is_no_room_keeps_what_was_acknowledged",
+        "kill_while_the_disk_is_full_keeps_acknowledged_rows",
         || {
             let folder = folder();
             let mut written = Vec::new();
@@ -137,11 +137,11 @@ fn kill_while_there_is_no_room_keeps_what_was_acknowledged() {
     );
 }
 
-/// Rows stay in the log until there is room for their file.
+/// Rows stay in the log until there is space for their file.
 #[test]
-fn files_that_found_no_room_are_written_once_there_is_room() {
+fn failed_move_to_files_is_completed_when_space_is_free() {
     in_own_process(
-        "files_that_found_no_room_are_written_once_there_is_room",
+        "failed_move_to_files_is_completed_when_space_is_free",
         || {
             let folder = folder();
             let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
@@ -175,10 +175,10 @@ fn files_that_found_no_room_are_written_once_there_is_room() {
     );
 }
 
-/// There is no room for the log of the next segment.
+/// There is no space for the log of the next segment.
 #[test]
-fn segment_that_cannot_begin_leaves_the_open_one() {
-    in_own_process("segment_that_cannot_begin_leaves_the_open_one", || {
+fn failed_new_segment_leaves_the_open_segment_in_use() {
+    in_own_process("failed_new_segment_leaves_the_open_segment_in_use", || {
         let folder = folder();
         let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
         let mut written = Vec::new();
@@ -205,13 +205,13 @@ fn segment_that_cannot_begin_leaves_the_open_one() {
 
 /// H-14.
 #[test]
-fn start_without_room_is_an_error_and_costs_nothing() {
-    in_own_process("start_without_room_is_an_error_and_costs_nothing", || {
+fn start_on_a_full_disk_fails_and_loses_nothing() {
+    in_own_process("start_on_a_full_disk_fails_and_loses_nothing", || {
         let folder = folder();
         for room in [0, 1, 10, 100, 4096, 20_000] {
             let fresh = folder.path().join(format!("fresh-{room}"));
             let _opened = limited(room, || Plant::open(&fresh, 1, START, &VARIABLES).err());
-            // What the failed start leaves behind does no harm.
+            // Files that the failed start leaves behind are harmless.
             let mut plant = Plant::start(&fresh, 2, START, &VARIABLES);
             let mut written = some_writes(&mut plant, 3);
             plant.record();
@@ -231,8 +231,8 @@ fn start_without_room_is_an_error_and_costs_nothing() {
 
 /// B-64: a stop that could not be recorded counts as an interruption.
 #[test]
-fn stop_without_room_is_an_error_and_an_interruption() {
-    in_own_process("stop_without_room_is_an_error_and_an_interruption", || {
+fn stop_on_a_full_disk_fails_and_is_an_interruption() {
+    in_own_process("stop_on_a_full_disk_fails_and_is_an_interruption", || {
         let folder = folder();
         let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
         let written = some_writes(&mut plant, 3);
@@ -256,10 +256,9 @@ fn stop_without_room_is_an_error_and_an_interruption() {
     });
 }
 
-/// A stop that succeeds at its second attempt is entered once.
 #[test]
-fn stop_that_found_room_later_is_entered_once() {
-    in_own_process("stop_that_found_room_later_is_entered_once", || {
+fn stop_at_the_second_attempt_is_recorded_once() {
+    in_own_process("stop_at_the_second_attempt_is_recorded_once", || {
         let folder = folder();
         let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
         let mut written = some_writes(&mut plant, 3);
@@ -286,8 +285,8 @@ fn stop_that_found_room_later_is_entered_once() {
 
 /// B-64: the number of dropped updates is recorded exactly.
 #[test]
-fn updates_that_were_dropped_are_counted_exactly() {
-    in_own_process("updates_that_were_dropped_are_counted_exactly", || {
+fn dropped_updates_are_counted_exactly() {
+    in_own_process("dropped_updates_are_counted_exactly", || {
         let folder = folder();
         let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
         plant.record();
@@ -340,9 +339,9 @@ fn updates_that_were_dropped_are_counted_exactly() {
 
 /// H-14: the disk is full at every byte that the start writes to the log.
 #[test]
-fn history_that_has_no_room_at_the_start_is_opened_later_as_it_was() {
+fn history_on_a_full_disk_is_opened_later_without_loss() {
     in_own_process(
-        "history_that_has_no_room_at_the_start_is_opened_later_as_it_was",
+        "history_on_a_full_disk_is_opened_later_without_loss",
         || {
             let folder = folder();
             let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
@@ -350,7 +349,7 @@ fn history_that_has_no_room_at_the_start_is_opened_later_as_it_was() {
             plant.record();
             let time = plant.time;
             drop(plant);
-            // While this reader is open, the catalogue needs no more room.
+            // While this reader is open, the catalogue needs no further space.
             let reader = Connection::open(folder.path().join("catalogue.sqlite")).unwrap();
             let read = || {
                 let sql = "SELECT count(*) FROM series";
@@ -379,10 +378,10 @@ fn history_that_has_no_room_at_the_start_is_opened_later_as_it_was() {
     );
 }
 
-/// If the disk is full during a join, the files are joined later, and nothing is left behind.
+/// The disk is full during a join. Files are joined later, and no file is left over.
 #[test]
-fn join_that_found_no_room_is_done_later() {
-    in_own_process("join_that_found_no_room_is_done_later", || {
+fn failed_join_is_repeated_later() {
+    in_own_process("failed_join_is_repeated_later", || {
         let folder = folder();
         let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
         let mut written = Vec::new();

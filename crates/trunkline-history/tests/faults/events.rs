@@ -1,4 +1,4 @@
-//! The history records interruptions and retirements with their cause (B-64).
+//! Tests the events for interruptions and retirements (B-64).
 
 use trunkline_engine::history::History;
 use trunkline_engine::{Wakes, Write};
@@ -11,7 +11,7 @@ use crate::rig::{
 
 const VARIABLES: [(&str, DataType); 1] = [("x", DataType::F64)];
 
-/// B-64: the engine is killed after everything was moved to files.
+/// B-64: the engine is killed after all rows were moved to files.
 #[test]
 fn kill_after_everything_was_moved_to_files_is_an_interruption() {
     let folder = folder();
@@ -33,7 +33,7 @@ fn kill_after_everything_was_moved_to_files_is_an_interruption() {
 
 /// B-64: a start that is killed before its first record does not hide the earlier interruption.
 #[test]
-fn interruption_is_entered_although_the_next_start_is_killed_too() {
+fn interruption_is_recorded_even_if_the_next_start_is_killed() {
     let folder = folder();
     let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
     plant.write("x", &Value::F64(1.0));
@@ -41,7 +41,7 @@ fn interruption_is_entered_although_the_next_start_is_killed_too() {
     let time = plant.time + SECOND;
     drop(plant);
     let plant = Plant::start(folder.path(), 2, time, &VARIABLES);
-    // A thread other than the recording one moves rows to files.
+    // One thread records, and another thread moves rows to files.
     plant.maintain();
     drop(plant);
     let plant = Plant::start(folder.path(), 3, time + SECOND, &VARIABLES);
@@ -52,11 +52,11 @@ fn interruption_is_entered_although_the_next_start_is_killed_too() {
     assert_eq!(events.last(), Some(&Started));
 }
 
-/// B-64: a backup copied the log first, and copied the catalogue and the files only after the engine
-/// had moved more rows to files.
+/// B-64: a backup copied the log first, and copied the catalogue and the files after the engine had moved
+/// more rows to files.
 #[test]
-fn interruption_follows_the_last_row_although_the_log_is_older() {
-    // There may be no log at all, if it was moved to a file before it was copied.
+fn interruption_follows_the_last_row_even_if_the_log_is_older() {
+    // There may be no log at all, if its rows moved to a file before it was copied.
     for has_log in [true, false] {
         let (origin, copied) = (folder(), folder());
         let place = copied.path().join("copied");
@@ -89,10 +89,10 @@ fn interruption_follows_the_last_row_although_the_log_is_older() {
     }
 }
 
-/// B-64: the command moved the end of the last run to a file, and was killed before it removed the
-/// logs.
+/// B-64: the command is killed after it has moved the end of the last run to a file, and before it has
+/// removed the logs.
 #[test]
-fn interruption_is_entered_once_although_compacting_was_killed() {
+fn interruption_is_recorded_once_even_if_compaction_is_killed() {
     let (origin, killed) = (folder(), folder());
     let mut plant = Plant::start(origin.path(), 1, START, &VARIABLES);
     let written = vec![plant.write("x", &Value::F64(1.0))];
@@ -127,9 +127,9 @@ fn interruption_is_entered_once_although_compacting_was_killed() {
     assert!(steps > 2, "{steps} steps");
 }
 
-/// B-64: a shutdown is not an interruption, with or without rows to move.
+/// B-64: this applies to stops with and without rows that must be moved to files.
 #[test]
-fn orderly_stops_are_stops_wherever_their_rows_are() {
+fn orderly_stop_is_not_an_interruption() {
     let folder = folder();
     let mut time = START;
     let mut expected = vec![Started, Added];
@@ -151,9 +151,9 @@ fn orderly_stops_are_stops_wherever_their_rows_are() {
     }
 }
 
-/// B-64: a variable is retired, and deployed again.
+/// B-64: a variable is undeployed and deployed again.
 #[test]
-fn retirement_and_return_are_entered_with_all_rows_between() {
+fn retirement_and_redeployment_are_recorded_with_all_rows() {
     let folder = folder();
     let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
     let mut written = vec![plant.write("x", &Value::F64(1.0))];
@@ -192,9 +192,9 @@ fn updates_before_a_quick_replacement_are_recorded() {
     assert!(answer.events_of("x").contains(&Retired));
 }
 
-/// B-64: as above with the same type, so that the series continues.
+/// B-64: a variable of the same type replaced the variable, so the series continues.
 #[test]
-fn updates_before_a_quick_return_are_recorded() {
+fn updates_before_a_quick_redeployment_are_recorded() {
     let folder = folder();
     let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
     plant.record();
@@ -209,7 +209,7 @@ fn updates_before_a_quick_return_are_recorded() {
     assert_eq!(answer.events_of("x"), [Started, Added, Retired, Added]);
 }
 
-/// B-41: a late sample goes to history and does not overwrite a newer live value.
+/// B-41: a late sample is recorded, and does not overwrite a newer live value.
 #[test]
 fn late_sample_is_recorded() {
     let folder = folder();

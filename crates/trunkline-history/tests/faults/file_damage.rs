@@ -1,5 +1,5 @@
-//! Damaged and missing files of a history: no panic, and no wrong value in place of a right one. Each
-//! answer is either unchanged, or reports the damage and names the file.
+//! Tests damaged and missing files of a history. There is no panic, and no wrong value. Each answer is either
+//! unchanged, or reports the damage and names the file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -37,7 +37,7 @@ fn flips() -> u64 {
 /// A folder with files of three days, and the answers to a few queries.
 struct Filed {
     folder: TempDir,
-    /// Its folder `killed` has the same files, as left by a killed engine.
+    /// The subfolder `killed` has the state of the files after the engine was killed.
     killed: TempDir,
     time: i64,
     queries: Vec<HistoryQuery>,
@@ -75,7 +75,7 @@ impl Filed {
         let answers = queries.iter().map(|query| pages(&plant, query).unwrap());
         let answers: Vec<Pages> = answers.collect();
         assert_eq!(answers[0].answer.lines.len(), 3 * (1600 + 200));
-        // The state that a kill leaves.
+        // Save the state that a kill leaves.
         let killed = crate::rig::folder();
         copy(folder.path(), &killed.path().join("killed"));
         drop(plant);
@@ -94,7 +94,7 @@ impl Filed {
         all.filter(|path| path.starts_with(below)).collect()
     }
 
-    /// Describes what is wrong with the answers after `damage` to a file; `None` if nothing is.
+    /// Damages a file, and describes what is wrong with the answers; `None` if they are correct.
     fn fault_after(&self, place: &Path, file: &Path, damage: &dyn Fn(&Path)) -> Option<String> {
         copy(self.folder.path(), place);
         damage(&place.join(file));
@@ -115,7 +115,7 @@ impl Filed {
         .next()
     }
 
-    /// Damages these files in turn, and expects no wrong answer.
+    /// Damages each of these files in turn, and expects no wrong answer.
     fn damage_all(&self, files: &[PathBuf], damages: &[Damage]) {
         assert!(!files.is_empty(), "there is such a file");
         let copied = folder();
@@ -137,7 +137,7 @@ impl Filed {
     }
 }
 
-/// Returns queries of everything, in one page and in small pages; of a time span; of the last rows; and
+/// Returns queries of all rows in one page, of all rows in small pages, of a time span, of the last rows, and
 /// of buckets.
 fn queries() -> Vec<HistoryQuery> {
     let mut time = all();
@@ -161,7 +161,7 @@ fn pages(plant: &Plant, query: &HistoryQuery) -> Result<Pages, String> {
     })
 }
 
-/// Returns the pages for a folder without an engine.
+/// Reads the pages of a query from a folder without an engine.
 fn pages_in(folder: &Path, query: &HistoryQuery) -> Result<Pages, String> {
     let wall = Timestamp::from_nanos(START + 10 * DAY);
     let mut folder = HistoryFolder::open(folder, wall).map_err(|error| error.to_string())?;
@@ -200,13 +200,13 @@ fn pages_of(
 /// Returns an error text unless the sentence names this file.
 fn unnamed(sentence: &str, file: &Path) -> Option<String> {
     let name = file.file_stem().unwrap().to_string_lossy();
-    // Only the catalogue has a version.
+    // Only the catalogue has a version, so an error about a version need not name the file.
     let is_named = sentence.contains(&*name) || sentence.contains("newer version");
     (!is_named).then(|| format!("the file is not named: {sentence}"))
 }
 
-/// Describes what is wrong with an answer: it differs without reporting it, or has rows that were
-/// never written.
+/// Describes what is wrong with an answer: it differs without reporting damage, or it has rows that were
+/// never written. Returns `None` if the answer is correct.
 fn wrong(found: &Pages, right: &Pages, file: &Path) -> Option<String> {
     let lines = |pages: &Pages| pages.answer.lines.clone();
     let is_same = lines(found) == lines(right) && found.buckets == right.buckets;
@@ -215,7 +215,7 @@ fn wrong(found: &Pages, right: &Pages, file: &Path) -> Option<String> {
     }
     let written: BTreeSet<Line> = lines(right).into_iter().collect();
     let mut seen = BTreeSet::new();
-    // A query of the last rows may return earlier ones, which its right answer lacks.
+    // If the last row is damaged, the answer has an earlier row, which the correct answer does not have.
     let is_last = right.answer.lines.len() < 10;
     for line in lines(found) {
         if !is_last && !written.contains(&line) {
@@ -238,7 +238,7 @@ fn wrong(found: &Pages, right: &Pages, file: &Path) -> Option<String> {
     }
 }
 
-/// A damage to a file, with a description.
+/// A function that damages a file, with a description.
 type Damage = (String, Box<dyn Fn(&Path)>);
 type Damages = Vec<Damage>;
 
@@ -358,7 +358,7 @@ fn empty_catalogue_is_found() {
     filed.damage_all(&filed.files_in("catalogue.sqlite"), &damages);
 }
 
-/// Damages the part of the catalogue that SQLite still has in its log when the engine is killed.
+/// Damages the write-ahead log of the catalogue as it is when the engine is killed.
 fn assert_log_of_the_catalogue_is_not_needed(damages: &[Damage]) {
     let mut filed = Filed::new();
     let killed = filed.killed.path().join("killed");
@@ -407,7 +407,7 @@ fn checked(folder: &Path) -> Verified {
 
 /// An intact folder has no findings. After each damage, a finding names the file.
 #[test]
-fn check_names_every_damaged_file_and_finds_nothing_else() {
+fn verify_reports_every_damaged_file_and_nothing_else() {
     let filed = Filed::new();
     let sound = checked(filed.folder.path());
     assert_eq!(sound.findings, [], "{sound:#?}");
@@ -430,7 +430,7 @@ fn check_names_every_damaged_file_and_finds_nothing_else() {
             damage(&place.join(file));
             let found = checked(&place).findings;
             let is_named = found.iter().any(|one| Path::new(&one.file) == file);
-            // Some bytes of the catalogue have no meaning.
+            // Some bytes of the catalogue are unused, so damage to them is not reported.
             let is_sound = below == "catalogue.sqlite"
                 && filed
                     .queries
@@ -449,9 +449,9 @@ fn check_names_every_damaged_file_and_finds_nothing_else() {
     }
 }
 
-/// A finding has the variable and the times of the lost rows, and of no others.
+/// A finding has the variable and the times of the lost rows, and of no other rows.
 #[test]
-fn check_names_the_rows_that_cannot_be_read() {
+fn verify_reports_the_rows_that_cannot_be_read() {
     let filed = Filed::new();
     let copied = folder();
     let place = copied.path().join("copy");
@@ -513,9 +513,9 @@ fn rebuilt_catalogue_gives_the_same_answers() {
     }
 }
 
-/// Both footers of a file are damaged: the file is named, and nothing else is missing.
+/// If both footers of a file are damaged, the file is named, and no other rows are missing.
 #[test]
-fn rebuilt_catalogue_leaves_out_what_cannot_be_read() {
+fn rebuilt_catalogue_omits_unreadable_files() {
     let filed = Filed::new();
     let copied = folder();
     let place = copied.path().join("copy");
@@ -543,7 +543,7 @@ fn rebuilt_catalogue_leaves_out_what_cannot_be_read() {
     assert!(place.join(&file).exists(), "nothing is removed");
 }
 
-/// One file is damaged: the rows of the others are read, and the file is named.
+/// If one file is damaged, the rows of the other files are read, and the file is named.
 #[test]
 fn damaged_file_of_rows_does_not_hide_the_others() {
     let filed = Filed::new();
@@ -569,7 +569,7 @@ fn damaged_file_of_rows_does_not_hide_the_others() {
 
 /// Returns the smallest number of rows read from a file of 100,000 after a bit flip at any of these
 /// relative positions, from 0 to 1.
-fn least_rows_read(places: std::ops::Range<f64>) -> usize {
+fn fewest_rows_read(places: std::ops::Range<f64>) -> usize {
     const ROWS: usize = 100_000;
     let origin = folder();
     let variables = [("x", DataType::F64)];
@@ -612,17 +612,17 @@ fn least_rows_read(places: std::ops::Range<f64>) -> usize {
     least.min().unwrap()
 }
 
-/// A block has 64 KiB, a quarter of the times here.
+/// A block of 64 KiB contains a quarter of the times in this test.
 #[test]
 fn flipped_bit_in_the_rows_of_a_large_file_costs_one_block() {
-    let least = least_rows_read(0.0..0.9);
+    let least = fewest_rows_read(0.0..0.9);
     assert!(least >= 70_000, "{least} rows are read");
 }
 
-/// There are two copies of the footer.
+/// The metadata is stored twice.
 #[test]
 fn flipped_bit_in_the_metadata_of_a_large_file_costs_one_block() {
-    let least = least_rows_read(0.999..1.0);
+    let least = fewest_rows_read(0.999..1.0);
     assert!(least >= 70_000, "{least} rows are read");
 }
 
@@ -633,13 +633,13 @@ fn damage_column(folder: &Path, column: usize) {
     let part = folder.join(part);
     let reader = SerializedFileReader::new(fs::File::open(&part).unwrap()).unwrap();
     let (start, length) = reader.metadata().row_group(0).column(column).byte_range();
-    // Long enough that the block in the middle belongs to this column alone.
+    // The column must be so long that the block in the middle contains no other column.
     assert!(length > 3 << 16, "{length} bytes");
     flip(&part, (start + length / 2) * 8);
 }
 
-/// If the page with the wanted row is damaged, the row before it is returned, and the answer reports
-/// that others are missing.
+/// If the page with the last row is damaged, the answer has the row before that page, and reports that rows
+/// are missing.
 ///
 /// H-16.
 #[test]
@@ -654,7 +654,7 @@ fn last_row_before_a_damaged_page_is_found() {
     plant.seal();
     let time = plant.time;
     drop(plant);
-    // The column with the numbers.
+    // This is the column with the numbers.
     damage_column(folder.path(), 2);
     let plant = Plant::start(folder.path(), 2, time, &variables);
     let found: BTreeSet<Line> = plant.everything().lines.into_iter().collect();
@@ -706,7 +706,7 @@ fn flipped_bit_in_long_values_costs_the_rows_of_a_page() {
     assert!(!answer.states.is_empty());
     let lost = 4_000 - answer.lines.len();
     assert!((1..1_000).contains(&lost), "{lost} rows are lost");
-    // The check finds the same.
+    // `verify` finds the same damage.
     let found = checked(folder.path());
     let rows = (answer.lines.len() + answer.events_of("text").len()) as u64;
     assert!(found.rows.abs_diff(rows) < 10, "{} and {rows}", found.rows);
@@ -737,7 +737,7 @@ fn assert_no_other_name(removed: &[&str]) {
 }
 
 #[test]
-fn rows_come_under_no_other_name_when_the_catalogue_is_missing() {
+fn rows_keep_their_names_if_the_catalogue_is_missing() {
     assert_no_other_name(&[
         "catalogue.sqlite",
         "catalogue.sqlite-wal",
@@ -746,6 +746,6 @@ fn rows_come_under_no_other_name_when_the_catalogue_is_missing() {
 }
 
 #[test]
-fn rows_come_under_no_other_name_when_the_log_of_the_catalogue_is_missing() {
+fn rows_keep_their_names_if_the_log_of_the_catalogue_is_missing() {
     assert_no_other_name(&["catalogue.sqlite-wal", "catalogue.sqlite-shm"]);
 }

@@ -1,4 +1,4 @@
-//! Folders that are in use or cannot be written.
+//! Tests folders that are in use or cannot be written.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,7 +30,7 @@ fn folder_is_used_by_one_engine_at_a_time() {
         let error = error_of(folder.path());
         assert!(error.contains("in use"), "{error}");
     }
-    // The refused engines have changed nothing.
+    // The refused engines have not changed the folder.
     written.push(plant.write("x", &Value::F64(2.0)));
     plant.seal();
     assert_same(&plant.everything().lines, &written, "the first engine");
@@ -40,16 +40,16 @@ fn folder_is_used_by_one_engine_at_a_time() {
     assert_same(&plant.everything().lines, &written, "the next engine");
 }
 
-/// H-14: the engine reports that its history cannot be used, and why.
+/// H-14: the error names the folder and the reason.
 #[test]
-fn folder_that_cannot_be_made_or_written_gives_an_error() {
+fn folder_that_cannot_be_created_or_written_is_reported() {
     let folder = folder();
     let file = folder.path().join("file");
     fs::write(&file, "no folder").unwrap();
     error_of(&file);
     error_of(&file.join("below"));
     error_of(Path::new("/proc/history"));
-    // The superuser may write there.
+    // The superuser may write to a read-only folder.
     let locked = folder.path().join("locked");
     fs::create_dir(&locked).unwrap();
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).unwrap();
@@ -58,9 +58,8 @@ fn folder_that_cannot_be_made_or_written_gives_an_error() {
     }
 }
 
-/// Folders with the names of files.
 #[test]
-fn folders_in_the_place_of_files_give_an_error_or_do_no_harm() {
+fn folders_with_the_names_of_files_are_reported_or_harmless() {
     for name in [
         "catalogue.sqlite",
         "lock",
@@ -83,15 +82,14 @@ fn folders_in_the_place_of_files_give_an_error_or_do_no_harm() {
         }
         plant.record();
         plant.close_segment();
-        // The segment cannot be moved to files, and stays in the log.
+        // The segment cannot be moved to files, so it stays in the log.
         let _sealed = plant.history.maintain(plant.moment().wall);
         assert_same(&plant.everything().lines, &written, name);
     }
 }
 
-/// Other files in the folder are ignored.
 #[test]
-fn files_of_others_in_the_folder_are_left_alone() {
+fn unknown_files_in_the_folder_are_ignored() {
     let folder = folder();
     let names = [
         "README",

@@ -1,5 +1,5 @@
-//! Random interleavings of writes, commits, closed segments, moves to files, kills and queries,
-//! compared with a model: a list of rows.
+//! Tests random interleavings of writes, commits, closing segments, moves to files, kills and queries against
+//! a model, which is a list of rows.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -36,11 +36,11 @@ struct World {
     plant: Option<Plant>,
     epoch: u64,
     is_busy: bool,
-    /// Acknowledged rows.
+    /// The acknowledged rows.
     recorded: Vec<Line>,
-    /// Rows waiting to be recorded.
+    /// The rows that wait to be recorded.
     waiting: Vec<Line>,
-    /// The steps so far, for the report of a failure.
+    /// The steps so far, for failure messages.
     steps: Vec<String>,
 }
 
@@ -84,10 +84,10 @@ impl World {
         self.steps.push(format!("{step}"));
     }
 
-    fn a_time(&mut self) -> i64 {
+    fn random_time(&mut self) -> i64 {
         let random = &mut self.random;
         match random.u32(0..10) {
-            // Repeat the same time often.
+            // Repeat the same time frequently.
             0..2 => START,
             2..4 => START + random.i64(-3..4) * HOUR,
             _ => START + random.i64(-20 * HOUR..20 * HOUR),
@@ -96,7 +96,7 @@ impl World {
 
     fn write(&mut self) {
         for _ in 0..self.random.usize(1..12) {
-            let at = self.a_time();
+            let at = self.random_time();
             let random = &mut self.random;
             let (name, value) = match random.u32(0..8) {
                 0..3 => ("x", Value::F64(f64::from(random.i32(-1000..1000)))),
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// Treats waiting rows as acknowledged, unless the recorder is blocked by segments that wait.
+    /// Treats waiting rows as acknowledged, unless too many closed segments block the recorder.
     fn acknowledge(&mut self) {
         if self.plant().history.is_idle() {
             self.recorded.append(&mut self.waiting);
@@ -160,13 +160,13 @@ impl World {
     }
 
     /// Returns a query with a random time span and a random pattern.
-    fn some_query(&mut self) -> HistoryQuery {
+    fn random_query(&mut self) -> HistoryQuery {
         let mut query = all();
         if self.random.bool() {
-            query.since = Some(Timestamp::from_nanos(self.a_time()));
+            query.since = Some(Timestamp::from_nanos(self.random_time()));
         }
         if self.random.bool() {
-            query.until = Some(Timestamp::from_nanos(self.a_time()));
+            query.until = Some(Timestamp::from_nanos(self.random_time()));
         }
         let patterns = ["**", "rig/x", "rig/n", "rig/*", "rig/text", "none/*"];
         let pattern = self.random.choice(patterns).unwrap();
@@ -186,7 +186,7 @@ impl World {
 
     /// Reads pages, and moves rows between them.
     fn query(&mut self) {
-        let mut query = self.some_query();
+        let mut query = self.random_query();
         query.limit = self.random.choice([0, 1, 2, 3, 7, 50]).unwrap();
         let expected = self.expected(&query);
         let mut answer = Answer::default();
@@ -207,8 +207,8 @@ impl World {
                 _ => {}
             }
         }
-        assert_same(&answer.lines, &expected, &self.told());
-        // Rows recorded in the meantime were acknowledged.
+        assert_same(&answer.lines, &expected, &self.steps_text());
+        // Rows that were recorded in the meantime are acknowledged.
         self.acknowledge_if_idle();
     }
 
@@ -219,7 +219,7 @@ impl World {
     }
 
     fn last(&mut self) {
-        let mut query = self.some_query();
+        let mut query = self.random_query();
         query.form = HistoryForm::Last;
         let mut expected: Vec<Line> = Vec::new();
         let mut rows = self.expected(&query);
@@ -231,12 +231,12 @@ impl World {
             }
         }
         let answer = self.plant().read(&query).unwrap();
-        assert_same(&answer.lines, &expected, &self.told());
+        assert_same(&answer.lines, &expected, &self.steps_text());
     }
 
-    /// Among rows of the same time, any may be the first or the last number here.
+    /// The first and the last number may be any of the rows with the first and the last time.
     fn buckets(&mut self) {
-        let mut query = self.some_query();
+        let mut query = self.random_query();
         query.patterns = vec![Pattern::parse("rig/x").unwrap()];
         let width = self.random.i64(SECOND..10 * HOUR);
         query.form = HistoryForm::Buckets(NonZeroU64::new(width as u64).unwrap());
@@ -267,21 +267,21 @@ impl World {
         let page = self.plant().history.read(&query, wall).unwrap();
         let mut found = page.series.first().map_or(Vec::new(), buckets_of);
         found.retain(|one| !is_empty(one));
-        assert_eq!(found.len(), expected.len(), "{}", self.told());
+        assert_eq!(found.len(), expected.len(), "{}", self.steps_text());
         for (found, expected) in found.into_iter().zip(expected) {
             let is_first = ends.contains(&(found.start, false, found.first.to_bits()));
             let is_last = ends.contains(&(found.start, true, found.last.to_bits()));
-            assert!(is_first && is_last, "{found:?}: {}", self.told());
+            assert!(is_first && is_last, "{found:?}: {}", self.steps_text());
             let found = Bucket {
                 first: expected.first,
                 last: expected.last,
                 ..found
             };
-            assert_eq!(found, expected, "{}", self.told());
+            assert_eq!(found, expected, "{}", self.steps_text());
         }
     }
 
-    fn told(&self) -> String {
+    fn steps_text(&self) -> String {
         self.steps.join(" ")
     }
 }
@@ -313,7 +313,7 @@ fn buckets_of(series: &HistorySeries) -> Vec<Bucket> {
 
 /// H-16, SV-09.
 #[test]
-fn random_interleavings_answer_as_a_list_of_rows_does() {
+fn random_interleavings_match_the_model() {
     let set = std::env::var("HISTORY_SEEDS").ok();
     let seeds = set.map_or(SEEDS, |set| set.parse().unwrap());
     for seed in 0..seeds {
@@ -327,7 +327,7 @@ fn random_interleavings_answer_as_a_list_of_rows_does() {
         world.record();
         world.plant().seal();
         let everything = world.plant().everything();
-        assert_same(&everything.lines, &world.recorded, &world.told());
+        assert_same(&everything.lines, &world.recorded, &world.steps_text());
     }
 }
 
@@ -375,7 +375,7 @@ fn readers_see_every_row_once_while_rows_are_recorded_and_moved() {
                 }
             });
         }
-        // Stops the readers even if this thread panics.
+        // The guard stops the readers even if this thread panics.
         let _end = End(&acknowledged);
         for round in 0..500 {
             let mut last = 0;
@@ -394,7 +394,7 @@ fn readers_see_every_row_once_while_rows_are_recorded_and_moved() {
 
 /// Rows are ordered by time, then by epoch, then by sequence number, also within a bucket.
 #[test]
-fn bucket_of_one_time_has_its_first_and_last_number() {
+fn bucket_has_the_first_and_last_number_of_rows_with_one_time() {
     let folder = folder();
     let mut plant = Plant::start(folder.path(), 1, START, &variables());
     for number in 1..5 {
@@ -413,9 +413,8 @@ fn bucket_of_one_time_has_its_first_and_last_number() {
     assert_eq!(ends, [(1.0, 4.0)]);
 }
 
-/// There is no bucket without a row, even if there are events in its interval.
 #[test]
-fn events_make_no_buckets() {
+fn interval_with_only_events_has_no_bucket() {
     let folder = folder();
     let plant = Plant::start(folder.path(), 1, START, &variables());
     plant.record();
@@ -425,9 +424,9 @@ fn events_make_no_buckets() {
     assert!(page.series.is_empty(), "{page:?}");
 }
 
-/// A page has at most the requested number of rows and events, and the pages have each event once.
+/// The pages together have each event once.
 #[test]
-fn pages_have_no_more_rows_and_events_than_asked_for() {
+fn pages_have_at_most_the_requested_number_of_rows_and_events() {
     let folder = folder();
     let mut time = START;
     // Each start adds an event or two.

@@ -1,4 +1,5 @@
-//! Damage in a log costs at most the frame that it is in, and a truncated commit is not read.
+//! Tests that damage in a log affects at most the frame that contains it, and that an incomplete commit is
+//! not read.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +13,7 @@ use crate::rig::{Line, Plant, SECOND, START, assert_same, copy, files_of, flip, 
 
 /// Number of bits flipped, one at a time; `HISTORY_FLIPS` overrides it.
 const FLIPS: u64 = 2000;
-/// Maximum number of payload bytes that damage may cost: a frame, and one row that exceeds it.
+/// Maximum number of payload bytes lost by damage: a frame, and one row that exceeds it.
 const FRAME_MAX: usize = (256 << 10) + (64 << 10);
 
 fn variables() -> [(&'static str, DataType); 4] {
@@ -89,7 +90,7 @@ fn only_log(folder: &Path) -> PathBuf {
     logs.into_iter().max_by_key(size).unwrap()
 }
 
-/// Returns the frames of a log, header and payload, according to the format.
+/// Returns the ranges of the frames of a log, each with header and payload.
 fn frames(bytes: &[u8]) -> Vec<Range<usize>> {
     let mut frames = Vec::new();
     let mut at = 24;
@@ -127,7 +128,7 @@ fn assert_one_missing(found: &[Line], commits: &[Vec<Line>], what: &str) -> bool
     !missing.is_empty()
 }
 
-/// Here, each frame is a commit of its own.
+/// In this test, each frame is a separate commit.
 #[test]
 fn flipped_bit_in_a_log_costs_at_most_the_rows_of_one_frame() {
     let logged = Logged::new(24);
@@ -148,9 +149,9 @@ fn flipped_bit_in_a_log_costs_at_most_the_rows_of_one_frame() {
     assert!(costs > 0, "no flip has hit a row");
 }
 
-/// Rows that are left after damage are kept when they are moved to files.
+/// The remaining rows are kept, and the engine records further rows.
 #[test]
-fn rows_around_a_damage_are_moved_to_files_and_the_folder_goes_on() {
+fn rows_around_damage_are_moved_to_files() {
     let logged = Logged::new(12);
     let copied = folder();
     let place = copied.path().join("copy");
@@ -171,9 +172,9 @@ fn rows_around_a_damage_are_moved_to_files_and_the_folder_goes_on() {
     }
 }
 
-/// The state after a kill during a write.
+/// This is the state after a kill during a write.
 #[test]
-fn log_that_is_cut_in_its_last_frame_has_everything_before() {
+fn truncated_log_has_all_earlier_commits() {
     let logged = Logged::new(9);
     let bytes = logged.bytes();
     let last = frames(&bytes).pop().unwrap();
@@ -189,9 +190,9 @@ fn log_that_is_cut_in_its_last_frame_has_everything_before() {
     assert_same(&plant.everything().lines, &logged.all(), "not cut");
 }
 
-/// A possible state after a power loss: the file has its length, but some sectors were not written.
+/// This state is possible after a power loss: the file has its length, but some sectors were not written.
 #[test]
-fn log_whose_last_frame_has_zeros_or_other_bytes_has_everything_before() {
+fn log_with_an_overwritten_last_frame_has_all_earlier_commits() {
     let logged = Logged::new(9);
     let bytes = logged.bytes();
     let last = frames(&bytes).pop().unwrap();
@@ -213,9 +214,9 @@ fn log_whose_last_frame_has_zeros_or_other_bytes_has_everything_before() {
     }
 }
 
-/// A log with a damaged header, and logs of any length below that of the header.
+/// Logs that are shorter than the header are read, too.
 #[test]
-fn log_without_its_head_is_read() {
+fn log_with_a_damaged_header_is_read() {
     let logged = Logged::new(3);
     let copied = folder();
     let place = copied.path().join("copy");
@@ -277,10 +278,10 @@ fn frame_of_one_variable_is_short() {
     assert_frames_are_short(1, 100_000);
 }
 
-/// The value of a variable is a frame of the log: no row may be read from within a value, whatever is
-/// damaged around it.
+/// The value of a variable contains a valid frame. Even if bytes around the value are damaged, no row may be
+/// read from within the value.
 #[test]
-fn value_that_looks_like_a_frame_is_never_taken_for_one() {
+fn value_that_looks_like_a_frame_is_not_read_as_one() {
     let logged = Logged::new(3);
     let bytes = logged.bytes();
     let last = frames(&bytes).pop().unwrap();
@@ -300,7 +301,7 @@ fn value_that_looks_like_a_frame_is_never_taken_for_one() {
     let outer = frames(&fs::read(place.join(&newest)).unwrap())
         .pop()
         .unwrap();
-    // Flip the first byte of the payload, in the time of the commit.
+    // Flip a bit in the first byte of the payload, which is part of the commit time.
     flip(&place.join(&newest), (outer.start as u64 + 16) * 8);
     let plant = Plant::start(place, 3, time, &variables());
     let found = plant.everything().lines;
@@ -309,7 +310,7 @@ fn value_that_looks_like_a_frame_is_never_taken_for_one() {
 
 /// B-64: rows lost by damage are recorded as an event or reported.
 #[test]
-fn lost_frame_is_said() {
+fn lost_frame_is_reported() {
     let logged = Logged::new(9);
     let bytes = logged.bytes();
     let middle = frames(&bytes)[5].clone();

@@ -1,17 +1,17 @@
-//! Fault tests of a history, derived from its promises: no acknowledged row is lost or duplicated,
-//! damage costs little and is found, and every value is read as it was written.
+//! Tests the history under faults: no acknowledged row is lost or duplicated, damage is detected and affects
+//! few rows, and every value is read as it was written.
 //!
 //! - `values`: timestamps and values of every kind.
-//! - `log_damage`: flipped bits and cuts in a log.
-//! - `file_damage`: flipped bits, cuts and missing files elsewhere.
-//! - `interleavings`: random interleavings of all operations, against a model.
+//! - `log_damage`: flipped bits and truncation of logs.
+//! - `file_damage`: flipped bits, truncation and missing files, except for logs.
+//! - `interleavings`: random interleavings of all operations, compared with a model.
 //! - `folder`: folders that are in use or cannot be written.
-//! - `disk_full`: a disk without room.
-//! - `spool`: a second disk for rows that find no room on the first.
+//! - `disk_full`: a full disk.
+//! - `spool`: a second disk that stores rows while the first one cannot be written.
 //! - `offline`: reading, compacting and rebuilding folders without an engine.
 //! - `events`: interruptions and retirements.
 //!
-//! Tests of known defects are ignored, with the defect as the reason.
+//! Tests of known defects are ignored, and name the defect as the reason.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Timestamps and values of every kind are read as they were written: from memory, from files, and
+//! Tests that timestamps and values of every kind are read as they were written: from memory, from files, and
 //! after a restart.
 
 use std::sync::Arc;
@@ -247,7 +247,7 @@ fn arrays_and_waveforms_have_values_up_to_the_limit() {
         for n in 0..5 {
             let vector = Array::vector(Elements::I16(vec![n; n as usize]));
             lines.push(plant.write("vector", &Value::Array(Arc::new(vector))));
-            // 64 KiB hold 8,192 numbers; the rest of the waveform needs a few bytes.
+            // 8,192 numbers have 64 KiB; the other fields of the waveform need a few bytes.
             let length = [0, 1, 100, 8_150, 8_192];
             let wave = Waveform {
                 samples: Elements::F64(vec![1.0; length[n as usize]]),
@@ -261,11 +261,11 @@ fn arrays_and_waveforms_have_values_up_to_the_limit() {
     });
 }
 
-/// Source timestamps out of order, repeated, and far away.
+/// The source timestamps are out of order, repeated, or far from the present.
 ///
-/// B-41: a late sample is in the history, and a sample of an unset clock is not dated 1970.
+/// B-41: a late sample is recorded, and a sample of an unset clock is not dated 1970.
 #[test]
-fn source_timestamps_in_any_order_are_read_in_the_order_of_time() {
+fn rows_are_sorted_by_source_timestamp() {
     let day = 86_400 * SECOND;
     let year_2200 = 7_258_118_400 * SECOND;
     let times = [
@@ -274,7 +274,7 @@ fn source_timestamps_in_any_order_are_read_in_the_order_of_time() {
         START - 10 * day,
         START - 10 * day,
         START + 1,
-        // 1970 and earlier.
+        // Times in 1970 and earlier.
         0,
         1,
         SECOND,
@@ -313,7 +313,7 @@ fn source_timestamps_in_any_order_are_read_in_the_order_of_time() {
     assert_eq!(lines.iter().filter(unset).count(), 2 * 7, "they are marked");
 }
 
-/// A query without an end has every row, even at the last possible nanosecond.
+/// A query without an end returns all rows, even at the last possible nanosecond.
 #[test]
 fn row_of_the_last_nanosecond_is_read() {
     read_everywhere(&[("x", DataType::F64)], |plant| {
@@ -325,10 +325,9 @@ fn row_of_the_last_nanosecond_is_read() {
     });
 }
 
-/// B-41: the source's clock is unset although its timestamp looks plausible, or the engine's clock is
-/// unset.
+/// B-41: the source's clock is unset, even though its timestamp is plausible, or the engine's clock is unset.
 #[test]
-fn samples_of_unset_clocks_are_as_of_the_engine() {
+fn samples_of_unset_clocks_have_the_engine_timestamp() {
     let unset = Quality::GOOD.with_clock(Clock::Source, ClockSync::Unset);
     read_everywhere(&[("x", DataType::F64)], |plant| {
         let mut lines = Vec::new();
@@ -348,7 +347,7 @@ fn samples_of_unset_clocks_are_as_of_the_engine() {
     });
 }
 
-/// H-16: every bit of a quality is kept, including unknown ones.
+/// H-16: every bit of a quality is stored, including unknown bits.
 #[test]
 fn qualities_are_read_bit_for_bit() {
     read_everywhere(&[("x", DataType::F64), ("n", DataType::I32)], |plant| {
@@ -373,7 +372,7 @@ fn qualities_are_read_bit_for_bit() {
     });
 }
 
-/// H-16: a variable whose type changed has the rows of all its types.
+/// H-16: a query of a variable whose type has changed returns the rows of all types.
 #[test]
 fn rows_of_all_types_of_a_variable_are_read() {
     let folder = folder();

@@ -37,14 +37,14 @@ impl Wake for Unheard {
     fn wake(&self) {}
 }
 
-/// A row with everything that a history keeps of an update.
+/// A row with all data that a history stores for an update.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Line {
     pub variable: String,
     pub key: RowKey,
     pub delay: i64,
     pub quality: u32,
-    /// Encoded in wire form.
+    /// The value in wire form.
     pub value: Vec<u8>,
 }
 
@@ -98,7 +98,7 @@ impl fmt::Debug for Plant {
     }
 }
 
-/// Creates a folder in memory if possible, because thousands of openings sync thousands of files.
+/// Creates a folder, in memory if possible: the tests sync thousands of files.
 pub fn folder() -> TempDir {
     let in_memory = tempfile::tempdir_in("/dev/shm");
     in_memory.or_else(|_| tempfile::tempdir()).unwrap()
@@ -133,7 +133,7 @@ impl Plant {
         Self::open_with_spool(folder, None, epoch, time, variables)
     }
 
-    /// As [`open`](Self::open), with a second folder for rows that find no room in the first.
+    /// Does the same as [`open`](Self::open), with a spool.
     pub fn open_with_spool(
         folder: &Path,
         spool: Option<&Path>,
@@ -222,7 +222,7 @@ impl Plant {
         self.engine.resolve(&self.caller, &name).unwrap()
     }
 
-    /// Writes, and returns the expected row.
+    /// Performs a write, and returns the expected row.
     pub fn put(&mut self, name: &str, write: &Write<'_>) -> Line {
         let variable = self.variable(name);
         let name = variable.name().to_owned();
@@ -241,7 +241,7 @@ impl Plant {
         let engine = update.engine_timestamp.as_nanos();
         let time = match is_set {
             true => update.source_timestamp.as_nanos(),
-            // B-41: not dated 1970.
+            // B-41: a row of an unset clock is not dated 1970.
             false => engine,
         };
         let value = match variable.data_type() {
@@ -273,7 +273,7 @@ impl Plant {
         self.history.record(self.moment()).map(|_| ())
     }
 
-    /// Records until nothing waits. Moves segments to files if that is necessary.
+    /// Records until no updates are waiting. Moves segments to files if that is necessary.
     pub fn record_everything(&self) {
         self.record();
         while !self.history.is_idle() {
@@ -298,7 +298,7 @@ impl Plant {
         assert_eq!(self.history.figures().unsealed, 0);
     }
 
-    /// Returns the answer to a query, from all its pages.
+    /// Reads all pages of a query.
     pub fn read(&self, query: &HistoryQuery) -> Result<Answer, HistoryError> {
         let mut query = query.clone();
         let mut answer = Answer::default();
@@ -363,7 +363,7 @@ impl Answer {
     }
 }
 
-/// Returns the answer of a folder read without an engine.
+/// Reads all pages of a query from a folder without an engine.
 pub fn read_folder(folder: &Path, query: &HistoryQuery) -> Result<Answer, FolderError> {
     let wall = Timestamp::from_nanos(START);
     let mut opened = HistoryFolder::open(folder, wall)?;
@@ -400,7 +400,7 @@ fn bytes_of(value: &WriteValue<'_>) -> Vec<u8> {
     }
 }
 
-/// Expects exactly these rows, ordered by variable and key, each once. `expected` may be in any order.
+/// Expects exactly these rows, each once, sorted by variable and key. `expected` may be in any order.
 pub fn assert_same(found: &[Line], expected: &[Line], what: &str) {
     if let Some(difference) = difference(found, expected) {
         panic!("{what}: {difference}");
@@ -479,7 +479,7 @@ pub fn limit(bytes: Option<u64>) {
     setrlimit(Resource::Fsize, limit).unwrap();
 }
 
-/// Calls `work` with a limit of the file size, which is removed afterwards.
+/// Calls `work` while the maximum file size is limited.
 pub fn limited<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
     limit(Some(bytes));
     let done = work();

@@ -1,6 +1,6 @@
-//! The probe of this machine, built on the crate `sysinfo`.
+//! Probes this machine with the crate `sysinfo`.
 //!
-//! `sysinfo` returns 0 for many values that it cannot read; this module replaces each such 0 with a
+//! `sysinfo` returns 0 for many values that it cannot read. This module replaces each such 0 with a
 //! reason.
 
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ use super::probe::{
 };
 use crate::IoError;
 
-/// Probes the machine it runs on.
+/// Probes the machine on which it runs.
 ///
-/// It lists the disks that the operating system mounts from a device. Pseudo file systems and
-/// network file systems, which can block forever, are left out.
+/// The probe lists the disks that the operating system mounts from a device. It excludes pseudo
+/// file systems, and network file systems, which can block forever.
 pub struct SysinfoProbe {
     system: System,
     networks: Networks,
@@ -46,8 +46,8 @@ impl SysinfoProbe {
         Ok(probe)
     }
 
-    /// Samples the processor usage. `sysinfo` computes it from two samples, which must be at least
-    /// its minimum interval apart.
+    /// Samples the processor usage. `sysinfo` computes the usage from two samples, which must be at
+    /// least its minimum interval apart.
     fn refresh_usage(&mut self, now: Tick) {
         let due = match self.usage_since {
             None => true,
@@ -69,13 +69,13 @@ impl SysinfoProbe {
         }
     }
 
-    /// Lists the disks anew each time, because refreshing a list keeps the old figures of a disk
+    /// Lists the disks again each time, because refreshing a list keeps the old values of a disk
     /// that can no longer be read.
     fn disks(&self) -> Vec<(String, Disk)> {
         let refresh_kind = DiskRefreshKind::nothing().with_storage().with_io_usage();
         let listed = Disks::new_with_refreshed_list_specifics(refresh_kind).ok();
         let listed = listed.iter().flat_map(|disks| disks.iter());
-        // Single files are mounted too, for example in containers.
+        // Excludes single files, which can be mounted as well, for example in containers.
         let volumes = listed.filter(|disk| disk.mount_point().is_dir());
         volumes.map(|disk| (mount(disk), read_disk(disk))).collect()
     }
@@ -129,7 +129,7 @@ impl HostProbe for SysinfoProbe {
 
     fn inventory(&mut self) -> Inventory {
         self.system.refresh_cpu_list(CpuRefreshKind::nothing());
-        // Pseudo file systems have no space.
+        // Excludes pseudo file systems, which have no space.
         let with_space = self
             .disks()
             .into_iter()
@@ -149,7 +149,7 @@ impl HostProbe for SysinfoProbe {
         let load = System::load_average().map(|load| [load.one, load.five, load.fifteen]);
         let (total, available) = (self.system.total_memory(), self.system.available_memory());
         let (swap, free) = (self.system.total_swap(), self.system.free_swap());
-        let known = if total > 0 {
+        let memory_known = if total > 0 {
             Ok(())
         } else {
             Err(Reason::DeviceFailure)
@@ -164,8 +164,8 @@ impl HostProbe for SysinfoProbe {
                     .collect()
             }),
             load: load.map_err(|_| Reason::NotSupported),
-            memory: known.map(|()| Memory { total, available }),
-            swap: known.map(|()| Memory {
+            memory: memory_known.map(|()| Memory { total, available }),
+            swap: memory_known.map(|()| Memory {
                 total: swap,
                 available: free,
             }),
@@ -226,10 +226,11 @@ fn mount(disk: &sysinfo::Disk) -> String {
 
 fn read_disk(disk: &sysinfo::Disk) -> Disk {
     let usage = disk.usage();
-    // A mounted device has been read from, so zero bytes read mean that there are no counters.
-    let counted = usage.total_read_bytes > 0;
+    // At least one byte of a mounted device has been read. Zero bytes read mean that there are no
+    // counters.
+    let has_counters = usage.total_read_bytes > 0;
     let counter = |bytes| {
-        if counted {
+        if has_counters {
             Ok(bytes)
         } else {
             Err(Reason::NotSupported)
@@ -251,7 +252,7 @@ fn read_disk(disk: &sysinfo::Disk) -> Disk {
 
 fn started() -> Found<Timestamp> {
     let seconds = System::boot_time().ok().filter(|seconds| *seconds > 0);
-    let nanos = seconds.and_then(|s| i64::try_from(s).ok()?.checked_mul(1_000_000_000));
+    let nanos = seconds.and_then(|seconds| i64::try_from(seconds).ok()?.checked_mul(1_000_000_000));
     let started = nanos
         .map(Timestamp::from_nanos)
         .filter(|started| started.is_plausible());
@@ -271,5 +272,5 @@ fn not_supported(readings: &str, cause: &dyn fmt::Display) -> IoError {
     }
 }
 
-/// Plausible sensor values in a computer, °C; a disconnected sensor is far outside.
+/// Plausible temperatures in a computer, in °C. A disconnected sensor is far outside.
 const PLAUSIBLE: std::ops::RangeInclusive<f32> = -50.0..=150.0;

@@ -1,12 +1,13 @@
-//! This machine: CPU, load, memory, disks, network, temperatures, identity.
+//! Provides variables of this machine: CPU, load, memory, disks, network, temperatures and
+//! identity.
 //!
-//! A value that cannot be read is bad with a reason, never 0. On a virtual machine
+//! A value that cannot be read is bad with a reason, never 0. On a virtual machine,
 //! `temperature/cpu` is `bad: not-supported`. The usage of a processor is `bad: no-value` until
-//! there are two samples, and a disk or interface that vanishes turns `bad: variable-missing`. The
-//! parts (processors, disks, interfaces, sensors) are listed when the server is created; parts
-//! added later need a restart.
+//! there are two samples. A disk or interface that disappears becomes `bad: variable-missing`. The
+//! parts of the machine (processors, disks, interfaces, sensors) are listed when the server is
+//! created. Parts that are added later need a restart.
 //!
-//! Cheap values are read in every scan, the others every [`SLOW_PERIOD`].
+//! Every scan reads values that are cheap to read. Other values are read every [`SLOW_PERIOD`].
 
 mod machine;
 mod probe;
@@ -24,19 +25,19 @@ pub use probe::{Disk, FastReadings, Found, HostProbe, Inventory, Memory, SlowRea
 use self::variables::{Reading, Variable};
 use crate::{Health, IoError, IoServer, ItemId, Scan, SendRefusal, SettingError, Settings};
 
-/// Default scan period of a `host`.
+/// Default scan period of the driver `host`.
 pub const PERIOD: Duration = Duration::from_secs(1);
 /// Period at which disks, temperatures, frequencies and the number of processes are read.
 pub const SLOW_PERIOD: Duration = Duration::from_secs(5);
 
-/// The parts of the machine to offer; all by default.
+/// The parts of the machine that have variables; all by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Setting `disks`.
+    /// The setting `disks`.
     pub disks: bool,
-    /// Setting `network`.
+    /// The setting `network`.
     pub network: bool,
-    /// Setting `temperatures`; some sensors answer slowly.
+    /// The setting `temperatures`. Some sensors answer slowly.
     pub temperatures: bool,
 }
 
@@ -45,20 +46,23 @@ pub struct HostServer {
     probe: Box<dyn HostProbe>,
     variables: Vec<Variable>,
     by_path: BTreeMap<String, u32>,
+    /// State of each variable, by index.
     states: Vec<State>,
     slow_read_at: Option<Tick>,
-    opened: bool,
+    is_open: bool,
     health: Health,
 }
 
-/// State of one variable.
+/// State of one variable between scans.
 #[derive(Default)]
 struct State {
+    /// The value or reason that was published last.
     published: Option<Found<Value>>,
+    /// Time and value of a counter when it was last read.
     counter: Option<(Tick, u64)>,
 }
 
-/// The readings available to a scan.
+/// The readings of one scan. Only requested readings are present.
 #[derive(Default)]
 struct ScanReadings {
     fast: Option<FastReadings>,
@@ -66,10 +70,10 @@ struct ScanReadings {
 }
 
 impl Options {
-    /// Returns the options that these settings define.
+    /// Returns the options that the settings define.
     ///
     /// # Errors
-    /// [`SettingError`] for settings that a `host` does not have.
+    /// [`SettingError`] for settings that the driver does not have.
     pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
         settings.check_keys(&["disks", "network", "temperatures"])?;
         Ok(Self {
@@ -103,7 +107,7 @@ impl HostServer {
             by_path,
             states,
             slow_read_at: None,
-            opened: false,
+            is_open: false,
             health: Health::default(),
         }
     }
@@ -124,7 +128,7 @@ impl HostServer {
         index: usize,
         now: Tick,
         readings: &ScanReadings,
-        asked: bool,
+        is_requested: bool,
         scan: &mut Scan,
     ) {
         let (Some(variable), Some(state)) = (self.variables.get(index), self.states.get_mut(index))
@@ -136,8 +140,8 @@ impl HostServer {
         };
         let published = state.published.as_ref();
         let numeric = found.as_ref().is_ok_and(|value| value.as_f64().is_some());
-        // Text and reasons are published when they change, numbers each time they are read.
-        if asked || numeric || published != Some(&found) {
+        // Numbers are published each time they are read, text and reasons only when they change.
+        if is_requested || numeric || published != Some(&found) {
             let item = ItemId(u32::try_from(index).unwrap_or(u32::MAX));
             match &found {
                 Ok(value) => scan.publish(item, value.clone(), Quality::GOOD),
@@ -165,13 +169,13 @@ impl IoServer for HostServer {
         }
         self.states.fill_with(State::default);
         self.slow_read_at = None;
-        self.opened = true;
+        self.is_open = true;
         self.health.record_open();
         Ok(())
     }
 
     fn scan(&mut self, now: Tick, _wall: Timestamp, scan: &mut Scan) -> Result<(), IoError> {
-        if !self.opened {
+        if !self.is_open {
             self.health.record_caller_error(&IoError::NotOpen);
             return Err(IoError::NotOpen);
         }
@@ -212,7 +216,7 @@ impl IoServer for HostServer {
             .get(item.index())
             .map(|variable| &variable.reading);
         let with_slow = match reading {
-            _ if !self.opened => {
+            _ if !self.is_open => {
                 self.health.record_caller_error(&IoError::NotOpen);
                 return Err(IoError::NotOpen);
             }
@@ -275,7 +279,7 @@ impl fmt::Debug for HostServer {
     }
 }
 
-/// Returns the value of a reading, if its data was read.
+/// Returns the value of a reading; `None` if its data was not read.
 fn read(
     reading: &Reading,
     state: &mut State,
@@ -296,8 +300,9 @@ fn read(
     }
 }
 
-/// Returns the growth per second since the last reading; `no-value` until there are two readings.
-/// If a counter decreased, the device was replaced, and the rate starts again.
+/// Returns the growth of a counter per second since it was last read. The rate is `no-value` until
+/// there are two readings. A counter that has decreased belongs to a replaced device, and the rate
+/// starts again.
 fn rate(state: &mut State, now: Tick, counter: Found<u64>) -> Found<Value> {
     let total = match counter {
         Ok(total) => total,
@@ -306,22 +311,23 @@ fn rate(state: &mut State, now: Tick, counter: Found<u64>) -> Found<Value> {
             return Err(reason);
         }
     };
-    let Some((since, before)) = state.counter else {
+    let Some((last_read, last_total)) = state.counter else {
         state.counter = Some((now, total));
         return Err(Reason::NoValue);
     };
-    let seconds = now.since(since).as_secs_f64();
+    let seconds = now.since(last_read).as_secs_f64();
     if seconds < RATE_SECONDS_MIN {
         return state.published.clone().unwrap_or(Err(Reason::NoValue));
     }
     state.counter = Some((now, total));
-    match total.checked_sub(before) {
+    match total.checked_sub(last_total) {
         Some(grown) => Ok(Value::F64(grown as f64 / seconds)),
         None => Err(Reason::NoValue),
     }
 }
 
-/// Shortest time between two readings that gives a rate; below it, the last rate is kept.
+/// Shortest time between two readings for computing a rate. After a shorter time, the last rate is
+/// returned.
 const RATE_SECONDS_MIN: f64 = 0.1;
 
 #[cfg(test)]

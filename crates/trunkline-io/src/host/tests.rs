@@ -1,4 +1,4 @@
-//! Tests the host server on a scripted machine, and once on the real one.
+//! Tests the host server on a scripted machine, and one test on the real machine.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,6 +13,7 @@ use crate::{HealthState, Setting};
 #[derive(Clone)]
 struct Machine(Arc<Mutex<Script>>);
 
+/// The readings that the machine returns.
 struct Script {
     inventory: Inventory,
     fast: FastReadings,
@@ -134,21 +135,21 @@ impl Rig {
             .unwrap();
     }
 
-    /// Returns the value of a variable that the last scan published.
-    fn seen(&self, path: &str) -> Option<(Option<Value>, Quality)> {
+    /// Returns what the last scan published for a variable; `None` if it published nothing.
+    fn published(&self, path: &str) -> Option<(Option<Value>, Quality)> {
         let item = self
             .server
             .item(path)
             .unwrap_or_else(|| panic!("no item {path}"));
-        let mut of_it = self.scan.iter().filter(|published| published.item == item);
-        let published = of_it.next()?;
-        assert!(of_it.next().is_none(), "{path} was published twice");
+        let mut matching = self.scan.iter().filter(|published| published.item == item);
+        let published = matching.next()?;
+        assert!(matching.next().is_none(), "{path} was published twice");
         Some((published.value.clone(), published.quality))
     }
 
     fn assert_value(&self, path: &str, value: Value) {
         assert_eq!(
-            self.seen(path),
+            self.published(path),
             Some((Some(value), Quality::GOOD)),
             "{path}"
         );
@@ -156,7 +157,7 @@ impl Rig {
 
     fn assert_bad(&self, path: &str, reason: Reason) {
         assert_eq!(
-            self.seen(path),
+            self.published(path),
             Some((None, Quality::bad(reason))),
             "{path}"
         );
@@ -164,7 +165,7 @@ impl Rig {
 }
 
 #[test]
-fn the_first_scan_publishes_every_item_with_its_value_or_its_reason() {
+fn first_scan_publishes_a_value_or_a_reason_for_every_item() {
     let mut rig = Rig::new(&Machine::new());
     rig.scan();
     assert_eq!(rig.scan.len(), rig.server.variables.len());
@@ -240,7 +241,7 @@ fn usage_has_no_value_before_two_samples() {
     machine.change(|script| script.fast.total_usage = Ok(12.5));
     rig.scan();
     rig.assert_value("cpu/total", Value::F64(12.5));
-    assert_eq!(rig.seen("cpu/1/usage"), None, "it is as bad as before");
+    assert_eq!(rig.published("cpu/1/usage"), None, "the quality is unchanged");
 }
 
 #[test]
@@ -252,7 +253,7 @@ fn missing_swap_has_size_0_and_no_used_share() {
 }
 
 #[test]
-fn rates_are_the_growth_per_second_of_what_the_machine_counts() {
+fn rates_are_the_growth_of_counters_per_second() {
     let machine = Machine::new();
     let mut rig = Rig::new(&machine);
     rig.scan();
@@ -270,7 +271,7 @@ fn rates_are_the_growth_per_second_of_what_the_machine_counts() {
     rig.scan();
     rig.assert_value("network/eth0/receive_rate", Value::F64(1000.0));
 
-    // A replaced interface counts from the beginning.
+    // A replaced interface starts to count from 0.
     machine.change(|script| script.fast.traffic.get_mut("eth0").unwrap().received = 10);
     rig.scan();
     rig.assert_bad("network/eth0/receive_rate", Reason::NoValue);
@@ -290,8 +291,8 @@ fn disks_and_their_rates_are_read_every_five_seconds() {
     });
     for _ in 0..4 {
         rig.scan();
-        assert_eq!(rig.seen("disk/root/read_rate"), None);
-        assert_eq!(rig.seen("system/processes"), None);
+        assert_eq!(rig.published("disk/root/read_rate"), None);
+        assert_eq!(rig.published("system/processes"), None);
     }
     rig.scan();
     rig.assert_value("disk/root/read_rate", Value::F64(1000.0));
@@ -342,7 +343,7 @@ fn vanished_disk_turns_bad_and_recovers() {
 }
 
 #[test]
-fn an_interface_that_vanishes_turns_bad() {
+fn vanished_interface_turns_bad() {
     let machine = Machine::new();
     let mut rig = Rig::new(&machine);
     rig.scan();
@@ -353,15 +354,15 @@ fn an_interface_that_vanishes_turns_bad() {
 }
 
 #[test]
-fn numbers_are_published_each_time_and_text_when_it_changes() {
+fn numbers_are_published_by_every_read_and_text_when_it_changes() {
     let machine = Machine::new();
     let mut rig = Rig::new(&machine);
     rig.scan();
     rig.seconds += 5;
     rig.scan();
     rig.assert_value("memory/total", Value::U64(8000));
-    assert_eq!(rig.seen("system/host_name"), None);
-    assert_eq!(rig.seen("temperature/cpu"), None);
+    assert_eq!(rig.published("system/host_name"), None);
+    assert_eq!(rig.published("temperature/cpu"), None);
     machine.change(|script| script.slow.host_name = Ok("press-5".into()));
     rig.seconds += 5;
     rig.scan();
@@ -392,7 +393,7 @@ fn request_publishes_only_the_requested_item() {
 }
 
 #[test]
-fn a_rate_that_is_asked_for_right_after_a_scan_is_the_last_one() {
+fn rate_requested_right_after_a_scan_is_that_of_the_scan() {
     let machine = Machine::new();
     let mut rig = Rig::new(&machine);
     rig.scan();
@@ -409,7 +410,7 @@ fn a_rate_that_is_asked_for_right_after_a_scan_is_the_last_one() {
 }
 
 #[test]
-fn mount_points_become_one_segment_each_and_never_the_same() {
+fn mount_points_become_distinct_segments() {
     let machine = Machine::new();
     let mounts = [
         "/",
@@ -447,7 +448,7 @@ fn mount_points_become_one_segment_each_and_never_the_same() {
 }
 
 #[test]
-fn all_is_read_only_and_refuses_writes_in_a_sentence() {
+fn all_variables_are_read_only_and_refuse_writes() {
     let mut rig = Rig::new(&Machine::new());
     for variable in &rig.server.libraries("host")[0].variables {
         assert_eq!(
@@ -469,7 +470,7 @@ fn all_is_read_only_and_refuses_writes_in_a_sentence() {
 }
 
 #[test]
-fn settings_leave_parts_out() {
+fn settings_exclude_parts() {
     let mut settings = Settings::new();
     for key in ["disks", "network", "temperatures"] {
         settings.insert(key, Setting::Bool(false));

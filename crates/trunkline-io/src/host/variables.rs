@@ -1,4 +1,4 @@
-//! The variables of a machine: names, properties, and the origin of each value.
+//! Defines the variables of a machine: their names, properties and the origin of their values.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,25 +19,25 @@ pub(super) struct Variable {
     pub reading: Reading,
 }
 
-/// Extracts a value from fast or slow readings.
-pub(super) type Take<S, T> = Box<dyn Fn(&S) -> Found<T> + Send>;
+/// Extracts a value from the fast or the slow readings.
+pub(super) type ReadFn<S, T> = Box<dyn Fn(&S) -> Found<T> + Send>;
 
-/// Name, description and reader of a part.
+/// Name, description and reader of one variable of a part.
 type Part<S, T> = (&'static str, &'static str, fn(&S) -> T);
 
 /// The origin of a variable's value.
 pub(super) enum Reading {
     /// A value of the fast readings, which every scan takes.
-    Fast(Take<FastReadings, Value>),
+    Fast(ReadFn<FastReadings, Value>),
     /// A value of the slow readings.
-    Slow(Take<SlowReadings, Value>),
-    /// Growth per second of a counter of the fast readings.
-    FastRate(Take<FastReadings, u64>),
-    /// Growth per second of a counter of the slow readings.
-    SlowRate(Take<SlowReadings, u64>),
+    Slow(ReadFn<SlowReadings, Value>),
+    /// Growth per second of a counter in the fast readings.
+    FastRate(ReadFn<FastReadings, u64>),
+    /// Growth per second of a counter in the slow readings.
+    SlowRate(ReadFn<SlowReadings, u64>),
 }
 
-/// Returns the library of a machine with these parts.
+/// Returns the library with these variables.
 pub(super) fn library(name: &str, variables: &[Variable]) -> LibraryDefinition {
     let definitions = variables.iter().map(|variable| {
         let mut properties = variable.properties.clone();
@@ -75,6 +75,7 @@ pub(super) fn variables(inventory: &Inventory, options: Options) -> Vec<Variable
     list.variables
 }
 
+/// Collects the variables of a machine.
 struct List {
     variables: Vec<Variable>,
 }
@@ -119,8 +120,8 @@ impl List {
     fn load(&mut self) {
         for (index, minutes) in ["1", "5", "15"].into_iter().enumerate() {
             let description = format!(
-                "Processes that ran or waited to run, on average over {minutes} min; as many as \
-                 processors is full load"
+                "Average number of processes that ran or waited to run, over {minutes} min; full \
+                 load is the number of processors"
             );
             let load = fast(move |readings| readings.load.map(|load| Value::F64(load[index])));
             self.add(
@@ -144,7 +145,7 @@ impl List {
     ) {
         let parts: [Part<Memory, u64>; 3] = [
             ("total", "size", |memory| memory.total),
-            ("available", "that programs can still have", |memory| {
+            ("available", "available to programs", |memory| {
                 memory.available
             }),
             ("used", "in use", used),
@@ -156,7 +157,7 @@ impl List {
             self.add(format!("{path}/{part}"), properties, reading);
         }
         let reading = fast(move |readings| memory_of(readings).and_then(used_fraction));
-        let description = format!("{name} in use; bad: not-supported where there is none");
+        let description = format!("{name} in use; bad: not-supported if there is none");
         self.add(
             format!("{path}/used_percent"),
             percentage(&description),
@@ -173,17 +174,17 @@ impl List {
                 ("available", "Free space of", |space| space.available),
             ];
             for (part, description, read) in parts {
-                let reading = of_disk(mount, move |disk| {
+                let reading = disk_reading(mount, move |disk| {
                     disk.space.map(|space| Value::U64(read(&space)))
                 });
                 let properties = integer(DataType::U64, &format!("{description} {mount}"), "B");
                 self.add(format!("{folder}/{part}"), properties, reading);
             }
-            let reading = of_disk(mount, |disk| disk.space.and_then(used_fraction));
+            let reading = disk_reading(mount, |disk| disk.space.and_then(used_fraction));
             let properties = percentage(&format!("Used share of {mount}"));
             self.add(format!("{folder}/used_percent"), properties, reading);
             let properties = text(&format!("File system of {mount}"));
-            let reading = of_disk(mount, |disk| string(&disk.file_system));
+            let reading = disk_reading(mount, |disk| string(&disk.file_system));
             self.add(format!("{folder}/file_system"), properties, reading);
             let rates: [Part<Disk, Found<u64>>; 2] = [
                 ("read_rate", "Read from the device of", |disk| disk.read),
@@ -212,10 +213,10 @@ impl List {
             let counters: [Part<Traffic, u64>; 4] = [
                 ("received", "Bytes received by", |traffic| traffic.received),
                 ("sent", "Bytes sent by", |traffic| traffic.sent),
-                ("receive_errors", "Receptions that failed on", |traffic| {
+                ("receive_errors", "Failed receptions on", |traffic| {
                     traffic.receive_errors
                 }),
-                ("send_errors", "Transmissions that failed on", |traffic| {
+                ("send_errors", "Failed transmissions on", |traffic| {
                     traffic.send_errors
                 }),
             ];
@@ -242,12 +243,12 @@ impl List {
         }
     }
 
-    /// Adds the temperatures. `temperature/cpu` always exists; it is bad: not-supported if no
-    /// sensor shows it.
+    /// Adds the temperatures. `temperature/cpu` always exists. It is bad: not-supported if no
+    /// sensor measures the processor.
     fn temperatures(&mut self, sensors: &[String]) {
         let processor = sensors.iter().find(|sensor| is_processor(sensor)).cloned();
-        let description = "Temperature of the processor; bad: not-supported where the machine \
-                           shows no sensor of it, as virtual machines do";
+        let description = "Temperature of the processor; bad: not-supported if the machine \
+                           has no sensor for it, as in a virtual machine";
         let reading = slow(move |readings| match &processor {
             None => Err(Reason::NotSupported),
             Some(sensor) => temperature(readings, sensor),
@@ -271,7 +272,7 @@ impl List {
             uptime,
         );
         let started = slow(|readings| readings.started.map(Value::Timestamp));
-        let properties = read_only(DataType::Timestamp, "When the machine started", "");
+        let properties = read_only(DataType::Timestamp, "Time at which the machine started", "");
         self.add("system/started", properties, started);
         let processes = slow(|readings| readings.processes.map(Value::U32));
         self.add(
@@ -314,7 +315,7 @@ fn slow(read: impl Fn(&SlowReadings) -> Found<Value> + Send + 'static) -> Readin
     Reading::Slow(Box::new(read))
 }
 
-fn of_disk(mount: &str, read: impl Fn(&Disk) -> Found<Value> + Send + 'static) -> Reading {
+fn disk_reading(mount: &str, read: impl Fn(&Disk) -> Found<Value> + Send + 'static) -> Reading {
     let mount = mount.to_owned();
     slow(move |readings| {
         readings
@@ -350,7 +351,7 @@ fn string(text: &Found<String>) -> Found<Value> {
         .map_err(|reason| *reason)
 }
 
-/// Limits a percentage to 0..=100: rounding can move the ratio of counters slightly outside.
+/// Limits a percentage to 0..=100, because rounding can put the ratio of counters slightly outside.
 fn percent(value: f64) -> Value {
     Value::F64(value.clamp(0.0, 100.0))
 }
@@ -372,35 +373,35 @@ fn is_processor(sensor: &str) -> bool {
 }
 
 /// Returns the segment of a disk in variable names: `root` for `/`, otherwise the mount point
-/// without its first slash, or the whole mount point if that segment is taken.
-fn disk_segment(mount: &str, taken: &mut BTreeSet<String>) -> String {
+/// without its first slash, or the whole mount point if that segment is in use.
+fn disk_segment(mount: &str, used_segments: &mut BTreeSet<String>) -> String {
     let short = match mount.strip_prefix('/').unwrap_or(mount) {
         "" => "root",
         "root" => mount,
         rest => rest,
     };
     let short = segment(short);
-    let name = if taken.contains(&short) {
+    let name = if used_segments.contains(&short) {
         segment(mount)
     } else {
         short
     };
-    unique(name, taken)
+    unique(name, used_segments)
 }
 
-/// Returns one segment of a name: control characters replaced, reserved ones escaped, bounded
-/// length.
+/// Returns `text` as one segment of a name: with control characters replaced, reserved characters
+/// escaped, and a limited length.
 fn segment(text: &str) -> String {
-    let plain = text
+    let printable = text
         .chars()
         .map(|c| if is_unprintable(c) { '_' } else { c });
-    let plain: String = plain.take(SEGMENT_CHARS_MAX).collect();
-    let plain = if plain.is_empty() {
+    let printable: String = printable.take(SEGMENT_CHARS_MAX).collect();
+    let printable = if printable.is_empty() {
         "unnamed".to_owned()
     } else {
-        plain
+        printable
     };
-    escape_segment(&plain).into_owned()
+    escape_segment(&printable).into_owned()
 }
 
 fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
@@ -447,8 +448,8 @@ fn text(description: &str) -> Properties {
     read_only(DataType::String, description, "")
 }
 
-/// Longest part of a mount point, interface or sensor name used in a segment; escaped, it is far
-/// below the longest legal name.
+/// Maximum number of characters of a mount point, interface or sensor in a segment. Escaping cannot
+/// make the segment longer than a name may be.
 const SEGMENT_CHARS_MAX: usize = 64;
 
 /// Names that operating systems give to processor sensors: Intel, AMD, ARM boards, macOS.

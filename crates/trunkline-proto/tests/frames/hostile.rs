@@ -169,7 +169,7 @@ fn error_names_the_frame_and_the_position() {
     let error = Hello::decode(&frame).unwrap_err().to_string();
     assert_eq!(
         error,
-        "HELLO frame, at byte 4: 1 more bytes are needed, but only 0 are there"
+        "HELLO frame, at byte 4: 1 more bytes are needed, but only 0 remain"
     );
     let frame = Frame::new(header, b"HTTP/1.1").unwrap();
     let error = Hello::decode(&frame).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Opens files: selects the backend, and reports the choice and its reasons.
+//! Opens a file with the best available backend, and reports the choice and its reasons.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -13,7 +13,7 @@ use crate::watched_path::{WatchedPath, sync_folder};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BackendChoice {
-    /// io_uring if it is available, otherwise plain writes; [`FileReport`] names the choice.
+    /// io_uring if it is available, otherwise plain writes. [`FileReport`] gives the result.
     #[default]
     BestAvailable,
     /// io_uring only.
@@ -24,10 +24,10 @@ pub enum BackendChoice {
 /// The requested use of the page cache; direct I/O (`O_DIRECT`) bypasses it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CacheMode {
-    /// Direct if the file system supports it; [`FileReport`] names the choice.
+    /// Direct I/O if the file system supports it. [`FileReport`] gives the result.
     #[default]
     PreferDirect,
-    /// Direct, or fail.
+    /// Direct I/O only; opening fails if the file system does not support it.
     RequireDirect,
     Cached,
 }
@@ -47,9 +47,9 @@ pub enum FallbackReason {
     TooOld,
     /// The limit on locked memory is too low.
     LockedMemory,
-    /// The file system cannot bypass its cache.
+    /// The file system does not support direct I/O.
     NoDirectWrites,
-    /// Any other reason, as the system reports it.
+    /// Another reason, in the words of the operating system.
     Other(String),
 }
 
@@ -73,16 +73,16 @@ impl fmt::Display for FallbackReason {
                  writes",
             ),
             Self::TooOld => f.write_str(
-                "this kernel's io_uring cannot wait with a timeout (Linux 5.11 can); use plain \
+                "this kernel's io_uring cannot wait with a timeout; use Linux 5.11 or later, or plain \
                  writes",
             ),
             Self::LockedMemory => f.write_str(
-                "too little memory may be locked to register the ring with io_uring; raise the \
-                 limit (ulimit -l)",
+                "the limit on locked memory is too low to register the ring with io_uring; raise \
+                 the limit (ulimit -l)",
             ),
             Self::NoDirectWrites => f.write_str(
-                "this file system writes and reads only through its cache (no O_DIRECT); use \
-                 another one, or allow its cache",
+                "this file system does not support direct I/O (O_DIRECT); use another file system, \
+                 or allow cached I/O",
             ),
             Self::Other(text) => f.write_str(text),
         }
@@ -108,13 +108,13 @@ impl FallbackReason {
     }
 }
 
-/// The backend and the use of the page cache for a file.
+/// Reports the backend of a file and whether I/O uses the page cache.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileReport {
     pub backend: BackendKind,
     /// True if I/O bypasses the page cache.
     pub is_direct: bool,
-    /// The reasons why no better choice was available; empty if this is the best one.
+    /// The reasons why a better choice was not available; empty if this is the best choice.
     pub fallback_reasons: Vec<FallbackReason>,
 }
 
@@ -125,12 +125,12 @@ pub struct OpenedFile {
     pub report: FileReport,
 }
 
-/// Creates a file and a backend that runs up to `writes_max` writes at a time. On return, the
+/// Creates a file, and a backend that runs up to `writes_max` writes at a time. On return, the
 /// directory entry survives a power loss.
 ///
 /// # Errors
-/// The file exists or cannot be created; or a required feature is not available, and the error
-/// carries the reason ([`FallbackReason`]). No file is left behind.
+/// The file exists or cannot be created, or a required feature is not available; the error then
+/// contains a [`FallbackReason`]. No new file remains.
 pub fn open_file(
     path: &Path,
     choice: BackendChoice,
@@ -161,15 +161,15 @@ pub fn open_file(
 #[derive(Debug)]
 pub struct FileToRead {
     pub opened: OpenedFile,
-    /// The length in bytes when the file was opened.
+    /// Length of the file in bytes when it was opened.
     pub length: u64,
 }
 
 /// Opens a file and a backend that runs up to `reads_max` reads at a time.
 ///
 /// # Errors
-/// The file cannot be opened or is not a regular file; or a required feature is not available, and
-/// the error carries the reason ([`FallbackReason`]).
+/// The file cannot be opened, it is not a regular file, or a required feature is not available; in
+/// the last case the error contains a [`FallbackReason`].
 pub fn open_to_read(
     path: &Path,
     choice: BackendChoice,
@@ -184,8 +184,8 @@ pub fn open_to_read(
     Ok(FileToRead { opened, length })
 }
 
-/// Refuses anything but a regular file before it is opened: opening a pipe would block until its
-/// other end is opened.
+/// Checks that a path refers to a regular file. The check precedes opening, because opening a pipe
+/// blocks until another process opens its other end.
 ///
 /// # Errors
 /// The file does not exist or is not a regular file.
@@ -194,12 +194,13 @@ pub(crate) fn check_regular(path: &Path) -> io::Result<()> {
         true => Ok(()),
         false => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is not a regular file",
+            "the path is not a regular file",
         )),
     }
 }
 
-/// Opens an existing file, or creates a new one. Returns whether it bypasses the page cache.
+/// Opens an existing file or creates a new one. Also returns true if its I/O bypasses the page
+/// cache.
 fn open_direct(
     path: &Path,
     is_new: bool,
@@ -247,7 +248,7 @@ fn with_backend(
     };
     if choice != BackendChoice::PlainWrites {
         match Uring::new(local, writes_max) {
-            Ok(uring) => return Ok(opened(Box::new(uring), is_direct, fallback_reasons)),
+            Ok(uring) => return Ok(opened_file(Box::new(uring), is_direct, fallback_reasons)),
             Err((_, reason)) if choice == BackendChoice::Uring => return Err(unsupported(reason)),
             Err((file, reason)) => {
                 local = file;
@@ -256,10 +257,10 @@ fn with_backend(
         }
     }
     let backend = Box::new(PlainWrites::new(local, writes_max)?);
-    Ok(opened(backend, is_direct, fallback_reasons))
+    Ok(opened_file(backend, is_direct, fallback_reasons))
 }
 
-fn opened(
+fn opened_file(
     backend: Box<dyn Backend>,
     is_direct: bool,
     fallback_reasons: Vec<FallbackReason>,

@@ -1,4 +1,5 @@
-//! Backends for queues: one open file, with several writes or reads in flight at a time.
+//! Defines the backends of queues: each has one open file, with several operations in flight at a
+//! time.
 
 mod choice;
 mod plain;
@@ -49,7 +50,7 @@ const BLOCK_BYTES: usize = 4096;
 pub struct LocalFile {
     file: File,
     is_direct: bool,
-    /// The path at which the file is expected, if it is watched.
+    /// Path at which the file is expected, if the path is watched.
     watched_path: Option<WatchedPath>,
 }
 
@@ -63,14 +64,14 @@ impl LocalFile {
     }
 }
 
-/// Identifies the operation of a completion; chosen by the caller.
+/// Identifies an operation and its completion. The caller chooses it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Token(pub u64);
 
 /// A range of memory, which another program may share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// The first byte.
+    /// Address of the first byte.
     pub start: NonNull<u8>,
     pub bytes: usize,
 }
@@ -86,7 +87,8 @@ impl Span {
         }
     }
 
-    /// Returns at most `bytes` bytes of the span, starting at `offset`, which must be within it.
+    /// Returns at most `bytes` bytes of the span, starting at `offset`, which must be within the
+    /// span.
     pub(crate) fn part(self, offset: usize, bytes: usize) -> Self {
         let bytes = bytes.min(self.bytes.saturating_sub(offset));
         Self {
@@ -96,13 +98,14 @@ impl Span {
     }
 }
 
-// SAFETY: an address and a length; code that dereferences it is responsible for its validity.
+// SAFETY: a span is only an address and a length; code that uses the address ensures that it is
+// valid.
 unsafe impl Send for Span {}
 
 /// One write at a position of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Write {
-    /// Returned with the completion.
+    /// Identifies the operation in its completion.
     pub token: Token,
     pub position: u64,
     pub memory: Span,
@@ -111,7 +114,7 @@ pub struct Write {
 /// One read at a position of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Read {
-    /// Returned with the completion.
+    /// Identifies the operation in its completion.
     pub token: Token,
     pub position: u64,
     pub memory: Span,
@@ -121,12 +124,12 @@ pub struct Read {
 #[derive(Debug)]
 pub struct Completed {
     pub token: Token,
-    /// Bytes written or read, possibly fewer than requested; 0 for a sync and for a read at the end
-    /// of the file.
+    /// Number of bytes written or read, possibly fewer than requested; 0 for a sync and for a read
+    /// at the end of the file.
     pub result: io::Result<usize>,
 }
 
-/// How long to wait for a completion.
+/// Whether, and how long, to wait for a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     No,
@@ -162,8 +165,9 @@ pub trait Backend: Send + fmt::Debug {
     }
 
     /// Registers the memory of all later writes and reads. Called once, before the first operation.
-    /// Returns `None` if the memory is registered with the kernel or registering has no benefit
-    /// here. Returns the reason if it failed; each write or read then registers its own memory.
+    /// Returns `None` if the memory is registered with the kernel, or if this backend needs no
+    /// registration. If registration fails, returns the reason; the kernel then maps the memory for
+    /// each operation.
     ///
     /// # Safety
     /// The memory stays mapped for as long as this backend lives.
@@ -172,7 +176,7 @@ pub trait Backend: Send + fmt::Debug {
     /// Starts a write.
     ///
     /// # Errors
-    /// The system's error; the write was not started.
+    /// The write was not started, for the returned system error.
     ///
     /// # Safety
     /// The memory stays mapped until the completion has been returned or this backend has been
@@ -182,7 +186,7 @@ pub trait Backend: Send + fmt::Debug {
     /// Starts a read.
     ///
     /// # Errors
-    /// The system's error; the read was not started.
+    /// The read was not started, for the returned system error.
     ///
     /// # Safety
     /// The memory stays mapped, and no other code reads or writes it, until the completion has been
@@ -192,7 +196,7 @@ pub trait Backend: Send + fmt::Debug {
     /// Starts an `fdatasync` of the data written so far.
     ///
     /// # Errors
-    /// The system's error; the sync was not started.
+    /// The sync was not started, for the returned system error.
     fn submit_sync(&mut self, token: Token) -> io::Result<()>;
 
     /// Returns the next completion, or `None` if none arrives in time.
@@ -214,19 +218,20 @@ pub trait Backend: Send + fmt::Debug {
         }
     }
 
-    /// Extends the file with zeros to `length` bytes, which must be more than it has.
+    /// Extends the file with zeros to `length` bytes, which must exceed its current length.
     ///
     /// # Errors
-    /// `Unsupported`: extending the file has no benefit with this backend. Otherwise the system's
-    /// error.
+    /// `Unsupported`: extending the file has no benefit with this backend. Other kinds are the
+    /// system's errors.
     fn lengthen(&mut self, length: u64) -> io::Result<()> {
         self.local()?.file.set_len(length)
     }
 
-    /// Returns the free bytes of the file system, not counting reserved ones.
+    /// Returns the number of free bytes in the file system, without reserved ones.
     ///
     /// # Errors
-    /// `Unsupported`: the file system does not report them. Otherwise the system's error.
+    /// `Unsupported`: the file system does not report free space. Other kinds are the system's
+    /// errors.
     fn room(&self) -> io::Result<u64> {
         room(&self.local()?.file)
     }

@@ -1,4 +1,4 @@
-//! Plain system calls: one `pwrite` or `pread` after another, in a separate thread.
+//! Runs plain system calls: one `pwrite` or `pread` after another, in a separate thread.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use crate::clock::monotonic;
 #[derive(Debug)]
 pub struct PlainWrites {
     local: LocalFile,
-    /// Set to `None` to end the thread.
+    /// Sends jobs to the thread; dropping the sender ends the thread.
     jobs_tx: Option<SyncSender<Job>>,
     completions_rx: Receiver<Completed>,
     thread: Option<JoinHandle<()>>,
@@ -31,12 +31,12 @@ enum Job {
 impl PlainWrites {
     pub fn new(local: LocalFile, writes_max: usize) -> io::Result<Self> {
         let (jobs_tx, jobs_rx) = sync_channel(writes_max + 1);
-        // Room for every job, so that the thread never waits for completions to be taken.
+        // There is space for the completion of every job, so the thread never waits to send one.
         let (completions_tx, completions_rx) = sync_channel(writes_max + 2);
         let thread_file = local.file.try_clone()?;
         let thread = std::thread::Builder::new()
             .name("record-writes".to_owned())
-            .spawn(move || work(&thread_file, &jobs_rx, &completions_tx))?;
+            .spawn(move || run_jobs(&thread_file, &jobs_rx, &completions_tx))?;
         Ok(Self {
             local,
             jobs_tx: Some(jobs_tx),
@@ -56,7 +56,7 @@ impl PlainWrites {
     }
 }
 
-fn work(file: &File, jobs_rx: &Receiver<Job>, completions_tx: &SyncSender<Completed>) {
+fn run_jobs(file: &File, jobs_rx: &Receiver<Job>, completions_tx: &SyncSender<Completed>) {
     for job in jobs_rx {
         let (token, result) = match job {
             Job::Write(write) => (write.token, write_once(file, write)),

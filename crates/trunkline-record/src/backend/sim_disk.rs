@@ -1,4 +1,4 @@
-//! A simulated disk for tests: operations complete in random order and fail on demand, and a crash
+//! Simulates a disk for tests: operations complete in random order and fail on demand, and a crash
 //! can happen at any point.
 
 use std::io;
@@ -11,7 +11,7 @@ use trunkline_simdisk::{Content, put};
 use super::{Backend, BackendKind, Completed, FallbackReason, Read, Span, Token, Wait, Write};
 use crate::watched_path::MovedFile;
 
-/// Size of a sector, which a disk writes completely or not at all.
+/// Size in bytes of a sector, which a disk writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,21 +37,21 @@ struct State {
     now: Duration,
     block_bytes: usize,
     content: Content,
-    waiting: Vec<Waiting>,
+    pending: Vec<PendingOperation>,
     faults: Vec<(u64, SimFault)>,
     operations: u64,
     reserved_to: u64,
     /// The length to which the file was extended ahead of its writes.
     length: usize,
-    room_bytes: u64,
+    capacity_bytes: u64,
     trim_fault: Option<i32>,
     moved_file: Option<MovedFile>,
 }
 
 #[derive(Clone, Debug)]
-struct Waiting {
+struct PendingOperation {
     operation: Operation,
-    /// The content of the memory of a write when it was started.
+    /// Content of the write's memory when the write was started; empty for other operations.
     initial_bytes: Vec<u8>,
     fault: Option<SimFault>,
 }
@@ -60,7 +60,7 @@ struct Waiting {
 enum Operation {
     Write(Write),
     Read(Read),
-    /// The token, and the number of changes that the sync makes durable.
+    /// A sync with this token, which makes this number of changes durable.
     Sync(Token, usize),
 }
 
@@ -73,12 +73,12 @@ impl SimDisk {
             now: Duration::ZERO,
             block_bytes,
             content: Content::default(),
-            waiting: Vec::new(),
+            pending: Vec::new(),
             faults: Vec::new(),
             operations: 0,
             reserved_to: 0,
             length: 0,
-            room_bytes: u64::MAX,
+            capacity_bytes: u64::MAX,
             trim_fault: None,
             moved_file: None,
         })))
@@ -89,7 +89,8 @@ impl SimDisk {
         self.state().content = Content::new(bytes);
     }
 
-    /// Injects a fault into operation `number`, counted from 0 over writes, reads and syncs.
+    /// Makes operation `number` fail in the given way. Writes, reads and syncs count together, from
+    /// 0.
     pub fn fault(&self, number: u64, fault: SimFault) {
         self.state().faults.push((number, fault));
     }
@@ -100,17 +101,17 @@ impl SimDisk {
         self.state().trim_fault = fault;
     }
 
-    /// Makes the file's name refer to another file, and sets the file's location; `None` makes the
-    /// name refer to the file again.
+    /// Simulates that the file was moved to another location; `None` moves it back.
     pub fn set_moved_file(&self, moved_file: Option<MovedFile>) {
         self.state().moved_file = moved_file;
     }
 
+    /// Sets the capacity of the disk in bytes.
     pub fn set_room(&self, bytes: u64) {
-        self.state().room_bytes = bytes;
+        self.state().capacity_bytes = bytes;
     }
 
-    /// Advances the clock.
+    /// Advances the simulated clock.
     pub fn pass(&self, time: Duration) {
         self.state().now += time;
     }
@@ -125,21 +126,21 @@ impl SimDisk {
         self.state().reserved_to
     }
 
-    /// Returns the file as the operating system sees it.
+    /// Returns the content of the file, with all completed writes.
     pub fn file(&self) -> Vec<u8> {
         self.state().file()
     }
 
-    /// Returns every possible content of the file if the program is killed now: all completed
-    /// writes, and none, the first half, or all of each running write.
+    /// Returns every possible content of the file if the program is killed now. Each contains all
+    /// completed writes, and nothing, the first half, or all of each running write.
     pub fn files_after_kill(&self) -> Vec<Vec<u8>> {
         let state = self.state();
         let mut files = vec![state.file()];
-        for Waiting {
+        for PendingOperation {
             operation,
             initial_bytes,
             ..
-        } in &state.waiting
+        } in &state.pending
         {
             let Operation::Write(Write { position, .. }) = *operation else {
                 continue;
@@ -155,13 +156,13 @@ impl SimDisk {
         files
     }
 
-    /// Returns one possible content of the file if power is lost now: all synced writes, and none,
-    /// the first half, or all of every other write, as the seed determines. The extended length may
-    /// be lost too.
+    /// Returns one possible content of the file if power is lost now. It contains all synced
+    /// writes, and nothing, the first half, or all of every other write, as the seed determines.
+    /// The extended length may be lost too.
     pub fn file_after_power_loss(&self, seed: u64) -> Vec<u8> {
         let state = self.state();
         let mut random = fastrand::Rng::with_seed(seed);
-        let has_length = random.bool();
+        let keeps_length = random.bool();
         let mut file = state
             .content
             .after_power_loss(|bytes| match random.u8(0..3) {
@@ -169,7 +170,7 @@ impl SimDisk {
                 1 => Some(half_of(bytes)),
                 _ => Some(bytes),
             });
-        if has_length && file.len() < state.length {
+        if keeps_length && file.len() < state.length {
             file.resize(state.length, 0);
         }
         file
@@ -197,7 +198,7 @@ impl SimDisk {
             true => Some(SimFault::Fails(rustix::io::Errno::INVAL.raw_os_error())),
             false => fault,
         };
-        state.waiting.push(Waiting {
+        state.pending.push(PendingOperation {
             operation,
             initial_bytes,
             fault,
@@ -222,15 +223,15 @@ impl State {
         numbers.any(|number| !number.is_multiple_of(self.block_bytes))
     }
 
-    /// Completes one of the waiting operations, chosen at random.
+    /// Completes one of the pending operations, chosen at random.
     fn step(&mut self) -> Option<Completed> {
-        let completable: Vec<usize> = (0..self.waiting.len())
-            .filter(|index| self.waiting[*index].fault != Some(SimFault::Stalls))
+        let completable: Vec<usize> = (0..self.pending.len())
+            .filter(|index| self.pending[*index].fault != Some(SimFault::Stalls))
             .collect();
         let index = *self.random.choice(&completable)?;
-        let Waiting {
+        let PendingOperation {
             operation, fault, ..
-        } = self.waiting.remove(index);
+        } = self.pending.remove(index);
         let token = match operation {
             Operation::Write(write) => write.token,
             Operation::Read(read) => read.token,
@@ -243,8 +244,8 @@ impl State {
                     Some(SimFault::Short(bytes)) => bytes.min(write.memory.bytes),
                     _ => write.memory.bytes,
                 };
-                // SAFETY: its completion has not been returned, so the memory is mapped, as the
-                // caller of `submit` guarantees.
+                // SAFETY: the write's completion has not been returned, so the memory is mapped, as
+                // the caller of `submit` guarantees.
                 let written = unsafe { bytes_of(write.memory, bytes) };
                 self.content.write(write.position, written);
                 Ok(bytes)
@@ -257,17 +258,17 @@ impl State {
                 let file = self.file();
                 let start = file.len().min(read.position as usize);
                 let source = &file[start..file.len().min(start + bytes)];
-                // SAFETY: its completion has not been returned, so the memory is mapped and
-                // exclusive, as the caller of `submit_read` guarantees; `source` is no longer than
-                // it.
+                // SAFETY: the read's completion has not been returned, so the memory is mapped and
+                // exclusive, as the caller of `submit_read` guarantees; `source` is at most as long
+                // as the memory.
                 unsafe {
                     let memory = read.memory.start.as_ptr();
                     std::ptr::copy_nonoverlapping(source.as_ptr(), memory, source.len());
                 }
                 Ok(source.len())
             }
-            (Operation::Sync(_, covered), _) => {
-                self.content.sync_to(covered);
+            (Operation::Sync(_, changes), _) => {
+                self.content.sync_to(changes);
                 Ok(0)
             }
         };
@@ -303,8 +304,8 @@ impl Backend for SimDisk {
     }
 
     fn submit_sync(&mut self, token: Token) -> io::Result<()> {
-        let covered = self.state().content.changes();
-        self.begin(Operation::Sync(token, covered), Vec::new())
+        let changes = self.state().content.changes();
+        self.begin(Operation::Sync(token, changes), Vec::new())
     }
 
     fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>> {
@@ -322,7 +323,7 @@ impl Backend for SimDisk {
     fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()> {
         let mut state = self.state();
         let end = position.saturating_add(bytes);
-        if end > state.room_bytes {
+        if end > state.capacity_bytes {
             return Err(io::ErrorKind::StorageFull.into());
         }
         state.reserved_to = end;
@@ -338,7 +339,7 @@ impl Backend for SimDisk {
 
     fn room(&self) -> io::Result<u64> {
         let state = self.state();
-        Ok(state.room_bytes.saturating_sub(state.reserved_to))
+        Ok(state.capacity_bytes.saturating_sub(state.reserved_to))
     }
 
     fn moved_file(&self) -> Option<MovedFile> {
@@ -357,15 +358,15 @@ impl Backend for SimDisk {
     }
 }
 
-/// Returns about half of `bytes`, in whole sectors.
+/// Returns about half of `bytes`, rounded up to whole sectors.
 fn half_of(bytes: usize) -> usize {
     (bytes / 2).next_multiple_of(SECTOR_BYTES).min(bytes)
 }
 
 /// # Safety
-/// The memory is mapped, `bytes` is at most its length, and no code writes to it while the result
-/// lives.
+/// The memory is mapped, `bytes` is at most its length, and no code writes to the memory while the
+/// result lives.
 unsafe fn bytes_of<'a>(memory: Span, bytes: usize) -> &'a [u8] {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees the conditions above.
     unsafe { slice::from_raw_parts(memory.start.as_ptr(), bytes) }
 }

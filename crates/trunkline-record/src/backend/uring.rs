@@ -1,4 +1,4 @@
-//! io_uring: several writes and reads at a time, from and into registered memory.
+//! Runs several writes and reads at a time with io_uring, from and into registered memory.
 
 use std::fs::File;
 use std::io;
@@ -13,17 +13,17 @@ use super::{
 };
 use crate::clock::monotonic;
 
-/// Longest piece of memory that the kernel registers as one buffer.
-const PIECE_MAX: usize = 1 << 30;
+/// Maximum size in bytes of memory that the kernel registers as one buffer.
+const BUFFER_BYTES_MAX: usize = 1 << 30;
 
-/// Poll timeout, in milliseconds, used when waiting through io_uring fails.
+/// Timeout in milliseconds for polling the ring's descriptor when waiting through io_uring fails.
 const POLL_TIMEOUT_MS: libc::c_int = 100;
 
 pub struct Uring {
     ring: IoUring,
     local: LocalFile,
-    registered: Vec<Span>,
-    /// Operations whose completion has not been taken.
+    registered_buffers: Vec<Span>,
+    /// Number of operations whose completion has not been returned.
     in_flight: usize,
 }
 
@@ -33,15 +33,15 @@ impl Uring {
             Ok(ring) => Ok(Self {
                 ring,
                 local,
-                registered: Vec::new(),
+                registered_buffers: Vec::new(),
                 in_flight: 0,
             }),
             Err(reason) => Err((local, reason)),
         }
     }
 
-    /// Returns the index of the registered piece that contains a span.
-    fn piece_of(&self, memory: Span) -> Option<u16> {
+    /// Returns the index of the registered buffer that contains a span.
+    fn buffer_index(&self, memory: Span) -> Option<u16> {
         let (start, end) = (
             memory.start.as_ptr().addr(),
             memory.start.as_ptr().addr() + memory.bytes,
@@ -50,13 +50,13 @@ impl Uring {
             let first = piece.start.as_ptr().addr();
             start >= first && end <= first + piece.bytes
         };
-        let piece = self.registered.iter().position(is_inside)?;
+        let piece = self.registered_buffers.iter().position(is_inside)?;
         u16::try_from(piece).ok()
     }
 
     fn begin(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         let too_many = || io::Error::other("more operations at once than the ring was created for");
-        // SAFETY: the file is registered for as long as the ring lives. The caller guarantees that
+        // SAFETY: the file stays registered while the ring exists. The caller guarantees that
         // the memory stays mapped until the completion is returned or this backend is dropped.
         // Dropping waits for all completions.
         unsafe { self.ring.submission().push(entry) }.map_err(|_| too_many())?;
@@ -86,7 +86,7 @@ impl Uring {
         unsafe { libc::poll(&raw mut pollfd, 1, POLL_TIMEOUT_MS) };
     }
 
-    fn take(&mut self) -> Option<Completed> {
+    fn next_completion(&mut self) -> Option<Completed> {
         let entry = self.ring.completion().next()?;
         self.in_flight = self.in_flight.saturating_sub(1);
         let result = entry.result();
@@ -100,7 +100,7 @@ impl Uring {
 
 fn ring_for(file: &File, writes_max: usize) -> Result<IoUring, FallbackReason> {
     let to_fallback_reason = |error: io::Error| FallbackReason::of_uring(&error);
-    // One more entry for a sync.
+    // One additional entry is for a sync.
     let entries = u32::try_from(writes_max + 1).unwrap_or(u32::MAX);
     let ring = IoUring::new(entries).map_err(to_fallback_reason)?;
     if !ring.params().is_feature_ext_arg() {
@@ -113,10 +113,10 @@ fn ring_for(file: &File, writes_max: usize) -> Result<IoUring, FallbackReason> {
     Ok(ring)
 }
 
-/// Splits memory into pieces that can be registered.
-fn in_pieces(span: Span) -> impl Iterator<Item = Span> {
-    let offsets = (0..span.bytes).step_by(PIECE_MAX);
-    offsets.map(move |offset| span.part(offset, PIECE_MAX))
+/// Splits memory into pieces that are short enough to be registered.
+fn split_into_buffers(span: Span) -> impl Iterator<Item = Span> {
+    let offsets = (0..span.bytes).step_by(BUFFER_BYTES_MAX);
+    offsets.map(move |offset| span.part(offset, BUFFER_BYTES_MAX))
 }
 
 /// Returns true if the call should be retried at once.
@@ -135,7 +135,10 @@ impl Backend for Uring {
     }
 
     unsafe fn register(&mut self, memory: &[Span]) -> Option<FallbackReason> {
-        let pieces: Vec<Span> = memory.iter().flat_map(|span| in_pieces(*span)).collect();
+        let pieces: Vec<Span> = memory
+            .iter()
+            .flat_map(|span| split_into_buffers(*span))
+            .collect();
         let vectors: Vec<libc::iovec> = pieces
             .iter()
             .map(|span| libc::iovec {
@@ -143,11 +146,11 @@ impl Backend for Uring {
                 iov_len: span.bytes,
             })
             .collect();
-        // SAFETY: the memory stays mapped for as long as this backend lives, as the caller
+        // SAFETY: the memory stays mapped while this backend exists, as the caller
         // guarantees.
         match unsafe { self.ring.submitter().register_buffers(&vectors) } {
             Ok(()) => {
-                self.registered = pieces;
+                self.registered_buffers = pieces;
                 None
             }
             Err(error) => Some(FallbackReason::of_uring(&error)),
@@ -156,13 +159,13 @@ impl Backend for Uring {
 
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
         let start = write.memory.start.as_ptr().cast_const();
-        // A longer write is cut here and completes as a short write.
-        let bytes = write.memory.bytes.min(PIECE_MAX) as u32;
-        let entry = match self.piece_of(write.memory) {
-            Some(piece) => opcode::WriteFixed::new(Fixed(0), start, bytes, piece)
+        // A longer write is shortened here; it completes as a short write.
+        let bytes = write.memory.bytes.min(BUFFER_BYTES_MAX) as u32;
+        let entry = match self.buffer_index(write.memory) {
+            Some(buffer) => opcode::WriteFixed::new(Fixed(0), start, bytes, buffer)
                 .offset(write.position)
                 .build(),
-            // Not registered, or crosses the end of a registered piece.
+            // The memory is not registered, or crosses the end of a registered buffer.
             None => opcode::Write::new(Fixed(0), start, bytes)
                 .offset(write.position)
                 .build(),
@@ -172,13 +175,13 @@ impl Backend for Uring {
 
     unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
         let start = read.memory.start.as_ptr();
-        // A longer read is cut here and completes as a short read.
-        let bytes = read.memory.bytes.min(PIECE_MAX) as u32;
-        let entry = match self.piece_of(read.memory) {
-            Some(piece) => opcode::ReadFixed::new(Fixed(0), start, bytes, piece)
+        // A longer read is shortened here; it completes as a short read.
+        let bytes = read.memory.bytes.min(BUFFER_BYTES_MAX) as u32;
+        let entry = match self.buffer_index(read.memory) {
+            Some(buffer) => opcode::ReadFixed::new(Fixed(0), start, bytes, buffer)
                 .offset(read.position)
                 .build(),
-            // Not registered, or crosses the end of a registered piece.
+            // The memory is not registered, or crosses the end of a registered buffer.
             None => opcode::Read::new(Fixed(0), start, bytes)
                 .offset(read.position)
                 .build(),
@@ -196,12 +199,12 @@ impl Backend for Uring {
 
     fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>> {
         loop {
-            if let Some(completed) = self.take() {
+            if let Some(completed) = self.next_completion() {
                 return Ok(Some(completed));
             }
             let Wait::Until(time) = wait else {
                 self.submit_queued();
-                return Ok(self.take());
+                return Ok(self.next_completion());
             };
             let remaining = time.saturating_sub(monotonic());
             if remaining.is_zero() || self.in_flight == 0 {
@@ -223,7 +226,7 @@ impl Backend for Uring {
 impl Drop for Uring {
     fn drop(&mut self) {
         while self.in_flight > 0 {
-            if self.take().is_some() {
+            if self.next_completion().is_some() {
                 continue;
             }
             match self.ring.submit_and_wait(1) {
@@ -231,8 +234,8 @@ impl Drop for Uring {
                 Err(error) if is_transient(&error) => {}
                 // Entries that were never submitted to the kernel never run.
                 Err(_) if self.in_flight <= self.ring.submission().len() => break,
-                // The other operations still access memory that is freed after this drop; their
-                // completions arrive even if waiting fails.
+                // Submitted operations still access memory that is freed after this drop. Their
+                // completions arrive even if waiting through io_uring fails.
                 Err(_) => self.wait_for_descriptor(),
             }
         }

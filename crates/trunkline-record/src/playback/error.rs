@@ -1,4 +1,4 @@
-//! Errors of playback.
+//! Defines the errors of playback.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use trunkline_tdms::{ObjectPath, OpenError, ReadError, TdmsType, Text};
 use crate::read_queue::ReadQueueError;
 
 /// Maximum number of groups that [`PlaybackError::WhichGroup`] lists, because a file may have a
-/// million.
+/// million groups.
 pub const GROUPS_LISTED_MAX: usize = 10;
 
-/// The reason why a recording cannot be played, or cannot be played any further.
+/// The reason why a recording, or the remaining part of a recording, cannot be played.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaybackError {
     #[error("{} cannot be opened: {source}", path.display())]
@@ -23,45 +23,45 @@ pub enum PlaybackError {
         path: PathBuf,
         source: Box<OpenError>,
     },
-    /// Values cannot be read.
+    /// Values of the file cannot be read.
     #[error("{}: {source}", path.display())]
     Read {
         path: PathBuf,
         source: Box<ReadError>,
     },
     #[error(
-        "{}: update {update} of {variable} cannot be played: {why}; this variable is not played any \
-         further",
+        "{}: update {update} of {variable} cannot be played: {why}; later updates of this variable \
+         are not played",
         path.display()
     )]
     Damaged {
         path: PathBuf,
         variable: String,
-        /// The number of the update, counted from 0.
+        /// Number of the update, counted from 0.
         update: u64,
         why: String,
     },
     #[error(
-        "{} does not have exactly one group with channels (found: {}); name one",
-        path.display(), listed(groups, *further)
+        "{} does not have exactly one group with channels (found: {}); specify the group to play",
+        path.display(), format_groups(groups, *unlisted)
     )]
     WhichGroup {
         path: PathBuf,
-        /// The groups that have channels, at most the first [`GROUPS_LISTED_MAX`].
+        /// Names of the groups that have channels, at most the first [`GROUPS_LISTED_MAX`].
         groups: Vec<Text>,
-        /// Number of groups not listed.
-        further: usize,
+        /// Number of groups that are not listed.
+        unlisted: usize,
     },
-    /// The channel does not exist, or the group has none.
-    #[error("{} has no channel or group {channel}; `trunkline tdms info` lists them", path.display())]
+    /// The channel does not exist, or the group has no channels.
+    #[error("{} has no channel or group {channel}; `trunkline tdms info` lists the channels", path.display())]
     NoChannel {
         path: PathBuf,
         /// The missing channel, or the group without channels.
         channel: ObjectPath,
     },
     #[error(
-        "{channel} holds {data_type}, which has no fixed size and cannot be part of a row; leave it \
-         out, or play the recording into variables"
+        "{channel} has the type {data_type}, which has no fixed size and cannot be part of a row; \
+         exclude the channel, or play the recording into variables"
     )]
     NoSize {
         channel: ObjectPath,
@@ -73,24 +73,27 @@ pub enum PlaybackError {
     )]
     OtherFile { path: PathBuf, difference: String },
     #[error(
-        "{} is named like a file of the series, but does not continue the files before it: {difference}; \
-         give it another name, or play it by itself",
+        "{} has the name of a file of the series, but does not continue the earlier files: \
+         {difference}; rename it, or play it separately",
         path.display()
     )]
     OtherSeries { path: PathBuf, difference: String },
     #[error(
         "the recording has no times: {channel} has no property wf_increment, and no channel of times \
-         was named; name one, or play at full speed"
+         was specified; specify one, or play at full speed"
     )]
     NoRate { channel: ObjectPath },
     #[error("invalid speed {speed}; use a number above 0")]
     Speed { speed: f64 },
-    #[error("the ring has elements of {element_bytes} bytes, and a row has {row_bytes}")]
+    #[error(
+        "the ring's elements have {element_bytes} bytes, but a row has {row_bytes}; create the ring \
+         with elements of {row_bytes} bytes"
+    )]
     OtherRows {
         element_bytes: usize,
         row_bytes: usize,
     },
-    /// Reading failed.
+    /// The file cannot be read into the ring.
     #[error("{}: {source}", path.display())]
     Queue {
         path: PathBuf,
@@ -112,7 +115,7 @@ impl PlaybackError {
         Self::Queue { path, source }
     }
 
-    /// Returns the channel that caused this error, if the other channels could be played without
+    /// Returns the channel that caused this error, if the remaining channels can be played without
     /// it.
     pub fn channel(&self) -> Option<&ObjectPath> {
         match self {
@@ -129,11 +132,11 @@ impl PlaybackError {
     }
 }
 
-fn listed(groups: &[Text], further: usize) -> String {
+fn format_groups(groups: &[Text], unlisted: usize) -> String {
     let names: Vec<_> = groups.iter().map(ToString::to_string).collect();
-    match (names.join(", "), further) {
+    match (names.join(", "), unlisted) {
         _ if groups.is_empty() => "none".to_owned(),
         (names, 0) => names,
-        (names, further) => format!("{names} and {further} more"),
+        (names, unlisted) => format!("{names} and {unlisted} more"),
     }
 }

@@ -1,4 +1,4 @@
-//! Parts of a recording that are missing.
+//! Describes the parts of a recording that are missing.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,28 +8,28 @@ use crate::tdms_file::series_file;
 /// A part of a recording that cannot be played, because it is missing or damaged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MissingPart {
-    /// Files of the series, found by a gap in the numbers. The files after them are played.
+    /// Files of the series are missing from the sequence of numbers. Later files are played.
     Files {
-        /// The first of a run of missing files.
+        /// The first of one or more consecutive missing files.
         first: PathBuf,
-        /// The last file of the run.
+        /// The last of these files.
         last: PathBuf,
     },
-    /// Updates that were in earlier files.
+    /// Updates that earlier files contained are missing.
     Updates {
-        /// The file after the missing updates.
+        /// The first file after the missing updates.
         path: PathBuf,
         updates: u64,
         /// Number of variables that have missing updates.
         variables: u64,
     },
-    /// Rows that were in earlier files.
+    /// Rows that earlier files contained are missing.
     Rows {
-        /// The file after the missing rows.
+        /// The first file after the missing rows.
         path: PathBuf,
         rows: u64,
     },
-    /// The end of a file, which is played up to the damage.
+    /// The end of a file is missing or damaged. The file is played up to there.
     End { path: PathBuf, why: String },
 }
 
@@ -50,8 +50,8 @@ impl fmt::Display for MissingPart {
             } => write!(
                 f,
                 "{} of {} {} missing before {}",
-                counted(*updates, "update"),
-                counted(*variables, "variable"),
+                count_with_noun(*updates, "update"),
+                count_with_noun(*variables, "variable"),
                 if *updates == 1 { "is" } else { "are" },
                 path.display()
             ),
@@ -59,7 +59,7 @@ impl fmt::Display for MissingPart {
                 path,
                 rows: missing,
             } => {
-                let (rows, path) = (counted(*missing, "row"), path.display());
+                let (rows, path) = (count_with_noun(*missing, "row"), path.display());
                 let are = if *missing == 1 { "is" } else { "are" };
                 write!(f, "{rows} {are} missing before {path}")
             }
@@ -68,14 +68,14 @@ impl fmt::Display for MissingPart {
     }
 }
 
-/// Returns a number with its noun.
-pub(crate) fn counted(count: u64, noun: &str) -> String {
+/// Returns a count followed by its noun, in the plural unless the count is 1.
+pub(crate) fn count_with_noun(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 impl MissingPart {
-    /// Returns the files missing between two file numbers of the series that begins with `first`;
-    /// `None` if the numbers are consecutive.
+    /// Returns the missing files between two file numbers of the series that begins with `first`;
+    /// `None` if no file is missing between them.
     pub(crate) fn files_between(first: &Path, previous: u32, number: u32) -> Option<Self> {
         (number > previous.saturating_add(1)).then(|| Self::Files {
             first: series_file(first, previous + 1),

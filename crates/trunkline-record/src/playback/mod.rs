@@ -12,7 +12,7 @@ mod times;
 pub use self::drain::PacedDrain;
 pub use self::error::{GROUPS_LISTED_MAX, PlaybackError};
 pub use self::missing::MissingPart;
-pub(crate) use self::missing::counted;
+pub(crate) use self::missing::count_with_noun;
 pub use self::pace::{GapMode, Pace, Pacer};
 pub use self::player::{PlayOptions, PlayProgress, TdmsPlayback};
 pub(crate) use self::recording::open as open_recording;

@@ -1,4 +1,4 @@
-//! Computes when rows are due.
+//! Computes the time at which each row is due.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use super::times::RecordedTimes;
 pub enum Pace {
     #[default]
     Original,
-    /// A multiple of the original speed: 2.0 takes half the time.
+    /// A multiple of the original speed; 2.0 plays twice as fast.
     Scaled(f64),
-    /// As fast as possible.
+    /// Playback as fast as possible.
     Full,
 }
 
@@ -29,7 +29,7 @@ impl Pace {
     }
 }
 
-/// How rows that are missing in the recording are treated.
+/// How playback treats rows that are missing from the recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum GapMode {
     /// Playback pauses for the duration of the gap.
@@ -41,32 +41,35 @@ pub enum GapMode {
 
 /// Computes when each row is due, on a clock that the caller supplies.
 ///
-/// Rows become due in order. If one could not be played in time, [`postpone_to`](Self::postpone_to)
-/// or [`postpone_by`](Self::postpone_by) delays it and all later rows; playback does not make up
-/// the delay.
+/// Rows become due in order. If a row could not be played in time,
+/// [`postpone_to`](Self::postpone_to) or [`postpone_by`](Self::postpone_by) delays this row and all
+/// later rows. Playback does not catch up.
 #[derive(Debug)]
 pub struct Pacer {
-    /// `None`: every row is due at once.
+    /// Multiple of the original speed; with `None`, every row is due at once.
     speed: Option<f64>,
     clock: RowClock,
     rows: u64,
-    /// The next row to be taken.
+    /// Number of the next row to be taken.
     next: u64,
-    /// When row 0 was due, not counting delays.
+    /// Time at which row 0 was due, without later delays.
     started_at: Option<Duration>,
+    /// Total delay of later rows.
     delay: Duration,
 }
 
-/// Computes how long after the first row each row was acquired, in nanoseconds.
+/// Computes the time in nanoseconds between the first row and each row.
 #[derive(Debug)]
 enum RowClock {
-    /// Rows at equal intervals, except for these gaps.
+    /// The rows have equal intervals, except at the gaps.
     EvenlySpaced {
+        /// Interval between rows in nanoseconds.
         increment: f64,
         gaps: Vec<Gap>,
-        /// Number of gaps passed, and number of rows missing in them.
+        /// Number of gaps passed so far, and number of rows missing in these gaps.
         passed: (usize, u64),
     },
+    /// A channel contains the time of each row.
     Recorded(Box<RecordedTimes>),
 }
 
@@ -74,7 +77,7 @@ impl Pacer {
     /// Creates a pacer for the rows of a recording.
     ///
     /// # Errors
-    /// [`PlaybackError::NoRate`], [`PlaybackError::Speed`], or a file cannot be read.
+    /// [`PlaybackError::NoRate`], [`PlaybackError::Speed`].
     pub fn new(
         recording: &Recording,
         pace: Pace,
@@ -116,7 +119,8 @@ impl Pacer {
     }
 
     /// Takes the next rows that are due at `now`, at most `rows_max`, and returns their number.
-    /// `now` is the time since an arbitrary moment. The first row is due at the first call.
+    /// `now` is the time since an arbitrary point in the past. The first row is due at the first
+    /// call.
     ///
     /// # Errors
     /// [`PlaybackError::Read`]: the channel of times cannot be read.
@@ -138,11 +142,11 @@ impl Pacer {
             if due > elapsed {
                 break;
             }
-            // Advances by many rows at once instead of one at a time.
+            // Evenly spaced rows are taken in one step instead of one by one.
             let rows = match &self.clock {
                 RowClock::EvenlySpaced { increment, .. } => {
-                    let further_rows = ((elapsed - due) / increment) as u64;
-                    even_rows.min(further_rows.saturating_add(1))
+                    let later_rows = ((elapsed - due) / increment) as u64;
+                    even_rows.min(later_rows.saturating_add(1))
                 }
                 RowClock::Recorded(_) => 1,
             };
@@ -151,8 +155,8 @@ impl Pacer {
         Ok(self.next - before)
     }
 
-    /// Returns when the next row is due, on the clock of [`take`](Self::take); `None` if all rows
-    /// were taken or the next one is already due.
+    /// Returns the time at which the next row is due, on the clock of [`take`](Self::take). Returns
+    /// `None` if all rows were taken or if no time applies: before the first row, or at full speed.
     pub fn next_due(&mut self) -> Result<Option<Duration>, PlaybackError> {
         let (Some(speed), Some(started_at)) = (self.speed, self.started_at) else {
             return Ok(None);
@@ -161,16 +165,16 @@ impl Pacer {
             return Ok(None);
         }
         let (due, _) = self.clock.offset_of(self.next)?;
-        // Rounded up, so that the row is due at that time. A row more than 584 years away, which a
-        // file may claim, is never due.
+        // The time is rounded up, so the row is due at that time. A file may contain a row more
+        // than 584 years in the future; the conversion saturates, and the row is never due.
         let due = Duration::from_nanos(((due / speed).ceil() as u64).saturating_add(1));
         Ok(Some(
             started_at.saturating_add(self.delay).saturating_add(due),
         ))
     }
 
-    /// Makes the next row due at `now` at the earliest, because it was not available before.
-    /// Returns the delay this adds.
+    /// Makes the next row due at `now` at the earliest, because the row was not available earlier.
+    /// Returns the added delay.
     pub fn postpone_to(&mut self, now: Duration) -> Result<Duration, PlaybackError> {
         let delay = match self.next_due()? {
             Some(due) => now.saturating_sub(due),
@@ -180,7 +184,7 @@ impl Pacer {
         Ok(delay)
     }
 
-    /// Delays all rows that are not taken yet by `delay`, the time during which they could not be
+    /// Delays all rows that are not taken yet by `delay`, the time during which rows could not be
     /// taken.
     pub fn postpone_by(&mut self, delay: Duration) {
         self.delay = self.delay.saturating_add(delay);
@@ -203,8 +207,8 @@ impl Pacer {
 }
 
 impl RowClock {
-    /// Returns how long after the first row this row was acquired, and how many rows, starting with
-    /// this one, are evenly spaced. Rows must be requested in order.
+    /// Returns the time in nanoseconds between the first row and this row, and the number of evenly
+    /// spaced rows that start with this row. Rows must be requested in order.
     fn offset_of(&mut self, row: u64) -> Result<(f64, u64), PlaybackError> {
         match self {
             Self::EvenlySpaced {
@@ -219,9 +223,9 @@ impl RowClock {
                     }
                     *passed += 1;
                 }
-                let next = gaps.get(*passed).map_or(u64::MAX, |gap| gap.row);
+                let next_gap_row = gaps.get(*passed).map_or(u64::MAX, |gap| gap.row);
                 let offset = (row as f64 + *lost as f64) * *increment;
-                Ok((offset, next.saturating_sub(row)))
+                Ok((offset, next_gap_row.saturating_sub(row)))
             }
             Self::Recorded(times) => Ok((times.offset_of(row)?, 1)),
         }

@@ -17,14 +17,14 @@ use crate::read_queue::{ReadOptions, ReadQueue};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlayOptions {
-    /// Number of rows per region. A region has fewer at the end of a contiguous piece of the file,
-    /// or if the ring cannot hold `outstanding_max` regions of this size. Default: 4096.
+    /// Number of rows per region. A region has fewer rows at the end of a contiguous part of the
+    /// file, or if the ring cannot hold `outstanding_max` regions of this size. Default: 4096.
     pub region_rows: u64,
     /// Maximum number of outstanding reads. Default: 4.
     pub outstanding_max: NonZeroUsize,
     /// The requested backend. Default: the best one available.
     pub backend: BackendChoice,
-    /// The requested use of the page cache. Default: bypassed if the file system supports it.
+    /// The requested use of the page cache. Default: direct I/O if the file system supports it.
     pub cache_mode: CacheMode,
 }
 
@@ -46,34 +46,35 @@ pub struct PlayProgress {
     pub started: u64,
     /// Number of rows in the recording.
     pub total: u64,
-    /// True once everything is in the ring.
+    /// True once all rows are in the ring.
     pub is_finished: bool,
-    /// Number of bytes that the CPU copied or decoded on the way into the ring.
+    /// Number of bytes that the CPU copied or decoded before they were in the ring.
     pub bytes_copied: u64,
-    /// The backend of the file opened last; `None` if that file is read value by value.
+    /// The backend of the last opened file; `None` if that file is read value by value.
     pub backend: Option<FileReport>,
-    /// Number of times the device found too few rows.
+    /// Number of times that too few rows were available to the device.
     pub underruns: u64,
     /// Number of rows that were not available when the device needed them.
     pub missed: u64,
 }
 
-/// Opens a file for a given number of reads at a time. Returns the backend, the file's length and
-/// the report.
+/// Opens a file for a maximum number of concurrent reads. Returns the backend, the length of the
+/// file in bytes, and the report.
 type OpenBackend =
     dyn FnMut(&Path, usize) -> io::Result<(Box<dyn Backend>, u64, Option<FileReport>)> + Send;
 
-/// Plays a recording into a ring: reads ahead as far as the ring has room.
+/// Plays a recording into a ring, and reads ahead as far as the ring has free space.
 ///
-/// Rows with the same layout in the file as in memory are read directly into the ring, without a
-/// copy. Other rows are read value by value on the calling thread, and are counted as copied.
+/// Rows that have the same layout in the file as in the ring are read directly into the ring,
+/// without a copy. Other rows are read value by value on the calling thread and counted as copied.
 pub struct TdmsPlayback {
     ring: RegionWriter,
     memory: Arc<RegionMemory>,
     recording: Recording,
     options: PlayOptions,
     open_backend: Box<OpenBackend>,
-    files: usize,
+    /// Number of files opened so far.
+    files_opened: usize,
     source: Source,
     started: u64,
     bytes_copied: u64,
@@ -83,12 +84,16 @@ pub struct TdmsPlayback {
 /// The file being played.
 enum Source {
     None,
+    /// A file whose rows are read directly into the ring.
     InPlace {
         queue: Box<ReadQueue>,
+        /// Extents that have not been started.
         extents: std::vec::IntoIter<RowExtent>,
+        /// The unread part of the current extent.
         extent: RowExtent,
         rows_remaining: u64,
     },
+    /// A file whose rows are read value by value.
     Copied {
         file: Box<TdmsFile<File>>,
         row: u64,
@@ -97,8 +102,8 @@ enum Source {
 }
 
 impl TdmsPlayback {
-    /// Creates a playback of `recording` into the ring of `memory`, whose elements are the
-    /// recording's rows.
+    /// Creates a playback of `recording` into the ring in `memory`. The elements of the ring are
+    /// the rows of the recording.
     pub fn new(
         recording: Recording,
         memory: Arc<RegionMemory>,
@@ -113,9 +118,8 @@ impl TdmsPlayback {
         Self::new_with(recording, memory, ring, options, Box::new(open_backend))
     }
 
-    /// Same as [`new`](Self::new), with backends supplied by the caller, for tests. `open_backend`
-    /// creates the backend for a file and a maximum number of concurrent reads, and returns it with
-    /// the file's length.
+    /// Creates a playback with backends of the caller, for tests. `open_backend` opens a file for a
+    /// maximum number of concurrent reads, and returns the backend and the file's length in bytes.
     pub fn with_backends(
         recording: Recording,
         memory: Arc<RegionMemory>,
@@ -151,7 +155,7 @@ impl TdmsPlayback {
             recording,
             options,
             open_backend,
-            files: 0,
+            files_opened: 0,
             source: Source::None,
             started: 0,
             bytes_copied: 0,
@@ -159,12 +163,12 @@ impl TdmsPlayback {
         })
     }
 
-    /// Starts reads for as long as the ring has room and fewer than the maximum number of reads are
-    /// outstanding, without waiting for a read. Returns the number of rows for which reads were
-    /// started.
+    /// Starts reads while the ring has free space and fewer than the maximum number of reads are
+    /// outstanding. This call does not wait for reads. Returns the number of rows for which reads
+    /// were started.
     ///
     /// # Errors
-    /// [`PlaybackError`]: no further rows are read. Rows that were already read are still played.
+    /// [`PlaybackError`]: no more rows are read. Rows that were already read are still played.
     pub fn fill(&mut self) -> Result<u64, PlaybackError> {
         let before = self.started;
         loop {
@@ -200,7 +204,7 @@ impl TdmsPlayback {
             started: self.started,
             total,
             is_finished: self.started == total && running == 0,
-            bytes_copied: self.bytes_copied + self.bounced(),
+            bytes_copied: self.bytes_copied + self.queue_bytes_copied(),
             backend: self.report.clone(),
             underruns: self.ring.underruns(),
             missed: self.ring.missed(),
@@ -211,8 +215,8 @@ impl TdmsPlayback {
         &self.recording
     }
 
-    /// Returns the number of bytes that the current file's queue has copied.
-    fn bounced(&self) -> u64 {
+    /// Returns the number of bytes that the queue of the current file has copied.
+    fn queue_bytes_copied(&self) -> u64 {
         match &self.source {
             Source::InPlace { queue, .. } => queue.progress().bytes_copied,
             _ => 0,
@@ -220,24 +224,27 @@ impl TdmsPlayback {
     }
 
     fn path(&self) -> &Path {
-        let file = self.recording.files.get(self.files.saturating_sub(1));
+        let file = self
+            .recording
+            .files
+            .get(self.files_opened.saturating_sub(1));
         file.map_or(Path::new(""), |file| &file.path)
     }
 
-    /// Opens the next file; returns false if there is none.
+    /// Opens the next file. Returns false if all files were opened.
     fn open_next(&mut self) -> Result<bool, PlaybackError> {
-        let Some(file) = self.recording.files.get(self.files) else {
+        let Some(file) = self.recording.files.get(self.files_opened) else {
             return Ok(false);
         };
         let PlayedFile {
             path,
             rows,
-            in_place,
+            extents,
         } = file.clone();
-        self.bytes_copied += self.bounced();
-        self.files += 1;
+        self.bytes_copied += self.queue_bytes_copied();
+        self.files_opened += 1;
         self.report = None;
-        let Some(extents) = in_place else {
+        let Some(extents) = extents else {
             let file = Box::new(open(&path)?);
             self.source = Source::Copied { file, row: 0, rows };
             return Ok(true);
@@ -272,18 +279,18 @@ impl TdmsPlayback {
         Ok(true)
     }
 
-    /// Returns the number of rows per region, small enough that the device can play some regions
-    /// while others are read.
+    /// Returns the number of rows per region. The number is small enough that the device can play
+    /// some regions while others are read.
     fn region_rows(&self) -> u64 {
         let rows_max = self.ring.capacity() / self.options.outstanding_max.get() as u64;
         let rows_max = rows_max.checked_ilog2().map_or(1, |log| 1 << log);
         self.options.region_rows.clamp(1, rows_max)
     }
 
-    /// Returns true once the whole file has been read.
+    /// Starts reads directly into the ring. Returns true once the whole file has been read.
     fn fill_in_place(&mut self) -> Result<bool, PlaybackError> {
         let path = self.path().to_owned();
-        let in_queue = |source| PlaybackError::queue(path.clone(), source);
+        let to_playback_error = |source| PlaybackError::queue(path.clone(), source);
         let row_bytes = self.recording.row_bytes() as u64;
         let region_rows = self.region_rows();
         let Source::InPlace {
@@ -295,9 +302,9 @@ impl TdmsPlayback {
         else {
             return Ok(true);
         };
-        queue.poll().map_err(in_queue)?;
+        queue.poll().map_err(to_playback_error)?;
         if let Some(failure) = queue.progress().failure {
-            return Err(in_queue(failure.into()));
+            return Err(to_playback_error(failure.into()));
         }
         while queue.outstanding() < self.options.outstanding_max.get() && *rows_remaining > 0 {
             if extent.rows == 0 {
@@ -315,18 +322,18 @@ impl TdmsPlayback {
             queue.seek(extent.position);
             queue
                 .read(region)
-                .map_err(|refused| in_queue(refused.error))?;
+                .map_err(|refused| to_playback_error(refused.error))?;
             extent.position += rows * row_bytes;
             extent.rows -= rows;
             *rows_remaining -= rows;
             self.started += rows;
         }
-        // The next file is opened only when no read of this one is running.
+        // The next file is opened only when no read of this file is running.
         let is_over = *rows_remaining == 0 || extent.rows == 0 && extents.len() == 0;
         Ok(is_over && queue.outstanding() == 0)
     }
 
-    /// Returns true once the whole file has been read.
+    /// Reads rows value by value into the ring. Returns true once the whole file has been read.
     fn fill_by_copy(&mut self) -> Result<bool, PlaybackError> {
         let path = self.path().to_owned();
         let row_bytes = self.recording.row_bytes();

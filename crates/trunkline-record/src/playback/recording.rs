@@ -1,4 +1,4 @@
-//! An existing recording: its files, its rows, and the times of the rows.
+//! Examines an existing recording: its files, its rows, and their interval.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -13,47 +13,46 @@ use super::missing::MissingPart;
 use super::series::numbered_files;
 use crate::backend::check_regular;
 
-/// Maximum number of pieces of a file that are kept; a file with more is read value by value.
+/// Maximum number of row extents that are kept per file; a file with more is read value by value.
 const EXTENTS_MAX: usize = 1 << 20;
 
-/// Maximum number of gaps of a file that are kept; further gaps are played as if no rows were
-/// missing.
+/// Maximum number of gaps that are kept per file; more gaps are played as if no rows were missing.
 const GAPS_MAX: u64 = 1 << 20;
 
 /// Selects the part of a recording to play.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Selection {
-    /// The group. `None` means the only one that has channels.
+    /// Name of the group. `None` selects the only group that has channels.
     pub group: Option<Text>,
-    /// Channels of the group, in the order of their values in a row. Empty means all channels with
-    /// values of a fixed size, except the channel of times, in the order of the file.
+    /// Names of the channels, in the order of their values in a row. An empty list selects all
+    /// channels with values of a fixed size, except the channel of times, in the order of the file.
     pub channels: Vec<Text>,
-    /// Channels that are left out if `channels` is empty.
+    /// Channels that are not played if `channels` is empty.
     pub left_out: Vec<ObjectPath>,
-    /// Plays channels that have a scaling as engineering values, in 64-bit floats.
+    /// True to play channels that have a scaling as engineering values, in 64-bit floats.
     pub is_scaled: bool,
-    /// The channel that holds the time of each row; its type is TimeStamp. `None` means that the
-    /// property `wf_increment` gives the interval.
+    /// Name of the channel that contains the time of each row, with the type TimeStamp. With
+    /// `None`, the property `wf_increment` gives the interval.
     pub times: Option<Text>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlayedChannel {
     pub path: ObjectPath,
-    /// The type of its values in a row.
+    /// Type of the channel's values in a row.
     pub data_type: TdmsType,
-    /// True if its values are converted to engineering values.
+    /// True if the channel's values are converted to engineering values.
     pub is_scaled: bool,
     /// Offset of the channel's value in the row, in bytes.
     pub offset: usize,
 }
 
-/// Missing rows.
+/// A place in a recording where rows are missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gap {
-    /// The row after the gap, counted over all files.
+    /// Number of the row after the gap, counted over all files.
     pub row: u64,
-    /// Number of rows missing before it.
+    /// Number of rows missing before that row.
     pub lost: u64,
 }
 
@@ -61,12 +60,12 @@ pub struct Gap {
 pub(super) struct PlayedFile {
     pub(super) path: PathBuf,
     pub(super) rows: u64,
-    /// The positions of its rows, if the file has them in the layout that is played; `None` if the
+    /// Positions of the rows in the file, if their layout equals that of the ring; `None` if the
     /// rows are read value by value.
-    pub(super) in_place: Option<Vec<RowExtent>>,
+    pub(super) extents: Option<Vec<RowExtent>>,
 }
 
-/// A recording in one file or in a series of files, with the selection to play.
+/// The selected part of a recording, which has one file or a series of files.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Recording {
     pub(super) files: Vec<PlayedFile>,
@@ -75,38 +74,38 @@ pub struct Recording {
     row_bytes: usize,
     gaps: Vec<Gap>,
     missing: Vec<MissingPart>,
-    /// Rows of the series up to the last file examined, including those before the first file and
-    /// missing ones.
+    /// Number of rows of the series up to the end of the last file examined, including missing rows
+    /// and rows before the first file.
     series_rows: u64,
     /// True if the last file examined is complete.
-    is_whole: bool,
+    is_last_complete: bool,
     /// Interval between rows in seconds, if the file contains it.
     increment: Option<f64>,
     pub(super) times: Option<ObjectPath>,
 }
 
 impl Recording {
-    /// Examines a recording: the file `name.tdms` and, if a series begins with it, `name_0002.tdms`
-    /// and so on. [`missing`](Self::missing) returns the parts that are missing. No values are
-    /// read.
+    /// Examines a recording without reading its values. The recording consists of the file
+    /// `name.tdms` and, if this file begins a series, of `name_0002.tdms` and so on.
+    /// [`missing`](Self::missing) returns the parts that are missing.
     ///
     /// # Errors
-    /// [`PlaybackError`] names the file and the cause.
+    /// [`PlaybackError`], with the file and the cause.
     pub fn open(path: &Path, selection: &Selection) -> Result<Self, PlaybackError> {
-        let mut recording = Self::of_first(path, selection)?;
+        let mut recording = Self::from_first_file(path, selection)?;
         let mut previous_number = 0;
         for (number, file) in numbered_files(path) {
             let missing_files = MissingPart::files_between(path, previous_number, number);
             previous_number = number;
             let are_files_missing = missing_files.is_some();
             recording.missing.extend(missing_files);
-            recording.add(file, selection, are_files_missing)?;
+            recording.add_file(file, selection, are_files_missing)?;
         }
         Ok(recording)
     }
 
-    /// Reads the data that applies to all files from the first one.
-    fn of_first(path: &Path, selection: &Selection) -> Result<Self, PlaybackError> {
+    /// Reads from the first file the properties that apply to all files.
+    fn from_first_file(path: &Path, selection: &Selection) -> Result<Self, PlaybackError> {
         let file = open(path)?;
         let group = group(&file, path, selection)?;
         let channel = |name: &Text| ObjectPath::channel(group.clone(), name.clone());
@@ -115,19 +114,19 @@ impl Recording {
         if paths.is_empty() {
             let is_in_group =
                 |path: &ObjectPath| path.parent() == Some(ObjectPath::Group(group.clone()));
-            let all = file.channels().filter(|channel| {
+            let candidates = file.channels().filter(|channel| {
                 is_in_group(channel.path())
                     && channel.data_type().size().is_some_and(|size| size > 0)
             });
-            let all = all.map(|channel| channel.path().clone());
-            let is_row = |path: &ObjectPath| {
+            let candidates = candidates.map(|channel| channel.path().clone());
+            let is_selected = |path: &ObjectPath| {
                 Some(path) != times.as_ref() && !selection.left_out.contains(path)
             };
-            paths = all.filter(is_row).collect();
+            paths = candidates.filter(is_selected).collect();
         }
         let (mut channels, mut row_bytes) = (Vec::new(), 0);
-        for path_of_channel in paths {
-            let found = find(&file, path, &path_of_channel)?;
+        for channel_path in paths {
+            let found = find(&file, path, &channel_path)?;
             let is_scaled = selection.is_scaled && has_scale(&found);
             let data_type = match is_scaled {
                 true => TdmsType::F64,
@@ -135,11 +134,11 @@ impl Recording {
             };
             let size = data_type.size().filter(|size| *size > 0);
             let size = size.ok_or_else(|| PlaybackError::NoSize {
-                channel: path_of_channel.clone(),
+                channel: channel_path.clone(),
                 data_type,
             })?;
             channels.push(PlayedChannel {
-                path: path_of_channel,
+                path: channel_path,
                 data_type,
                 is_scaled,
                 offset: row_bytes,
@@ -160,7 +159,9 @@ impl Recording {
             if data_type != TdmsType::Time {
                 return Err(PlaybackError::OtherFile {
                     path: path.to_owned(),
-                    difference: format!("{times} holds {data_type}, not times"),
+                    difference: format!(
+                        "{times} has the type {data_type}; times need the type TimeStamp"
+                    ),
                 });
             }
         }
@@ -173,12 +174,12 @@ impl Recording {
             gaps: Vec::new(),
             missing: Vec::new(),
             series_rows: 0,
-            is_whole: true,
+            is_last_complete: true,
             times,
         })
     }
 
-    fn add(
+    fn add_file(
         &mut self,
         path: PathBuf,
         selection: &Selection,
@@ -186,13 +187,13 @@ impl Recording {
     ) -> Result<(), PlaybackError> {
         let file = open(&path)?;
         if !self.files.is_empty() && file.channels().next().is_none() {
-            // The file ended before its first header was written.
+            // The recording ended before the first header of this file was written.
             let why = match file.report().incomplete {
                 Some(finding) => finding.to_string(),
                 None => "the file is empty".to_owned(),
             };
             self.missing.push(MissingPart::End { path, why });
-            self.is_whole = false;
+            self.is_last_complete = false;
             return Ok(());
         }
         let mut rows = u64::MAX;
@@ -201,9 +202,9 @@ impl Recording {
             let is_scaled = selection.is_scaled && has_scale(&found);
             let data_type = plain_type(&found);
             if is_scaled != channel.is_scaled || !is_scaled && data_type != channel.data_type {
-                // A file that ended before its first value does not contain the type.
+                // A file without values does not contain the type.
                 if !found.is_empty() {
-                    let difference = format!("{} holds {data_type}", channel.path);
+                    let difference = format!("{} has the type {data_type}", channel.path);
                     return Err(PlaybackError::OtherFile { path, difference });
                 }
             }
@@ -213,21 +214,25 @@ impl Recording {
             rows = rows.min(find(&file, &path, times)?.len());
         }
         let properties = file.properties(&ObjectPath::Group(self.group.clone()));
-        let before = self.rows();
+        let first_row = self.rows();
         let number = |name: &str| properties?.get(name.as_bytes())?.as_u64();
-        self.join(&path, number("series_row"), are_files_missing)?;
+        self.check_series_row(&path, number("series_row"), are_files_missing)?;
         if let Some(why) = file.report().incomplete {
             let (path, why) = (path.clone(), why.to_string());
             self.missing.push(MissingPart::End { path, why });
         }
-        self.is_whole = file.report().incomplete.is_none();
+        self.is_last_complete = file.report().incomplete.is_none();
         self.series_rows = self.series_rows.saturating_add(rows);
-        self.gaps
-            .extend(properties.into_iter().flat_map(gaps_of).map(|gap| Gap {
-                row: before.saturating_add(gap.row),
-                ..gap
-            }));
-        // A gap before a file may have been recorded late, while the file was written.
+        self.gaps.extend(
+            properties
+                .into_iter()
+                .flat_map(recorded_gaps)
+                .map(|gap| Gap {
+                    row: first_row.saturating_add(gap.row),
+                    ..gap
+                }),
+        );
+        // A gap before the first row of a file may have been recorded after other gaps of the file.
         self.gaps.sort_by_key(|gap| gap.row);
         let is_plain = self.channels.iter().all(|channel| !channel.is_scaled);
         let paths: Vec<_> = self
@@ -235,51 +240,53 @@ impl Recording {
             .iter()
             .map(|channel| channel.path.clone())
             .collect();
-        let in_place = match is_plain {
+        let extents = match is_plain {
             true => file.rows_in_place(&paths, EXTENTS_MAX),
             false => None,
         };
-        // If channels differ in length, the shortest determines the number of rows.
+        // If channels differ in length, the shortest channel determines the number of rows.
         self.files.push(PlayedFile {
             path,
             rows,
-            in_place,
+            extents,
         });
         Ok(())
     }
 
-    /// Compares the number of rows that the next file states for the files before it with the
-    /// number found there. Rows that were not found are missing.
-    fn join(
+    /// Compares the property `series_row` of the next file, the number of rows in earlier files,
+    /// with the number of rows found in them. Rows that were not found are missing.
+    fn check_series_row(
         &mut self,
         path: &Path,
-        stated: Option<u64>,
+        expected: Option<u64>,
         are_files_missing: bool,
     ) -> Result<(), PlaybackError> {
         let (before, found) = (self.rows(), self.series_rows);
-        match stated {
-            // A single file, or files that another program wrote one after another.
+        match expected {
+            // The file is not part of a series, or another program wrote it.
             None => {}
-            Some(stated) if self.files.is_empty() => self.series_rows = stated,
-            Some(stated) if stated == found => {}
-            Some(stated) if stated > found && (are_files_missing || !self.is_whole) => {
-                let (row, lost) = (before, stated - found);
+            Some(expected) if self.files.is_empty() => self.series_rows = expected,
+            Some(expected) if expected == found => {}
+            Some(expected) if expected > found && (are_files_missing || !self.is_last_complete) => {
+                let (row, lost) = (before, expected - found);
                 self.gaps.push(Gap { row, lost });
                 let (path, rows) = (path.to_owned(), lost);
                 self.missing.push(MissingPart::Rows { path, rows });
-                self.series_rows = stated;
+                self.series_rows = expected;
             }
-            Some(stated) => {
+            Some(expected) => {
                 return Err(PlaybackError::OtherSeries {
                     path: path.to_owned(),
-                    difference: format!("it states {stated} rows for them, but they have {found}"),
+                    difference: format!(
+                        "it expects {expected} rows in them, but they have {found}"
+                    ),
                 });
             }
         }
         Ok(())
     }
 
-    /// Returns the channels of a row, in order.
+    /// Returns the channels, in the order of their values in a row.
     pub fn channels(&self) -> &[PlayedChannel] {
         &self.channels
     }
@@ -304,7 +311,7 @@ impl Recording {
         self.files.iter().map(|file| file.path.as_path())
     }
 
-    /// Returns the parts of the recording that are missing, in the order of the files. Missing rows
+    /// Returns the missing parts of the recording, in the order of the files. Missing rows
     /// are also among the [`gaps`](Self::gaps).
     pub fn missing(&self) -> &[MissingPart] {
         &self.missing
@@ -322,12 +329,12 @@ impl Recording {
 
     /// Returns the number of rows that are read into the ring without decoding.
     pub fn rows_in_place(&self) -> u64 {
-        let in_place = self.files.iter().filter(|file| file.in_place.is_some());
+        let in_place = self.files.iter().filter(|file| file.extents.is_some());
         in_place.map(|file| file.rows).sum()
     }
 }
 
-/// Opens the intact part of a file, because a recording may end anywhere if its program was killed.
+/// Opens the intact part of a file. If the recording program was killed, a file may end anywhere.
 pub(crate) fn open(path: &Path) -> Result<TdmsFile<File>, PlaybackError> {
     let found = check_regular(path).and_then(|()| File::open(path));
     let file = found.map_err(|source| PlaybackError::File {
@@ -362,20 +369,20 @@ fn group(file: &TdmsFile<File>, path: &Path, selection: &Selection) -> Result<Te
     }
     let channels = file.paths().filter(|path| path.is_channel());
     let names = channels.filter_map(|channel| Some(channel.parent()?.name()));
-    let mut seen: HashSet<Text> = HashSet::new();
+    let mut names_seen: HashSet<Text> = HashSet::new();
     let mut groups: Vec<Text> = Vec::new();
     for name in names {
-        if seen.insert(name.clone()) && groups.len() < GROUPS_LISTED_MAX {
+        if names_seen.insert(name.clone()) && groups.len() < GROUPS_LISTED_MAX {
             groups.push(name);
         }
     }
-    let further = seen.len() - groups.len();
+    let unlisted = names_seen.len() - groups.len();
     match <[Text; 1]>::try_from(groups) {
         Ok([group]) => Ok(group),
         Err(groups) => Err(PlaybackError::WhichGroup {
             path: path.to_owned(),
             groups,
-            further,
+            unlisted,
         }),
     }
 }
@@ -392,7 +399,7 @@ fn has_scale(channel: &Channel<'_, File>) -> bool {
     matches!(channel.scaling(), trunkline_tdms::Scaling::Chain(_))
 }
 
-fn gaps_of(properties: &Properties) -> impl Iterator<Item = Gap> {
+fn recorded_gaps(properties: &Properties) -> impl Iterator<Item = Gap> {
     let number = |name: String| properties.get(name.as_bytes())?.as_u64();
     (1..=GAPS_MAX).map_while(move |gap| {
         Some(Gap {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::tdms_file::series_file;
 
-/// Returns the existing files that belong to the series beginning with `path` according to their
-/// names, with their numbers. Files after a missing one are included.
+/// Returns the numbers and paths of the existing files whose names belong to the series that begins
+/// with `path`. Files after a missing file are included.
 pub(crate) fn numbered_files(path: &Path) -> Vec<(u32, PathBuf)> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -30,7 +30,8 @@ pub(crate) fn numbered_files(path: &Path) -> Vec<(u32, PathBuf)> {
     files
 }
 
-/// Returns the number that the file with this name has in the series, from the second file on.
+/// Returns the number in the series of the file with this name; `None` for the first file or
+/// another file.
 fn number_of(first: &Path, name: &OsStr) -> Option<u32> {
     let stem = Path::new(name).file_stem()?.to_string_lossy();
     let number = stem.rsplit_once('_')?.1.parse().ok()?;

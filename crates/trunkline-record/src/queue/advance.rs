@@ -10,18 +10,18 @@ use crate::backend::{Completed, Wait};
 use crate::error::{FailedStep, QueueError};
 
 impl WriteQueue {
-    /// Retires the segments that are in the file, and starts every write that is due. Must be
-    /// called after each change to the outstanding segments, and after each failure.
+    /// Retires the segments that are in the file, and starts every write that can start. Must be
+    /// called after each change to the outstanding segments and after each failure.
     ///
-    /// Each iteration starts a write, retries one that the system postponed, or moves the end of a
-    /// failed file towards its beginning, so the loop terminates.
+    /// The loop terminates, because each iteration starts a write, retries a postponed write, or
+    /// moves the end of a failed file towards its beginning.
     pub(super) fn advance(&mut self) {
         loop {
             self.outstanding.retire(self.sums.as_mut());
-            if let Some(write) = self.outstanding.due() {
-                // SAFETY: regions, staging and the placeholder stay mapped until the completion has
-                // been returned: the queue keeps them and does not change them before that. When
-                // the queue is dropped, the backend is dropped first.
+            if let Some(write) = self.outstanding.next_write() {
+                // SAFETY: regions, staging memory and the placeholder stay mapped until the
+                // completion has been returned: the queue keeps them and does not change them
+                // earlier. When the queue is dropped, the backend is dropped first.
                 match unsafe { self.backend.submit(write) } {
                     Ok(()) => self.running += 1,
                     Err(error) => self.outstanding.apply(write.token, Err(error)),
@@ -36,11 +36,10 @@ impl WriteQueue {
         }
     }
 
-    /// Processes completions that have arrived, without waiting.
+    /// Processes the completions that have arrived, without waiting.
     ///
     /// # Errors
-    /// [`QueueError::Backend`]. A failure of the file is reported by [`progress`](Self::progress)
-    /// instead.
+    /// [`QueueError::Backend`]. [`progress`](Self::progress) reports a failure of the file instead.
     pub fn poll(&mut self) -> Result<(), QueueError> {
         while self.step(Wait::No)? {}
         if self.space.room.is_due(self.backend.now()) {
@@ -61,7 +60,7 @@ impl WriteQueue {
     }
 
     fn apply(&mut self, wait: Wait) -> Result<bool, QueueError> {
-        // Waits for the data, unless only checksums are still being written.
+        // Wait for the data file, unless only the checksum file has running operations.
         let are_sums_busy = self.sums.as_ref().is_some_and(SumsFile::is_busy);
         if self.running == 0 && are_sums_busy && wait != Wait::No {
             return self.apply_sums(wait);
@@ -100,7 +99,8 @@ impl WriteQueue {
         self.syncing.complete_one(is_removed);
     }
 
-    /// Ends the file, because no segment is written without its checksum.
+    /// Ends the data file after a failure of the checksum file, because a segment needs its
+    /// checksum.
     fn fail_sums(&mut self, error: &io::Error) {
         if let Some(sums) = &mut self.sums {
             sums.abandon();
@@ -108,19 +108,19 @@ impl WriteQueue {
         self.fail_next(FailedStep::Sums, error);
     }
 
-    /// Records a failure after which nothing more can be appended.
+    /// Records a failure that prevents all further segments.
     pub(super) fn fail_next(&mut self, step: FailedStep, error: &io::Error) {
         self.syncing.has_failed |= step == FailedStep::Sync;
         let position = match step {
-            // Data without a checksum does not count and is truncated.
+            // Data without a checksum does not count; closing the file removes it.
             FailedStep::Sums => self.in_file(),
             _ => self.outstanding.position,
         };
-        let next = self.outstanding.next();
+        let next = self.outstanding.next_segment();
         self.outstanding.fail_from(next, step, position, error);
     }
 
-    /// Checks that the names still refer to the files.
+    /// Checks that the names of the data file and the checksum file still refer to them.
     pub(super) fn check_names(&mut self) {
         if self.is_removed() {
             // A removed file cannot get its name back.
@@ -132,7 +132,7 @@ impl WriteQueue {
             self.syncing.durable = 0;
             self.fail_next(FailedStep::Removed, &Errno::NOENT.into());
             if let Some(failure) = &mut self.outstanding.failure {
-                // Replaces an earlier failure, because none of the data is left.
+                // This failure replaces an earlier one, because none of the data is left.
                 failure.step = FailedStep::Removed;
                 failure.os_error = Errno::NOENT.raw_os_error();
             }

@@ -1,4 +1,4 @@
-//! Appending to a queue.
+//! Appends regions and headers to a queue.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::error::{QueueError, Refused};
 /// Maximum number of regions in a segment.
 const SEGMENT_REGIONS_MAX: u64 = 64;
 /// Maximum size of a segment in bytes; a single region may be longer. At this size, a header of one
-/// block costs one part in a thousand.
+/// block takes a thousandth of the segment.
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
-/// Age after which a segment accepts no more regions. Rows become visible once the header is in the
-/// file.
+/// Age at which a segment accepts no more regions. Readers see its rows only once the header is in
+/// the file.
 const SEGMENT_AGE_MAX: Duration = Duration::from_millis(100);
 
 /// Data of copied regions, collected in the staging memory of the next segment so that it is copied
@@ -24,12 +24,12 @@ const SEGMENT_AGE_MAX: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     pub(super) bytes: usize,
-    /// The time when the first region was copied.
+    /// Time at which the first region was copied.
     since: Duration,
 }
 
 impl WriteQueue {
-    /// Waits until one more region may be outstanding, for at most the time set in the options.
+    /// Waits until the queue can accept another region, for at most the time set in the options.
     pub fn make_room(&mut self) -> Result<(), QueueError> {
         if self.is_closed {
             return Err(QueueError::Closed);
@@ -48,36 +48,36 @@ impl WriteQueue {
         self.check_failure()
     }
 
-    /// Writes a segment: `header`, the region's bytes, then `padding`. Returns at once unless the
-    /// maximum number of regions is outstanding.
+    /// Writes a segment that consists of `header`, the region's bytes, and `padding`. This call
+    /// waits only while the maximum number of regions is outstanding.
     ///
-    /// The region is written directly from its memory. Only a partial block at its end is copied. A
-    /// region that does not begin on a block boundary is copied completely, if
-    /// [`QueueOptions::copying`](super::QueueOptions::copying) allows it. The region is released as
-    /// soon as it is in the file, or kept for [`take_returned`](Self::take_returned) if
-    /// `is_wanted_back` is true.
+    /// The region is written directly from its memory; only a partial block at its end is copied.
+    /// A region that does not begin on a block boundary is copied completely, if
+    /// [`QueueOptions::copying`](super::QueueOptions::copying) allows it. The region is released
+    /// once it is in the file, or kept for [`take_returned`](Self::take_returned) if
+    /// `returns_region` is true.
     ///
     /// # Errors
-    /// [`Refused`], with the region; nothing was written.
+    /// [`Refused`] returns the region. Nothing was written.
     pub fn append(
         &mut self,
         header: &[u8],
         region: ReadRegion,
         padding: &[u8],
-        is_wanted_back: bool,
+        returns_region: bool,
     ) -> Result<(), Box<Refused>> {
         let ready = self.make_room();
-        let fits = ready.and_then(|()| self.fits(&region));
+        let alignment_checked = ready.and_then(|()| self.check_alignment(&region));
         let bytes = region.bytes().len();
-        let checked = fits.and_then(|()| self.check(header, bytes, padding));
+        let checked = alignment_checked.and_then(|()| self.check_lengths(header, bytes, padding));
         match checked.and_then(|end| self.reserve(end).map(|()| end)) {
             Ok(end) => {
                 let body = match self.is_aligned(&region) {
-                    true => Body::Region(region, is_wanted_back),
+                    true => Body::Region(region, returns_region),
                     false => {
                         self.collected.bytes = 0;
                         self.copy(region.bytes());
-                        if is_wanted_back {
+                        if returns_region {
                             self.outstanding.returned.push_back(region);
                         }
                         self.take_collected()
@@ -90,26 +90,26 @@ impl WriteQueue {
         }
     }
 
-    /// Writes a segment that consists of a header only. Returns at once unless the maximum number
-    /// of segments is outstanding.
+    /// Writes a segment that consists of a header only. This call waits only while the maximum
+    /// number of segments is outstanding.
     pub fn append_header(&mut self, header: &[u8]) -> Result<(), QueueError> {
         self.make_room()?;
-        let end = self.check(header, 0, &[])?;
+        let end = self.check_lengths(header, 0, &[])?;
         self.reserve(end)?;
         self.begin(header, None, &[], end);
         Ok(())
     }
 
-    /// Ensures that a segment with this region and any header can be appended: waits until one more
-    /// may be outstanding, and reserves space on the disk.
+    /// Ensures that a segment with this region and any header can be appended: waits until the
+    /// queue can accept it, and reserves space on the disk.
     pub fn make_room_for(&mut self, region: &ReadRegion) -> Result<(), QueueError> {
         self.make_room()?;
-        self.fits(region)?;
+        self.check_alignment(region)?;
         self.reserve_for(region.bytes().len())
     }
 
-    /// Returns true if a region can be added at the end of the last segment: its data is still
-    /// being written, and its header has not been written.
+    /// Returns true if a region can be added at the end of the last segment: the segment's data is
+    /// still being written, and its header has not been written.
     pub(crate) fn may_extend(&self, region: &ReadRegion) -> bool {
         let Some(segment) = self.outstanding.open_segment() else {
             return false;
@@ -125,9 +125,8 @@ impl WriteQueue {
             && self.now().saturating_sub(segment.begun_at) < SEGMENT_AGE_MAX
     }
 
-    /// Adds a region to the last segment. [`may_extend`](Self::may_extend) must have returned true,
-    /// and [`make_room_for`](Self::make_room_for) must have reserved the space. The bytes become
-    /// another chunk of that segment.
+    /// Adds a region to the last segment as another chunk. [`may_extend`](Self::may_extend) must
+    /// have returned true, and [`make_room_for`](Self::make_room_for) must have reserved the space.
     pub(crate) fn extend(&mut self, region: ReadRegion) {
         let end = self.position() + region.bytes().len() as u64;
         self.space.lengthen(&mut *self.backend, end);
@@ -144,20 +143,20 @@ impl WriteQueue {
         })
     }
 
-    /// Returns the number of bytes that can still be collected before a segment must be written.
-    pub(crate) fn room_to_collect(&self) -> usize {
+    /// Returns the number of bytes that can be collected before a segment must be written.
+    pub(crate) fn free_copy_bytes(&self) -> usize {
         self.options.copy_bytes_max() - self.collected.bytes
     }
 
     /// Returns true if collected data has reached its maximum age.
-    pub(crate) fn is_collected_old(&self) -> bool {
+    pub(crate) fn is_collected_data_due(&self) -> bool {
         let age = || self.now().saturating_sub(self.collected.since);
         let copying = self.options.copying;
         self.collected.bytes > 0 && copying.is_some_and(|copying| age() >= copying.age_max)
     }
 
     /// Ensures that a region can be collected now and written in a segment later.
-    pub(crate) fn make_room_to_collect(&mut self) -> Result<(), QueueError> {
+    pub(crate) fn prepare_to_collect(&mut self) -> Result<(), QueueError> {
         if self.collected.bytes > 0 {
             // The space was reserved when the first region was collected.
             self.poll()?;
@@ -167,7 +166,7 @@ impl WriteQueue {
         self.reserve_for(self.options.copy_bytes_max())
     }
 
-    /// Copies a region. Space must have been reserved.
+    /// Copies a region to the collected data. Space must have been reserved.
     pub(crate) fn collect(&mut self, region: &ReadRegion) {
         if self.collected.bytes == 0 {
             self.collected.since = self.now();
@@ -187,28 +186,28 @@ impl WriteQueue {
         Body::Copied(std::mem::take(&mut self.collected.bytes))
     }
 
-    /// Writes the collected data as a segment: `header`, the data, `padding`.
+    /// Writes a segment that consists of `header`, the collected data, and `padding`.
     ///
     /// # Errors
-    /// [`QueueError`]; the data stays collected.
+    /// [`QueueError`]. The data stays collected.
     pub(crate) fn append_collected(
         &mut self,
         header: &[u8],
         padding: &[u8],
     ) -> Result<(), QueueError> {
-        let end = self.check(header, self.collected.bytes, padding)?;
+        let end = self.check_lengths(header, self.collected.bytes, padding)?;
         let body = self.take_collected();
         self.begin(header, Some(body), padding, end);
         Ok(())
     }
 
-    /// Reserves space for a segment with a body of `body` bytes and any header.
-    pub(crate) fn reserve_for(&mut self, body: usize) -> Result<(), QueueError> {
-        let most = body.saturating_add(self.outstanding.copy_offset);
-        self.reserve(self.position().saturating_add(most as u64))
+    /// Reserves space for a segment with a body of `body_bytes` and any header.
+    pub(crate) fn reserve_for(&mut self, body_bytes: usize) -> Result<(), QueueError> {
+        let bytes_max = body_bytes.saturating_add(self.outstanding.copy_offset);
+        self.reserve(self.position().saturating_add(bytes_max as u64))
     }
 
-    /// Reserves space for a segment up to `end`, the placeholder after it, and more ahead.
+    /// Reserves space for a segment up to `end` and the placeholder after it, and more space ahead.
     fn reserve(&mut self, end: u64) -> Result<(), QueueError> {
         let end = end.saturating_add(self.outstanding.placeholder_bytes as u64);
         let sums = self.sums.as_mut();
@@ -222,7 +221,7 @@ impl WriteQueue {
     }
 
     /// Checks that a region is aligned for direct writes or may be copied.
-    fn fits(&self, region: &ReadRegion) -> Result<(), QueueError> {
+    fn check_alignment(&self, region: &ReadRegion) -> Result<(), QueueError> {
         let bytes = region.bytes().len();
         let copy_bytes_max = self.options.copy_bytes_max();
         if self.is_aligned(region) || bytes <= copy_bytes_max {
@@ -237,18 +236,18 @@ impl WriteQueue {
     }
 
     /// Checks the lengths of a segment's parts, and returns its end.
-    fn check(&self, header: &[u8], body: usize, padding: &[u8]) -> Result<u64, QueueError> {
+    fn check_lengths(&self, header: &[u8], body: usize, padding: &[u8]) -> Result<u64, QueueError> {
         let block_bytes = self.block_bytes();
         let limit = self.options.header_bytes_max;
         if header.is_empty() || header.len() > limit {
             let bytes = header.len();
             return Err(QueueError::HeaderTooLong { bytes, limit });
         }
-        let body_at = self.position() + header.len() as u64;
-        let end = body_at + (body + padding.len()) as u64;
-        let mut ends = [body_at, end].into_iter();
+        let body_position = self.position() + header.len() as u64;
+        let end = body_position + (body + padding.len()) as u64;
+        let mut ends = [body_position, end].into_iter();
         let unaligned = ends.find(|end| !end.is_multiple_of(block_bytes as u64));
-        // Staging has room for two blocks after the header.
+        // A staging slot has space for two blocks after the header.
         let is_too_long = body % block_bytes + padding.len() > 2 * block_bytes;
         match unaligned.or(is_too_long.then_some(end)) {
             Some(end) => Err(QueueError::PartialBlock { end, block_bytes }),
@@ -256,11 +255,11 @@ impl WriteQueue {
         }
     }
 
-    /// Starts writing a segment that was checked and whose space is reserved.
+    /// Starts writing a segment whose lengths were checked and whose space is reserved.
     fn begin(&mut self, header: &[u8], body: Option<Body>, padding: &[u8], end: u64) {
-        if self.outstanding.next() > 0 {
-            // The first segment does not extend the file, so that a file stays short if its
-            // recording does not start.
+        if self.outstanding.next_segment() > 0 {
+            // The first segment does not extend the file, so a file stays short if its recording
+            // does not start.
             self.space.lengthen(&mut *self.backend, end);
         }
         let body_sum = self.sums.as_ref().map(|_| BodySum::default());

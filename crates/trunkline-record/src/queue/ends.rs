@@ -7,15 +7,16 @@ use super::{Closed, Durability, SYNC, WriteQueue};
 use crate::backend::Wait;
 use crate::error::{FailedStep, QueueError, os_error};
 
-/// The running syncs, and the position up to which earlier ones have made the data durable.
+/// The running syncs, and the position up to which earlier syncs have made the data durable.
 #[derive(Debug, Default)]
 pub(super) struct Syncing {
+    /// Position up to which the data is durable.
     pub(super) durable: u64,
-    /// The position up to which the running syncs make the data durable.
+    /// Position up to which the running syncs make the data durable; `None` if none is running.
     target: Option<u64>,
     /// Number of running syncs.
     running: u8,
-    /// True if a sync has failed: the success of a later one would prove nothing.
+    /// True if a sync has failed. A later successful sync would not prove that the data is durable.
     pub(super) has_failed: bool,
 }
 
@@ -34,7 +35,7 @@ impl Syncing {
 
 impl WriteQueue {
     /// Starts making the data written so far durable. Returns false if a sync is already running or
-    /// there is nothing to do. [`progress`](Self::progress) shows when it is done.
+    /// there is nothing to do. [`progress`](Self::progress) shows when the data is durable.
     pub fn begin_sync(&mut self) -> Result<bool, QueueError> {
         self.poll()?;
         self.check_names();
@@ -48,7 +49,7 @@ impl WriteQueue {
         Ok(true)
     }
 
-    /// Starts syncing the file and its checksums. No sync may be running.
+    /// Starts syncing the data file and the checksum file. No sync may be running.
     fn sync_both(&mut self) -> Result<(), QueueError> {
         let in_file = self.in_file();
         self.backend.submit_sync(SYNC)?;
@@ -57,7 +58,7 @@ impl WriteQueue {
         self.syncing.running = 1;
         match &mut self.sums {
             None => {}
-            // Without its checksums, no more data counts as durable.
+            // Data without checksums does not count as durable.
             Some(sums) if sums.is_failed() => self.syncing.target = Some(self.syncing.durable),
             Some(sums) => match sums.begin_sync() {
                 Ok(()) => self.syncing.running = 2,
@@ -70,16 +71,16 @@ impl WriteQueue {
         Ok(())
     }
 
-    /// Returns true if everything appended is in the file with its checksums, or never will be.
-    fn is_all_done(&self) -> bool {
+    /// Returns true if all appended data is in the file with its checksums, or has failed.
+    fn has_nothing_to_write(&self) -> bool {
         self.outstanding.is_empty() && self.sums.as_ref().is_none_or(SumsFile::is_idle)
     }
 
-    /// Waits until everything appended has the given durability.
+    /// Waits until all appended data has the given durability.
     pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), QueueError> {
         let deadline = self.now().saturating_add(wait);
         loop {
-            let is_written = self.is_all_done();
+            let is_written = self.has_nothing_to_write();
             if is_written {
                 self.check_failure()?;
                 if durability == Durability::InFile {
@@ -89,7 +90,7 @@ impl WriteQueue {
                     self.check_names();
                     return self.check_failure();
                 }
-                // This processes completions first, possibly the one of the last sync.
+                // This call first processes completions, possibly the completion of the last sync.
                 self.begin_sync()?;
                 if self.syncing.target.is_none() {
                     continue;
@@ -105,12 +106,13 @@ impl WriteQueue {
     }
 
     /// Ends the file: waits for outstanding writes, makes them durable, and truncates the file
-    /// after the last good segment. If the file has failed, its complete part is kept and made as
-    /// durable as still possible. If the file has checksums, data without one is cut off too. A
+    /// after the last complete segment. If the file has failed, the complete part is kept and, if
+    /// possible, made durable. If the file has checksums, data without a checksum is removed too. A
     /// file that cannot be truncated counts as [failed](FailedStep::Trim).
     ///
     /// # Errors
-    /// [`QueueError::NotDone`], after which the call may be repeated; [`QueueError::Backend`].
+    /// [`QueueError::NotDone`], after which the caller may call this again;
+    /// [`QueueError::Backend`].
     pub fn close(&mut self, wait: Duration) -> Result<Closed, QueueError> {
         let deadline = self.now().saturating_add(wait);
         match self.flush(Durability::InFile, wait) {
@@ -142,8 +144,8 @@ impl WriteQueue {
         })
     }
 
-    /// Truncates the file and its checksum file to the data that is in both. If this fails, the
-    /// file still ends: it is complete, but extra bytes follow its end.
+    /// Truncates the file and its checksum file to the data that both cover. If this fails, the
+    /// file is complete, but extra bytes follow its end.
     fn trim(&mut self) {
         let data = self.backend.trim(self.in_file());
         let sums = self.sums.as_mut().map_or(Ok(()), SumsFile::trim);

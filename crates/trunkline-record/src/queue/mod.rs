@@ -1,6 +1,6 @@
-//! The state machine that writes the segments of a file, several at a time.
+//! Writes the segments of a file with several writes running at a time.
 //!
-//! It works like an event loop: calls and completions change [`Outstanding`], and only
+//! The queue works like an event loop: calls and completions change [`Outstanding`], and only
 //! [`WriteQueue::advance`] starts writes.
 
 mod advance;
@@ -36,14 +36,14 @@ use crate::backend::{Backend, FallbackReason, Span, Token};
 use crate::error::{Failure, QueueError};
 use crate::watched_path::MovedFile;
 
-/// The token of a sync; tokens of writes are computed from smaller numbers.
+/// The token of a sync. Tokens of writes are smaller.
 const SYNC: Token = Token(u64::MAX);
 
 /// Writes segments to one file, in the order of the calls, with several writes running at a time.
 #[derive(Debug)]
 pub struct WriteQueue {
-    // The backends come first: dropping them waits for running writes. The memory they write from
-    // is dropped after them.
+    // The backends must be the first fields: dropping them waits for running writes, and only then
+    // may the memory that they write from be dropped.
     backend: Box<dyn Backend>,
     sums: Option<SumsFile>,
     outstanding: Outstanding,
@@ -56,21 +56,21 @@ pub struct WriteQueue {
     counts: Counts,
     /// Number of writes and syncs that are running in the backend.
     running: usize,
-    /// The file's location if its name no longer refers to it.
+    /// Location of the data file if its name no longer refers to it.
     moved_file: Option<MovedFile>,
-    /// The same for the checksum file.
+    /// Location of the checksum file if its name no longer refers to it.
     moved_sums_file: Option<MovedFile>,
     is_closed: bool,
     /// The system error number if closing could not truncate the file.
     untrimmed: Option<i32>,
-    /// Files that are removed if nothing is written to them.
-    unwritten: Vec<PathBuf>,
-    /// True if the files are removed in any case.
-    removes_files: bool,
+    /// Files that this queue removes when it is dropped and nothing was written to them.
+    created_files: Vec<PathBuf>,
+    /// True if the files are removed even if data was written to them.
+    always_removes_files: bool,
 }
 
 impl WriteQueue {
-    /// Creates a queue for a new file. Regions come from `memories`.
+    /// Creates a queue that writes regions of `memories` to a new file.
     pub fn new(
         mut backend: Box<dyn Backend>,
         options: QueueOptions,
@@ -82,7 +82,7 @@ impl WriteQueue {
             let (start, bytes) = memory.span();
             Span { start, bytes }
         }));
-        // SAFETY: `self` keeps all of this memory until the backend, its first field, has been
+        // SAFETY: `self` keeps this memory mapped until the backend, its first field, has been
         // dropped.
         let registration_failure = unsafe { backend.register(&spans) };
         Self {
@@ -101,21 +101,21 @@ impl WriteQueue {
             moved_sums_file: None,
             is_closed: false,
             untrimmed: None,
-            unwritten: Vec::new(),
-            removes_files: false,
+            created_files: Vec::new(),
+            always_removes_files: false,
         }
     }
 
-    /// Stores the checksums of all segments in a separate file, which `backend` writes and which
-    /// must be empty. Must be called before anything is appended. A segment then counts as written
-    /// or durable only when its checksum does too, and the CPU reads every byte once.
+    /// Stores the checksums of all segments in the separate, empty file of `backend`. Must be
+    /// called before anything is appended. A segment then counts as written or durable only once
+    /// its checksum does too, and the CPU reads every byte once.
     ///
     /// # Errors
     /// [`QueueError::Backend`]: the checksum file was opened for direct writes.
     pub fn with_sums(mut self, backend: Box<dyn Backend>) -> Result<Self, QueueError> {
         if backend.block_bytes() > 1 {
-            let text = "checksums are written through the system's cache; open their file for \
-                        cached writes";
+            let text = "a checksum file cannot be written with direct I/O; open it for cached \
+                        writes";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text).into());
         }
         let id = SumsId::new(fastrand::u64(..));
@@ -123,14 +123,14 @@ impl WriteQueue {
         Ok(self)
     }
 
-    /// Sets the files to remove if the queue is dropped before anything was written.
+    /// Sets the files to remove if the queue is dropped before any data was written.
     pub(crate) fn remove_if_unwritten(&mut self, paths: Vec<PathBuf>) {
-        self.unwritten = paths;
+        self.created_files = paths;
     }
 
-    /// Drops the queue and removes its files, even if data was written, because it is of no use.
+    /// Drops the queue and removes its files, even if data was written to them.
     pub(crate) fn abandon(mut self) {
-        self.removes_files = true;
+        self.always_removes_files = true;
     }
 
     /// Returns the number that identifies the checksum file, if there is one.
@@ -142,8 +142,8 @@ impl WriteQueue {
         &self.options
     }
 
-    /// Returns why the memory is not registered with the kernel, which makes each write more
-    /// expensive. `None` if it is registered or registering has no benefit.
+    /// Returns the reason why the memory is not registered with the kernel, which makes each write
+    /// more expensive. `None` if it is registered or registering has no benefit.
     pub fn registration_failure(&self) -> Option<&FallbackReason> {
         self.registration_failure.as_ref()
     }
@@ -152,7 +152,8 @@ impl WriteQueue {
         &*self.backend
     }
 
-    /// Returns the block size to which headers and bodies must be padded; 1 if there is none.
+    /// Returns the block size in bytes to which headers and bodies must be padded; 1 if padding is
+    /// not needed.
     pub fn block_bytes(&self) -> usize {
         self.outstanding.block_bytes
     }
@@ -162,8 +163,8 @@ impl WriteQueue {
         self.outstanding.position
     }
 
-    /// Returns the number of regions being written or of segments not in the file, whichever is
-    /// larger.
+    /// Returns the number of regions being written or the number of segments not in the file,
+    /// whichever is larger.
     pub fn outstanding(&self) -> usize {
         self.outstanding.count()
     }
@@ -172,8 +173,8 @@ impl WriteQueue {
     /// checksums.
     pub(crate) fn segments_unwritten_max(&self) -> usize {
         let sums = self.sums.as_ref().map_or(0, |_| sums::ENTRIES_MAX);
-        // Two more may be appended before the segments in the file are counted: the collected data,
-        // and the region that forces it to be written.
+        // Two more segments may be appended before the written ones are counted: the collected
+        // data, and the region that forces the collected data to be written.
         self.outstanding.max + sums + 2
     }
 
@@ -194,16 +195,17 @@ impl WriteQueue {
         }
     }
 
-    /// Returns the file's location if its name no longer refers to it. The name is checked about
-    /// once a second, and when the file is synced and closed.
+    /// Returns the location of the data file if its name no longer refers to it. The name is
+    /// checked about once a second, and when the file is synced and closed.
     ///
-    /// A file that was removed or replaced has [failed](crate::FailedStep::Removed): none of its
-    /// data is left. Writing continues in a file that was renamed.
+    /// If the file was removed or replaced, none of its data is left, and the queue has
+    /// [failed](crate::FailedStep::Removed). If the file was renamed, writing continues in it.
     pub fn moved_file(&self) -> Option<&MovedFile> {
         self.moved_file.as_ref()
     }
 
-    /// Returns the same for the checksum file. The data is written even if that file is lost.
+    /// Returns the location of the checksum file if its name no longer refers to it. The data is
+    /// written even if that file is lost.
     pub fn moved_sums_file(&self) -> Option<&MovedFile> {
         self.moved_sums_file.as_ref()
     }
@@ -213,7 +215,7 @@ impl WriteQueue {
         self.moved_file.as_ref().is_some_and(MovedFile::is_removed)
     }
 
-    /// Returns the position up to which everything is in the file, with checksums.
+    /// Returns the position up to which all data is in the file, with its checksums.
     fn in_file(&self) -> u64 {
         if self.is_removed() {
             return 0;
@@ -238,7 +240,7 @@ impl WriteQueue {
         self.backend.now().max(sums.unwrap_or_default())
     }
 
-    /// Returns the next region that the caller wanted back, once it is in the file or has failed.
+    /// Returns the next region that was kept for the caller and is now in the file or has failed.
     pub fn take_returned(&mut self) -> Option<ReadRegion> {
         self.outstanding.returned.pop_front()
     }
@@ -246,9 +248,9 @@ impl WriteQueue {
 
 impl Drop for WriteQueue {
     fn drop(&mut self) {
-        if self.outstanding.written == 0 || self.removes_files {
-            for path in &self.unwritten {
-                // A file left behind does no harm.
+        if self.outstanding.written == 0 || self.always_removes_files {
+            for path in &self.created_files {
+                // A file that cannot be removed does no harm.
                 let _ = std::fs::remove_file(path);
             }
         }

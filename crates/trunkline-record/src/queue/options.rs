@@ -1,10 +1,10 @@
-//! Options of a queue.
+//! Defines the options of a queue.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// Regions of fewer bytes are copied if copying is allowed. Below this size, a separate write costs
-/// more CPU time and takes longer than the copy (measured; decision 0035).
+/// Default size in bytes below which regions are copied, if copying is allowed. A separate write of
+/// a smaller region costs more CPU time and takes longer than the copy, as decision 0035 measured.
 pub const COPY_BELOW_BYTES: usize = 128 << 10;
 
 /// Options of a [`WriteQueue`](super::WriteQueue).
@@ -12,30 +12,30 @@ pub const COPY_BELOW_BYTES: usize = 128 << 10;
 pub struct QueueOptions {
     /// Maximum number of outstanding regions, and of outstanding segments. Default: 4.
     pub outstanding_max: NonZeroUsize,
-    /// The longest time that [`append`](super::WriteQueue::append) waits when the maximum is
+    /// Maximum time that [`append`](super::WriteQueue::append) waits when the maximum number is
     /// outstanding. Default: 5 s.
     pub wait: Duration,
-    /// Longest header in bytes. This much memory is allocated for each outstanding segment.
-    /// Default: 64 KiB.
+    /// Maximum length of a header in bytes. This much memory is allocated for each outstanding
+    /// segment. Default: 64 KiB.
     pub header_bytes_max: usize,
-    /// Disk space reserved at a time, in bytes; 0 reserves none. Default: 256 MiB.
+    /// Number of bytes of disk space reserved at a time; 0 reserves none. Default: 256 MiB.
     pub reserve_bytes: u64,
-    /// Minimum number of bytes by which the file is longer than the data written so far; the actual
+    /// Minimum number of bytes by which the file extends beyond the data written so far; the actual
     /// number may be up to twice as large. With 0, each write extends the file. The extra bytes are
-    /// zeros and are cut off when the file is closed. Default: 32 MiB.
+    /// zeros, and closing the file removes them. Default: 32 MiB.
     ///
-    /// Some file systems, such as ext4, execute writes that extend a file one at a time and in
-    /// their own threads. In addition, a reader that opens the file during recording has time to
-    /// read the headers before the recording reaches the length that the file had when it was
-    /// opened.
+    /// The extra length has two benefits. Some file systems, such as ext4, execute writes that
+    /// extend a file one at a time and in their own threads. In addition, a reader that opens the
+    /// file during recording has time to read the headers before the recording reaches the length
+    /// that the file had when it was opened.
     pub lengthen_bytes: u64,
     /// Selects the regions that are copied. With `None`, regions that cannot be written in place
     /// are refused. By default, small and unaligned regions are copied.
     pub copying: Option<Copying>,
     /// Creates a checksum file for each file that [`tdms_queue`](crate::tdms_queue) opens. The CPU
-    /// then reads every byte once and copies none. Default: false.
+    /// then reads every byte once, but copies none. Default: false.
     pub has_sums: bool,
-    /// When the disk counts as nearly full.
+    /// The conditions under which the disk counts as nearly full.
     pub alarm: RoomAlarm,
     /// The behaviour of a recording when the disk is full. By default it refuses rows.
     pub full_disk: FullDisk,
@@ -65,7 +65,7 @@ impl QueueOptions {
         4 * self.outstanding_max.get() + 1
     }
 
-    /// Returns the longest region that is copied.
+    /// Returns the maximum length in bytes of a region that is copied.
     pub(super) fn copy_bytes_max(&self) -> usize {
         self.copying.map_or(0, |copying| copying.segment_bytes)
     }
@@ -74,13 +74,13 @@ impl QueueOptions {
 /// Selects the regions that are copied, and how they are collected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Copying {
-    /// Regions of fewer bytes are copied; with 0, only unaligned ones. Default:
+    /// Regions of fewer bytes are copied; with 0, only unaligned regions are copied. Default:
     /// [`COPY_BELOW_BYTES`].
     pub below_bytes: usize,
-    /// Maximum number of bytes of a segment collected from copied regions. A longer region is not
-    /// copied. This much memory is allocated for each outstanding segment. Default: 1 MiB.
+    /// Maximum number of bytes collected from copied regions for one segment. A longer region is
+    /// not copied. This much memory is allocated for each outstanding segment. Default: 1 MiB.
     pub segment_bytes: usize,
-    /// Age at which collected data is written, at the next call. Default: 1 s.
+    /// Age after which the next call writes collected data. Default: 1 s.
     pub age_max: Duration,
 }
 
@@ -94,12 +94,13 @@ impl Default for Copying {
     }
 }
 
-/// When the disk counts as nearly full: as soon as one of the two conditions holds.
+/// The conditions under which the disk counts as nearly full. One of them suffices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoomAlarm {
-    /// Fewer bytes than this are free. Default: 1 GiB.
+    /// The disk counts as nearly full if fewer bytes than this are free. Default: 1 GiB.
     pub bytes: u64,
-    /// At the current rate the disk is full in less than this time. Default: 60 s.
+    /// The disk counts as nearly full if the current rate fills it in less than this time. Default:
+    /// 60 s.
     pub time: Duration,
 }
 
@@ -115,10 +116,10 @@ impl Default for RoomAlarm {
 /// The behaviour of a recording when the disk is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FullDisk {
-    /// Regions are refused: the caller keeps them and tries again.
+    /// Regions are refused; the caller keeps them and can try again.
     #[default]
     Refuse,
-    /// Writing stops: rows are accepted, discarded, and counted as lost. Writing resumes by itself
-    /// once there is space, and the missing rows are recorded as a gap.
+    /// Rows are accepted, discarded, and counted as lost. Writing resumes automatically once there
+    /// is space, and the missing rows are recorded as a gap.
     Discard,
 }

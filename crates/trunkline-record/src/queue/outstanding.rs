@@ -1,16 +1,16 @@
 //! Tracks segments and chunks from the call that appends them until they are in the file.
 //!
-//! [`Outstanding::due`] returns the next write that can start, [`Outstanding::apply`] records the
-//! result of a write, and [`Outstanding::retire`] releases everything that is in the file. None of
-//! them starts a write; only [`WriteQueue::advance`](super::WriteQueue) does.
+//! [`Outstanding::next_write`] returns the next write that can start, [`Outstanding::apply`]
+//! records the result of a write, and [`Outstanding::retire`] releases the regions that are in the
+//! file. Only [`WriteQueue::advance`](super::WriteQueue) starts writes.
 //!
 //! # Placeholders
 //!
-//! Readers step from lead-in to lead-in, and some reject a file in which one is missing. Each
-//! segment is therefore followed by a lead-in that marks the next segment as incomplete. The header
-//! of a segment is written when the placeholders at both of its ends are in the file: its own,
-//! because the header replaces it, and that of the next segment, because readers look for it as
-//! soon as they see this header.
+//! Readers step from lead-in to lead-in, and some reject a file in which a lead-in is missing. Each
+//! segment is therefore followed by a placeholder: a lead-in that marks the next segment as
+//! incomplete. The header of a segment is written once two placeholders are in the file: the
+//! segment's own placeholder, which the header replaces, and the placeholder of the next segment,
+//! which readers look for as soon as they see the header.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,10 +27,11 @@ use crate::backend::{Span, Token, Write};
 use crate::error::{FailedStep, Failure, os_error};
 use crate::staging::Staging;
 
-/// Segments and chunks that are not in the file yet. They are numbered in the order of the calls.
+/// The segments and chunks that are not in the file yet. They are numbered in the order of the
+/// calls.
 #[derive(Debug)]
 pub(super) struct Outstanding {
-    /// The maximum number of chunks, and of segments.
+    /// Maximum number of outstanding chunks; also the maximum number of outstanding segments.
     pub(super) max: usize,
     chunks: VecDeque<Chunk>,
     segments: VecDeque<Segment>,
@@ -39,36 +40,36 @@ pub(super) struct Outstanding {
     /// Number of the oldest segment.
     oldest_segment: u64,
     next_placeholder: PartState,
-    /// One slot per segment, for its header, its unaligned end, and copied data.
+    /// Memory with one slot per segment, for the header, an unaligned end, and copied data.
     staging: Staging,
-    /// The content that all placeholders share: one block, or only a lead-in if there are no
-    /// blocks.
+    /// The content of every placeholder: a lead-in, padded to whole blocks.
     placeholder: Staging,
     pub(super) placeholder_bytes: usize,
     pub(super) block_bytes: usize,
-    /// Offset of the unaligned end within a slot of staging.
+    /// Offset of the unaligned end within a staging slot.
     tail_offset: usize,
-    /// Offset of copied data within a slot of staging.
+    /// Offset of copied data within a staging slot.
     pub(super) copy_offset: usize,
-    /// The position of the next segment.
+    /// Position in the file of the next segment.
     pub(super) position: u64,
-    /// The end of the last segment in the file.
+    /// Position in the file at which the last written segment ends.
     pub(super) written: u64,
-    /// The first chunk that will not be in the file.
+    /// Number of the first chunk that will not be in the file; `u64::MAX` without a failure.
     failed_chunk: u64,
-    /// The first segment that will not be in the file.
+    /// Number of the first segment that will not be in the file; `u64::MAX` without a failure.
     failed_segment: u64,
     /// The failure that ended the file. Its `written` is set when the failure is reported.
     pub(super) failure: Option<Failure>,
-    /// Regions to be returned to the caller.
+    /// Regions to return to the caller.
     pub(super) returned: VecDeque<ReadRegion>,
 }
 
 /// The source of a chunk.
 pub(super) enum Body {
-    /// A region, and whether the caller wants it back.
+    /// A region. The flag is true if the region is returned to the caller instead of being
+    /// released.
     Region(ReadRegion, bool),
-    /// This many bytes that were [copied](Outstanding::copy) into staging.
+    /// This number of bytes, which were [copied](Outstanding::copy) to staging memory.
     Copied(usize),
 }
 
@@ -86,7 +87,7 @@ impl Outstanding {
         let lead_in = unwritten_lead_in();
         let placeholder_bytes = lead_in.len().next_multiple_of(block_bytes);
         let mut placeholder = Staging::new(1, placeholder_bytes);
-        put(placeholder.bytes_mut(0), 0, &lead_in);
+        copy_to(placeholder.bytes_mut(0), 0, &lead_in);
         Self {
             max,
             chunks: VecDeque::with_capacity(max),
@@ -94,7 +95,7 @@ impl Outstanding {
             oldest_chunk: 0,
             oldest_segment: 0,
             // The first segment begins the file.
-            next_placeholder: PartState::waiting(0, placeholder.slot(0).part(0, placeholder_bytes)),
+            next_placeholder: PartState::pending(0, placeholder.slot(0).part(0, placeholder_bytes)),
             staging: Staging::new(max, copy_offset.saturating_add(copy_bytes)),
             placeholder,
             placeholder_bytes,
@@ -110,23 +111,24 @@ impl Outstanding {
         }
     }
 
-    /// Returns the memory that is written to the file, apart from that of regions.
+    /// Returns the memory outside regions from which the file is written.
     pub(super) fn spans(&self) -> [Span; 2] {
         [self.staging.span(), self.placeholder.span()]
     }
 
-    /// Returns the number of chunks being written or of segments not in the file, whichever is
-    /// larger.
+    /// Returns the number of chunks being written or the number of segments not yet in the file,
+    /// whichever is larger.
     pub(super) fn count(&self) -> usize {
         self.segments.len().max(self.chunks.len())
     }
 
-    /// Returns true if nothing is outstanding, including placeholders.
+    /// Returns true if no segment, chunk or placeholder is outstanding.
     pub(super) fn is_empty(&self) -> bool {
         self.count() == 0 && !self.next_placeholder.is_running
     }
 
-    pub(super) fn next(&self) -> u64 {
+    /// Returns the number of the next segment.
+    pub(super) fn next_segment(&self) -> u64 {
         self.oldest_segment + self.segments.len() as u64
     }
 
@@ -134,14 +136,14 @@ impl Outstanding {
         self.oldest_chunk + self.chunks.len() as u64
     }
 
-    /// Returns the last segment if further chunks may be added to it.
+    /// Returns the last segment if more chunks may be added to it.
     pub(super) fn open_segment(&self) -> Option<&Segment> {
         self.segments.back().filter(|segment| segment.is_open)
     }
 
-    /// Returns the slot of a segment in staging.
+    /// Returns the index of a segment's staging slot.
     fn slot(&self, number: u64) -> usize {
-        // Below the number of slots, which is a `usize`.
+        // The remainder is less than the number of slots, which is a `usize`.
         (number % self.max as u64) as usize
     }
 
@@ -162,7 +164,9 @@ impl Outstanding {
 
     fn part_mut(&mut self, part: Part) -> Option<&mut PartState> {
         match part {
-            Part::Placeholder(number) if number == self.next() => Some(&mut self.next_placeholder),
+            Part::Placeholder(number) if number == self.next_segment() => {
+                Some(&mut self.next_placeholder)
+            }
             Part::Placeholder(number) => Some(&mut self.segment_mut(number)?.placeholder),
             Part::Header(number) => Some(&mut self.segment_mut(number)?.header),
             Part::Body(number) | Part::Tail(number) => {
@@ -176,18 +180,18 @@ impl Outstanding {
         }
     }
 
-    /// Copies `bytes` to `offset` in the copied data of the next segment. They must fit.
+    /// Copies `bytes` to `offset` in the copied data of the next segment, where they must fit.
     pub(super) fn copy(&mut self, offset: usize, bytes: &[u8]) {
-        let slot = self.slot(self.next());
-        put(
+        let slot = self.slot(self.next_segment());
+        copy_to(
             self.staging.bytes_mut(slot),
             self.copy_offset + offset,
             bytes,
         );
     }
 
-    /// Closes the last segment and begins another, whose header describes it up to `end`. The
-    /// header must fit, and fewer than the maximum number of segments must be outstanding.
+    /// Closes the last segment and begins a new one, which ends at `end` according to its header.
+    /// The header must fit, and fewer than the maximum number of segments must be outstanding.
     pub(super) fn begin(
         &mut self,
         header: &[u8],
@@ -197,8 +201,8 @@ impl Outstanding {
     ) {
         self.close_segment();
         let (position, first_chunk) = (self.position, self.next_chunk());
-        let slot = self.slot(self.next());
-        put(self.staging.bytes_mut(slot), 0, header);
+        let slot = self.slot(self.next_segment());
+        copy_to(self.staging.bytes_mut(slot), 0, header);
         self.position += header.len() as u64;
         self.segments.push_back(Segment {
             position,
@@ -207,7 +211,7 @@ impl Outstanding {
             chunks_end: first_chunk,
             described_end: end,
             placeholder: std::mem::take(&mut self.next_placeholder),
-            header: PartState::waiting(position, self.staging.slot(slot).part(0, header.len())),
+            header: PartState::pending(position, self.staging.slot(slot).part(0, header.len())),
             header_bytes: header.len(),
             is_open: true,
             begun_at,
@@ -216,10 +220,10 @@ impl Outstanding {
         });
     }
 
-    /// Adds a chunk, and the `padding` after it, to the last segment, which must be open. All of it
-    /// must fit, and fewer than the maximum number of chunks must be outstanding.
+    /// Adds a chunk and the `padding` after it to the last segment, which must be open. Both must
+    /// fit, and fewer than the maximum number of chunks must be outstanding.
     pub(super) fn add(&mut self, body: Body, padding: &[u8]) {
-        let number = self.next().saturating_sub(1);
+        let number = self.next_segment().saturating_sub(1);
         let slot = self.slot(number);
         let Some(segment) = self.segments.back_mut() else {
             return;
@@ -232,57 +236,57 @@ impl Outstanding {
                 let values = region.bytes();
                 let bytes = values.len() / self.block_bytes * self.block_bytes;
                 let (blocks, tail) = values.split_at(bytes);
-                put(staged, tail_offset, tail);
-                put(staged, tail_offset + tail.len(), padding);
+                copy_to(staged, tail_offset, tail);
+                copy_to(staged, tail_offset + tail.len(), padding);
                 let start = NonNull::from(blocks).cast();
                 (values, Span { start, bytes }, tail.len() + padding.len())
             }
             Body::Copied(count) => {
-                put(staged, copy_offset + count, padding);
+                copy_to(staged, copy_offset + count, padding);
                 let memory = span.part(copy_offset, count + padding.len());
                 (&staged[copy_offset..copy_offset + count], memory, 0)
             }
         };
-        let (position, sum_before) = (segment.end, segment.body_sum);
-        segment.body_sum = sum_before.map(|sum| sum.with(values).with(padding));
+        let (position, preceding_sum) = (segment.end, segment.body_sum);
+        segment.body_sum = preceding_sum.map(|sum| sum.with(values).with(padding));
         let tail_position = position + memory.bytes as u64;
         let tail = span.part(tail_offset, tail_bytes);
         segment.end = tail_position + tail_bytes as u64;
         segment.chunks_end += 1;
         self.position = segment.end;
-        // Staging has room for one unaligned end and for one copy per segment.
+        // A staging slot has space for only one unaligned end and one copy per segment.
         let is_last = tail_bytes > 0 || matches!(body, Body::Copied(_));
-        let (region, is_wanted_back) = match body {
-            Body::Region(region, is_wanted_back) => (Some(region), is_wanted_back),
+        let (region, returns_region) = match body {
+            Body::Region(region, returns_region) => (Some(region), returns_region),
             Body::Copied(_) => (None, false),
         };
         self.chunks.push_back(Chunk {
             segment: number,
             position,
             region,
-            is_wanted_back,
-            body: PartState::waiting(position, memory),
-            tail: PartState::waiting(tail_position, tail),
-            sum_before,
+            returns_region,
+            body: PartState::pending(position, memory),
+            tail: PartState::pending(tail_position, tail),
+            preceding_sum,
         });
         if is_last {
             self.close_segment();
         }
     }
 
-    /// Closes the last segment to further chunks. This fixes the position of the next segment.
+    /// Makes the last segment accept no more chunks. This fixes the position of the next segment.
     pub(super) fn close_segment(&mut self) {
         if let Some(segment) = self.segments.back_mut()
             && std::mem::take(&mut segment.is_open)
         {
             let memory = self.placeholder.slot(0).part(0, self.placeholder_bytes);
-            self.next_placeholder = PartState::waiting(segment.end, memory);
+            self.next_placeholder = PartState::pending(segment.end, memory);
         }
     }
 
     /// Returns the next write that can start, and marks it as running.
-    pub(super) fn due(&mut self) -> Option<Write> {
-        let part = self.due_part()?;
+    pub(super) fn next_write(&mut self) -> Option<Write> {
+        let part = self.next_part()?;
         if let Part::Header(number) = part {
             self.complete_header(number);
         }
@@ -295,43 +299,43 @@ impl Outstanding {
         })
     }
 
-    fn due_part(&self) -> Option<Part> {
+    fn next_part(&self) -> Option<Part> {
         let numbers = self.oldest_chunk..self.failed_chunk;
         let chunk = numbers.zip(&self.chunks).find_map(|(number, chunk)| {
-            let body = chunk.body.is_waiting().then_some(Part::Body(number));
-            body.or_else(|| chunk.tail.is_waiting().then_some(Part::Tail(number)))
+            let body = chunk.body.can_start().then_some(Part::Body(number));
+            body.or_else(|| chunk.tail.can_start().then_some(Part::Tail(number)))
         });
-        // Placeholders are written in order, so that a file never begins with zeros.
+        // Placeholders are written in order, so the file never begins with zeros.
         let placeholder = || {
-            (self.oldest_segment..=self.next())
+            (self.oldest_segment..=self.next_segment())
                 .find(|number| !self.placeholder(*number).is_written())
                 .filter(|number| {
-                    *number < self.failed_segment && self.placeholder(*number).is_waiting()
+                    *number < self.failed_segment && self.placeholder(*number).can_start()
                 })
                 .map(Part::Placeholder)
         };
         let header = || {
             (self.oldest_segment..self.failed_segment)
                 .zip(&self.segments)
-                .find(|(number, segment)| self.is_header_due(*number, segment))
+                .find(|(number, segment)| self.can_write_header(*number, segment))
                 .map(|(number, _)| Part::Header(number))
         };
         chunk.or_else(placeholder).or_else(header)
     }
 
-    /// Returns true if all chunks of a segment are in the file, no further one can be added, and
-    /// the placeholders at both of its ends are in the file. A file that has failed is truncated at
-    /// the end of its last segment, where no placeholder is needed.
-    fn is_header_due(&self, number: u64, segment: &Segment) -> bool {
+    /// Returns true if a segment accepts no more chunks, and all its chunks and the placeholders
+    /// at both of its ends are in the file. A failed file is truncated at the end of its last
+    /// segment, so that segment needs no placeholder after it.
+    fn can_write_header(&self, number: u64, segment: &Segment) -> bool {
         let next = number + 1;
         !segment.is_open
             && segment.chunks_end <= self.oldest_chunk
-            && segment.header.is_waiting()
+            && segment.header.can_start()
             && segment.placeholder.is_written()
             && (next >= self.failed_segment || self.placeholder(next).is_written())
     }
 
-    /// Updates a header to include the chunks that were added since it was built.
+    /// Updates a header to cover the chunks that were added after it was built.
     fn complete_header(&mut self, number: u64) {
         let slot = self.slot(number);
         let Some(segment) = self
@@ -355,31 +359,31 @@ impl Outstanding {
     pub(super) fn apply(&mut self, token: Token, result: io::Result<usize>) {
         let (part, block_bytes) = (Part::of(token), self.block_bytes);
         if let Some(state) = self.part_mut(part)
-            && let Err(error) = state.take(result, block_bytes)
+            && let Err(error) = state.complete_write(result, block_bytes)
         {
             self.fail(part, &error);
         }
     }
 
-    /// Releases regions that are in the file or never will be. Retires each chunk and segment that
-    /// is in the file, once all before it are.
+    /// Releases the regions that are in the file or have failed. Retires chunks and segments in
+    /// order, up to the first one that is still outstanding.
     pub(super) fn retire(&mut self, mut sums: Option<&mut SumsFile>) {
         for (number, chunk) in (self.oldest_chunk..).zip(&mut self.chunks) {
-            if chunk.is_done(number >= self.failed_chunk)
+            if chunk.is_finished(number >= self.failed_chunk)
                 && let Some(region) = chunk.region.take()
-                && chunk.is_wanted_back
+                && chunk.returns_region
             {
                 self.returned.push_back(region);
             }
         }
         while let Some(chunk) = self.chunks.front()
-            && chunk.is_done(self.oldest_chunk >= self.failed_chunk)
+            && chunk.is_finished(self.oldest_chunk >= self.failed_chunk)
         {
             self.chunks.pop_front();
             self.oldest_chunk += 1;
         }
         if self.chunks.is_empty() {
-            // The disk is idle: close the segment, so that its rows become visible.
+            // The disk is idle. Closing the segment makes its rows visible to readers.
             self.close_segment();
         }
         while let Some(segment) = self.segments.front() {
@@ -395,7 +399,7 @@ impl Outstanding {
                 if let Some((sums, sum)) = sums.as_deref_mut().zip(segment.sum)
                     && !sums.push(&sum)
                 {
-                    // Room for its checksum becomes free when the running write completes.
+                    // There is space for this checksum once the running write completes.
                     return;
                 }
                 self.written = segment.end;
@@ -419,7 +423,7 @@ impl Outstanding {
         }
     }
 
-    /// Ends the file at a chunk. The chunks before it in its segment are still written.
+    /// Ends the file before a chunk. Earlier chunks of its segment are still written.
     fn fail_chunk(&mut self, number: u64, error: &io::Error) {
         if number >= self.failed_chunk {
             return;
@@ -428,8 +432,8 @@ impl Outstanding {
         let Some(chunk) = self.chunks.get((number - self.oldest_chunk) as usize) else {
             return;
         };
-        let (segment_number, position, sum_before) =
-            (chunk.segment, chunk.position, chunk.sum_before);
+        let (segment_number, position, preceding_sum) =
+            (chunk.segment, chunk.position, chunk.preceding_sum);
         let Some(segment) = self.segment_mut(segment_number) else {
             return;
         };
@@ -438,12 +442,12 @@ impl Outstanding {
             true => {
                 segment.chunks_end = number;
                 segment.end = position;
-                segment.body_sum = sum_before;
+                segment.body_sum = preceding_sum;
                 (segment_number + 1, position)
             }
             false => (segment_number, segment.position),
         };
-        // An earlier failure, if there was one, concerns later data.
+        // Any failure recorded so far concerns data after this chunk.
         self.failed_segment = u64::MAX;
         self.fail_from(end_segment, FailedStep::Body, position, error);
     }
@@ -470,7 +474,7 @@ impl Outstanding {
 }
 
 /// Copies `bytes` into `buffer` at `offset`, where they must fit.
-fn put(buffer: &mut [u8], offset: usize, bytes: &[u8]) {
+fn copy_to(buffer: &mut [u8], offset: usize, bytes: &[u8]) {
     if let Some(target) = buffer.get_mut(offset..offset.saturating_add(bytes.len())) {
         target.copy_from_slice(bytes);
     }

@@ -1,4 +1,4 @@
-//! Segments, the chunks that they consist of, and the writes of both.
+//! Defines segments, their chunks, and the progress of the writes of both.
 
 use std::io;
 use std::ptr::NonNull;
@@ -11,14 +11,16 @@ use trunkline_tdms::{BodySum, SegmentSum};
 use crate::backend::{Span, Token};
 use crate::error::is_transient;
 
-/// One write, with the number of its segment or chunk. Its token encodes both.
+/// One write, identified by its kind and by the number of its segment or chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
+    /// The placeholder of the segment with this number.
     Placeholder(u64),
-    /// The whole blocks of a chunk.
+    /// The whole blocks of the chunk with this number.
     Body(u64),
-    /// The remaining bytes of a chunk, and the padding of their block.
+    /// The remaining bytes of the chunk with this number, and the padding of their block.
     Tail(u64),
+    /// The header of the segment with this number.
     Header(u64),
 }
 
@@ -44,32 +46,32 @@ impl Part {
     }
 }
 
-/// The progress of a write: the bytes that are still to be written.
+/// The bytes that a write still has to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PartState {
     pub(super) position: u64,
     pub(super) memory: Span,
     pub(super) is_running: bool,
-    /// The number of retries since a write last made progress.
+    /// Number of retries since the last progress.
     retries: u8,
 }
 
-/// Maximum number of times that a write is retried because the system postponed it or it made no
+/// Maximum number of consecutive retries of a write that the system postponed or that made no
 /// progress.
 const RETRIES_MAX: u8 = 100;
 
 impl Default for PartState {
     fn default() -> Self {
-        let nothing = Span {
+        let empty = Span {
             start: NonNull::dangling(),
             bytes: 0,
         };
-        Self::waiting(0, nothing)
+        Self::pending(0, empty)
     }
 }
 
 impl PartState {
-    pub(super) fn waiting(position: u64, memory: Span) -> Self {
+    pub(super) fn pending(position: u64, memory: Span) -> Self {
         Self {
             position,
             memory,
@@ -83,12 +85,16 @@ impl PartState {
     }
 
     /// Returns true if something is left to write and no write is running.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(super) fn can_start(&self) -> bool {
         !self.is_running && !self.is_written()
     }
 
-    /// Processes the result of a write. The remaining bytes need another write.
-    pub(super) fn take(&mut self, result: io::Result<usize>, block_bytes: usize) -> io::Result<()> {
+    /// Processes the result of a write. Bytes that remain need another write.
+    pub(super) fn complete_write(
+        &mut self,
+        result: io::Result<usize>,
+        block_bytes: usize,
+    ) -> io::Result<()> {
         self.is_running = false;
         let bytes = match result {
             Ok(bytes) if bytes >= self.memory.bytes => self.memory.bytes,
@@ -106,7 +112,7 @@ impl PartState {
         Ok(())
     }
 
-    /// Returns the error if the write has been retried [`RETRIES_MAX`] times.
+    /// Counts a retry. Returns the error if the write was already retried [`RETRIES_MAX`] times.
     fn count_retry(&mut self, error: io::Error) -> io::Result<()> {
         if self.retries == RETRIES_MAX {
             return Err(error);
@@ -116,25 +122,29 @@ impl PartState {
     }
 }
 
-/// Values that follow one header: a region, or data that was copied.
+/// A part of a segment's values: one region, or data copied from several regions.
 #[derive(Debug)]
 pub(super) struct Chunk {
+    /// Number of the segment that contains the chunk.
     pub(super) segment: u64,
     pub(super) position: u64,
-    /// Held until it is in the file.
+    /// The source of the chunk, which is kept until the chunk is in the file; `None` for copied
+    /// data.
     pub(super) region: Option<ReadRegion>,
-    pub(super) is_wanted_back: bool,
+    /// True if the region is returned to the caller instead of being released.
+    pub(super) returns_region: bool,
     pub(super) body: PartState,
     pub(super) tail: PartState,
-    /// With checksums: the sum of the bytes before it in its segment, without the header.
-    pub(super) sum_before: Option<BodySum>,
+    /// Checksum of the chunks before this one in its segment; `None` without checksums.
+    pub(super) preceding_sum: Option<BodySum>,
 }
 
 impl Chunk {
-    /// Returns true if the chunk is in the file or, after a failure, none of its writes is running.
-    pub(super) fn is_done(&self, is_failed: bool) -> bool {
-        let is_done = |part: &PartState| part.is_written() || is_failed && !part.is_running;
-        is_done(&self.body) && is_done(&self.tail)
+    /// Returns true if the chunk is in the file, or if it has failed and none of its writes is
+    /// running.
+    pub(super) fn is_finished(&self, is_failed: bool) -> bool {
+        let is_finished = |part: &PartState| part.is_written() || is_failed && !part.is_running;
+        is_finished(&self.body) && is_finished(&self.tail)
     }
 }
 
@@ -142,11 +152,12 @@ impl Chunk {
 pub(super) struct Segment {
     pub(super) position: u64,
     pub(super) end: u64,
-    /// Number of its first chunk.
+    /// Number of the segment's first chunk.
     pub(super) first_chunk: u64,
-    /// One past the number of its last chunk.
+    /// Number of the segment's last chunk, plus one.
     pub(super) chunks_end: u64,
-    /// The end that its header describes: that of one chunk, until the header is completed.
+    /// Position in the file at which the segment ends according to its header. The header covers
+    /// only the first chunk until it is completed.
     pub(super) described_end: u64,
     pub(super) placeholder: PartState,
     pub(super) header: PartState,
@@ -154,9 +165,9 @@ pub(super) struct Segment {
     /// True while further chunks may be added.
     pub(super) is_open: bool,
     pub(super) begun_at: Duration,
-    /// With checksums: the sum of everything after the header.
+    /// Checksum of all bytes after the header; `None` without checksums.
     pub(super) body_sum: Option<BodySum>,
-    /// The sum of the whole segment, set when its header is completed.
+    /// Checksum of the whole segment, set when the header is completed.
     pub(super) sum: Option<SegmentSum>,
 }
 
@@ -171,18 +182,18 @@ mod tests {
             start: NonNull::from(memory.as_slice()).cast(),
             bytes: memory.len(),
         };
-        let mut sut = PartState::waiting(0, memory);
+        let mut sut = PartState::pending(0, memory);
         let postponed = || Err(Errno::AGAIN.into());
         for written in 0..500 {
             assert_eq!(sut.position, written);
-            sut.take(postponed(), 1).unwrap();
-            sut.take(Ok(1), 1).unwrap();
+            sut.complete_write(postponed(), 1).unwrap();
+            sut.complete_write(Ok(1), 1).unwrap();
         }
         for _ in 0..RETRIES_MAX / 2 {
-            sut.take(Ok(0), 1).unwrap();
-            sut.take(postponed(), 1).unwrap();
+            sut.complete_write(Ok(0), 1).unwrap();
+            sut.complete_write(postponed(), 1).unwrap();
         }
-        let error = sut.take(postponed(), 1).unwrap_err();
+        let error = sut.complete_write(postponed(), 1).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         assert_eq!(sut.position, 500);
     }

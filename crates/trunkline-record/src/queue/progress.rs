@@ -1,4 +1,4 @@
-//! The state of a queue, as reported to its users.
+//! Defines the progress and the final state that a queue reports.
 
 use super::Room;
 use crate::error::Failure;
@@ -6,8 +6,8 @@ use crate::error::Failure;
 /// The kind of crash that written data survives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Durability {
-    /// In the file as the operating system sees it: the data survives a crash of the program, but
-    /// not necessarily a power loss.
+    /// The operating system has the data: it survives a crash of the program, but not necessarily a
+    /// power loss.
     InFile,
     /// `fdatasync` has returned: the data survives a power loss, provided that the disk honours the
     /// flush.
@@ -21,16 +21,16 @@ pub enum Reservation {
     Ahead,
     /// The file system cannot reserve space.
     Unsupported,
-    /// Switched off by the options.
+    /// The options disable reservation.
     NotWanted,
 }
 
 /// How a region gets into the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WritePath {
-    /// Directly from its memory, except for a partial block at its end.
+    /// The region is written directly from its memory, except for a partial block at its end.
     InPlace,
-    /// Through a copy in staging.
+    /// The region is copied to staging memory and written from there.
     Copied,
 }
 
@@ -40,27 +40,27 @@ pub enum WritePath {
 pub struct Progress {
     /// Position up to which data was appended.
     pub accepted: u64,
-    /// Position up to which everything is in the file ([`Durability::InFile`]).
+    /// Position up to which all data is in the file ([`Durability::InFile`]).
     pub written: u64,
-    /// Position up to which everything is on the disk ([`Durability::OnDisk`]).
+    /// Position up to which all data is on the disk ([`Durability::OnDisk`]).
     pub durable: u64,
-    /// Number of regions or of segments that are not in the file, whichever is larger.
+    /// Number of regions or number of segments that are not in the file, whichever is larger.
     pub outstanding: usize,
     /// Whether disk space is reserved ahead.
     pub reservation: Reservation,
-    /// Free space on the disk.
+    /// The free space on the disk.
     pub room: Room,
-    /// The path of the last region; `None` before the first.
+    /// How the last region was written; `None` before the first region.
     pub path: Option<WritePath>,
     /// Number of regions written directly from their memory.
     pub regions_in_place: u64,
-    /// Number of regions copied first.
+    /// Number of regions copied before they were written.
     pub regions_copied: u64,
     /// Number of bytes of copied regions that are not in a segment yet.
     pub bytes_collected: usize,
     /// Number of bytes that the CPU copied: whole copied regions, and the unaligned ends of others.
     pub bytes_copied: u64,
-    /// The failure after which the file accepts no more data.
+    /// The failure that ended the file, if any. The file accepts no more data after it.
     pub failure: Option<Failure>,
 }
 
@@ -70,14 +70,14 @@ pub struct Closed {
     pub length: u64,
     /// The durability of the whole file.
     pub durability: Durability,
-    /// The system error number if the file could not be truncated to its length; bytes that do not
-    /// belong to it may follow.
+    /// The system error number if the file could not be truncated to `length`; extra bytes may
+    /// then follow the data.
     pub untrimmed: Option<i32>,
     /// The failure, if the file did not end normally.
     pub failure: Option<Failure>,
 }
 
-/// Counts of the appended regions, by path.
+/// Counts of the appended regions by write path.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) path: Option<WritePath>,

@@ -12,32 +12,32 @@ const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 pub enum RoomState {
     #[default]
     Enough,
-    /// Less space than the alarm threshold.
+    /// The free space is below the alarm threshold.
     Low,
-    /// No space left; writing has stopped.
+    /// No space is left, and writing has stopped.
     Full,
 }
 
-/// Free space on the disk.
+/// The free space on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Room {
     pub state: RoomState,
-    /// Number of bytes that can still be written, including reserved ones; `None` if the file
-    /// system does not report them.
+    /// Number of bytes that can still be written, including reserved space; `None` if the file
+    /// system does not report free space.
     pub bytes: Option<u64>,
-    /// Time until the disk is full at the recent write rate; `None` if nothing is written.
+    /// Time until the disk is full at the recent write rate; `None` if no data is written.
     pub full_in: Option<Duration>,
-    /// Number of times the space fell below the alarm threshold.
+    /// Number of times that the free space fell below the alarm threshold.
     pub alarms: u64,
 }
 
-/// Watches the free space.
+/// Tracks the free space and the write rate.
 #[derive(Debug)]
 pub(crate) struct RoomWatch {
     alarm: RoomAlarm,
     room: Room,
     is_full: bool,
-    /// Time of the last query, and the length of the file at that time.
+    /// Time of the last query, and the number of bytes appended by then.
     last: Option<(Duration, u64)>,
     /// Smoothed write rate, in bytes per second; 0 before the first measurement.
     rate: u64,
@@ -65,8 +65,8 @@ impl RoomWatch {
         self.last.is_none_or(due)
     }
 
-    /// Records a query's result: `bytes` were free after `accepted` bytes had been appended to the
-    /// file.
+    /// Records the result of a query: `bytes` were free after `accepted` bytes had been appended to
+    /// the file.
     pub(crate) fn record(&mut self, now: Duration, bytes: Option<u64>, accepted: u64) {
         if let Some((last_query, last_length)) = self.last {
             let nanoseconds = now.saturating_sub(last_query).as_nanos().max(1);
@@ -74,7 +74,7 @@ impl RoomWatch {
             let rate = u64::try_from(written * 1_000_000_000 / nanoseconds).unwrap_or(u64::MAX);
             self.rate = match self.rate {
                 0 => rate,
-                before => before / 2 + rate / 2,
+                previous => previous / 2 + rate / 2,
             };
         }
         self.last = Some((now, accepted));
@@ -96,10 +96,10 @@ impl RoomWatch {
     }
 
     fn update_state(&mut self) {
-        let before = self.room.state;
+        let previous = self.room.state;
         // Hysteresis: after an alarm, the space must exceed the threshold by a margin, to avoid
         // repeated alarms.
-        let (bytes, time) = match before {
+        let (bytes, time) = match previous {
             RoomState::Enough => (self.alarm.bytes, self.alarm.time),
             _ => (
                 self.alarm.bytes.saturating_add(self.alarm.bytes / 8),
@@ -113,6 +113,6 @@ impl RoomWatch {
             (false, true) => RoomState::Low,
             (false, false) => RoomState::Enough,
         };
-        self.room.alarms += u64::from(before == RoomState::Enough && self.room.state > before);
+        self.room.alarms += u64::from(previous == RoomState::Enough && self.room.state > previous);
     }
 }

@@ -7,16 +7,17 @@ use super::{QueueOptions, Reservation, RoomWatch};
 use crate::backend::Backend;
 use crate::error::QueueError;
 
-/// At most 1/8 of a disk's free space is reserved at a time.
+/// Divisor that limits one reservation to a part of the disk's free space.
 const ROOM_DIVISOR: u64 = 8;
 
-/// The disk space of a file.
+/// The disk space reserved for a file, and the free space on its disk.
 #[derive(Debug)]
 pub(super) struct Space {
     pub(super) reservation: Reservation,
     pub(super) room: RoomWatch,
     reserve_bytes: u64,
     reserved_to: u64,
+    /// Minimum number of bytes by which the file extends beyond its data; 0 after extending failed.
     lengthen_bytes: u64,
     /// The length to which the file was extended ahead of its writes.
     lengthened_to: u64,
@@ -37,7 +38,7 @@ impl Space {
         }
     }
 
-    /// Reserves space for data up to `end`, more ahead, and space for checksums.
+    /// Reserves space for data up to `end`, for data after it, and for checksums.
     pub(super) fn reserve(
         &mut self,
         backend: &mut dyn Backend,
@@ -76,14 +77,14 @@ impl Space {
         if needed == 0 {
             return Ok(());
         }
-        let room = backend.room().unwrap_or(u64::MAX);
-        if room < needed {
-            // A failed attempt would allocate the rest of the disk and leave it unused.
+        let free_space = backend.room().unwrap_or(u64::MAX);
+        if free_space < needed {
+            // A failed attempt would allocate the remaining space and leave it unused.
             return Err(io::ErrorKind::StorageFull.into());
         }
         // No other program can use reserved space, so only part of a nearly full disk is reserved.
-        let spare_bytes = self.reserve_bytes.min(room / ROOM_DIVISOR);
-        let bytes = spare_bytes.max(needed);
+        let ahead_bytes = self.reserve_bytes.min(free_space / ROOM_DIVISOR);
+        let bytes = ahead_bytes.max(needed);
         backend.reserve(self.reserved_to, bytes)?;
         self.reserved_to = self.reserved_to.saturating_add(bytes);
         Ok(())
@@ -91,8 +92,9 @@ impl Space {
 
     /// Extends the file ahead, so that data written up to `end` stays well within its length.
     ///
-    /// A reader treats the file's length at the time of opening as its end. It must not see a
-    /// segment that extends beyond that, because it would look for the next segment there.
+    /// A reader treats the length that the file had at the time of opening as the end. The reader
+    /// must not see a segment that extends beyond this end, because it would look for the next
+    /// segment there.
     pub(super) fn lengthen(&mut self, backend: &mut dyn Backend, end: u64) {
         let bytes = self.lengthen_bytes;
         if bytes == 0 || end.saturating_add(bytes) <= self.lengthened_to {

@@ -1,8 +1,8 @@
-//! The checksums of segments, in a separate file.
+//! Writes the checksums of segments to a separate file.
 //!
-//! An entry is collected when its segment is in the file. It is written at once, or together with
-//! the next ones if a write is running. A segment counts as written when its entry is, and as
-//! durable when both files were synced afterwards.
+//! An entry is collected once its segment is in the data file. It is written at once, or together
+//! with later entries if a write is running. A segment counts as written once its entry is written,
+//! and as durable once both files have been synced after that.
 
 use std::io;
 
@@ -14,41 +14,44 @@ use crate::backend::{Backend, Completed, Token, Wait, Write};
 use crate::staging::Staging;
 use crate::watched_path::MovedFile;
 
-/// Maximum number of bytes collected while a write is running.
+/// Maximum number of bytes of entries that are collected while a write is running.
 const BATCH_BYTES: usize = 4096;
-/// Maximum number of entries collected or being written.
+/// Maximum number of entries that are collected or being written.
 pub(super) const ENTRIES_MAX: usize = 2 * BATCH_BYTES / SUMS_ENTRY_BYTES;
-/// Disk space reserved at a time.
+/// Number of bytes of disk space that are reserved at a time.
 pub(super) const RESERVE_BYTES: u64 = 64 << 10;
 const WRITE: Token = Token(0);
 
 /// The checksum file, and the entries not yet in it.
 #[derive(Debug)]
 pub(super) struct SumsFile {
-    // First, because dropping the backend waits for running writes.
+    // This field comes first, because dropping the backend waits for writes from the staging
+    // memory.
     backend: Box<dyn Backend>,
-    /// Two slots: one collects entries while the other is written.
+    /// Memory with two slots: one slot collects entries while the other is written.
     staging: Staging,
     id: SumsId,
-    collecting: usize,
-    collected: usize,
+    /// Index of the slot that collects entries.
+    collecting_slot: usize,
+    /// Number of bytes collected in that slot.
+    collected_bytes: usize,
     /// Position in the data file up to which entries were collected.
     collected_to: u64,
     /// Position in the data file up to which entries are being written.
     running_to: u64,
-    /// Position in the data file up to which entries are in this file.
+    /// Position in the data file up to which the checksum file has entries.
     written_to: u64,
     running: Option<PartState>,
-    /// The position of the next batch.
+    /// Position in the checksum file of the next batch of entries.
     position: u64,
-    /// The end of the last batch in the file.
+    /// End of the last batch of entries in the checksum file.
     written_end: u64,
     reserved_to: u64,
     is_failed: bool,
     is_syncing: bool,
 }
 
-/// A completion of the checksum file.
+/// The result of an operation on the checksum file.
 pub(super) enum SumsCompleted {
     Write(io::Result<()>),
     Sync(io::Result<()>),
@@ -57,7 +60,7 @@ pub(super) enum SumsCompleted {
 impl SumsFile {
     pub(super) fn new(mut backend: Box<dyn Backend>, id: SumsId) -> Self {
         let mut staging = Staging::new(2, BATCH_BYTES);
-        // SAFETY: `self` keeps the memory until the backend, its first field, has been dropped. A
+        // SAFETY: `self` keeps the memory mapped until the backend, its first field, is dropped. A
         // failure to register is ignored, because writes from this memory are few and small.
         let _ = unsafe { backend.register(&[staging.span()]) };
         let header = id.begin();
@@ -68,8 +71,8 @@ impl SumsFile {
             backend,
             staging,
             id,
-            collecting: 0,
-            collected: header.len(),
+            collecting_slot: 0,
+            collected_bytes: header.len(),
             collected_to: 0,
             running_to: 0,
             written_to: 0,
@@ -86,7 +89,7 @@ impl SumsFile {
         self.id
     }
 
-    /// Returns the file's location if its name no longer refers to it.
+    /// Returns the location of the checksum file if its name no longer refers to it.
     pub(super) fn moved_file(&self) -> Option<MovedFile> {
         self.backend.moved_file()
     }
@@ -95,7 +98,8 @@ impl SumsFile {
         self.backend.now()
     }
 
-    /// Returns the position in the data file up to which every segment has its entry in this file.
+    /// Returns the position in the data file up to which every segment has its entry in the
+    /// checksum file.
     pub(super) fn written_to(&self) -> u64 {
         self.written_to
     }
@@ -105,9 +109,9 @@ impl SumsFile {
         self.running.is_some() || self.is_syncing
     }
 
-    /// Returns true if every entry that will ever be in the file is in it.
+    /// Returns true if no entries are left to write, or writing has failed.
     pub(super) fn is_idle(&self) -> bool {
-        self.running.is_none() && (self.collected == 0 || self.is_failed)
+        self.running.is_none() && (self.collected_bytes == 0 || self.is_failed)
     }
 
     pub(super) fn is_failed(&self) -> bool {
@@ -117,22 +121,22 @@ impl SumsFile {
     /// Stops writing to the file.
     pub(super) fn abandon(&mut self) {
         self.is_failed = true;
-        // A write that has not started is abandoned.
+        // Only a write that has already started can still complete.
         self.running = self.running.filter(|part| part.is_running);
     }
 
-    /// Collects an entry. Returns false if there is no room for it until a write completes.
+    /// Collects an entry. Returns false if there is no space for it until a write completes.
     pub(super) fn push(&mut self, sum: &SegmentSum) -> bool {
         if self.is_failed {
             return true;
         }
-        let (offset, entry) = (self.collected, sum.entry(self.id));
-        let batch = self.staging.bytes_mut(self.collecting);
+        let (offset, entry) = (self.collected_bytes, sum.entry(self.id));
+        let batch = self.staging.bytes_mut(self.collecting_slot);
         let Some(space) = batch.get_mut(offset..offset + SUMS_ENTRY_BYTES) else {
             return false;
         };
         space.copy_from_slice(&entry);
-        self.collected += SUMS_ENTRY_BYTES;
+        self.collected_bytes += SUMS_ENTRY_BYTES;
         self.collected_to = sum.position + sum.bytes;
         true
     }
@@ -142,13 +146,16 @@ impl SumsFile {
         if self.is_failed {
             return Ok(false);
         }
-        if self.running.is_none() && self.collected > 0 {
-            let memory = self.staging.slot(self.collecting).part(0, self.collected);
-            self.running = Some(PartState::waiting(self.position, memory));
-            self.position += self.collected as u64;
+        if self.running.is_none() && self.collected_bytes > 0 {
+            let memory = self
+                .staging
+                .slot(self.collecting_slot)
+                .part(0, self.collected_bytes);
+            self.running = Some(PartState::pending(self.position, memory));
+            self.position += self.collected_bytes as u64;
             self.running_to = self.collected_to;
-            self.collecting = 1 - self.collecting;
-            self.collected = 0;
+            self.collecting_slot = 1 - self.collecting_slot;
+            self.collected_bytes = 0;
         }
         let Some(part) = self.running.as_mut().filter(|part| !part.is_running) else {
             return Ok(false);
@@ -158,7 +165,7 @@ impl SumsFile {
             position: part.position,
             memory: part.memory,
         };
-        // SAFETY: nothing is collected in this slot before the completion has been returned; when
+        // SAFETY: this slot collects nothing until the completion has been returned; when
         // `self` is dropped, the backend is dropped first.
         unsafe { self.backend.submit(write) }?;
         part.is_running = true;
@@ -183,8 +190,8 @@ impl SumsFile {
         let Some(part) = &mut self.running else {
             return Ok(None);
         };
-        let taken = part.take(result, 1);
-        if taken.is_err() {
+        let outcome = part.complete_write(result, 1);
+        if outcome.is_err() {
             self.running = None;
         } else if part.is_written() {
             self.running = None;
@@ -192,7 +199,7 @@ impl SumsFile {
             // Only one batch is written at a time.
             self.written_end = self.position;
         }
-        Ok(Some(SumsCompleted::Write(taken)))
+        Ok(Some(SumsCompleted::Write(outcome)))
     }
 
     /// Reserves disk space for the next entries.

@@ -1,4 +1,4 @@
-//! Errors of reading.
+//! Defines the errors of reading a file into a ring.
 
 use std::io;
 use std::time::Duration;
@@ -8,8 +8,9 @@ use trunkline_ring::{NoRegion, WriteRegion};
 /// The cause of a failed read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadFault {
+    /// The system reported this error number.
     System(i32),
-    /// The file has ended: it was truncated after it was opened.
+    /// The file ended early because it was truncated after it was opened.
     Ended,
 }
 
@@ -24,32 +25,35 @@ impl std::fmt::Display for ReadFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::System(number) => write!(f, "{}", io::Error::from_raw_os_error(*number)),
-            Self::Ended => f.write_str("the file ends there; it was truncated after it was opened"),
+            Self::Ended => {
+                f.write_str("the file ends there because it was truncated after it was opened")
+            }
         }
     }
 }
 
-/// The failure after which nothing more is read.
+/// The failure that stopped reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("reading at byte {position} failed: {fault}; everything before it was read")]
+#[error("cannot read at byte {position}: {fault}; all data before this byte was read")]
 pub struct ReadFailure {
     pub position: u64,
     pub fault: ReadFault,
 }
 
-/// An error of reading into a region or of finishing.
+/// An error from starting a read or from waiting for reads.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadQueueError {
     #[error(
-        "the maximum of {outstanding} reads is still outstanding after {waited:?}; the disk is too \
-         slow or stuck: read less, wait longer, or allow more"
+        "{outstanding} reads, the maximum, are still outstanding after {waited:?}: the disk is too \
+         slow or has stalled; read less, wait longer, or allow more outstanding reads"
     )]
     Busy {
         outstanding: usize,
         waited: Duration,
     },
     #[error(
-        "{outstanding} reads did not complete within {waited:?}; the disk is too slow or stuck"
+        "{outstanding} reads did not complete within {waited:?}: the disk is too slow or has \
+         stalled; wait longer, or check the disk"
     )]
     NotDone {
         outstanding: usize,
@@ -71,14 +75,14 @@ pub enum ReadQueueError {
          region"
     )]
     TooLong { bytes: u64, remaining: u64 },
-    /// The ring has no region to read into and never will.
+    /// The ring cannot provide a region to read into, now or later.
     #[error(transparent)]
     Ring(#[from] NoRegion),
-    #[error("the system refused the call: {0}")]
+    #[error("the operating system refused the operation: {0}")]
     Backend(#[from] io::Error),
 }
 
-/// A region that was not accepted, with the error. It can be passed again.
+/// A region that the queue refused, and the reason. The caller can pass the region again.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct RefusedRead {

@@ -1,13 +1,14 @@
-//! Reads a file into regions of a ring, several at a time.
+//! Reads a file into the regions of a ring, with several reads at a time.
 //!
 //! ```text
-//!   file --> Backend --> region --> (once all before it are filled) --> the device that plays
+//!   file --> Backend --> region --> (once all earlier regions are filled) --> output device
 //!                 \--> staging --copied--/
 //! ```
 //!
-//! A region is filled in place. Partial blocks, and data whose alignment in memory differs from
-//! that in the file, are read into staging, copied, and counted. Reads complete in any order; the
-//! ring passes regions to the device in the order of the calls.
+//! Whole blocks are read directly into a region. Partial blocks, and data whose alignment in memory
+//! differs from that in the file, are read into staging memory and copied; the copied bytes are
+//! counted. Reads complete in any order; the ring passes regions to the device in the order of the
+//! calls.
 
 mod error;
 mod slot;
@@ -35,7 +36,8 @@ pub struct ReadOptions {
     pub from: u64,
     /// Total number of bytes to read. Default: up to the end of the file.
     pub total: Option<u64>,
-    /// Size of staging for each outstanding read, in bytes, at least two blocks. Default: 256 KiB.
+    /// Size in bytes of the staging memory of each outstanding read, at least two blocks. Default:
+    /// 256 KiB.
     pub bounce_bytes: usize,
 }
 
@@ -68,20 +70,20 @@ pub struct ReadProgress {
     pub total: u64,
     /// Number of regions for which reads have been started and that are not in the ring yet.
     pub outstanding: usize,
-    /// True once everything is in the ring. A partial element at the end does not count once
-    /// [`fill`](ReadQueue::fill) has reached it.
+    /// True once all bytes are in the ring, except for a partial element at the end that
+    /// [`fill`](ReadQueue::fill) skipped.
     pub is_finished: bool,
-    /// Number of bytes that went through staging and were copied by the CPU.
+    /// Number of bytes that the CPU copied from staging memory to regions.
     pub bytes_copied: u64,
-    /// The failure after which nothing more is read.
+    /// The failure that stopped reading, if any.
     pub failure: Option<ReadFailure>,
 }
 
 /// Reads one file into regions, which the device receives in the order of the calls.
 #[derive(Debug)]
 pub struct ReadQueue {
-    // The backend comes first: dropping it waits for running reads. The memory they read into is
-    // dropped after it.
+    // The backend must be the first field: dropping it waits for running reads, and only then may
+    // the memory that they read into be dropped.
     backend: Box<dyn Backend>,
     slots: Box<[Slot]>,
     staging: Staging,
@@ -92,22 +94,23 @@ pub struct ReadQueue {
     /// Length of the file in bytes.
     length: u64,
     total: u64,
-    /// Numbers of the oldest outstanding read and of the next one.
+    /// Number of the oldest outstanding read.
     oldest: u64,
+    /// Number of the next read to start.
     next: u64,
     position: u64,
     started: u64,
     read: u64,
-    /// Number of bytes of a partial element at the end.
-    tail: u64,
+    /// Length in bytes of the partial element at the end that [`fill`](Self::fill) skipped.
+    partial_element_bytes: u64,
     failure: Option<ReadFailure>,
-    /// The first read that failed.
+    /// Number of the first read that failed; `u64::MAX` if none has.
     first_failed: u64,
     bytes_copied: u64,
 }
 
 impl ReadQueue {
-    /// Creates a queue for a file of `length` bytes, which is read into regions of `memories`.
+    /// Creates a queue that reads a file of `length` bytes into regions of `memories`.
     ///
     /// # Errors
     /// [`ReadQueueError::BeyondEnd`]: the options ask for more than the file has.
@@ -134,7 +137,7 @@ impl ReadQueue {
             let (start, bytes) = memory.span();
             Span { start, bytes }
         }));
-        // SAFETY: `self` keeps all of this memory until the backend, its first field, has been
+        // SAFETY: `self` keeps this memory mapped until the backend, its first field, has been
         // dropped.
         let registration_failure = unsafe { backend.register(&spans) };
         Ok(Self {
@@ -152,15 +155,15 @@ impl ReadQueue {
             position: options.from,
             started: 0,
             read: 0,
-            tail: 0,
+            partial_element_bytes: 0,
             failure: None,
             first_failed: u64::MAX,
             bytes_copied: 0,
         })
     }
 
-    /// Returns why the memory is not registered with the kernel, which makes each read more
-    /// expensive. `None` if it is registered or registering has no benefit.
+    /// Returns the reason why the memory is not registered with the kernel, which makes each read
+    /// more expensive. `None` if it is registered or registering has no benefit.
     pub fn registration_failure(&self) -> Option<&FallbackReason> {
         self.registration_failure.as_ref()
     }
@@ -180,7 +183,8 @@ impl ReadQueue {
         self.position
     }
 
-    /// Sets the position from which the next region is read. The total to read stays the same.
+    /// Sets the position from which the next region is read. The total number of bytes to read does
+    /// not change.
     pub fn seek(&mut self, position: u64) {
         self.position = position;
     }
@@ -191,7 +195,7 @@ impl ReadQueue {
     }
 
     pub fn outstanding(&self) -> usize {
-        // At most the number of slots, which is a `usize`.
+        // The difference is at most the number of slots, which is a `usize`.
         (self.next - self.oldest) as usize
     }
 
@@ -201,13 +205,13 @@ impl ReadQueue {
             read: self.read,
             total: self.total,
             outstanding: self.outstanding(),
-            is_finished: self.read + self.tail == self.total,
+            is_finished: self.read + self.partial_element_bytes == self.total,
             bytes_copied: self.bytes_copied,
             failure: self.failure,
         }
     }
 
-    /// Waits until one more read may be outstanding, for at most the time set in the options.
+    /// Waits until another read can start, for at most the time set in the options.
     pub fn make_room(&mut self) -> Result<(), ReadQueueError> {
         self.poll()?;
         let waited = self.options.wait;
@@ -224,11 +228,11 @@ impl ReadQueue {
         self.check_failure()
     }
 
-    /// Reads the next bytes of the file into a region, which is finished once it is filled. Returns
-    /// at once unless the maximum number of reads is outstanding.
+    /// Starts reading the next bytes of the file into a region. The region is finished once it is
+    /// filled. This call waits only while the maximum number of reads is outstanding.
     ///
     /// # Errors
-    /// [`RefusedRead`], with the region; nothing is read into it.
+    /// [`RefusedRead`] returns the region, into which nothing was read.
     pub fn read(&mut self, region: WriteRegion) -> Result<(), Box<RefusedRead>> {
         let checked = self.make_room().and_then(|()| self.check(&region));
         if let Err(error) = checked {
@@ -241,7 +245,7 @@ impl ReadQueue {
         self.next += 1;
         self.position += bytes;
         self.started += bytes;
-        self.tail = 0;
+        self.partial_element_bytes = 0;
         self.advance(number);
         Ok(())
     }
@@ -261,10 +265,10 @@ impl ReadQueue {
         Ok(())
     }
 
-    /// Starts reads into regions of at most `elements_max` elements for as long as the ring has
-    /// room, without waiting. Returns the number of elements for which reads were started.
+    /// Starts reads into regions of at most `elements_max` elements while the ring has free space.
+    /// This call does not wait. Returns the number of elements for which reads were started.
     ///
-    /// A partial element at the end is never read: the queue is finished without it.
+    /// A partial element at the end of the data is skipped.
     ///
     /// # Errors
     /// [`ReadQueueError::Failed`], [`ReadQueueError::Backend`], [`ReadQueueError::BeyondEnd`];
@@ -281,7 +285,7 @@ impl ReadQueue {
         while self.failure.is_none() && self.outstanding() < self.slots.len() {
             let elements = elements_max.min(self.remaining() / size);
             if elements == 0 {
-                self.tail = self.remaining();
+                self.partial_element_bytes = self.remaining();
                 break;
             }
             let region = match ring.acquire(elements) {
@@ -323,7 +327,7 @@ impl ReadQueue {
     }
 
     fn slot_index(&self, number: u64) -> usize {
-        // Below the number of slots, which is a `usize`.
+        // The remainder is less than the number of slots, which is a `usize`.
         (number % self.slots.len() as u64) as usize
     }
 }

@@ -1,4 +1,4 @@
-//! An outstanding read into a region.
+//! Tracks the progress of one outstanding read into a region.
 
 use std::io;
 use std::ptr::NonNull;
@@ -9,17 +9,17 @@ use super::error::ReadFault;
 use crate::backend::Span;
 use crate::error::is_transient;
 
-/// Maximum number of times that a read is retried because the system postponed it. The same maximum
+/// Maximum number of consecutive retries of a read that the system postponed. The same maximum
 /// applies separately to reads that made no progress.
 const RETRIES_MAX: u8 = 100;
 
 /// The separately read parts of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
-    /// Whole blocks, directly into the region.
+    /// Whole blocks, which are read directly into the region.
     Body = 0,
-    /// Partial blocks, and data whose alignment in memory differs from that in the file: read into
-    /// staging and copied from there.
+    /// Partial blocks, and data whose alignment in memory differs from that in the file. They are
+    /// read into staging memory and copied to the region.
     Bounced = 1,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    pub(super) const NOTHING: Self = Self {
+    pub(super) const EMPTY: Self = Self {
         position: 0,
         memory: Span {
             start: NonNull::dangling(),
@@ -63,18 +63,18 @@ impl Piece {
     }
 }
 
-/// Divides a region into a body of whole blocks of `block_bytes`, and the pieces before and after
-/// it.
-pub(super) fn pieces_of(all: Piece, block_bytes: usize) -> (Piece, [Piece; 2]) {
-    let bytes = all.memory.bytes;
-    // Below the block size, which is a `usize`.
-    let block_offset = (all.position % block_bytes as u64) as usize;
-    let has_equal_offset = all.memory.start.as_ptr().addr() % block_bytes == block_offset;
-    let before = match has_equal_offset {
+/// Splits a region into a body of whole blocks of `block_bytes`, and the pieces before and after
+/// the body.
+pub(super) fn split_at_blocks(whole: Piece, block_bytes: usize) -> (Piece, [Piece; 2]) {
+    let bytes = whole.memory.bytes;
+    // The remainder is less than the block size, which is a `usize`.
+    let block_offset = (whole.position % block_bytes as u64) as usize;
+    let has_equal_offset = whole.memory.start.as_ptr().addr() % block_bytes == block_offset;
+    let head_bytes = match has_equal_offset {
         true => ((block_bytes - block_offset) % block_bytes).min(bytes),
         false => bytes,
     };
-    let (head, rest) = all.split(before);
+    let (head, rest) = whole.split(head_bytes);
     let body_bytes = rest.memory.bytes / block_bytes * block_bytes;
     let (body, tail) = rest.split(body_bytes);
     (body, [head, tail])
@@ -83,17 +83,17 @@ pub(super) fn pieces_of(all: Piece, block_bytes: usize) -> (Piece, [Piece; 2]) {
 /// A region being read into, or an empty slot for one.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// Held until it is filled.
+    /// The region to fill; `None` in an empty slot, and after the region was finished or dropped.
     pub(super) region: Option<WriteRegion>,
     /// Length of the region in bytes.
     pub(super) bytes: u64,
     body: Piece,
     bounced: [Piece; 2],
     pub(super) is_running: [bool; 2],
-    /// How often each part was postponed, and how often a read of it was short, since it last made
-    /// progress.
-    postponed: [u8; 2],
-    short: [u8; 2],
+    /// Number of times that the system postponed a read of each part since its last progress.
+    postponed_counts: [u8; 2],
+    /// Number of reads of each part that read less than a block since its last progress.
+    short_counts: [u8; 2],
 }
 
 impl Default for Slot {
@@ -101,24 +101,24 @@ impl Default for Slot {
         Self {
             region: None,
             bytes: 0,
-            body: Piece::NOTHING,
-            bounced: [Piece::NOTHING; 2],
+            body: Piece::EMPTY,
+            bounced: [Piece::EMPTY; 2],
             is_running: [false; 2],
-            postponed: [0; 2],
-            short: [0; 2],
+            postponed_counts: [0; 2],
+            short_counts: [0; 2],
         }
     }
 }
 
 impl Slot {
-    /// Creates the slot of a region that is read from `position` on.
+    /// Creates a slot that fills a region with the file's bytes from `position` on.
     pub(super) fn new(mut region: WriteRegion, position: u64, block_bytes: usize) -> Self {
         let bytes = region.bytes_mut();
         let memory = Span {
             bytes: bytes.len(),
             start: NonNull::from(bytes).cast(),
         };
-        let (body, bounced) = pieces_of(Piece { position, memory }, block_bytes);
+        let (body, bounced) = split_at_blocks(Piece { position, memory }, block_bytes);
         Self {
             region: Some(region),
             bytes: memory.bytes as u64,
@@ -128,19 +128,21 @@ impl Slot {
         }
     }
 
-    /// Returns the piece of a part to read next; an empty one if the part is complete.
-    pub(super) fn next(&self, part: Part) -> Piece {
+    /// Returns the next piece of a part to read, or an empty piece if the part is complete.
+    pub(super) fn next_piece(&self, part: Part) -> Piece {
         match part {
             Part::Body => self.body,
             Part::Bounced => {
                 let unread = self.bounced.into_iter().find(|piece| !piece.is_read());
-                unread.unwrap_or(Piece::NOTHING)
+                unread.unwrap_or(Piece::EMPTY)
             }
         }
     }
 
     pub(super) fn is_read(&self) -> bool {
-        Part::ALL.iter().all(|part| self.next(*part).is_read())
+        Part::ALL
+            .iter()
+            .all(|part| self.next_piece(*part).is_read())
     }
 
     pub(super) fn is_reading(&self) -> bool {
@@ -149,12 +151,13 @@ impl Slot {
 
     /// Returns true if a part has something left to read and no read is running.
     pub(super) fn may_start(&self, part: Part) -> bool {
-        !self.next(part).is_read() && !self.is_running[part as usize]
+        !self.next_piece(part).is_read() && !self.is_running[part as usize]
     }
 
-    /// Processes the result of a read. Returns how many bytes of the part's piece it read; the rest
-    /// needs another read. `result` also counts `block_offset` bytes before the piece.
-    pub(super) fn take(
+    /// Processes the result of a read. Returns the number of bytes that were read of the part's
+    /// piece; the remaining bytes need another read. `result` also counts `block_offset` bytes
+    /// before the piece.
+    pub(super) fn complete_read(
         &mut self,
         part: Part,
         result: io::Result<usize>,
@@ -162,8 +165,8 @@ impl Slot {
         block_bytes: usize,
     ) -> Result<usize, ReadFault> {
         let (postponed, short) = (
-            &mut self.postponed[part as usize],
-            &mut self.short[part as usize],
+            &mut self.postponed_counts[part as usize],
+            &mut self.short_counts[part as usize],
         );
         let read = match result {
             Ok(0) => return Err(ReadFault::Ended),
@@ -192,7 +195,7 @@ impl Slot {
         } else if *short < RETRIES_MAX {
             *short += 1;
         } else {
-            // After repeated reads of less than a block, the file counts as ended here.
+            // Repeated reads of less than a block mean that the file ends here.
             return Err(ReadFault::Ended);
         }
         Ok(bytes)
@@ -205,7 +208,7 @@ mod tests {
 
     use super::*;
 
-    /// A postponed read proves nothing about the length of the file.
+    /// A postponed read does not mean that the file has ended.
     ///
     /// Behaviour: ZC-25.
     #[test]
@@ -224,14 +227,14 @@ mod tests {
             },
             ..Slot::default()
         };
-        let mut take = |result| sut.take(Part::Body, result, 0, 4096);
+        let mut take = |result| sut.complete_read(Part::Body, result, 0, 4096);
         for _ in 0..RETRIES_MAX {
             assert_eq!(take(postponed()), Ok(0));
         }
-        // One read returned less than a block.
+        // This read returns less than a block.
         assert_eq!(take(Ok(100)), Ok(0));
         assert_eq!(take(postponed()), Err(ReadFault::System(error)));
-        // After the maximum number of short reads, the file counts as ended.
+        // The maximum number of short reads means that the file has ended.
         for _ in 1..RETRIES_MAX {
             assert_eq!(take(Ok(100)), Ok(0));
         }
@@ -247,7 +250,7 @@ mod tests {
             let memory = &mut memory[offset + block_offset..][..bytes];
             let start = NonNull::from(memory).cast();
             let memory = Span { start, bytes };
-            let (body, [head, tail]) = pieces_of(Piece { position, memory }, 4096);
+            let (body, [head, tail]) = split_at_blocks(Piece { position, memory }, 4096);
             assert_eq!(head.position, position);
             assert_eq!(body.position, position + head.memory.bytes as u64);
             assert_eq!(tail.position, body.position + body.memory.bytes as u64);

@@ -1,4 +1,4 @@
-//! Advances the reads of a region until it is filled.
+//! Starts and completes the reads of a region until it is filled.
 
 use std::ptr;
 
@@ -7,7 +7,7 @@ use super::{ReadFailure, ReadFault, ReadQueue, ReadQueueError};
 use crate::backend::{Completed, Read, Token, Wait};
 
 impl ReadQueue {
-    /// Starts the reads that can start, and finishes the region if it is filled.
+    /// Starts the possible reads of read number `number`, and finishes its region if it is filled.
     pub(super) fn advance(&mut self, number: u64) {
         let index = self.slot_index(number);
         for part in Part::ALL {
@@ -35,10 +35,10 @@ impl ReadQueue {
     fn submit(&mut self, number: u64, part: Part) {
         let index = self.slot_index(number);
         let slot = &self.slots[index];
-        let piece = slot.next(part);
+        let piece = slot.next_piece(part);
         let read = match part {
             Part::Body => piece,
-            Part::Bounced => self.staged(index, piece),
+            Part::Bounced => self.staging_piece(index, piece),
         };
         let read = Read {
             token: Token(number * 2 + part as u64),
@@ -46,8 +46,8 @@ impl ReadQueue {
             memory: read.memory,
         };
         self.slots[index].is_running[part as usize] = true;
-        // SAFETY: region and staging stay mapped until the completion has been returned: the slot
-        // keeps both and is not reused before; when `self` is dropped, the backend is dropped
+        // SAFETY: the region and the staging memory stay mapped until the completion has been
+        // returned: `self` keeps both, does not reuse the slot earlier, and drops the backend
         // first. No other code has the region before it is finished, and only one read of a piece
         // runs at a time.
         if let Err(error) = unsafe { self.backend.submit_read(read) } {
@@ -56,25 +56,26 @@ impl ReadQueue {
         }
     }
 
-    /// Returns the whole blocks that contain a piece, as many as fit into staging.
-    fn staged(&self, index: usize, piece: Piece) -> Piece {
+    /// Returns the whole blocks that contain a piece, limited to those that fit into the slot's
+    /// staging memory.
+    fn staging_piece(&self, index: usize, piece: Piece) -> Piece {
         let block = self.block_bytes;
         let block_offset = self.block_offset(piece);
         let bytes = (block_offset + piece.memory.bytes).next_multiple_of(block);
-        let room = self.staging.slot_bytes() / block * block;
+        let staging_bytes = self.staging.slot_bytes() / block * block;
         Piece {
             position: piece.position - block_offset as u64,
-            memory: self.staging.slot(index).part(0, bytes.min(room)),
+            memory: self.staging.slot(index).part(0, bytes.min(staging_bytes)),
         }
     }
 
-    /// Returns the bytes before a piece in its first block.
+    /// Returns the number of bytes that precede a piece in its first block.
     fn block_offset(&self, piece: Piece) -> usize {
-        // Below the block size, which is a `usize`.
+        // The remainder is less than the block size, which is a `usize`.
         (piece.position % self.block_bytes as u64) as usize
     }
 
-    /// Retires each complete read, once all reads before it are complete.
+    /// Retires completed reads in order, up to the first outstanding one.
     fn retire(&mut self) {
         while self.oldest < self.next {
             let slot = &self.slots[self.slot_index(self.oldest)];
@@ -88,11 +89,11 @@ impl ReadQueue {
         }
     }
 
-    /// Processes completions that have arrived, without waiting, and finishes their regions.
+    /// Processes the completions that have arrived and finishes their regions. This call does not
+    /// wait.
     ///
     /// # Errors
-    /// [`ReadQueueError::Backend`]. A failed read is reported by [`progress`](Self::progress)
-    /// instead.
+    /// [`ReadQueueError::Backend`]. [`progress`](Self::progress) reports failed reads instead.
     pub fn poll(&mut self) -> Result<(), ReadQueueError> {
         while self.step(Wait::No)? {}
         Ok(())
@@ -109,12 +110,12 @@ impl ReadQueue {
         }
         let index = self.slot_index(number);
         let block_bytes = self.block_bytes;
-        let piece = self.slots[index].next(part);
-        // 0 for the body, which begins on a block boundary.
+        let piece = self.slots[index].next_piece(part);
+        // The offset is 0 for the body, which begins on a block boundary.
         let block_offset = self.block_offset(piece);
         let slot = &mut self.slots[index];
         slot.is_running[part as usize] = false;
-        match slot.take(part, result, block_offset, block_bytes) {
+        match slot.complete_read(part, result, block_offset, block_bytes) {
             Ok(bytes) if part == Part::Bounced => self.copy(index, block_offset, piece, bytes),
             Ok(_) => {}
             Err(fault) => self.fail(number, piece.position, fault),
@@ -128,8 +129,8 @@ impl ReadQueue {
         let staged = staged
             .get(block_offset..block_offset + bytes)
             .unwrap_or_default();
-        // SAFETY: the slot holds the region, no other read of this piece is running, and the region
-        // has at least as many bytes from there on.
+        // SAFETY: the slot keeps the region, no other read of this piece is running, and the piece
+        // has at least as many bytes as are copied.
         unsafe {
             let memory = piece.memory.start.as_ptr();
             ptr::copy_nonoverlapping(staged.as_ptr(), memory, staged.len());
@@ -137,14 +138,14 @@ impl ReadQueue {
         self.bytes_copied += staged.len() as u64;
     }
 
-    /// Stops filling the ring from read `number` on.
+    /// Records a failure, after which read `number` and all later reads are abandoned.
     fn fail(&mut self, number: u64, position: u64, fault: ReadFault) {
         if number >= self.first_failed {
             return;
         }
         self.first_failed = number;
         self.failure = Some(ReadFailure { position, fault });
-        // Later reads that are not running are abandoned too.
+        // Reads that are still running drop their region when they complete.
         for later in number + 1..self.next {
             let index = self.slot_index(later);
             let slot = &mut self.slots[index];

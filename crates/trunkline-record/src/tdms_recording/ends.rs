@@ -1,14 +1,17 @@
-//! Tracks the segments that are not yet in the file, and counts the rows that are.
+//! Tracks the segments that are not yet written, and counts the rows in the file.
 
 use super::TdmsRecording;
 
-/// The end of a segment, and the row counts of the file once the segment is in it.
+/// The end of a segment, and the row counts of the file once the segment is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SegmentEnd {
+    /// Position in the file at which the segment ends.
     position: u64,
-    /// The end of its first region; further regions follow in whole blocks.
-    first_end: u64,
+    /// Position at which the first region of the segment ends; more regions may follow.
+    first_region_end: u64,
+    /// Number of rows in the file up to this end.
     rows: u64,
+    /// Number of lost rows that the file records up to this end.
     lost: u64,
 }
 
@@ -18,13 +21,13 @@ impl TdmsRecording {
         let position = self.queue.position();
         self.pending_ends.push_back(SegmentEnd {
             position,
-            first_end: position,
+            first_region_end: position,
             rows: self.rows,
             lost: self.lost_in_headers,
         });
     }
 
-    /// Records that a region was added to the last segment, which is not yet in the file.
+    /// Records that a region was added to the last segment, which is not yet written.
     pub(super) fn note_extension(&mut self) {
         if let Some(last) = self.pending_ends.back_mut() {
             (last.position, last.rows) = (self.queue.position(), self.rows);
@@ -45,11 +48,11 @@ impl TdmsRecording {
             self.rows_in_file = end.rows;
             self.lost_in_file = end.lost;
         }
-        // If a region has failed, the regions before it under the same header are in the file.
+        // If a region of a segment fails, the file contains the earlier regions of that segment.
         if let Some(end) = self
             .pending_ends
             .front()
-            .filter(|end| end.first_end <= written)
+            .filter(|end| end.first_region_end <= written)
         {
             self.rows_in_file = end.rows - (end.position - written) / self.row_bytes;
             self.lost_in_file = end.lost;

@@ -1,22 +1,22 @@
-//! The layout of rows, and the errors of recording them.
+//! Defines the layout of recorded rows and the errors of recording.
 
 use trunkline_tdms::{TdmsType, Text, Waveform, WriteError};
 
 use crate::error::{QueueError, Refused};
 
-/// The layout of a ring's elements: rows with one value of each channel, little-endian and without
-/// padding.
+/// The layout of a ring's elements. Each element is a row with one value of each channel, in
+/// little-endian order and without padding.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TdmsLayout {
-    /// The group of all channels.
+    /// Name of the group that contains all channels.
     pub group: Text,
     /// Name and type of each channel, in the order of their values in a row.
     pub channels: Vec<(Text, TdmsType)>,
-    /// Channels of 64-bit integers that hold times in nanoseconds since 1970, stored without
-    /// conversion. Properties of the channel mark them as times.
+    /// Names of the channels whose 64-bit integers are times in nanoseconds since 1970. The values
+    /// are stored without conversion; properties of the channel mark them as times.
     pub timestamps: Vec<Text>,
-    /// The times of the rows, if they are evenly spaced; written as properties of each channel. In
-    /// a series, the offset in each file is that of its own first row.
+    /// Times of the rows, if they are evenly spaced. They are written as properties of each
+    /// channel. In a series, the offset in each file is that of the file's first row.
     pub waveform: Option<Waveform>,
 }
 
@@ -27,19 +27,19 @@ pub enum RecordError {
     #[error(transparent)]
     Format(#[from] WriteError),
     #[error(
-        "channel {channel} holds {data_type}, which has no fixed size; record it as a variable"
+        "channel {channel} has the type {data_type}, which has no fixed size; record it as a variable"
     )]
     NoSize { channel: Text, data_type: TdmsType },
-    #[error("the recording has no channels; name at least one")]
+    #[error("the recording has no channels; specify at least one")]
     NoChannels,
     #[error(
-        "the ring has elements of {element_bytes} bytes, and a row of these channels has \
-         {row_bytes}; make them the same"
+        "the ring's elements have {element_bytes} bytes, but a row of these channels has \
+         {row_bytes}; change the channels to match the ring's elements"
     )]
     OtherRows { element_bytes: u64, row_bytes: u64 },
     #[error(
         "an earlier header was longer than header_bytes_max, so this file accepts no further rows; \
-         close it, and continue in another one with a larger header_bytes_max"
+         close it, and continue in a new file with a larger header_bytes_max"
     )]
     HeaderOverflow,
     /// The region was not written; the error contains it.

@@ -1,4 +1,4 @@
-//! Missing rows: lost by the device, or while the disk was full.
+//! Records which rows are missing because the device lost them or the disk was full.
 
 use trunkline_ring::ReadRegion;
 use trunkline_tdms::Arrangement;
@@ -12,33 +12,33 @@ use crate::queue::FullDisk;
 pub struct DiskFullLosses {
     /// True while rows are being lost.
     pub is_stopped: bool,
-    /// Number of times that recording stopped.
+    /// Number of times that recording stopped because the disk was full.
     pub stops: u64,
-    /// Rows lost, over all stops.
+    /// Total number of rows lost while recording was stopped.
     pub rows_lost: u64,
 }
 
 impl TdmsRecording {
-    /// Returns the losses while the disk was full; zero unless [`FullDisk::Discard`] is set.
+    /// Returns the rows lost while the disk was full; none unless [`FullDisk::Discard`] is set.
     pub fn disk_full_losses(&self) -> DiskFullLosses {
         self.disk_full_losses
     }
 
-    /// Returns true if, after this error, rows are counted as lost instead of being refused.
+    /// Returns true if this error makes the recording count rows as lost instead of refusing them.
     pub(super) fn counts_as_loss(&self, error: &QueueError) -> bool {
         matches!(error, QueueError::DiskFull { .. })
             && self.queue().options().full_disk == FullDisk::Discard
     }
 
-    /// Counts a region as lost because there is no room for it.
+    /// Counts the rows of a region as lost because the disk is full.
     pub(crate) fn count_lost(&mut self, region: &ReadRegion) {
         self.disk_full_losses.stops += u64::from(!self.disk_full_losses.is_stopped);
         self.disk_full_losses.is_stopped = true;
         self.disk_full_losses.rows_lost += region.elements();
-        self.stopped_rows += region.elements() + region.lost_before();
+        self.unrecorded_rows += region.elements() + region.lost_before();
     }
 
-    /// Records the rows missing before an accepted region.
+    /// Records in the file the rows that are missing before an accepted region.
     pub(super) fn note_lost_before(&mut self, region: &ReadRegion) -> Result<(), RecordError> {
         let lost = self.take_rows_lost() + region.lost_before();
         match lost {
@@ -47,24 +47,24 @@ impl TdmsRecording {
         }
     }
 
-    /// Returns the number of rows missing since the disk became full, and resets it. The caller
-    /// must record them.
+    /// Returns the number of rows missing since the disk became full, and resets the number. The
+    /// caller must record the missing rows.
     pub(crate) fn take_rows_lost(&mut self) -> u64 {
         self.disk_full_losses.is_stopped = false;
-        std::mem::take(&mut self.stopped_rows)
+        std::mem::take(&mut self.unrecorded_rows)
     }
 
-    /// Continues the counters of the previous recording.
+    /// Continues the loss counters of the previous recording.
     pub(crate) fn continue_from(&mut self, losses: DiskFullLosses) {
         self.disk_full_losses = losses;
     }
 
-    /// Records in the file that rows are missing before the next ones.
+    /// Records in the file that `lost` rows are missing before the next row.
     fn note_gap(&mut self, lost: u64) -> Result<(), RecordError> {
         self.note_gap_at(self.rows, lost)
     }
 
-    /// Records in the file, with its next header, that rows are missing before row `row`.
+    /// Records with the file's next header that `lost` rows are missing before row `row`.
     pub(crate) fn note_gap_at(&mut self, row: u64, lost: u64) -> Result<(), RecordError> {
         let number = self.gaps + 1;
         let group = self.group.clone();
@@ -76,7 +76,7 @@ impl TdmsRecording {
         Ok(())
     }
 
-    /// Writes the properties set since the last segment, as a segment without rows.
+    /// Writes a segment without rows that contains the properties set since the last segment.
     pub(super) fn append_properties(&mut self) -> Result<(), RecordError> {
         self.header.clear();
         self.writer
@@ -86,7 +86,7 @@ impl TdmsRecording {
         Ok(self.queue.append_header(&self.header)?)
     }
 
-    /// Writes the gaps that no header records yet, if the file still accepts data.
+    /// Writes the gaps that no header contains yet, if the file still accepts data.
     pub(crate) fn write_gaps(&mut self) -> Result<(), RecordError> {
         let is_possible = !self.has_header_overflow && self.progress().failure.is_none();
         if !is_possible || self.lost == self.lost_in_headers {
@@ -96,7 +96,7 @@ impl TdmsRecording {
         if self.lost == self.lost_in_headers {
             return Ok(());
         }
-        // This must succeed before the writer counts the segment as written.
+        // These calls must succeed before the writer counts the segment as written.
         self.queue.make_room()?;
         self.queue.reserve_for(0)?;
         self.has_header_overflow = true;
@@ -106,8 +106,8 @@ impl TdmsRecording {
         Ok(())
     }
 
-    /// Returns the number of rows missing after the rows in the file: accepted rows that are not in
-    /// it, and lost rows that it does not record.
+    /// Returns the number of rows missing after the rows in the file: accepted rows that the file
+    /// does not contain, and lost rows that it does not record.
     pub(crate) fn rows_missing(&self) -> u64 {
         self.rows - self.rows_in_file + self.lost - self.lost_in_file
     }

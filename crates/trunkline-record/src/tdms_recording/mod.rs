@@ -22,10 +22,10 @@ use crate::queue::{Closed, Durability, Progress, WriteQueue};
 
 /// Records rows from regions into one TDMS file.
 ///
-/// Each region is written in place, as a segment or, while the disk is busy, as a further chunk of
-/// the last one. For rows that the device has lost, the group gets the properties `gap_N_row`
-/// (number in the file of the first row after the gap) and `gap_N_lost` (rows missing before it),
-/// with N counted from 1.
+/// Each region is written in place as a segment or, while the disk is busy, as another chunk of the
+/// last segment. Each gap that the device left is recorded in two properties of the group, with N
+/// counted from 1: `gap_N_row` is the number in the file of the first row after the gap, and
+/// `gap_N_lost` is the number of rows missing before that row.
 #[derive(Debug)]
 pub struct TdmsRecording {
     queue: WriteQueue,
@@ -38,16 +38,16 @@ pub struct TdmsRecording {
     gaps: u64,
     lost: u64,
     disk_full_losses: DiskFullLosses,
-    /// Rows lost since the disk became full that are not recorded as a gap yet.
-    stopped_rows: u64,
-    /// Copied rows that are not in a segment yet.
+    /// Number of rows lost since the disk became full that no gap records yet.
+    unrecorded_rows: u64,
+    /// Number of copied rows that are not in a segment yet.
     collected_rows: u64,
-    /// The ends of segments that are not in the file yet.
+    /// Ends of the segments that are not in the file yet.
     pending_ends: VecDeque<SegmentEnd>,
     rows_in_file: u64,
-    /// The part of `lost` that the file records.
+    /// Number of lost rows that the file records, at most `lost`.
     lost_in_file: u64,
-    /// The part of `lost` that headers record, including headers that are not in the file yet.
+    /// Number of lost rows that headers record, including headers that are not in the file yet.
     lost_in_headers: u64,
     has_header_overflow: bool,
     amounts: Vec<ChannelAmount>,
@@ -56,20 +56,20 @@ pub struct TdmsRecording {
 }
 
 impl TdmsRecording {
-    /// Starts a recording into the file of `queue`. Nothing may have been appended to the queue. On
-    /// return, the file is on the disk with its channels and without values, so readers can open it
-    /// even after a crash. `wait` is the timeout of this call.
+    /// Starts a recording into the file of `queue`, to which nothing was appended yet. On return,
+    /// the file is on the disk and defines its channels, but contains no values. Readers can
+    /// therefore open it even after a crash. `wait` is the timeout of this call.
     ///
     /// # Errors
     /// [`RecordError`]. A file that [`tdms_queue`](crate::tdms_queue) created is then removed,
-    /// because it contains no rows; the name can be used again.
+    /// because it contains no rows, and its name can be used again.
     pub fn start(
         queue: WriteQueue,
         layout: &TdmsLayout,
         wait: Duration,
     ) -> Result<Self, RecordError> {
         let mut recording = Self::new(queue, layout)?;
-        match recording.begin(wait) {
+        match recording.write_first_segment(wait) {
             Ok(()) => Ok(recording),
             Err(error) => {
                 recording.queue.abandon();
@@ -79,7 +79,7 @@ impl TdmsRecording {
     }
 
     /// Writes the first segment, which defines the channels.
-    fn begin(&mut self, wait: Duration) -> Result<(), RecordError> {
+    fn write_first_segment(&mut self, wait: Duration) -> Result<(), RecordError> {
         if let Some(number) = self.queue.sums_number() {
             // The first segment identifies the checksums that belong to this file.
             self.writer.set(&ObjectPath::File, "sums_id", number)?;
@@ -128,7 +128,7 @@ impl TdmsRecording {
             gaps: 0,
             lost: 0,
             disk_full_losses: DiskFullLosses::default(),
-            stopped_rows: 0,
+            unrecorded_rows: 0,
             collected_rows: 0,
             pending_ends,
             rows_in_file: 0,
@@ -140,7 +140,7 @@ impl TdmsRecording {
         })
     }
 
-    /// Sets the times of the rows. They are written with the next region.
+    /// Sets the times of the rows, which are written with the next region.
     pub(crate) fn set_waveform(&mut self, layout: &TdmsLayout) -> Result<(), RecordError> {
         Ok(set_waveform(&mut self.writer, layout)?)
     }
@@ -155,17 +155,17 @@ impl TdmsRecording {
         Ok(self.writer.set(path, name, value)?)
     }
 
-    /// Writes the rows of a region in place. Returns at once unless the maximum number of regions
-    /// is outstanding; it then waits, for at most the time set in the queue's options. The region
-    /// is released when it is in the file.
+    /// Writes the rows of a region in place. This call waits only while the maximum number of
+    /// regions is outstanding, for at most the time set in the queue's options. The region is
+    /// released once its rows are in the file.
     ///
     /// If the options allow copying, small and unaligned regions are copied and released at once.
     /// Copied rows are written when they fill a segment, when they reach their maximum age, or
     /// before a region that is not copied.
     ///
     /// # Errors
-    /// [`RecordError::OtherRows`]: nothing was written and the region is released;
-    /// [`RecordError::Refused`], with the region.
+    /// [`RecordError::OtherRows`]: the region is released and nothing was written.
+    /// [`RecordError::Refused`] returns the region.
     pub fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         let count = region.elements();
         let element_bytes = region.bytes().len() as u64 / count.max(1);
@@ -176,7 +176,7 @@ impl TdmsRecording {
                 row_bytes,
             });
         }
-        match self.make_room_for(&region) {
+        match self.prepare_for(&region) {
             Ok(()) => {}
             Err(RecordError::Queue(error)) if self.counts_as_loss(&error) => {
                 self.count_lost(&region);
@@ -190,7 +190,8 @@ impl TdmsRecording {
         if self.has_header_overflow {
             return Err(RecordError::HeaderOverflow);
         }
-        let (losses, stopped_rows, lost) = (self.disk_full_losses, self.stopped_rows, self.lost);
+        let (losses, unrecorded_rows, lost) =
+            (self.disk_full_losses, self.unrecorded_rows, self.lost);
         self.note_lost_before(&region)?;
         if self.queue.is_to_be_copied(&region) {
             self.queue.collect(&region);
@@ -206,15 +207,18 @@ impl TdmsRecording {
             self.count_rows();
             return Ok(());
         }
-        self.describe(count)?;
-        // Only a header that is too long can be refused now, and the writer cannot undo it.
+        self.build_header(count)?;
+        // From here on, only an overlong header can be refused, and the writer cannot undo that
+        // header.
         self.has_header_overflow = true;
         let appended = self
             .queue
             .append(&self.header, region, &self.padding, false);
         if appended.is_err() {
-            // The caller that records the region later also records the rows missing before it.
-            (self.disk_full_losses, self.stopped_rows, self.lost) = (losses, stopped_rows, lost);
+            // The caller retries this region, and the retry also records the rows missing before
+            // it.
+            (self.disk_full_losses, self.unrecorded_rows, self.lost) =
+                (losses, unrecorded_rows, lost);
         }
         appended?;
         self.has_header_overflow = false;
@@ -224,8 +228,8 @@ impl TdmsRecording {
         Ok(())
     }
 
-    /// Adds the rows of a region to the last segment, under the same header. The writer then counts
-    /// them as written. Returns false if this is not possible.
+    /// Tries to add the rows of a region to the last segment, under its existing header. Returns
+    /// true if the writer counted the rows as written.
     fn try_extend(&mut self, region: &ReadRegion) -> bool {
         if !self.queue.may_extend(region) {
             return false;
@@ -235,15 +239,15 @@ impl TdmsRecording {
         added.is_some()
     }
 
-    /// Ensures that a region can be accepted, before the writer counts its segment as written.
-    fn make_room_for(&mut self, region: &ReadRegion) -> Result<(), RecordError> {
+    /// Ensures that the queue can accept a region before the writer counts its segment as written.
+    fn prepare_for(&mut self, region: &ReadRegion) -> Result<(), RecordError> {
         let is_copied = self.queue.is_to_be_copied(region);
-        let is_full = region.bytes().len() > self.queue.room_to_collect();
-        if !is_copied || is_full || self.queue.is_collected_old() {
+        let is_full = region.bytes().len() > self.queue.free_copy_bytes();
+        if !is_copied || is_full || self.queue.is_collected_data_due() {
             self.write_collected()?;
         }
         match is_copied {
-            true => self.queue.make_room_to_collect()?,
+            true => self.queue.prepare_to_collect()?,
             false => self.queue.make_room_for(region)?,
         }
         Ok(())
@@ -254,8 +258,8 @@ impl TdmsRecording {
         if self.collected_rows == 0 || self.has_header_overflow {
             return Ok(());
         }
-        self.queue.make_room_to_collect()?;
-        self.describe(self.collected_rows)?;
+        self.queue.prepare_to_collect()?;
+        self.build_header(self.collected_rows)?;
         self.has_header_overflow = true;
         self.queue.append_collected(&self.header, &self.padding)?;
         self.has_header_overflow = false;
@@ -276,7 +280,7 @@ impl TdmsRecording {
     }
 
     /// Builds the header of a segment of `count` rows, and the padding after the rows.
-    fn describe(&mut self, count: u64) -> Result<(), RecordError> {
+    fn build_header(&mut self, count: u64) -> Result<(), RecordError> {
         self.set_amounts(count);
         self.header.clear();
         self.padding.clear();
@@ -298,12 +302,12 @@ impl TdmsRecording {
         self.rows_in_file
     }
 
-    /// Returns the number of rows lost between the accepted ones.
+    /// Returns the number of rows lost before or between the accepted rows.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Returns true if a header did not fit; the file then accepts no further rows.
+    /// Returns true if a header was too long, after which the file accepts no more rows.
     pub(crate) fn has_header_overflow(&self) -> bool {
         self.has_header_overflow
     }
@@ -316,11 +320,11 @@ impl TdmsRecording {
         self.queue.progress()
     }
 
-    /// Processes completions that have arrived, without waiting, and releases their regions. Writes
-    /// copied rows that have reached their maximum age.
+    /// Processes the completions that have arrived, without waiting, and releases their regions.
+    /// Also writes copied rows that have reached their maximum age.
     pub fn poll(&mut self) -> Result<(), RecordError> {
         self.queue.poll()?;
-        if self.queue.is_collected_old() && self.progress().failure.is_none() {
+        if self.queue.is_collected_data_due() && self.progress().failure.is_none() {
             self.write_collected()?;
         }
         self.count_rows();
@@ -336,7 +340,7 @@ impl TdmsRecording {
     /// Waits until all accepted rows have the given durability.
     ///
     /// # Errors
-    /// [`RecordError::Queue`]; [`RecordError::HeaderOverflow`]: copied rows can never be written.
+    /// [`RecordError::Queue`]; [`RecordError::HeaderOverflow`] if copied rows can never be written.
     pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
         self.write_collected()?;
         let flushed = self.queue.flush(durability, wait);
@@ -356,7 +360,7 @@ impl TdmsRecording {
     /// Ends the file, like [`WriteQueue::close`].
     ///
     /// # Errors
-    /// [`RecordError::Queue`], after which the call may be repeated;
+    /// [`RecordError::Queue`], after which the caller may call this again.
     /// [`RecordError::HeaderOverflow`]: the file is closed without the most recently copied rows
     /// (see [`rows_in_file`](Self::rows_in_file)).
     pub fn close(&mut self, wait: Duration) -> Result<Closed, RecordError> {
@@ -368,10 +372,11 @@ impl TdmsRecording {
         }
     }
 
-    /// Same as [`close`](Self::close), for callers that count missing rows themselves.
+    /// Ends the file like [`close`](Self::close), but does not report copied rows that are missing.
     pub(crate) fn end(&mut self, wait: Duration) -> Result<Closed, RecordError> {
         match self.write_collected() {
-            // The copied rows are then missing, like the rows that were being written.
+            // After these errors the copied rows are missing from the file, like rows being
+            // written.
             Ok(()) | Err(RecordError::Queue(QueueError::Failed(_) | QueueError::Closed)) => {}
             Err(_) if self.has_header_overflow => {}
             Err(error) => return Err(error),

@@ -1,4 +1,4 @@
-//! Converts the attributes of a waveform to text, and back.
+//! Converts the attributes of a waveform to text and back.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,9 +11,10 @@ use trunkline_types::{DataType, ElementType, Value, Waveform};
 
 type Attributes = BTreeMap<Arc<str>, Value>;
 
-/// The prefix of attributes in wire encoding, used if JSON would not preserve them exactly.
-const EXACT: &str = "wire:";
+/// Prefix of attributes in wire encoding, which is used if JSON cannot represent them exactly.
+const WIRE_PREFIX: &str = "wire:";
 
+/// The type of a waveform that only carries attributes.
 const TYPE: DataType = DataType::Waveform(ElementType::Bool);
 
 /// Converts attributes to a JSON object, or to an empty string if there are none. If JSON cannot
@@ -31,7 +32,7 @@ pub(super) fn to_text(attributes: &Attributes) -> String {
             return text;
         }
     }
-    let mut text = EXACT.to_owned();
+    let mut text = WIRE_PREFIX.to_owned();
     for byte in wire(&value) {
         // Writing to memory cannot fail.
         let _ = write!(text, "{byte:02x}");
@@ -39,12 +40,12 @@ pub(super) fn to_text(attributes: &Attributes) -> String {
     text
 }
 
-/// Converts text from [`to_text`] back; returns `None` for any other text.
+/// Converts the text that [`to_text`] returned to attributes. Returns `None` for other text.
 pub(super) fn from_text(text: &str) -> Option<Attributes> {
     if text.is_empty() {
         return Some(Attributes::new());
     }
-    let value = match text.strip_prefix(EXACT) {
+    let value = match text.strip_prefix(WIRE_PREFIX) {
         Some(digits) => {
             let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
             let bytes = bytes?;

@@ -1,4 +1,4 @@
-//! Reads the values of one channel in order, ahead of their use and within a memory limit.
+//! Reads the values of one channel in order and ahead of their use, within a memory limit.
 
 use std::fs::File;
 use std::ops::Range;
@@ -6,19 +6,21 @@ use std::ops::Range;
 use trunkline_tdms::{ObjectPath, ReadError, TdmsFile, TdmsType, Values};
 use trunkline_types::wire::VALUE_BYTES_MAX;
 
-/// How much of each channel to read ahead.
+/// The amount of data that is read ahead from each channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadAhead {
-    /// Number of values, unless a single update has more.
+    /// Maximum number of values, unless a single update has more.
     pub(super) values: u64,
-    /// Size of the texts, not counting the longest one, in bytes.
+    /// Maximum size of texts in bytes, without the longest text.
     pub(super) text_bytes: u64,
 }
 
 /// The reason why values cannot be read.
 #[derive(Debug)]
 pub(super) enum Fault {
+    /// The file cannot be read.
     Read(Box<ReadError>),
+    /// The data is not valid, for this reason.
     Invalid(String),
 }
 
@@ -27,15 +29,15 @@ pub(super) enum Fault {
 pub(super) struct ColumnReader {
     path: ObjectPath,
     total: u64,
-    /// The number of the first value read ahead.
+    /// Number of the first value that was read ahead.
     first: u64,
-    /// How many of the values read ahead were taken.
+    /// Number of values in `values` that were taken.
     taken: usize,
-    /// The values read ahead.
+    /// Values that were read ahead.
     values: Values,
-    /// Positions in `values` of values that are empty because they cannot be read.
+    /// Index ranges of the values in `values` that are empty because they cannot be read.
     unreadable: Vec<Range<usize>>,
-    /// True if such a value was taken.
+    /// True if an unreadable value was taken.
     has_taken_unreadable: bool,
 }
 
@@ -53,7 +55,7 @@ impl ColumnReader {
         }
     }
 
-    /// Returns true if one of the values taken since the last call is empty because it cannot be
+    /// Returns true if a value that was taken since the last call is empty because it cannot be
     /// read.
     pub(super) fn take_unreadable(&mut self) -> bool {
         std::mem::take(&mut self.has_taken_unreadable)
@@ -63,14 +65,15 @@ impl ColumnReader {
         &self.path
     }
 
-    /// Takes the next `count` values. Returns the buffer and the position of the first one in it.
+    /// Takes the next `count` values. Returns the buffer that contains them, and the index of the
+    /// first.
     pub(super) fn next(
         &mut self,
         file: &TdmsFile<File>,
         count: u64,
         ahead: ReadAhead,
     ) -> Result<(&Values, usize), Fault> {
-        self.make_ready(file, count, ahead)?;
+        self.read_ahead(file, count, ahead)?;
         let first = self.taken;
         self.taken += count as usize;
         let end = self.taken;
@@ -85,11 +88,11 @@ impl ColumnReader {
         file: &TdmsFile<File>,
         ahead: ReadAhead,
     ) -> Result<(&Values, usize), Fault> {
-        self.make_ready(file, 1, ahead)?;
+        self.read_ahead(file, 1, ahead)?;
         Ok((&self.values, self.taken))
     }
 
-    /// Frees the memory of the values read ahead, if all of them were taken.
+    /// Frees the memory of the values that were read ahead, if all of them were taken.
     pub(super) fn release(&mut self) {
         if self.taken > 0 && self.taken >= self.values.len() {
             self.first += self.taken as u64;
@@ -98,7 +101,7 @@ impl ColumnReader {
         }
     }
 
-    fn make_ready(
+    fn read_ahead(
         &mut self,
         file: &TdmsFile<File>,
         count: u64,
@@ -118,7 +121,7 @@ impl ColumnReader {
         };
         let value_bytes_max = VALUE_BYTES_MAX as u64;
         let bytes = match channel.data_type() {
-            // On the wire a time has half as many bytes.
+            // In wire encoding, a time has only half as many bytes.
             TdmsType::Time => 8,
             data_type => data_type.size().unwrap_or(1),
         };
@@ -131,7 +134,7 @@ impl ColumnReader {
         self.values = Values::Void;
         self.unreadable.clear();
         (self.first, self.taken) = (next, 0);
-        let wanted = count.max(ahead.values).min(remaining);
+        let values_max = count.max(ahead.values).min(remaining);
         let read = match channel.data_type() {
             TdmsType::String => {
                 let bytes = if count > 1 {
@@ -139,22 +142,22 @@ impl ColumnReader {
                 } else {
                     ahead.text_bytes
                 };
-                let strings = channel.read_strings_lossy(next, wanted, bytes);
+                let strings = channel.read_strings_lossy(next, values_max, bytes);
                 strings.map(|(mut strings, unreadable)| {
                     self.unreadable = unreadable;
                     let length: usize = strings.iter().map(|text| text.as_bytes().len()).sum();
                     if strings.len() as u64 > count && length as u64 > 2 * bytes {
-                        // The long text is read again when it is the next value.
+                        // The long last text is read again when it is the next value.
                         strings.pop();
                     }
                     Values::String(strings)
                 })
             }
-            _ => channel.read(next, wanted),
+            _ => channel.read(next, values_max),
         };
         self.values = read.map_err(|error| match error {
             ReadError::Source { .. } => Fault::Read(Box::new(error)),
-            // The channel is damaged; others can still be read.
+            // The channel is damaged, but other channels can still be read.
             other => Fault::Invalid(other.to_string()),
         })?;
         match self.values.len() as u64 >= count {

@@ -1,4 +1,4 @@
-//! Converts values of variables to values of channels, and back.
+//! Converts values of variables to values of channels and back.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use trunkline_tdms::{TdmsTime, Text, Values};
 use trunkline_types::{Array, DataType, ElementType, Elements, Timestamp, Value, Waveform};
 
 use super::attributes;
-use super::layout::{Layout, Part, Run};
+use super::layout::{ElementColumns, Layout, Part};
 
-/// Number of values for which a cleared column keeps memory.
-const KEPT_VALUES: usize = 64;
+/// Number of values whose memory a cleared column retains.
+const RETAINED_VALUES: usize = 64;
 
 /// Updates of a variable, column by column.
 #[derive(Clone, Debug)]
@@ -32,20 +32,20 @@ impl Columns {
         }
     }
 
-    /// Appends a value, which must be of the layout's type.
+    /// Appends a value, which must have the layout's type.
     pub(super) fn push(&mut self, layout: &Layout, value: &Value) {
         push(&layout.value, value, &mut self.values);
     }
 
-    /// Removes every update. Memory beyond a few values is freed, because the next updates may
-    /// belong to another variable.
+    /// Removes all updates. Memory for more than a few values is freed, because the next updates
+    /// may belong to another variable.
     pub(super) fn clear(&mut self) {
         self.times.clear();
-        self.times.shrink_to(KEPT_VALUES);
+        self.times.shrink_to(RETAINED_VALUES);
         self.qualities.clear();
-        self.qualities.shrink_to(KEPT_VALUES);
+        self.qualities.shrink_to(RETAINED_VALUES);
         for values in &mut self.values {
-            values.clear(KEPT_VALUES);
+            values.clear(RETAINED_VALUES);
         }
     }
 
@@ -59,7 +59,7 @@ impl Columns {
     }
 }
 
-/// Returns the memory that a value takes up in its columns, in bytes.
+/// Returns the number of bytes of memory that a value needs in its columns.
 pub(super) fn byte_len(value: &Value) -> usize {
     let number = size_of::<u128>();
     match value {
@@ -69,7 +69,7 @@ pub(super) fn byte_len(value: &Value) -> usize {
         Value::Struct(fields) => fields.iter().map(byte_len).sum(),
         Value::Waveform(waveform) => {
             let attributes = waveform.attributes.iter();
-            // An attribute takes up more space as text.
+            // An attribute needs more memory as text.
             let text = attributes.map(|(name, value)| 2 * (name.len() + byte_len(value)) + number);
             elements_len(&waveform.samples) + text.sum::<usize>() + 4 * number
         }
@@ -88,28 +88,28 @@ fn elements_len(elements: &Elements) -> usize {
 fn push(part: &Part, value: &Value, columns: &mut [Values]) {
     match (part, value) {
         (Part::Scalar(column), value) => push_scalar(columns, *column, value),
-        (Part::Bytes(run), Value::Bytes(bytes)) => {
-            if let Some(Values::U8(all)) = columns.get_mut(run.elements) {
+        (Part::Bytes(element_columns), Value::Bytes(bytes)) => {
+            if let Some(Values::U8(all)) = columns.get_mut(element_columns.elements) {
                 all.extend_from_slice(bytes);
             }
-            push_number(columns, run.count, bytes.len());
+            push_number(columns, element_columns.count, bytes.len());
         }
-        (Part::Array(run, lengths), Value::Array(array)) => {
-            push_elements(columns, *run, array.elements());
+        (Part::Array(element_columns, lengths), Value::Array(array)) => {
+            push_elements(columns, *element_columns, array.elements());
             for (column, length) in lengths.iter().zip(array.shape()) {
                 push_number(columns, *column, *length as usize);
             }
         }
         (
             Part::Waveform {
-                run,
+                element_columns,
                 t0,
                 dt,
                 attributes,
             },
             Value::Waveform(waveform),
         ) => {
-            push_elements(columns, *run, &waveform.samples);
+            push_elements(columns, *element_columns, &waveform.samples);
             push_scalar(columns, *t0, &Value::Timestamp(waveform.t0));
             push_scalar(columns, *dt, &Value::F64(waveform.dt));
             let text = attributes::to_text(&waveform.attributes);
@@ -120,7 +120,7 @@ fn push(part: &Part, value: &Value, columns: &mut [Values]) {
                 push(part, field, columns);
             }
         }
-        // Cannot happen: the value is of the layout's type.
+        // This cannot happen, because the value has the layout's type.
         _ => {}
     }
 }
@@ -142,9 +142,9 @@ fn push_scalar(columns: &mut [Values], column: usize, value: &Value) {
     }
 }
 
-fn push_elements(columns: &mut [Values], run: Run, elements: &Elements) {
-    push_number(columns, run.count, elements.len());
-    let Some(column) = columns.get_mut(run.elements) else {
+fn push_elements(columns: &mut [Values], element_columns: ElementColumns, elements: &Elements) {
+    push_number(columns, element_columns.count, elements.len());
+    let Some(column) = columns.get_mut(element_columns.elements) else {
         return;
     };
     match (column, elements) {
@@ -158,8 +158,8 @@ fn push_elements(columns: &mut [Values], run: Run, elements: &Elements) {
     }
 }
 
-/// Converts the types that are the same in columns, values and arrays. Other types are ignored:
-/// they cannot occur, because a value is of the layout's type.
+/// Converts the types that are represented identically in columns, values and arrays. Other types
+/// cannot occur, because a value has the layout's type; they are ignored.
 macro_rules! plain {
     ($($variant:ident)*) => {
         fn push_plain(column: &mut Values, value: &Value) {
@@ -196,18 +196,18 @@ plain! { Bool I8 I16 I32 I64 U8 U16 U32 U64 F32 F64 }
 
 /// Supplies the values of columns in order.
 pub(super) trait Source {
-    /// The reason why a value is missing.
+    /// The reason why a value cannot be read.
     type Error;
 
-    /// Takes the next `count` values of a column. Returns the buffer and the position of the first
-    /// one in it.
+    /// Takes the next `count` values of a column. Returns the buffer that contains them, and the
+    /// index of the first value in the buffer.
     fn next(&mut self, column: usize, count: u64) -> Result<(&Values, usize), Self::Error>;
 
     /// Returns the error for data that does not form a value of the variable's type.
     fn invalid(&self, column: usize, why: &'static str) -> Self::Error;
 }
 
-/// Assembles the next value.
+/// Assembles the next value from its columns.
 pub(super) fn value<S: Source>(
     part: &Part,
     data_type: &DataType,
@@ -215,12 +215,16 @@ pub(super) fn value<S: Source>(
 ) -> Result<Value, S::Error> {
     Ok(match (part, data_type) {
         (Part::Scalar(column), data_type) => scalar(*column, data_type, source)?,
-        (Part::Bytes(run), _) => match elements(*run, ElementType::U8, source)? {
-            Elements::U8(bytes) => Value::Bytes(bytes.into()),
-            _ => return Err(source.invalid(run.elements, "bytes of another type")),
-        },
-        (Part::Array(run, lengths), DataType::Array(array_type)) => {
-            let elements = elements(*run, array_type.element, source)?;
+        (Part::Bytes(element_columns), _) => {
+            match elements(*element_columns, ElementType::U8, source)? {
+                Elements::U8(bytes) => Value::Bytes(bytes.into()),
+                _ => {
+                    return Err(source.invalid(element_columns.elements, "bytes of the wrong type"));
+                }
+            }
+        }
+        (Part::Array(element_columns, lengths), DataType::Array(array_type)) => {
+            let elements = elements(*element_columns, array_type.element, source)?;
             let mut shape = Vec::with_capacity(lengths.len().max(1));
             for column in lengths {
                 shape.push(number(*column, source)?);
@@ -232,21 +236,21 @@ pub(super) fn value<S: Source>(
             let array = array.filter(|array| array.has_type(array_type));
             Value::Array(Arc::new(array.ok_or_else(|| {
                 source.invalid(
-                    run.count,
-                    "dimensions that do not fit the elements or the type",
+                    element_columns.count,
+                    "dimensions that do not match the elements or the type",
                 )
             })?))
         }
         (
             Part::Waveform {
-                run,
+                element_columns,
                 t0,
                 dt,
                 attributes,
             },
             DataType::Waveform(element),
         ) => {
-            let samples = elements(*run, *element, source)?;
+            let samples = elements(*element_columns, *element, source)?;
             let Value::Timestamp(start) = scalar(*t0, &DataType::Timestamp, source)? else {
                 return Err(source.invalid(*t0, "a value that is not a time"));
             };
@@ -271,10 +275,16 @@ pub(super) fn value<S: Source>(
             let fields = fields.map(|(part, (_, data_type))| value(part, data_type, source));
             Value::Struct(fields.collect::<Result<_, _>>()?)
         }
-        (Part::Array(run, _) | Part::Waveform { run, .. }, _) => {
-            return Err(source.invalid(run.count, "another type"));
+        (
+            Part::Array(element_columns, _)
+            | Part::Waveform {
+                element_columns, ..
+            },
+            _,
+        ) => {
+            return Err(source.invalid(element_columns.count, "the wrong type"));
         }
-        (Part::Struct(_), _) => return Err(source.invalid(0, "another type")),
+        (Part::Struct(_), _) => return Err(source.invalid(0, "the wrong type")),
     })
 }
 
@@ -301,21 +311,25 @@ fn scalar<S: Source>(
 }
 
 fn elements<S: Source>(
-    run: Run,
+    element_columns: ElementColumns,
     element: ElementType,
     source: &mut S,
 ) -> Result<Elements, S::Error> {
-    let count = number(run.count, source)?;
+    let count = number(element_columns.count, source)?;
     if count == 0 {
         return Ok(Elements::zeros(element, 0));
     }
-    let (values, index) = source.next(run.elements, u64::from(count))?;
+    let (values, index) = source.next(element_columns.elements, u64::from(count))?;
     let end = index.saturating_add(count as usize);
-    taken(values, index..end)
-        .ok_or_else(|| source.invalid(run.elements, "fewer elements than counted"))
+    copy_elements(values, index..end).ok_or_else(|| {
+        source.invalid(
+            element_columns.elements,
+            "fewer elements than its count states",
+        )
+    })
 }
 
-fn taken(values: &Values, range: Range<usize>) -> Option<Elements> {
+fn copy_elements(values: &Values, range: Range<usize>) -> Option<Elements> {
     match values {
         Values::String(all) => {
             let texts = all.get(range)?.iter().map(text);
@@ -329,7 +343,7 @@ fn taken(values: &Values, range: Range<usize>) -> Option<Elements> {
     }
 }
 
-/// Returns text as recorded; invalid UTF-8 is converted as for display.
+/// Returns the recorded text. Invalid UTF-8 is converted as for display.
 fn text(text: &Text) -> Arc<str> {
     match std::str::from_utf8(text.as_bytes()) {
         Ok(exact) => exact.into(),

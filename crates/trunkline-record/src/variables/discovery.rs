@@ -1,4 +1,4 @@
-//! Finds the variables of a file and the channels that contain them.
+//! Finds the variables of a file and their channels.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,10 +12,10 @@ use super::layout::{Layout, Part};
 use super::playing::PlayedVariable;
 use super::{CARRIED, INITIAL, QUALITY, SERIES_ROW, TIME, TYPE, VALUE};
 
-/// Number of counts read at a time.
-const COUNTS: u64 = 1 << 16;
+/// Maximum number of element counts read at a time.
+const COUNTS_READ_MAX: u64 = 1 << 16;
 
-/// Everything in a file that can be played, in the file's order.
+/// The variables of a file that can be played, in the order of the file, and the skipped channels.
 #[derive(Debug, Default)]
 pub(super) struct PlayableChannels {
     pub(super) variables: Vec<PlayedVariable>,
@@ -33,25 +33,26 @@ pub(super) struct VariableReader {
     pub(super) played: u64,
     /// Total number of updates.
     pub(super) updates: u64,
-    /// Number of first updates that are older than the file: copied from the previous one, or
-    /// measured before the recording began.
+    /// Number of updates at the beginning that are older than the file, because they were copied
+    /// from the previous file or measured before the recording began.
     pub(super) older_updates: u64,
-    /// The group or channel of the variable.
+    /// Path of the variable's group or channel.
     pub(super) object: ObjectPath,
-    /// The variable's position in a series according to its properties.
-    pub(super) in_series: InSeries,
-    /// Number of first updates that are not played because a previous file contains them.
-    pub(super) skip: u64,
-    /// True if a NUL at the end of a text is part of it.
+    /// The variable's position in a series, according to its properties.
+    pub(super) series_position: SeriesPosition,
+    /// Number of updates at the beginning that are not played, because an earlier file contains
+    /// them.
+    pub(super) skipped_updates: u64,
+    /// True if a NUL character at the end of a text is part of the text.
     pub(super) is_exact: bool,
 }
 
-/// The properties of a group that refer to previous files.
+/// The properties of a group that refer to earlier files of the series.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct InSeries {
-    /// Number of its first updates that were copied from the previous file.
+pub(super) struct SeriesPosition {
+    /// Number of updates at the beginning that were copied from the previous file.
     pub(super) carried: u64,
-    /// Number of updates in all previous files.
+    /// Number of updates in all earlier files.
     pub(super) row: Option<u64>,
 }
 
@@ -64,28 +65,28 @@ pub(super) enum Times {
 impl PlayableChannels {
     pub(super) fn of(file: &TdmsFile<File>) -> Result<Self, ReadError> {
         let mut found = Self::default();
-        let (mut groups, mut taken_paths) = (HashSet::new(), HashSet::new());
+        let (mut groups, mut variable_paths) = (HashSet::new(), HashSet::new());
         for channel in file.channels() {
             let path = channel.path();
             let group = path.parent().unwrap_or(ObjectPath::File);
-            let stated = stated_type(file, &group);
+            let declared = declared_type(file, &group);
             if groups.insert(group.clone())
-                && let StatedType::Type(data_type) = &stated
+                && let DeclaredType::Type(data_type) = &declared
                 && let Some((variable, reader, paths)) = recorded_variable(file, &group, data_type)?
             {
                 found.variables.push(variable);
                 found.readers.push(reader);
-                taken_paths.extend(paths);
+                variable_paths.extend(paths);
             }
-            if taken_paths.contains(path) {
+            if variable_paths.contains(path) {
                 continue;
             }
-            match plain_channel(file, &channel, &group, &stated) {
+            match plain_channel(file, &channel, &group, &declared) {
                 Some((variable, reader)) => {
                     found.variables.push(variable);
                     found.readers.push(reader);
                 }
-                None if stated.is_scalar() && belongs_to_a_value(file, path, &group) => {}
+                None if declared.is_scalar() && is_time_or_quality(file, path, &group) => {}
                 None => found.skipped.push(path.clone()),
             }
         }
@@ -93,20 +94,20 @@ impl PlayableChannels {
     }
 }
 
-/// The type of a group's variable according to its properties.
-enum StatedType {
-    Nothing,
+/// The type of a variable, according to the properties of its group.
+enum DeclaredType {
+    /// The group has no such property.
+    Missing,
     Type(DataType),
-    /// A property that is not a valid type.
+    /// The property is not a valid type.
     Invalid,
 }
 
-impl StatedType {
-    /// Returns true if, according to the group, one value of the channel is one value of the
-    /// variable.
+impl DeclaredType {
+    /// Returns true if the type allows one value of a channel to be one value of the variable.
     fn is_scalar(&self) -> bool {
         match self {
-            Self::Nothing => true,
+            Self::Missing => true,
             Self::Type(data_type) => {
                 let layout = Layout::of(data_type);
                 layout.is_ok_and(|layout| matches!(layout.value, Part::Scalar(_)))
@@ -116,20 +117,20 @@ impl StatedType {
     }
 }
 
-fn stated_type(file: &TdmsFile<File>, group: &ObjectPath) -> StatedType {
+fn declared_type(file: &TdmsFile<File>, group: &ObjectPath) -> DeclaredType {
     let properties = file.properties(group);
     match properties.and_then(|all| all.get(TYPE.as_bytes())) {
-        None => StatedType::Nothing,
-        Some(stated) => {
-            let stated = stated
+        None => DeclaredType::Missing,
+        Some(declared) => {
+            let declared = declared
                 .as_text()
                 .and_then(|text| parse_type(&text.to_str()).ok());
-            stated.map_or(StatedType::Invalid, StatedType::Type)
+            declared.map_or(DeclaredType::Invalid, DeclaredType::Type)
         }
     }
 }
 
-/// Returns a recorded variable with its channels; `None` if a channel is missing or has another
+/// Returns a recorded variable and its channels; `None` if a channel is missing or has the wrong
 /// type.
 fn recorded_variable(
     file: &TdmsFile<File>,
@@ -145,7 +146,7 @@ fn recorded_variable(
         return Ok(None);
     };
     let rows = times.len();
-    // A channel that never had a value has no type either.
+    // A channel without values may have no type.
     let has_type = |channel: &Channel<'_, File>, data_type| {
         channel.data_type() == data_type || channel.is_empty() && rows == 0
     };
@@ -156,29 +157,29 @@ fn recorded_variable(
     if !has_type(&times, TdmsType::Time) || !is_quality {
         return Ok(None);
     }
-    // If the end was cut off, only updates present in all channels count.
+    // At a truncated end, only updates that are present in all channels count.
     let mut complete_updates = rows.min(quality.as_ref().map_or(u64::MAX, Channel::len));
     let mut channels = Vec::with_capacity(layout.columns.len());
     for column in &layout.columns {
         let found = channel(&column.name);
         let is_valid = match &found {
-            Some(channel) if column.counted_by.is_some() => {
+            Some(channel) if column.count_column.is_some() => {
                 channel.data_type() == column.data_type || channel.is_empty()
             }
             Some(channel) => has_type(channel, column.data_type),
-            None => column.counted_by.is_some() || rows == 0,
+            None => column.count_column.is_some() || rows == 0,
         };
         if !is_valid {
             return Ok(None);
         }
-        if column.counted_by.is_none() {
+        if column.count_column.is_none() {
             complete_updates = complete_updates.min(found.as_ref().map_or(0, Channel::len));
         }
         channels.push(found);
     }
     for (column, elements) in layout.columns.iter().zip(&channels) {
         let counts = column
-            .counted_by
+            .count_column
             .and_then(|index| channels.get(index)?.as_ref());
         if let Some(counts) = counts {
             let element_count = elements.as_ref().map_or(0, Channel::len);
@@ -186,7 +187,7 @@ fn recorded_variable(
             {
                 Ok(complete_updates) => complete_updates,
                 Err(error @ ReadError::Source { .. }) => return Err(error),
-                // This variable cannot be played; others can.
+                // Only this variable cannot be played.
                 Err(_) => return Ok(None),
             };
         }
@@ -200,8 +201,8 @@ fn recorded_variable(
         .collect();
     let names = layout.columns.iter().map(|column| &*column.name);
     let paths = names.chain([TIME, QUALITY]).map(path).collect();
-    let in_series = in_series(file, group);
-    let initial = number(file, group, INITIAL).unwrap_or(0);
+    let series_position = series_position(file, group);
+    let initial = number_property(file, group, INITIAL).unwrap_or(0);
     let reader = VariableReader {
         value: layout.value,
         columns,
@@ -210,10 +211,10 @@ fn recorded_variable(
             .map(|channel| ColumnReader::new(path(QUALITY), TdmsType::U32, channel.len())),
         played: 0,
         updates: complete_updates,
-        older_updates: in_series.carried.max(initial).min(complete_updates),
+        older_updates: series_position.carried.max(initial).min(complete_updates),
         object: group.clone(),
-        in_series,
-        skip: 0,
+        series_position,
+        skipped_updates: 0,
         is_exact: true,
     };
     let name = group.name().to_string();
@@ -221,7 +222,7 @@ fn recorded_variable(
     Ok(Some((variable, reader, paths)))
 }
 
-/// Returns a variable with `updates` complete updates in `rows` rows, and the gaps that the
+/// Returns a variable with `updates` complete updates in `rows` rows, and with the gaps that the
 /// properties of its group record.
 fn played_variable(
     file: &TdmsFile<File>,
@@ -247,71 +248,73 @@ fn played_variable(
         variable.gaps += 1;
         match lost.as_u64() {
             Some(lost) => variable.lost = variable.lost.saturating_add(lost),
-            // -1 means an unknown number.
+            // The value -1 means that the number is unknown.
             None => variable.unknown_gaps += 1,
         }
     }
     variable
 }
 
-/// Returns a property of a group, if it is a non-negative number.
-fn number(file: &TdmsFile<File>, group: &ObjectPath, name: &str) -> Option<u64> {
+/// Returns a property of a group if the property is a non-negative number.
+fn number_property(file: &TdmsFile<File>, group: &ObjectPath, name: &str) -> Option<u64> {
     file.properties(group)?.get(name.as_bytes())?.as_u64()
 }
 
-fn in_series(file: &TdmsFile<File>, group: &ObjectPath) -> InSeries {
-    InSeries {
-        carried: number(file, group, CARRIED).unwrap_or(0),
-        row: number(file, group, SERIES_ROW),
+fn series_position(file: &TdmsFile<File>, group: &ObjectPath) -> SeriesPosition {
+    SeriesPosition {
+        carried: number_property(file, group, CARRIED).unwrap_or(0),
+        row: number_property(file, group, SERIES_ROW),
     }
 }
 
-/// Returns how many of the first updates have all their elements, given the number of elements
-/// available.
+/// Returns the number of updates at the beginning that have all their elements, of `elements`
+/// available elements.
 fn count_complete_updates(
     counts: &Channel<'_, File>,
     updates: u64,
     elements: u64,
 ) -> Result<u64, ReadError> {
     let (mut complete, mut sum) = (0, 0_u64);
-    let mut piece = vec![0_u32; updates.min(COUNTS) as usize];
+    let mut buffer = vec![0_u32; updates.min(COUNTS_READ_MAX) as usize];
     while complete < updates {
-        let wanted = (updates - complete).min(COUNTS) as usize;
-        let read = counts.read_into(complete, piece.get_mut(..wanted).unwrap_or_default())?;
-        for count in piece.iter().take(read) {
+        let count_max = (updates - complete).min(COUNTS_READ_MAX) as usize;
+        let read = counts.read_into(complete, buffer.get_mut(..count_max).unwrap_or_default())?;
+        for count in buffer.iter().take(read) {
             sum = sum.saturating_add(u64::from(*count));
             if sum > elements {
                 return Ok(complete);
             }
             complete += 1;
         }
-        if read < wanted {
+        if read < count_max {
             return Ok(complete);
         }
     }
     Ok(complete)
 }
 
-/// Interprets a channel as a variable with one value per update; `None` if it cannot be one.
+/// Interprets a channel as a variable with one value per update; `None` if this is not possible.
 fn plain_channel(
     file: &TdmsFile<File>,
     channel: &Channel<'_, File>,
     group: &ObjectPath,
-    stated: &StatedType,
+    declared: &DeclaredType,
 ) -> Option<(PlayedVariable, VariableReader)> {
     let path = channel.path();
     let data_type = channel.data_type().of_variable()?;
-    let sibling = |name: &str, data_type| {
+    let channel_in_group = |name: &str, data_type| {
         let path = ObjectPath::channel(group.name(), name);
         let channel = file.channel(&path)?;
         let reader = ColumnReader::new(path, data_type, channel.len());
         (channel.data_type() == data_type).then(|| (channel.len(), reader))
     };
-    let is_value = path.name() == VALUE && stated.is_scalar();
-    let times = is_value.then(|| sibling(TIME, TdmsType::Time)).flatten();
+    let is_value = path.name() == VALUE && declared.is_scalar();
+    let times = is_value
+        .then(|| channel_in_group(TIME, TdmsType::Time))
+        .flatten();
     let (name, object, times, qualities, updates) = match times {
         Some((count, times)) => {
-            let (qualities, reader) = sibling(QUALITY, TdmsType::U32).unzip();
+            let (qualities, reader) = channel_in_group(QUALITY, TdmsType::U32).unzip();
             let updates = channel.len().min(count).min(qualities.unwrap_or(u64::MAX));
             (
                 group.name().to_string(),
@@ -345,16 +348,16 @@ fn plain_channel(
         updates,
         older_updates: 0,
         object,
-        in_series: in_series(file, group),
-        skip: 0,
+        series_position: series_position(file, group),
+        skipped_updates: 0,
         is_exact: false,
     };
     let variable = played_variable(file, group, name, data_type, updates, channel.len());
     Some((variable, reader))
 }
 
-/// Returns true if the channel holds the time or the quality of a variable.
-fn belongs_to_a_value(file: &TdmsFile<File>, path: &ObjectPath, group: &ObjectPath) -> bool {
+/// Returns true if the channel contains the times or the qualities of a variable.
+fn is_time_or_quality(file: &TdmsFile<File>, path: &ObjectPath, group: &ObjectPath) -> bool {
     let name = path.name();
     let value = ObjectPath::channel(group.name(), VALUE);
     (name == TIME || name == QUALITY) && file.channel(&value).is_some()

@@ -1,5 +1,5 @@
 //! Records stream elements that are not rows of plain values: text, bytes, arrays, waveforms, and
-//! structs of them.
+//! structs.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -13,17 +13,17 @@ use super::recording::{VariableId, layout_of};
 use super::series::VariableSeries;
 use crate::tdms_series::Rotation;
 
-/// Records elements of a stream, each with the time at which it was taken from the stream, in one
-/// file or a series.
+/// Records elements of a stream to one file or a series of files. Each element has the time at
+/// which it was taken from the stream.
 ///
-/// They are stored like the updates of one variable without a quality: the channel `time`, the
-/// channels of the values, which depend on the type, and the type itself as a property of the
-/// group. Each element is in one file of a series. The property `series_row` of the group holds the
-/// number of elements in the previous files.
+/// The elements are stored like the updates of one variable without a quality. The group has the
+/// channel `time`, the channels of the values, which depend on the type, and the type as a
+/// property. Each element is in exactly one file of a series. The property `series_row` of the
+/// group contains the number of elements in earlier files.
 ///
-/// No element is lost because the disk is slow or full: [`take`](Self::take) keeps each of them.
-/// While there is [no room](Self::has_room), the caller must not take elements from the stream.
-/// Like [`VariableSeries`], it has no clock.
+/// A slow or full disk causes no loss, because [`take`](Self::take) keeps every element. While
+/// [`has_room`](Self::has_room) returns false, the caller must not take elements from the stream.
+/// Like [`VariableSeries`], this type has no clock.
 #[derive(Debug)]
 pub struct ElementSeries<S, O> {
     series: VariableSeries<S, O>,
@@ -31,12 +31,12 @@ pub struct ElementSeries<S, O> {
 }
 
 impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
-    /// Begins the first file, in which the group `name` holds the elements. The other arguments are
-    /// the same as for [`VariableSeries::start`].
+    /// Begins the first file, in which the group `name` contains the elements. The other arguments
+    /// are the same as for [`VariableSeries::start`].
     ///
     /// # Errors
-    /// [`VariableRecordError::File`]: the error of `open`. The errors of [`check_elements`], in
-    /// which case no file is created.
+    /// [`VariableRecordError::File`]: `open` failed. The errors of [`check_elements`]: no file is
+    /// created.
     pub fn start(
         open: O,
         rotation: Option<Rotation>,
@@ -50,13 +50,14 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
         Ok(Self { series, elements })
     }
 
-    /// Returns true if more elements may be taken. If not, `write_out` makes room as soon as the
-    /// file accepts data.
+    /// Returns true if the caller may take more elements from the stream. If not, a successful
+    /// `write_out` frees memory.
     pub fn has_room(&self) -> bool {
         !self.series.is_at_limit()
     }
 
-    /// Accepts an element and keeps it in memory until it is in a file, even if there is no room.
+    /// Accepts an element and keeps it in memory until it is in a file, even beyond the memory
+    /// limit.
     ///
     /// # Errors
     /// [`VariableRecordError::OtherType`], [`VariableRecordError::TooLong`]: the element is not
@@ -72,7 +73,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
     }
 }
 
-/// The other methods are those of [`VariableSeries`]; the updates in its progress are the elements.
+/// Provides the methods of [`VariableSeries`]. The updates in its progress are the elements.
 impl<S, O> Deref for ElementSeries<S, O> {
     type Target = VariableSeries<S, O>;
 

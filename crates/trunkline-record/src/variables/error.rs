@@ -1,4 +1,4 @@
-//! The errors and the progress of recording variables.
+//! Defines the errors and the progress of recording variables.
 
 use std::io;
 
@@ -8,17 +8,25 @@ use trunkline_types::wire::VALUE_BYTES_MAX;
 
 use crate::watched_path::{FileLocation, MovedFile};
 
-/// The reason why a variable, or an update of it, is not recorded.
+/// The reason why a variable or an update is not recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum VariableRecordError {
-    #[error("{name} holds {data_type}, which is not recorded; record its parts separately")]
+    #[error(
+        "{name} has the type {data_type}, which cannot be recorded; record its parts separately"
+    )]
     Type { name: String, data_type: DataType },
-    #[error("{name}: its type needs more than {max} channels; record its parts separately")]
+    #[error("{name} has a type that needs more than {max} channels; record its parts separately")]
     TooManyParts { name: String, max: usize },
-    /// A variable, or an update of it, has a different type than the variable had when it was added.
-    #[error("{name}: an update has a different type than earlier ones; record it in another file")]
+    /// A variable or an update does not have the type with which the variable was added.
+    #[error(
+        "{name} has an update whose type differs from earlier updates; record this variable to \
+         another file"
+    )]
     OtherType { name: String },
-    #[error("{name}: a value has more than {VALUE_BYTES_MAX} bytes; record it as a stream")]
+    #[error(
+        "{name} has a value of more than {VALUE_BYTES_MAX} bytes; transfer it through a stream, and \
+         record the stream"
+    )]
     TooLong { name: String },
     /// The format cannot represent the variable.
     #[error("{name}: {source}")]
@@ -26,7 +34,7 @@ pub enum VariableRecordError {
         name: String,
         source: Box<WriteError>,
     },
-    #[error("the variable belongs to another recording; add it to this one first")]
+    #[error("the variable belongs to another recording; add it to this recording first")]
     Unknown,
     #[error(
         "cannot write to the file: {0}; the waiting updates stay in memory until the next attempt"
@@ -41,10 +49,10 @@ pub enum VariableRecordError {
     Removed {
         /// The file and its location.
         moved_file: Box<MovedFile>,
-        /// Number of updates that were in it.
+        /// Number of updates that the file contained.
         updates: u64,
     },
-    /// A sync failed, now or earlier. Updates are still written.
+    /// This sync or an earlier one failed. Updates are still written.
     #[error(
         "syncing failed: {}; updates after the first {on_disk} may not survive a power loss, even \
          if a later sync succeeds; continue in another file",
@@ -58,7 +66,7 @@ pub enum VariableRecordError {
 }
 
 impl VariableRecordError {
-    /// Returns true if the disk is full. Waiting updates are written once there is room.
+    /// Returns true if the disk is full. Waiting updates are written once there is free space.
     pub fn is_disk_full(&self) -> bool {
         matches!(
             self,
@@ -85,20 +93,22 @@ fn copy_hint(moved_file: &MovedFile) -> String {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VariableProgress {
     pub variables: u64,
-    /// Updates accepted.
+    /// Number of accepted updates.
     pub updates: u64,
-    /// Updates in the file; they survive a crash of the program.
+    /// Number of updates in the file, which survive a crash of the program.
     pub in_file: u64,
-    /// Updates that survive a power loss. After a failed sync, this no longer grows for that file.
+    /// Number of updates that survive a power loss. After a failed sync of a file, it no longer
+    /// grows for that file.
     pub on_disk: u64,
     /// The system's error number of the first failed sync of the series, if any. Updates that were
-    /// not durable before it never count as `on_disk`.
+    /// not durable before that sync never count as `on_disk`.
     pub sync_failure: Option<i32>,
-    /// Updates missing before or during the recording, as far as their number is known.
+    /// Known number of updates missing before or during the recording.
     pub lost: u64,
     /// Number of times that an unknown number of updates was lost.
     pub unknown_gaps: u64,
     /// Size of the file, or of all files of a series, in bytes.
     pub bytes: u64,
+    /// Number of bytes of updates that wait in memory.
     pub waiting_bytes: usize,
 }

@@ -1,4 +1,4 @@
-//! A file to which whole segments are appended.
+//! Appends whole segments to a file.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,32 +13,33 @@ use crate::backend::{BackendKind, FileReport};
 use crate::tdms_file::{remove_leftovers, sums_path};
 use crate::watched_path::{MovedFile, WatchedPath, sync_folder};
 
-/// A destination of whole segments.
+/// A destination to which whole segments are appended.
 pub trait Segments {
     /// Appends all of `bytes`, or leaves the previous content unchanged.
     ///
     /// # Errors
-    /// The system's error; the call may be repeated.
+    /// The system's error, after which the caller may call this again.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes everything appended so far durable, so that it survives a power loss.
+    /// Makes the appended segments durable, so that they survive a power loss.
     ///
     /// # Errors
-    /// The system's error. Segments appended since the last successful call then do not count as
-    /// durable, even if a later call succeeds.
+    /// The system's error. Segments appended since the last successful call do not count as durable
+    /// then, even if a later call succeeds.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Returns the free bytes of the file system; `None` if it does not report them.
+    /// Returns the number of free bytes in the file system; `None` if it does not report free
+    /// space.
     fn room(&self) -> Option<u64> {
         None
     }
 
-    /// Returns the file's location if the name it was created with no longer refers to it.
+    /// Returns the location of the file if its original name no longer refers to it.
     fn moved_file(&self) -> Option<MovedFile> {
         None
     }
 
-    /// Returns the same for the checksum file.
+    /// Returns the location of the checksum file if its original name no longer refers to it.
     fn moved_sums_file(&self) -> Option<MovedFile> {
         None
     }
@@ -66,8 +67,8 @@ struct Sums {
 }
 
 impl SegmentFile {
-    /// Creates the file. On return, its name survives a power loss. Removes an index file and
-    /// checksums left over from an earlier file of this name, because readers would trust them.
+    /// Creates the file. On return, the file's name survives a power loss. Removes the index file
+    /// and the checksum file of an earlier file with this name, because readers would trust them.
     ///
     /// # Errors
     /// The file already exists, or cannot be created.
@@ -75,13 +76,13 @@ impl SegmentFile {
         Self::create_with(path, false)
     }
 
-    /// Same as [`create`](Self::create), with checksums in `x.tdms.sums`. Every segment has its
-    /// entry there before it counts as written.
+    /// Creates the file like [`create`](Self::create), with a checksum file `x.tdms.sums`. A
+    /// segment counts as written only once its checksum is in that file.
     pub fn create_summed(path: &Path) -> io::Result<Self> {
         Self::create_with(path, true)
     }
 
-    /// Returns the backend report, which is the same for every such file.
+    /// Returns the backend report, which is the same for every segment file.
     pub fn report() -> FileReport {
         FileReport {
             backend: BackendKind::PlainWrites,
@@ -101,7 +102,7 @@ impl SegmentFile {
         let has_sums_file = matches!(sums_file, Ok(Some(_)));
         let created = sums_file.and_then(|sums_file| Self::begin(path, file, sums_file));
         if created.is_err() {
-            // Frees the names for another attempt.
+            // Removing the files allows another attempt with the same names.
             let _ = std::fs::remove_file(path);
             if has_sums_file {
                 let _ = std::fs::remove_file(&sums_path);
@@ -141,7 +142,7 @@ impl Sums {
 
     fn append(&mut self, position: u64, segment: &[u8]) -> io::Result<()> {
         let sum = SegmentSum::of(position, segment, BodySum::default());
-        // The next entry overwrites a partial one.
+        // After a failed write, the next entry overwrites the partial entry.
         self.file.write_all_at(&sum.entry(self.id), self.length)?;
         self.length += SUMS_ENTRY_BYTES as u64;
         Ok(())
@@ -156,9 +157,8 @@ impl Segments for SegmentFile {
             None => Ok(()),
         });
         if let Err(error) = summed {
-            // Otherwise readers would find truncated data if part of the segment was written, or a
-            // segment without a checksum if all of it was. If truncating fails too, the next append
-            // overwrites these bytes.
+            // Without truncation, readers would find a partial segment or a segment without a
+            // checksum. If truncation fails too, the next append overwrites these bytes.
             let _ = self.file.set_len(self.length);
             return Err(error);
         }
@@ -191,11 +191,11 @@ impl Segments for SegmentFile {
     }
 }
 
-pub(super) fn writer_of(out: &impl Segments) -> Writer {
+pub(super) fn new_writer(out: &impl Segments) -> Writer {
     let mut writer = Writer::new(WriterOptions::default());
     if let Some(number) = out.sums_number() {
-        // The first segment identifies the checksums that belong to this file. This cannot fail,
-        // because any file may have this property.
+        // The first segment identifies the checksum file of this file. Setting the property cannot
+        // fail, because every file may have it.
         let _ = writer.set(&ObjectPath::File, "sums_id", number);
     }
     writer

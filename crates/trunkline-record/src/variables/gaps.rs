@@ -1,23 +1,24 @@
-//! Missing updates of a variable, and how its group records them.
+//! Records the missing updates of a variable as properties of its group.
 
 use trunkline_tdms::{ObjectPath, WriteError, Writer};
 
 #[derive(Debug)]
 pub(super) struct Gaps {
-    /// Updates missing before the next one; `None` if the number is unknown.
+    /// Number of updates missing before the next update; `None` if the number is unknown.
     missing: Option<u64>,
     /// Gaps that are not in a segment yet.
-    noted: Vec<Gap>,
+    new_gaps: Vec<Gap>,
     /// Gaps in a segment that is not in the file yet.
     pending: Vec<Gap>,
-    /// Number of gaps in segments.
-    described: u64,
+    /// Number of gaps in the segments of this file.
+    segment_gaps: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Gap {
+    /// Number of the row after the gap.
     row: u64,
-    /// `None` if the number is unknown.
+    /// Number of missing updates; `None` if it is unknown.
     lost: Option<u64>,
 }
 
@@ -25,41 +26,41 @@ impl Default for Gaps {
     fn default() -> Self {
         Self {
             missing: Some(0),
-            noted: Vec::new(),
+            new_gaps: Vec::new(),
             pending: Vec::new(),
-            described: 0,
+            segment_gaps: 0,
         }
     }
 }
 
 impl Gaps {
-    /// Adds updates missing before the next one; `None` if the number is unknown.
+    /// Adds `lost` updates missing before the next update; `None` if the number is unknown.
     pub(super) fn add_missing(&mut self, lost: Option<u64>) {
         self.missing = sum(self.missing, lost);
     }
 
     /// Records the missing updates as a gap before this row.
-    pub(super) fn note(&mut self, row: u64) {
+    pub(super) fn record(&mut self, row: u64) {
         let lost = self.missing.replace(0);
         if lost != Some(0) {
-            self.noted.push(Gap { row, lost });
+            self.new_gaps.push(Gap { row, lost });
         }
     }
 
-    pub(super) fn are_waiting(&self) -> bool {
-        self.missing != Some(0) || !self.noted.is_empty()
+    pub(super) fn has_new_gaps(&self) -> bool {
+        self.missing != Some(0) || !self.new_gaps.is_empty()
     }
 
-    /// Sets the properties of gaps that are not in a segment yet.
-    pub(super) fn describe(
+    /// Sets the properties of gaps that are not in a segment yet, for the next segment.
+    pub(super) fn set_properties(
         &mut self,
         group: &ObjectPath,
         writer: &mut Writer,
     ) -> Result<(), WriteError> {
-        for gap in self.noted.drain(..) {
-            self.described += 1;
-            let number = self.described;
-            // -1 means an unknown number.
+        for gap in self.new_gaps.drain(..) {
+            self.segment_gaps += 1;
+            let number = self.segment_gaps;
+            // The value -1 means that the number is unknown.
             let lost = gap
                 .lost
                 .map_or(-1, |lost| i64::try_from(lost).unwrap_or(i64::MAX));
@@ -75,32 +76,41 @@ impl Gaps {
         self.pending.clear();
     }
 
-    /// Continues in another file, in which row `before` of this file is row `carried`. Rows of this
-    /// file that are `missing` become a gap before it; `None` if their number is unknown.
-    pub(super) fn continue_in(&mut self, before: u64, carried: u64, missing: Option<u64>) {
+    /// Continues in a new file, in which row `previous_rows` of this file becomes row
+    /// `copied_rows`. The `missing` rows of this file become a gap before that row; `None` if their
+    /// number is unknown.
+    pub(super) fn continue_in(
+        &mut self,
+        previous_rows: u64,
+        copied_rows: u64,
+        missing: Option<u64>,
+    ) {
         let mut gaps = std::mem::take(&mut self.pending);
-        gaps.append(&mut self.noted);
+        gaps.append(&mut self.new_gaps);
         for gap in &mut gaps {
-            gap.row = gap.row.saturating_sub(before).saturating_add(carried);
+            gap.row = gap
+                .row
+                .saturating_sub(previous_rows)
+                .saturating_add(copied_rows);
         }
         if missing != Some(0) {
-            match gaps.first_mut().filter(|gap| gap.row == carried) {
+            match gaps.first_mut().filter(|gap| gap.row == copied_rows) {
                 Some(first) => first.lost = sum(first.lost, missing),
                 None => gaps.insert(
                     0,
                     Gap {
-                        row: carried,
+                        row: copied_rows,
                         lost: missing,
                     },
                 ),
             }
         }
-        self.noted = gaps;
-        self.described = 0;
+        self.new_gaps = gaps;
+        self.segment_gaps = 0;
     }
 }
 
-/// Returns the sum; `None` if one of the numbers is unknown.
+/// Returns the sum of two numbers; `None` if one of them is unknown.
 fn sum(left: Option<u64>, right: Option<u64>) -> Option<u64> {
     let (left, right) = left.zip(right)?;
     Some(left.saturating_add(right))

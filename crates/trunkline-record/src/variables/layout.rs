@@ -1,21 +1,22 @@
-//! The layout of values in channels, by type.
+//! Defines the channels that contain the values of each type.
 //!
 //! ```text
 //!   scalar     value
 //!   bytes      value (U8)     value.count
 //!   array      value          value.count   value.dim_1 value.dim_2 ... with several dimensions
 //!   waveform   value          value.count   value.t0   value.dt   value.attributes
-//!   struct     value.field for each field, each as above
+//!   struct     value.field for each field, with the channels of the field's type
 //! ```
 //!
-//! `value.count` is the number of elements of each update. All channels except that of the elements
-//! have exactly one value per update.
+//! The channel `value.count` contains the number of elements of each update. All channels except
+//! the channel of elements have exactly one value per update.
 
 use trunkline_tdms::TdmsType;
 use trunkline_types::{DataType, ElementType};
 
 use super::VALUE;
 
+/// Maximum number of channels for the values of a variable.
 pub(super) const COLUMNS_MAX: usize = 16_384;
 
 /// The channels of a variable and their meaning.
@@ -30,19 +31,20 @@ pub(super) struct Layout {
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) data_type: TdmsType,
-    /// The column with the number of values per update; `None` if it is always one.
-    pub(super) counted_by: Option<usize>,
+    /// Index of the column with the number of values per update; `None` if there is always one
+    /// value.
+    pub(super) count_column: Option<usize>,
 }
 
-/// The columns that contain a value or a part of it.
+/// The columns that contain a value or a part of a value.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Part {
     Scalar(usize),
-    Bytes(Run),
-    /// With one column per dimension if there are several.
-    Array(Run, Vec<usize>),
+    Bytes(ElementColumns),
+    /// An array, with one column per dimension if it has several dimensions.
+    Array(ElementColumns, Vec<usize>),
     Waveform {
-        run: Run,
+        element_columns: ElementColumns,
         t0: usize,
         dt: usize,
         attributes: usize,
@@ -50,9 +52,9 @@ pub(super) enum Part {
     Struct(Vec<Part>),
 }
 
-/// The columns of elements and of their count per update.
+/// Indexes of the column of elements and of the column with their number per update.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Run {
+pub(super) struct ElementColumns {
     pub(super) elements: usize,
     pub(super) count: usize,
 }
@@ -60,7 +62,7 @@ pub(super) struct Run {
 /// The reason why a type has no layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NoLayout {
-    /// More than [`COLUMNS_MAX`] columns.
+    /// The type needs more than [`COLUMNS_MAX`] columns.
     TooManyColumns,
     UnknownType,
 }
@@ -68,26 +70,30 @@ pub(super) enum NoLayout {
 impl Layout {
     pub(super) fn of(data_type: &DataType) -> Result<Self, NoLayout> {
         let mut columns = Vec::new();
-        let value = part(data_type, VALUE.to_owned(), &mut columns)?;
+        let value = add_part(data_type, VALUE.to_owned(), &mut columns)?;
         Ok(Self { columns, value })
     }
 
     /// Returns the column whose values are in the variable's unit; `None` for a struct.
-    pub(super) fn in_unit(&self) -> Option<&Column> {
+    pub(super) fn value_column(&self) -> Option<&Column> {
         let column = match &self.value {
             Part::Scalar(column) => *column,
-            Part::Bytes(run) | Part::Array(run, _) | Part::Waveform { run, .. } => run.elements,
+            Part::Bytes(element_columns)
+            | Part::Array(element_columns, _)
+            | Part::Waveform {
+                element_columns, ..
+            } => element_columns.elements,
             Part::Struct(_) => return None,
         };
         self.columns.get(column)
     }
 }
 
-fn add(
+fn add_column(
     columns: &mut Vec<Column>,
     name: String,
     data_type: TdmsType,
-    counted_by: Option<usize>,
+    count_column: Option<usize>,
 ) -> Result<usize, NoLayout> {
     if columns.len() >= COLUMNS_MAX {
         return Err(NoLayout::TooManyColumns);
@@ -95,37 +101,46 @@ fn add(
     columns.push(Column {
         name,
         data_type,
-        counted_by,
+        count_column,
     });
     Ok(columns.len() - 1)
 }
 
-fn run(columns: &mut Vec<Column>, name: &str, data_type: TdmsType) -> Result<Run, NoLayout> {
+fn add_element_columns(
+    columns: &mut Vec<Column>,
+    name: &str,
+    data_type: TdmsType,
+) -> Result<ElementColumns, NoLayout> {
     let count = columns.len() + 1;
-    let elements = add(columns, name.to_owned(), data_type, Some(count))?;
-    add(columns, format!("{name}.count"), TdmsType::U32, None)?;
-    Ok(Run { elements, count })
+    let elements = add_column(columns, name.to_owned(), data_type, Some(count))?;
+    add_column(columns, format!("{name}.count"), TdmsType::U32, None)?;
+    Ok(ElementColumns { elements, count })
 }
 
-fn part(data_type: &DataType, name: String, columns: &mut Vec<Column>) -> Result<Part, NoLayout> {
+fn add_part(
+    data_type: &DataType,
+    name: String,
+    columns: &mut Vec<Column>,
+) -> Result<Part, NoLayout> {
     Ok(match data_type {
-        DataType::Bytes => Part::Bytes(run(columns, &name, TdmsType::U8)?),
+        DataType::Bytes => Part::Bytes(add_element_columns(columns, &name, TdmsType::U8)?),
         DataType::Array(array) => {
-            let run = run(columns, &name, element_type(array.element)?)?;
+            let element_columns =
+                add_element_columns(columns, &name, element_type(array.element)?)?;
             let mut lengths = Vec::new();
             if array.shape.len() > 1 {
                 for number in 1..=array.shape.len() {
                     let length = format!("{name}.dim_{number}");
-                    lengths.push(add(columns, length, TdmsType::U32, None)?);
+                    lengths.push(add_column(columns, length, TdmsType::U32, None)?);
                 }
             }
-            Part::Array(run, lengths)
+            Part::Array(element_columns, lengths)
         }
         DataType::Waveform(element) => Part::Waveform {
-            run: run(columns, &name, element_type(*element)?)?,
-            t0: add(columns, format!("{name}.t0"), TdmsType::Time, None)?,
-            dt: add(columns, format!("{name}.dt"), TdmsType::F64, None)?,
-            attributes: add(
+            element_columns: add_element_columns(columns, &name, element_type(*element)?)?,
+            t0: add_column(columns, format!("{name}.t0"), TdmsType::Time, None)?,
+            dt: add_column(columns, format!("{name}.dt"), TdmsType::F64, None)?,
+            attributes: add_column(
                 columns,
                 format!("{name}.attributes"),
                 TdmsType::String,
@@ -135,20 +150,20 @@ fn part(data_type: &DataType, name: String, columns: &mut Vec<Column>) -> Result
         DataType::Struct(fields) => {
             let fields = fields.fields.iter();
             let parts = fields.map(|(field, data_type)| {
-                part(data_type, format!("{name}.{}", escaped(field)), columns)
+                add_part(data_type, format!("{name}.{}", escaped(field)), columns)
             });
             Part::Struct(parts.collect::<Result<_, _>>()?)
         }
-        DataType::Enum(_) => Part::Scalar(add(columns, name, TdmsType::U32, None)?),
+        DataType::Enum(_) => Part::Scalar(add_column(columns, name, TdmsType::U32, None)?),
         scalar => {
             let element = ElementType::of(scalar).ok_or(NoLayout::UnknownType)?;
-            Part::Scalar(add(columns, name, element_type(element)?, None)?)
+            Part::Scalar(add_column(columns, name, element_type(element)?, None)?)
         }
     })
 }
 
-/// Escapes a field's name for use in a channel's name, so that its dots differ from those between
-/// fields.
+/// Escapes the name of a field for use in the name of a channel, so that dots in the name differ
+/// from the dots between fields.
 fn escaped(field: &str) -> String {
     field.replace('\\', "\\\\").replace('.', "\\.")
 }
@@ -209,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_fields_with_points_do_not_meet() {
+    fn field_names_with_dots_stay_distinct() {
         let names = names("struct(a: struct(b.c: f64, b: bool), a.b: bytes, a\\: struct(b: i8))");
         let mut different = names.clone();
         different.sort();

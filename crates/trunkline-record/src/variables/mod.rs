@@ -1,4 +1,4 @@
-//! Records the updates of variables, each with its time, and plays them back.
+//! Records timestamped updates of variables, and plays them back.
 //!
 //! ```text
 //!   file
@@ -10,8 +10,9 @@
 //!           ...
 //! ```
 //!
-//! Stream elements that vary in size or have parts are recorded as updates of one variable: `time`
-//! is when the recorder took each element from the stream, and there is no `quality`.
+//! Stream elements that vary in size or have parts are recorded as updates of one variable. The
+//! channel `time` then contains the times at which the recorder took the elements from the stream,
+//! and there is no channel `quality`.
 
 mod attributes;
 mod column_reader;
@@ -38,20 +39,20 @@ pub use self::recording::{VariableId, VariableRecording};
 pub use self::series::{EndedVariables, OmittedVariableFiles, VariableSeries};
 
 const TIME: &str = "time";
-/// The channel of values. The names of other channels with parts of the values begin with it.
+/// The channel of values, or the prefix of the names of channels with parts of the values.
 const VALUE: &str = "value";
 const QUALITY: &str = "quality";
-/// The property of a group with the variable's type.
+/// The property of a group that contains the variable's type.
 const TYPE: &str = "variable_type";
-/// The property of a channel with the unit of its values; it belongs to the group if values have
-/// parts.
+/// The property that contains the unit. It belongs to the channel of values, or to the group if
+/// values have parts.
 const UNIT: &str = "unit_string";
-/// The property of a group with the variable's description.
+/// The property of a group that contains the variable's description.
 const DESCRIPTION: &str = "description";
-/// The property of a group with the number of its first updates that were copied from the previous
-/// file.
+/// The property of a group that contains the number of updates at the beginning that were copied
+/// from the previous file.
 const CARRIED: &str = "carried_rows";
-/// The property of a group with the number of its first updates that predate the recording.
+/// The property of a group that contains the number of updates that predate the recording.
 const INITIAL: &str = "initial_rows";
-/// The property of a group with the number of its updates in the previous files.
+/// The property of a group that contains the number of updates in earlier files.
 const SERIES_ROW: &str = "series_row";

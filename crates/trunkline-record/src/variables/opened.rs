@@ -1,4 +1,4 @@
-//! A file of a recording, opened for playback.
+//! Opens one file of a recording for playback and reads its updates.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use trunkline_types::{Quality, Value};
 use super::column_reader::{Fault, ReadAhead};
 use super::discovery::{PlayableChannels, VariableReader};
 use super::playing::PlayedVariable;
-use crate::playback::{PlaybackError, counted, open_recording};
+use crate::playback::{PlaybackError, count_with_noun, open_recording};
 
-/// Number of values read ahead, over all channels.
+/// Total number of values read ahead over all channels.
 const VALUES_AHEAD: u64 = 1 << 16;
 
-/// Amount of text read ahead, over all channels, in bytes.
+/// Total size in bytes of text read ahead over all channels.
 const TEXT_BYTES_AHEAD: u64 = 16 << 20;
 
-/// One file and its playback state.
+/// One file of a recording and its playback state.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct PlaybackFile {
     pub(super) path: PathBuf,
     file: TdmsFile<File>,
-    /// The variables in the order of the file.
+    /// The variables, in the order of the file.
     pub(super) variables: Vec<PlayedVariable>,
     /// The reader of each variable.
     pub(super) readers: Vec<VariableReader>,
@@ -30,16 +30,16 @@ pub(super) struct Opened {
     ahead: ReadAhead,
 }
 
-/// The times at which the updates of a file begin.
+/// The times at which the updates of a file begin, in nanoseconds since 1970.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct StartTimes {
-    /// The time of the first update that is not older than the file.
-    pub(super) own: Option<i128>,
-    /// The time of the last update that is older than the file.
-    pub(super) before: Option<i128>,
+    /// Time of the first update that is not older than the file.
+    pub(super) first_new: Option<i128>,
+    /// Time of the last update that is older than the file.
+    pub(super) last_old: Option<i128>,
 }
 
-impl Opened {
+impl PlaybackFile {
     pub(super) fn open(path: &Path) -> Result<Self, PlaybackError> {
         let file = open_recording(path)?;
         let found =
@@ -63,7 +63,7 @@ impl Opened {
         })
     }
 
-    /// Describes the damage if the end of the file was cut off.
+    /// Describes the incomplete end of the file; `None` if the file is complete.
     pub(super) fn cut_off(&self) -> Option<String> {
         let incomplete = self.file.report().incomplete;
         if let Some(finding) = incomplete {
@@ -77,8 +77,11 @@ impl Opened {
             .filter(|variable| variable.cut_off > 0)
             .count();
         (cut_off > 0).then(|| {
-            let updates = counted(cut_off, "incomplete update");
-            format!("{updates} of {}", counted(variables as u64, "variable"))
+            let updates = count_with_noun(cut_off, "incomplete update");
+            format!(
+                "{updates} of {}",
+                count_with_noun(variables as u64, "variable")
+            )
         })
     }
 
@@ -96,8 +99,8 @@ impl Opened {
             }
             let time = self.time_of(reader, row)?;
             match is_newer {
-                true => start_times.own = start_times.own.into_iter().chain(time).min(),
-                false => start_times.before = start_times.before.max(time),
+                true => start_times.first_new = start_times.first_new.into_iter().chain(time).min(),
+                false => start_times.last_old = start_times.last_old.max(time),
             }
         }
         Ok(start_times)
@@ -118,7 +121,8 @@ impl Opened {
         }
     }
 
-    /// Returns the time of the next update of a variable; `None` if it has no more.
+    /// Returns the time of the next update of a variable; `None` if the variable has no more
+    /// updates.
     pub(super) fn next_time(&mut self, variable: usize) -> Result<Option<i128>, PlaybackError> {
         let Some(reader) = self.readers.get_mut(variable) else {
             return Ok(None);
@@ -132,13 +136,13 @@ impl Opened {
                 path: self.path.clone(),
                 source,
             }),
-            // Cannot happen: there are at least as many times as updates.
+            // This cannot happen, because there are at least as many times as updates.
             Err(Fault::Invalid(_)) => Ok(None),
         }
     }
 
-    /// Reads the next value of a variable with its quality, or `None` if it cannot be read. The
-    /// flag is true if a previous file contains the same update.
+    /// Reads the next value of a variable with its quality; `None` if it cannot be read. The flag
+    /// is true if an earlier file contains the same update.
     pub(super) fn read(
         &mut self,
         variable: usize,
@@ -147,13 +151,13 @@ impl Opened {
             path: self.path.clone(),
             variable: variable.to_string(),
             update: 0,
-            why: "there is no such variable".to_owned(),
+            why: "the file has no variable with this number".to_owned(),
         };
         let reader = self.readers.get_mut(variable);
         let (Some(reader), Some(played)) = (reader, self.variables.get(variable)) else {
             return Err(unknown());
         };
-        let was_played = reader.played < reader.skip;
+        let was_played = reader.played < reader.skipped_updates;
         let read = reader.read(&self.file, &played.data_type, self.ahead);
         let read = read.map_err(|fault| match fault {
             Fault::Read(source) => PlaybackError::Read {

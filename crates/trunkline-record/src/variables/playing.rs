@@ -8,24 +8,24 @@ use std::time::Duration;
 use trunkline_tdms::ObjectPath;
 use trunkline_types::{DataType, Quality, Timestamp, Value};
 
-use super::opened::{Opened, StartTimes};
+use super::opened::{PlaybackFile, StartTimes};
 use super::series_checker::SeriesChecker;
 use crate::playback::{MissingPart, PlaybackError, numbered_files};
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlayedVariable {
-    /// The name of its group, or of its group and channel.
+    /// Name of the variable: its group, or its group and channel.
     pub name: String,
     pub data_type: DataType,
-    /// Number of updates in all files, without copies.
+    /// Number of updates in all files, without copies from earlier files.
     pub updates: u64,
-    /// Updates that are incomplete because their file was cut off. They are not played.
+    /// Number of incomplete updates at the truncated end of a file. They are not played.
     pub cut_off: u64,
-    /// Updates skipped so far because their text cannot be read.
+    /// Number of updates skipped so far because their text cannot be read.
     pub unreadable: u64,
-    /// Number of places in all files where the recorder recorded missing updates.
+    /// Number of gaps that the files record: places where updates are missing.
     pub gaps: u64,
-    /// Number of updates missing there, as far as the recorder could count them.
+    /// Number of updates missing in these gaps, without gaps of unknown size.
     pub lost: u64,
     /// Number of gaps with an unknown number of missing updates.
     pub unknown_gaps: u64,
@@ -35,75 +35,77 @@ pub struct PlayedVariable {
 pub struct PlayedUpdate {
     /// The variable, as an index into [`RecordedVariables::variables`].
     pub variable: usize,
-    /// Time since the first update of the recording. It never decreases. Updates that predate the
-    /// recording or their file are played at once.
+    /// Time since the first update of the recording, which never decreases. Updates that predate
+    /// the recording or their file are played immediately.
     pub after: Duration,
     pub value: Value,
-    /// When the value was measured.
+    /// Time at which the value was measured.
     pub source_timestamp: Timestamp,
-    /// The quality; good if the recording contains none.
+    /// Quality of the value; good if the recording contains no qualities.
     pub quality: Quality,
 }
 
 /// Plays the updates of all variables of a recording, in the order of their times.
 ///
-/// A variable is a group as [`VariableRecording`](super::VariableRecording) writes it, or any
-/// channel whose property `wf_increment` gives the times of its values. Over all channels, up to
-/// 65,536 values and 16 MiB of text are read ahead, and at least 16 values of each channel.
+/// A variable is a group that [`VariableRecording`](super::VariableRecording) wrote, or any channel
+/// whose property `wf_increment` gives the times of its values. Up to 65,536 values and 16 MiB of
+/// text are read ahead over all channels, and at least 16 values of each channel.
 ///
-/// The files of a series are played one after another, and only one is open at a time. Updates that
-/// a file copied from the previous one are not played again.
+/// The files of a series are played one after another, and only one file is open at a time. Updates
+/// that a file copied from the previous file are not played again.
 #[derive(Debug)]
 pub struct RecordedVariables {
     checker: SeriesChecker,
     skipped: Vec<ObjectPath>,
     missing: Vec<MissingPart>,
     current: Current,
-    /// Files that are not opened yet.
+    /// Files that have not been opened yet.
     files: VecDeque<SeriesFile>,
-    /// The next update of each variable of the current file: its time, the variable's number in the
-    /// recording, and its number in the file.
-    next: BinaryHeap<Reverse<(i128, usize, usize)>>,
-    first: Option<i128>,
-    last: i128,
-    /// Variables that cannot be played any further.
+    /// The next update of each variable of the current file: the time of the update, the variable's
+    /// number in the recording, and the variable's number in the file.
+    next_updates: BinaryHeap<Reverse<(i128, usize, usize)>>,
+    /// Time of the first update, in nanoseconds since 1970.
+    first_time: Option<i128>,
+    /// Offset of the last played update from the first one, in nanoseconds.
+    last_offset: i128,
+    /// Numbers of the variables that are not played further.
     ended: HashSet<usize>,
 }
 
 /// The file being played.
 #[derive(Debug)]
 struct Current {
-    file: Opened,
-    /// The number that each of the file's variables has in the recording.
+    file: PlaybackFile,
+    /// Number in the recording of each variable of the file.
     numbers: Vec<usize>,
 }
 
 #[derive(Debug)]
 struct SeriesFile {
     path: PathBuf,
-    is_behind_missing: bool,
+    follows_missing_file: bool,
 }
 
 impl RecordedVariables {
-    /// Opens a single file, even if it belongs to a series. Channels that cannot be played are left
-    /// out; [`skipped`](Self::skipped) returns them.
+    /// Opens a single file, even if it belongs to a series. Channels that cannot be played are
+    /// skipped; [`skipped`](Self::skipped) returns them.
     pub fn open(path: &Path) -> Result<Self, PlaybackError> {
         Self::of(vec![(1, path.to_owned())], path)
     }
 
-    /// Opens a recording: the file `path` and, if a series begins with it, `name_0002.tdms` and so
-    /// on. [`missing`](Self::missing) returns the parts that are missing.
+    /// Opens a recording: the file `path` and, if this file begins a series, `name_0002.tdms` and
+    /// so on. [`missing`](Self::missing) returns the parts that are missing.
     ///
     /// # Errors
-    /// [`PlaybackError`]; [`PlaybackError::OtherSeries`]: a file is named like one of the series
-    /// but does not continue it.
+    /// [`PlaybackError`]. [`PlaybackError::OtherSeries`] means that a file has the name of a file
+    /// of the series but does not continue the series.
     pub fn open_series(path: &Path) -> Result<Self, PlaybackError> {
         Self::of(numbered_files(path), path)
     }
 
     fn of(numbered: Vec<(u32, PathBuf)>, first_path: &Path) -> Result<Self, PlaybackError> {
         let mut checker = SeriesChecker::default();
-        let (mut skipped, mut seen_skipped) = (Vec::new(), HashSet::new());
+        let (mut skipped, mut skipped_paths) = (Vec::new(), HashSet::new());
         let (mut missing, mut files) = (Vec::new(), VecDeque::new());
         let mut start_times = StartTimes::default();
         let mut first = None;
@@ -111,10 +113,10 @@ impl RecordedVariables {
         for (number, path) in numbered {
             let missing_files = MissingPart::files_between(first_path, previous_number, number);
             previous_number = number;
-            let is_behind_missing = missing_files.is_some();
+            let follows_missing_file = missing_files.is_some();
             missing.extend(missing_files);
-            let mut file = Opened::open(&path)?;
-            let continuation = checker.join(&mut file, is_behind_missing)?;
+            let mut file = PlaybackFile::open(&path)?;
+            let continuation = checker.add_file(&mut file, follows_missing_file)?;
             if continuation.missing > 0 {
                 missing.push(MissingPart::Updates {
                     path: path.clone(),
@@ -133,7 +135,7 @@ impl RecordedVariables {
                 .zip(&file.readers)
             {
                 if let Some(total) = checker.variables.get_mut(*number) {
-                    let new_updates = variable.updates.saturating_sub(reader.skip);
+                    let new_updates = variable.updates.saturating_sub(reader.skipped_updates);
                     total.updates = total.updates.saturating_add(new_updates);
                     total.cut_off = total.cut_off.saturating_add(variable.cut_off);
                     total.gaps = total.gaps.saturating_add(variable.gaps);
@@ -142,43 +144,43 @@ impl RecordedVariables {
                 }
             }
             for channel in &file.skipped {
-                if seen_skipped.insert(channel.clone()) {
+                if skipped_paths.insert(channel.clone()) {
                     skipped.push(channel.clone());
                 }
             }
-            if start_times.own.is_none() {
+            if start_times.first_new.is_none() {
                 let times = file.start_times()?;
-                start_times.own = times.own;
-                start_times.before = start_times.before.max(times.before);
+                start_times.first_new = times.first_new;
+                start_times.last_old = start_times.last_old.max(times.last_old);
             }
             match first {
                 None => first = Some((file, continuation.numbers)),
                 Some(_) => files.push_back(SeriesFile {
                     path,
-                    is_behind_missing,
+                    follows_missing_file,
                 }),
             }
         }
         let (mut file, numbers) = match first {
             Some(first) => first,
-            // Cannot happen: a recording has at least one file.
-            None => (Opened::open(first_path)?, Vec::new()),
+            // This cannot happen, because a recording has at least one file.
+            None => (PlaybackFile::open(first_path)?, Vec::new()),
         };
         checker.restart();
-        checker.join(&mut file, false)?;
-        let mut opened = Self {
+        checker.add_file(&mut file, false)?;
+        let mut recording = Self {
             checker,
             skipped,
             missing,
             current: Current { file, numbers },
             files,
-            next: BinaryHeap::new(),
-            first: start_times.own.or(start_times.before),
-            last: 0,
+            next_updates: BinaryHeap::new(),
+            first_time: start_times.first_new.or(start_times.last_old),
+            last_offset: 0,
             ended: HashSet::new(),
         };
-        opened.queue_all()?;
-        Ok(opened)
+        recording.queue_next_of_all()?;
+        Ok(recording)
     }
 
     /// Returns the variables, in the order of the files.
@@ -186,8 +188,8 @@ impl RecordedVariables {
         &self.checker.variables
     }
 
-    /// Returns the channels that cannot be played: their values have no times, no variable can have
-    /// their type, or other channels of their variable are missing or have another type.
+    /// Returns the channels that cannot be played. Either their values have no times, no variable
+    /// can have their type, or other channels of their variable are missing or have the wrong type.
     pub fn skipped(&self) -> &[ObjectPath] {
         &self.skipped
     }
@@ -197,25 +199,25 @@ impl RecordedVariables {
         &self.missing
     }
 
-    /// Restricts playback to one variable, given as an index into [`variables`](Self::variables).
+    /// Restricts playback to one variable, which is an index into [`variables`](Self::variables).
     pub fn keep_only(&mut self, variable: usize) {
         self.ended = (0..self.checker.variables.len()).collect();
         self.ended.remove(&variable);
-        self.next
+        self.next_updates
             .retain(|Reverse((_, number, _))| *number == variable);
     }
 
     /// Returns the next readable update, or `None` at the end. If a clock was set back, later
-    /// updates are played at once.
+    /// updates are played immediately.
     ///
     /// # Errors
     /// [`PlaybackError::Read`]: the file cannot be read. [`PlaybackError::Damaged`]: the data is
-    /// not a valid value of its variable, which is not played any further; the next call continues
-    /// with the others. The errors of [`open_series`](Self::open_series), if the next file of a
-    /// series can no longer be opened.
+    /// not a valid value of its variable. Later updates of that variable are not played, and the
+    /// next call continues with the other variables. The errors of
+    /// [`open_series`](Self::open_series): the next file of the series can no longer be opened.
     pub fn next_update(&mut self) -> Result<Option<PlayedUpdate>, PlaybackError> {
         loop {
-            let Some(Reverse((time, number, variable))) = self.next.pop() else {
+            let Some(Reverse((time, number, variable))) = self.next_updates.pop() else {
                 match self.open_next()? {
                     true => continue,
                     false => return Ok(None),
@@ -236,9 +238,9 @@ impl RecordedVariables {
                 }
                 continue;
             };
-            let first = *self.first.get_or_insert(time);
-            self.last = self.last.max(time.saturating_sub(first));
-            let after = u64::try_from(self.last).unwrap_or(u64::MAX);
+            let first = *self.first_time.get_or_insert(time);
+            self.last_offset = self.last_offset.max(time.saturating_sub(first));
+            let after = u64::try_from(self.last_offset).unwrap_or(u64::MAX);
             return Ok(Some(PlayedUpdate {
                 variable: number,
                 after: Duration::from_nanos(after),
@@ -249,23 +251,23 @@ impl RecordedVariables {
         }
     }
 
-    /// Opens the next file; returns false if there is none.
+    /// Opens the next file. Returns false if there is no other file.
     fn open_next(&mut self) -> Result<bool, PlaybackError> {
         let Some(next) = self.files.pop_front() else {
             return Ok(false);
         };
-        let mut file = Opened::open(&next.path)?;
+        let mut file = PlaybackFile::open(&next.path)?;
         let numbers = self
             .checker
-            .join(&mut file, next.is_behind_missing)?
+            .add_file(&mut file, next.follows_missing_file)?
             .numbers;
         self.current = Current { file, numbers };
-        self.queue_all()?;
+        self.queue_next_of_all()?;
         Ok(true)
     }
 
-    /// Queues the next update of each variable of the file.
-    fn queue_all(&mut self) -> Result<(), PlaybackError> {
+    /// Queues the next update of each variable of the current file.
+    fn queue_next_of_all(&mut self) -> Result<(), PlaybackError> {
         for variable in 0..self.current.numbers.len() {
             self.queue_next(variable)?;
         }
@@ -279,7 +281,7 @@ impl RecordedVariables {
         if let Some(number) = number
             && let Some(time) = self.current.file.next_time(variable)?
         {
-            self.next.push(Reverse((time, *number, variable)));
+            self.next_updates.push(Reverse((time, *number, variable)));
         }
         Ok(())
     }

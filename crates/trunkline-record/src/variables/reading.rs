@@ -11,7 +11,8 @@ use super::columns::{self, Source};
 use super::discovery::{Times, VariableReader};
 
 impl VariableReader {
-    /// Returns the time of an update in any existing row, in nanoseconds since 1970.
+    /// Returns the time of the update in row `row`, in nanoseconds since 1970; `None` if it cannot
+    /// be read.
     pub(super) fn time_of(&self, file: &TdmsFile<File>, row: u64) -> Result<Option<i128>, Fault> {
         let channel = match &self.times {
             Times::Channel(times) => file.channel(times.path()),
@@ -45,14 +46,14 @@ impl VariableReader {
         }
     }
 
-    /// Takes the next update; `None` if parts of it cannot be read.
+    /// Takes the next update. Returns `None` if a part of the update cannot be read.
     pub(super) fn read(
         &mut self,
         file: &TdmsFile<File>,
         data_type: &DataType,
         ahead: ReadAhead,
     ) -> Result<Option<(Value, Quality)>, Fault> {
-        let mut source = Next {
+        let mut source = NextValue {
             reader: self,
             file,
             ahead,
@@ -86,14 +87,14 @@ impl VariableReader {
     }
 }
 
-/// The columns of a variable as a source of its next value.
-struct Next<'a> {
+/// Reads the parts of a variable's next value from the variable's columns.
+struct NextValue<'a> {
     reader: &'a mut VariableReader,
     file: &'a TdmsFile<File>,
     ahead: ReadAhead,
 }
 
-impl Next<'_> {
+impl NextValue<'_> {
     fn value(&mut self, data_type: &DataType) -> Result<Value, Fault> {
         let part = std::mem::replace(&mut self.reader.value, super::layout::Part::Scalar(0));
         let value = columns::value(&part, data_type, self);
@@ -101,25 +102,27 @@ impl Next<'_> {
         let value = value?;
         if !value.has_type(data_type) {
             return Err(Fault::Invalid(format!(
-                "it is not a value of the type {data_type}"
+                "the value does not have the type {data_type}"
             )));
         }
         match encoded_len(&value) <= VALUE_BYTES_MAX {
             true => Ok(value),
             false => Err(Fault::Invalid(format!(
-                "it has more than {VALUE_BYTES_MAX} bytes"
+                "the value has more than {VALUE_BYTES_MAX} bytes"
             ))),
         }
     }
 }
 
-impl Source for Next<'_> {
+impl Source for NextValue<'_> {
     type Error = Fault;
 
     fn next(&mut self, column: usize, count: u64) -> Result<(&Values, usize), Fault> {
         match self.reader.columns.get_mut(column) {
             Some(column) => column.next(self.file, count, self.ahead),
-            None => Err(Fault::Invalid("a part without a channel".to_owned())),
+            None => Err(Fault::Invalid(
+                "a part of the value has no channel".to_owned(),
+            )),
         }
     }
 
@@ -135,8 +138,8 @@ impl Source for Next<'_> {
 
 /// Returns the time of an evenly spaced value, in nanoseconds since 1970.
 fn evenly_spaced_time(waveform: &Waveform, row: u64) -> i128 {
-    let after = waveform.offset + waveform.increment * row as f64;
-    // Saturates, because a file may contain any number.
+    let seconds = waveform.offset + waveform.increment * row as f64;
+    // The conversion and the sum saturate, because a file may contain any number.
     let start = waveform.start.map_or(0, TdmsTime::unix_nanos);
-    start.saturating_add((after * 1e9) as i128)
+    start.saturating_add((seconds * 1e9) as i128)
 }

@@ -1,4 +1,4 @@
-//! A recorded variable: its channels and its waiting updates.
+//! Stores the waiting updates of one recorded variable and builds its segments.
 
 use trunkline_tdms::{ChannelId, Data, ObjectPath, TdmsType, Text, WriteError, Writer};
 use trunkline_types::{DataType, Sample};
@@ -10,7 +10,7 @@ use super::recording::RowKind;
 use super::{CARRIED, DESCRIPTION, INITIAL, QUALITY, SERIES_ROW, TIME, TYPE, UNIT};
 
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub(super) struct RecordedVariable {
     pub(super) group: ObjectPath,
     pub(super) data_type: DataType,
     row_kind: RowKind,
@@ -18,29 +18,29 @@ pub(super) struct Recorded {
     channels: Channels,
     unit: Text,
     description: Text,
-    /// Updates since the last segment was built.
+    /// Updates that were accepted after the last segment was built.
     waiting: Columns,
-    /// In a series: updates in a segment that is not in the file yet.
+    /// Updates in a segment that is not in the file yet; used only in a series.
     pending: Columns,
     pub(super) gaps: Gaps,
-    /// Number of rows of this file, including waiting ones.
+    /// Number of rows of the current file, including waiting rows.
     rows: u64,
-    /// Number of rows that are in the file.
+    /// Number of rows in the current file.
     rows_in_file: u64,
-    /// Number of rows that are durable.
+    /// Number of durable rows of the current file.
     rows_on_disk: u64,
     /// Number of rows copied from the previous file.
-    carried: u64,
-    /// Number of updates in all previous files.
+    copied_rows: u64,
+    /// Number of updates in all earlier files.
     series_row: u64,
-    /// True if its first update predates the recording.
+    /// True if the first update predates the recording.
     pub(super) is_initial: bool,
-    /// In a series: the last update in the file.
+    /// The last update in the current file; used only in a series.
     last_in_file: Option<Sample>,
-    /// In a series: the last update in the pending segment.
+    /// The last update in the pending segment; used only in a series.
     last_pending: Option<Sample>,
-    /// In a series: the last update that is waiting.
-    last: Option<Sample>,
+    /// The last waiting update; used only in a series.
+    last_waiting: Option<Sample>,
 }
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Channels {
     }
 }
 
-impl Recorded {
+impl RecordedVariable {
     pub(super) fn new(
         group: ObjectPath,
         data_type: DataType,
@@ -99,12 +99,12 @@ impl Recorded {
             rows: 0,
             rows_in_file: 0,
             rows_on_disk: 0,
-            carried: 0,
+            copied_rows: 0,
             series_row: 0,
             is_initial: false,
             last_in_file: None,
             last_pending: None,
-            last: None,
+            last_waiting: None,
         })
     }
 
@@ -126,22 +126,23 @@ impl Recorded {
         Ok(())
     }
 
-    /// Returns the object with the unit: the channel of values, or the group if values have parts.
+    /// Returns the path of the object that has the unit: the channel of values, or the group if
+    /// values have parts.
     fn object_with_unit(&self) -> ObjectPath {
-        match self.layout.in_unit() {
+        match self.layout.value_column() {
             Some(column) => ObjectPath::channel(self.group.name(), &*column.name),
             None => self.group.clone(),
         }
     }
 
-    /// Appends an update, which must be of the variable's type. In a series, the last update is
-    /// kept for the next file; a stream element is not, because it belongs to one file only.
+    /// Appends an update, which must have the variable's type. In a series, the last update is kept
+    /// for the next file. A stream element is not kept, because it belongs to only one file.
     pub(super) fn push(&mut self, sample: &Sample, is_series: bool) {
-        self.gaps.note(self.rows);
+        self.gaps.record(self.rows);
         push(&mut self.waiting, &self.layout, sample);
         self.rows += 1;
         if is_series && self.row_kind == RowKind::Updates {
-            self.last = Some(sample.clone());
+            self.last_waiting = Some(sample.clone());
         }
     }
 
@@ -149,14 +150,14 @@ impl Recorded {
         !self.waiting.times.is_empty()
     }
 
-    /// Returns the number of rows of the file, including waiting ones.
+    /// Returns the number of rows of the current file, including waiting rows.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Returns the waiting data, channel by channel. The qualities come last, so that an update
-    /// with a quality is complete even in a truncated segment. A stream element is complete if all
-    /// its channels contain it.
+    /// Returns the waiting data of each channel. The qualities come last, so an update that has a
+    /// quality is complete even in a truncated segment. A stream element is complete if all its
+    /// channels contain it.
     pub(super) fn data(&self) -> impl Iterator<Item = (ChannelId, Data<'_>)> {
         let values = self.channels.values.iter().zip(&self.waiting.values);
         // An update may have no elements.
@@ -168,17 +169,17 @@ impl Recorded {
         std::iter::once(times).chain(values).chain(qualities)
     }
 
-    /// Moves the waiting updates into a segment that is not in the file yet.
+    /// Moves the waiting updates to a segment that is not in the file yet.
     pub(super) fn begin_segment(&mut self, is_series: bool) {
         match is_series {
-            // Nothing is pending: the previous segment was written before.
+            // `pending` is empty, because the previous segment was written.
             true => std::mem::swap(&mut self.waiting, &mut self.pending),
             false => self.waiting.clear(),
         }
-        self.last_pending = self.last.take();
+        self.last_pending = self.last_waiting.take();
     }
 
-    /// Records that the file has accepted the segment.
+    /// Records that the pending segment is in the file.
     pub(super) fn mark_written(&mut self) {
         self.pending.clear();
         self.gaps.mark_written();
@@ -188,12 +189,12 @@ impl Recorded {
         }
     }
 
-    /// Discards the waiting updates, which will never be in a file.
+    /// Discards the waiting updates.
     pub(super) fn discard_waiting(&mut self) {
         self.waiting.clear();
         self.pending.clear();
         self.rows = self.rows_in_file;
-        (self.last, self.last_pending) = (None, None);
+        (self.last_waiting, self.last_pending) = (None, None);
     }
 
     /// Records that the content of the file is durable.
@@ -201,9 +202,10 @@ impl Recorded {
         self.rows_on_disk = self.rows_in_file;
     }
 
-    /// Continues in a new file, which begins with the last value in the previous one, followed by
-    /// the updates that the previous one did not accept. Returns how many rows of the previous file
-    /// are missing, for example because it was removed; `None` if their number is unknown.
+    /// Continues in a new file. The new file begins with the last value in the previous file, and
+    /// with the updates that the previous file did not accept. Returns the number of rows of the
+    /// previous file that are missing, for example because it was removed; `None` if the number is
+    /// unknown.
     pub(super) fn continue_in(
         &mut self,
         writer: &mut Writer,
@@ -222,7 +224,7 @@ impl Recorded {
         let missing = match (is_removed, is_unsynced) {
             // The last update is copied to the new file.
             (true, _) => {
-                let new_rows = self.rows_in_file.saturating_sub(self.carried);
+                let new_rows = self.rows_in_file.saturating_sub(self.copied_rows);
                 Some(new_rows.saturating_sub(u64::from(self.last_in_file.is_some())))
             }
             (false, true) => None,
@@ -230,25 +232,26 @@ impl Recorded {
         };
         let mut waiting = Columns::of(&self.layout);
         let rows_in_file = self.rows_in_file;
-        self.series_row += rows_in_file.saturating_sub(self.carried);
-        self.carried = 0;
+        self.series_row += rows_in_file.saturating_sub(self.copied_rows);
+        self.copied_rows = 0;
         if let Some(sample) = &self.last_in_file {
             push(&mut waiting, &self.layout, sample);
-            self.carried = 1;
+            self.copied_rows = 1;
         }
         waiting.append(&mut self.pending);
         waiting.append(&mut self.waiting);
         self.waiting = waiting;
         let last_pending = self.last_pending.take();
-        self.last = self.last.take().or(last_pending);
+        self.last_waiting = self.last_waiting.take().or(last_pending);
         self.rows = self.waiting.times.len() as u64;
         (self.rows_in_file, self.rows_on_disk) = (0, 0);
-        self.gaps.continue_in(rows_in_file, self.carried, missing);
+        self.gaps
+            .continue_in(rows_in_file, self.copied_rows, missing);
         writer.set(&self.group, SERIES_ROW, self.series_row)?;
-        if self.carried > 0 {
-            writer.set(&self.group, CARRIED, self.carried)?;
+        if self.copied_rows > 0 {
+            writer.set(&self.group, CARRIED, self.copied_rows)?;
         } else if self.is_initial {
-            // No file contains it yet.
+            // No file contains the initial update yet.
             writer.set(&self.group, INITIAL, 1_u64)?;
         }
         Ok(missing)

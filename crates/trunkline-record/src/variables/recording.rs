@@ -1,4 +1,4 @@
-//! Records updates of variables into a TDMS file.
+//! Records updates of variables to a TDMS file.
 
 use std::collections::HashMap;
 
@@ -11,21 +11,21 @@ use trunkline_types::{DataType, Lost, Sample};
 use super::INITIAL;
 use super::columns;
 use super::error::{VariableProgress, VariableRecordError};
-use super::file::{Segments, writer_of};
+use super::file::{Segments, new_writer};
 use super::layout::{COLUMNS_MAX, Layout, NoLayout};
-use super::recorded::Recorded;
+use super::recorded::RecordedVariable;
 use crate::error::os_error;
 use crate::watched_path::MovedFile;
 
-/// Size of an update without its value, in bytes.
+/// Size in bytes of an update without its value.
 const UPDATE_BYTES: usize = size_of::<TdmsTime>() + size_of::<u32>();
 
-/// Upper limit of `waiting_bytes_max`: the text of one segment must be shorter than 4 GiB.
+/// Upper limit of `waiting_bytes_max`, because the text of one segment must be shorter than 4 GiB.
 const WAITING_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RowKind {
-    /// Updates of variables. Each further file of a series begins with a copy of the last update.
+    /// Updates of variables. Each later file of a series begins with a copy of the last update.
     Updates,
     /// Elements of a stream, each of which is in exactly one file.
     Elements,
@@ -36,24 +36,24 @@ pub struct VariableId(u32);
 
 /// Records updates of variables, each with its time and quality.
 ///
-/// Each variable is a group of the same name with the channels `time` (of the source), `value` and
-/// `quality` (packed, as in memory). Values with parts have several channels, whose names begin
-/// with `value`.
+/// Each variable is a group with the name of the variable and the channels `time` (the source
+/// timestamp), `value` and `quality` (packed, as in memory). Values with parts have several
+/// channels, whose names begin with `value`.
 ///
-/// Updates wait in memory until they are [written](Self::write_out), or until they reach
-/// `waiting_bytes_max`. While the file accepts no data, twice that amount may wait; further updates
+/// Updates wait in memory until they are [written](Self::write_out) or until they reach
+/// `waiting_bytes_max`. While the file accepts no data, twice that amount may wait; more updates
 /// are lost and counted. Each write is one segment of complete updates.
 ///
-/// For missing updates, the group gets the properties `gap_N_row` and `gap_N_lost`, with N counted
-/// from 1; -1 means that their number is unknown. A unit and a description, if
-/// [set](Self::describe), are stored as the properties `unit_string` of the channel of values and
-/// `description` of the group.
+/// Each gap is recorded in the properties `gap_N_row` and `gap_N_lost` of the group, with N counted
+/// from 1. The value -1 of `gap_N_lost` means that the number of missing updates is unknown. If a
+/// unit and a description are [set](Self::describe), the property `unit_string` of the channel of
+/// values and the property `description` of the group contain them.
 #[derive(Debug)]
 pub struct VariableRecording<S> {
     out: S,
     writer: Writer,
     row_kind: RowKind,
-    variables: Vec<Recorded>,
+    variables: Vec<RecordedVariable>,
     by_name: HashMap<ObjectPath, VariableId>,
     waiting_bytes_max: usize,
     waiting_bytes: usize,
@@ -62,31 +62,31 @@ pub struct VariableRecording<S> {
     pending: Vec<u8>,
     /// Number of updates in `pending`.
     pending_updates: u64,
-    /// Memory that these updates used while waiting, in bytes.
+    /// Number of bytes of memory that these updates used while they were waiting.
     pending_bytes: usize,
-    /// True if the recording may continue in another file. Updates are then kept until this file
-    /// contains them.
+    /// True if the recording may continue in another file. Updates are then kept until the current
+    /// file contains them.
     is_series: bool,
-    /// Size of this file in bytes.
+    /// Size of the current file in bytes.
     file_bytes: u64,
-    /// Number of updates in this file that no previous file contains.
+    /// Number of updates in the current file that no earlier file contains.
     file_updates: u64,
-    /// The system's error number if syncing this file failed.
+    /// The system's error number if syncing the current file failed.
     sync_failure: Option<i32>,
-    /// Updates in previous files that may not survive a power loss.
+    /// Number of updates in earlier files that may not survive a power loss.
     unsynced_updates: u64,
-    /// The file's location if its name no longer refers to it.
+    /// Location of the current file if its name no longer refers to it.
     moved_file: Option<MovedFile>,
-    /// The same for the checksum file.
+    /// Location of the checksum file if its name no longer refers to it.
     moved_sums_file: Option<MovedFile>,
     progress: VariableProgress,
 }
 
 impl<S: Segments> VariableRecording<S> {
-    /// Creates a recording into `out`. About `waiting_bytes_max` bytes (at most 1 GiB) wait in
-    /// memory, and twice that while the file accepts no data.
+    /// Creates a recording that writes to `out`. About `waiting_bytes_max` bytes (at most 1 GiB)
+    /// may wait in memory, or twice that amount while the file accepts no data.
     pub fn new(out: S, waiting_bytes_max: usize) -> Self {
-        let writer = writer_of(&out);
+        let writer = new_writer(&out);
         Self {
             out,
             writer,
@@ -110,7 +110,7 @@ impl<S: Segments> VariableRecording<S> {
         }
     }
 
-    /// Same as [`new`](Self::new), for the first file of a series.
+    /// Creates a recording that may continue in other files, like [`new`](Self::new).
     pub(super) fn for_series(out: S, waiting_bytes_max: usize) -> Self {
         Self {
             is_series: true,
@@ -125,7 +125,7 @@ impl<S: Segments> VariableRecording<S> {
         }
     }
 
-    /// Adds a variable, or returns the existing one of this name.
+    /// Adds a variable, or returns the existing variable with this name.
     ///
     /// # Errors
     /// [`VariableRecordError::OtherType`]: the variable exists with another type.
@@ -147,7 +147,7 @@ impl<S: Segments> VariableRecording<S> {
             };
         }
         let layout = layout_of(name, data_type)?;
-        let recorded = Recorded::new(
+        let recorded = RecordedVariable::new(
             group.clone(),
             data_type.clone(),
             layout,
@@ -164,7 +164,7 @@ impl<S: Segments> VariableRecording<S> {
     }
 
     /// Sets the unit and the description of a variable; either may be empty. They are written with
-    /// the next segment and into every further file.
+    /// the next segment and to every later file.
     pub fn describe(
         &mut self,
         variable: VariableId,
@@ -177,7 +177,7 @@ impl<S: Segments> VariableRecording<S> {
         result.map_err(|source| format_error(&recorded.group, source))
     }
 
-    /// Sets a property of a variable. It is written with the next segment of this file.
+    /// Sets a property of a variable, which is written with the next segment of this file.
     pub fn set_property(
         &mut self,
         variable: VariableId,
@@ -190,7 +190,7 @@ impl<S: Segments> VariableRecording<S> {
         result.map_err(|source| format_error(&recorded.group, source))
     }
 
-    /// Accepts an update that follows `lost` missing updates.
+    /// Accepts an update before which `lost` updates are missing.
     ///
     /// # Errors
     /// [`VariableRecordError::File`]: the memory for waiting updates is full and the file accepts
@@ -203,7 +203,7 @@ impl<S: Segments> VariableRecording<S> {
         lost: &Lost,
     ) -> Result<(), VariableRecordError> {
         self.note_lost(variable, lost.count())?;
-        if let Err(error) = self.check(variable, sample) {
+        if let Err(error) = self.check_sample(variable, sample) {
             self.note_lost(variable, Some(1))?;
             return Err(error);
         }
@@ -219,8 +219,9 @@ impl<S: Segments> VariableRecording<S> {
         self.push(variable, sample, bytes)
     }
 
-    /// Accepts an update even if the waiting memory is full, so that it is not lost. The caller
-    /// must stop taking updates while the recording [is at its limit](Self::is_at_limit).
+    /// Accepts an update even if the memory for waiting updates is full, so that the update is not
+    /// lost. The caller must stop taking updates while the recording
+    /// [is at its limit](Self::is_at_limit).
     ///
     /// # Errors
     /// [`VariableRecordError::OtherType`], [`VariableRecordError::TooLong`]: the update is not
@@ -230,7 +231,7 @@ impl<S: Segments> VariableRecording<S> {
         variable: VariableId,
         sample: &Sample,
     ) -> Result<(), VariableRecordError> {
-        self.check(variable, sample)?;
+        self.check_sample(variable, sample)?;
         self.push(variable, sample, bytes_of(sample))
     }
 
@@ -250,13 +251,13 @@ impl<S: Segments> VariableRecording<S> {
         Ok(())
     }
 
-    /// Returns true if the maximum number of bytes is waiting.
+    /// Returns true if the waiting updates have reached the memory limit.
     pub(super) fn is_at_limit(&self) -> bool {
         self.waiting_bytes >= self.waiting_bytes_max && self.waiting_bytes > 0
     }
 
-    /// Accepts the value that a variable had when its recording began, which may be old. If it is
-    /// the first update, playback does not wait between it and the next one.
+    /// Accepts the value that a variable had when its recording began. The value may be old, so
+    /// playback does not wait between it and the next update if it is the first update.
     pub fn take_initial(
         &mut self,
         variable: VariableId,
@@ -278,24 +279,28 @@ impl<S: Segments> VariableRecording<S> {
         Ok(())
     }
 
-    /// Returns true if `bytes` more would exceed the limit.
+    /// Returns true if `bytes` more bytes of updates would exceed the memory limit.
     fn is_full(&self, bytes: usize) -> bool {
         self.waiting_bytes > 0 && self.waiting_bytes + bytes > self.waiting_bytes_max
     }
 
-    /// Returns true if the waiting updates must be written before an update can be accepted.
+    /// Returns true if the waiting updates must be written before this update can be accepted.
     pub(super) fn is_full_for(&self, sample: &Sample) -> bool {
         self.is_full(bytes_of(sample))
     }
 
-    fn check(&self, variable: VariableId, sample: &Sample) -> Result<(), VariableRecordError> {
+    fn check_sample(
+        &self,
+        variable: VariableId,
+        sample: &Sample,
+    ) -> Result<(), VariableRecordError> {
         let recorded = self.variables.get(variable.0 as usize);
         let recorded = recorded.ok_or(VariableRecordError::Unknown)?;
         let name = || recorded.group.name().to_string();
         if !sample.value.has_type(&recorded.data_type) {
             return Err(VariableRecordError::OtherType { name: name() });
         }
-        // Playback applies the same limit, so no value of a recording needs more memory.
+        // Playback has the same limit, so it can read every recorded value.
         let is_fixed = recorded.data_type.fixed_size().is_some();
         match is_fixed || encoded_len(&sample.value) <= VALUE_BYTES_MAX {
             true => Ok(()),
@@ -303,8 +308,8 @@ impl<S: Segments> VariableRecording<S> {
         }
     }
 
-    /// Records that updates of a variable are missing before its next one; `None` means an unknown
-    /// number.
+    /// Records that updates of a variable are missing before its next update. `None` means that
+    /// their number is unknown.
     pub fn note_lost(
         &mut self,
         variable: VariableId,
@@ -325,14 +330,16 @@ impl<S: Segments> VariableRecording<S> {
     pub fn write_out(&mut self) -> Result<(), VariableRecordError> {
         self.write_pending()?;
         for recorded in &mut self.variables {
-            let gaps = recorded.gaps.describe(&recorded.group, &mut self.writer);
+            let gaps = recorded
+                .gaps
+                .set_properties(&recorded.group, &mut self.writer);
             gaps.map_err(|source| format_error(&recorded.group, source))?;
         }
         let waiting = self
             .variables
             .iter()
             .filter(|recorded| recorded.is_waiting());
-        let data: Vec<(ChannelId, Data<'_>)> = waiting.flat_map(Recorded::data).collect();
+        let data: Vec<(ChannelId, Data<'_>)> = waiting.flat_map(RecordedVariable::data).collect();
         let written = self
             .writer
             .write(&data, Arrangement::Contiguous, &mut self.pending);
@@ -347,11 +354,11 @@ impl<S: Segments> VariableRecording<S> {
         };
         self.waiting_bytes = 0;
         self.write_pending()?;
-        self.check_place()
+        self.check_file_name()
     }
 
-    /// Checks that the name of the file still refers to it.
-    fn check_place(&mut self) -> Result<(), VariableRecordError> {
+    /// Checks that the name of the current file still refers to the file.
+    fn check_file_name(&mut self) -> Result<(), VariableRecordError> {
         if !self.is_removed() {
             self.moved_file = self.out.moved_file();
             self.moved_sums_file = self.out.moved_sums_file();
@@ -369,14 +376,15 @@ impl<S: Segments> VariableRecording<S> {
         self.moved_file.as_ref().is_some_and(MovedFile::is_removed)
     }
 
-    /// Returns the file's location if its name did not refer to it when it was last written or
-    /// synced. Updates in a file that was removed or replaced count as lost; writing continues in a
-    /// file that was renamed.
+    /// Returns the location of the current file if its name did not refer to it at the last write
+    /// or sync. Updates in a file that was removed or replaced count as lost. Writing continues in
+    /// a file that was renamed.
     pub fn moved_file(&self) -> Option<&MovedFile> {
         self.moved_file.as_ref()
     }
 
-    /// Returns the free bytes of the file system; `None` if it does not report them.
+    /// Returns the number of free bytes in the file system; `None` if it does not report free
+    /// space.
     pub(super) fn room(&self) -> Option<u64> {
         self.out.room()
     }
@@ -395,7 +403,9 @@ impl<S: Segments> VariableRecording<S> {
         self.file_bytes += self.pending.len() as u64;
         self.pending.clear();
         self.pending_bytes = 0;
-        self.variables.iter_mut().for_each(Recorded::mark_written);
+        self.variables
+            .iter_mut()
+            .for_each(RecordedVariable::mark_written);
         self.file_updates += self.pending_updates;
         self.progress.in_file += std::mem::take(&mut self.pending_updates);
         Ok(())
@@ -404,14 +414,14 @@ impl<S: Segments> VariableRecording<S> {
     /// Writes all waiting updates and makes them durable.
     ///
     /// # Errors
-    /// [`VariableRecordError::File`]; [`VariableRecordError::Sync`], which every later call then
-    /// returns as well.
+    /// [`VariableRecordError::File`]; [`VariableRecordError::Sync`], which every later call returns
+    /// too.
     pub fn sync(&mut self) -> Result<(), VariableRecordError> {
         self.write_out()?;
         self.sync_file()
     }
 
-    /// Makes the content of the file durable.
+    /// Makes the content of the current file durable.
     pub(super) fn sync_file(&mut self) -> Result<(), VariableRecordError> {
         if self.sync_failure.is_none()
             && let Err(error) = self.out.sync()
@@ -419,30 +429,32 @@ impl<S: Segments> VariableRecording<S> {
             self.sync_failure = Some(os_error(&error));
             self.progress.sync_failure = self.progress.sync_failure.or(self.sync_failure);
         }
-        // The system reports a write error only once, so a later sync would prove nothing.
+        // The system reports a write error only once, so a later successful sync proves nothing.
         if let Some(os_error) = self.sync_failure {
             let on_disk = self.progress.on_disk;
             return Err(VariableRecordError::Sync { os_error, on_disk });
         }
         self.progress.on_disk = self.progress.in_file - self.unsynced_updates;
-        self.variables.iter_mut().for_each(Recorded::mark_synced);
-        self.check_place()
+        self.variables
+            .iter_mut()
+            .for_each(RecordedVariable::mark_synced);
+        self.check_file_name()
     }
 
-    /// Continues in a new file, which receives the last value of each variable in this one and the
-    /// updates that this one did not accept. Updates that may be missing in this file become a gap
-    /// in the new one.
+    /// Continues in a new file. The new file receives the last value of each variable in the
+    /// current file and the updates that the current file did not accept. Updates that may be
+    /// missing from the current file become a gap in the new file.
     pub(super) fn continue_in(&mut self, out: S) -> Result<(), VariableRecordError> {
-        self.writer = writer_of(&out);
+        self.writer = new_writer(&out);
         self.out = out;
         let is_removed = self.is_removed();
         let removed_updates = match is_removed {
             true => self.file_updates,
             false => 0,
         };
-        self.progress.on_disk = self.counted().on_disk;
+        self.progress.on_disk = self.effective_progress().on_disk;
         self.progress.in_file -= removed_updates;
-        // Updates that are copied count again once the next file is written.
+        // Copied updates count again once the new file contains them.
         let mut copied_updates = removed_updates;
         (self.moved_file, self.moved_sums_file) = (None, None);
         (self.file_bytes, self.file_updates) = (0, 0);
@@ -462,38 +474,39 @@ impl<S: Segments> VariableRecording<S> {
         Ok(())
     }
 
-    /// Returns true if everything in this file is durable.
+    /// Returns true if all updates in the current file are durable.
     pub(super) fn is_on_disk(&self) -> bool {
-        let is_safe = self.progress.in_file - self.progress.on_disk == self.unsynced_updates;
-        is_safe && !self.is_removed()
+        let are_updates_durable =
+            self.progress.in_file - self.progress.on_disk == self.unsynced_updates;
+        are_updates_durable && !self.is_removed()
     }
 
-    /// Returns the size of this file in bytes.
+    /// Returns the size of the current file in bytes.
     pub(super) fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
 
-    /// Returns the number of updates in this file that no previous file contains.
+    /// Returns the number of updates in the current file that no earlier file contains.
     pub(super) fn file_updates(&self) -> u64 {
         self.file_updates
     }
 
-    /// Returns true if there are updates or gaps that are not in this file.
+    /// Returns true if updates or gaps are not in the current file yet.
     pub(super) fn has_something_waiting(&self) -> bool {
         let mut variables = self.variables.iter();
         self.waiting_updates + self.pending_updates > 0
-            || variables.any(|recorded| recorded.gaps.are_waiting())
+            || variables.any(|recorded| recorded.gaps.has_new_gaps())
     }
 
-    /// Same as [`sync`](Self::sync); in addition, updates missing after the last one of a variable
-    /// become a gap at its end. The content of the file is synced even if it does not accept the
-    /// waiting updates.
+    /// Writes all waiting updates and makes them durable, like [`sync`](Self::sync). In addition,
+    /// updates missing after a variable's last update become a gap at the end. The content of the
+    /// file is synced even if the file does not accept the waiting updates.
     ///
     /// # Errors
-    /// Same as [`sync`](Self::sync); the call may be repeated.
+    /// The errors of [`sync`](Self::sync), after which the caller may call this again.
     pub fn finish(&mut self) -> Result<(), VariableRecordError> {
         for recorded in &mut self.variables {
-            recorded.gaps.note(recorded.rows());
+            recorded.gaps.record(recorded.rows());
         }
         let written = self.write_out();
         let synced = self.sync_file();
@@ -516,12 +529,12 @@ impl<S: Segments> VariableRecording<S> {
     pub fn progress(&self) -> VariableProgress {
         VariableProgress {
             waiting_bytes: self.waiting_bytes + self.pending_bytes + self.pending.len(),
-            ..self.counted()
+            ..self.effective_progress()
         }
     }
 
-    /// Returns the counters, with the updates of a removed file counted as lost.
-    fn counted(&self) -> VariableProgress {
+    /// Returns the progress, in which the updates of a removed file count as lost.
+    fn effective_progress(&self) -> VariableProgress {
         if !self.is_removed() {
             return self.progress;
         }

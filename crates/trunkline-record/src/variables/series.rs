@@ -1,4 +1,4 @@
-//! Records variables into several files.
+//! Records updates of variables to several files.
 
 use std::io;
 use std::time::Duration;
@@ -16,17 +16,19 @@ use crate::watched_path::MovedFile;
 /// A file of a series that accepts no more data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndedVariables {
-    /// The number of the file in the series, counted from 1.
+    /// Number of the file in the series, counted from 1.
     pub number: u32,
+    /// Number of updates in the file that no earlier file contains.
     pub updates: u64,
+    /// Length of the file in bytes.
     pub bytes: u64,
-    /// True if the file survives a power loss. Otherwise the next file records a gap, because
-    /// updates may be missing.
+    /// True if the file survives a power loss. Otherwise updates may be missing, so the next file
+    /// records a gap.
     pub is_on_disk: bool,
 }
 
-/// Counts the files that ended and whose results were omitted, because more than
-/// [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) were not taken. Their updates are part of
+/// The totals of ended files whose results were discarded, because the caller left more than
+/// [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) results untaken. Their updates are part of
 /// [`VariableSeries::progress`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OmittedVariableFiles {
@@ -35,38 +37,38 @@ pub struct OmittedVariableFiles {
     pub not_on_disk: u32,
 }
 
-/// Records updates of variables into several files: continues in the next one when one is large,
-/// old, or has failed.
+/// Records updates of variables to several files. The series continues in a new file when the
+/// current file becomes large or old, or fails.
 ///
-/// Each file can be read on its own. It contains the types, and the first update of each variable
-/// is a copy of the last one of the previous file, with its time. The group's property
-/// `carried_rows` marks this copy, and `series_row` is the number of the variable's updates in the
-/// previous files. Updates that a failed file did not accept are in the next one. Updates that it
-/// had accepted but not made durable may be missing, so the next file records a gap of unknown
-/// size.
+/// Each file can be read on its own: it contains the types, and it begins with a copy of the last
+/// update of each variable in the previous file, with the time of that update. The group's property
+/// `carried_rows` marks this copy, and `series_row` is the number of the variable's updates in
+/// earlier files. Updates that a failed file did not accept are in the next file. Updates that a
+/// failed file accepted but did not make durable may be missing, so the next file records a gap of
+/// unknown size.
 ///
-/// A series has no clock: callers pass the time of any monotonic clock. It may use twice the memory
-/// of a [`VariableRecording`], because it keeps updates until they are in a file. In addition, it
-/// keeps the last update of each variable.
+/// A series has no clock; callers pass the time of any monotonic clock. A series may use twice the
+/// memory of a [`VariableRecording`], because it keeps updates until they are in a file, and it
+/// also keeps the last update of each variable.
 #[derive(Debug)]
 pub struct VariableSeries<S, O> {
     recording: VariableRecording<S>,
     open: O,
     rotation: Option<Rotation>,
     number: u32,
-    /// When the first update was written to the file.
+    /// Time at which the first update was written to the current file.
     started_at: Duration,
-    /// True if the file accepts no more data and the next one does not exist yet.
-    is_over: bool,
+    /// True if the current file accepts no more data and the next file does not exist yet.
+    needs_next_file: bool,
     ended: EndedFiles<EndedVariables>,
     omitted: OmittedVariableFiles,
     room: RoomWatch,
 }
 
 impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
-    /// Begins the first file. `open` creates a file, given its number counted from 1; the other
-    /// arguments are the same as for [`VariableRecording::new`]. Without a rotation this is the
-    /// only file, even if it fails.
+    /// Begins the first file. `open` creates the file with a given number, counted from 1. The
+    /// other arguments are the same as for [`VariableRecording::new`]. Without a rotation, this
+    /// file is the only one, even if it fails.
     ///
     /// # Errors
     /// The error of `open`.
@@ -87,7 +89,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
             rotation,
             number: 1,
             started_at: now,
-            is_over: false,
+            needs_next_file: false,
             ended: EndedFiles::default(),
             omitted: OmittedVariableFiles::default(),
             room: RoomWatch::new(RoomAlarm::default()),
@@ -107,7 +109,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         })
     }
 
-    /// Same as [`VariableRecording::add`], for this file and all further ones.
+    /// Adds a variable to this file and all later files, like [`VariableRecording::add`].
     pub fn add(
         &mut self,
         name: &str,
@@ -132,11 +134,11 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         lost: &Lost,
         now: Duration,
     ) -> Result<(), VariableRecordError> {
-        self.make_room_for(sample, now);
+        self.write_if_full_for(sample, now);
         self.recording.take(variable, sample, lost)
     }
 
-    /// Same as [`VariableRecording::take_initial`]; `now` is as for [`take`](Self::take).
+    /// Accepts a variable's initial value at time `now`, like [`VariableRecording::take_initial`].
     pub fn take_initial(
         &mut self,
         variable: VariableId,
@@ -144,13 +146,13 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         lost: &Lost,
         now: Duration,
     ) -> Result<(), VariableRecordError> {
-        self.make_room_for(sample, now);
+        self.write_if_full_for(sample, now);
         self.recording.take_initial(variable, sample, lost)
     }
 
-    fn make_room_for(&mut self, sample: &Sample, now: Duration) {
+    fn write_if_full_for(&mut self, sample: &Sample, now: Duration) {
         if self.rotation.is_some() && self.recording.is_full_for(sample) {
-            // If this fails, the recording reports the error once it has no room for an update.
+            // If this fails, the recording reports the error once it cannot keep another update.
             let _ = self.write_out(now);
         }
     }
@@ -175,20 +177,20 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.recording.note_lost(variable, lost)
     }
 
-    /// Writes all waiting updates as one segment, into this file or the next.
+    /// Writes all waiting updates as one segment, to this file or the next one.
     ///
     /// # Errors
-    /// Same as [`VariableRecording::write_out`], or the next file cannot be created. The next call
-    /// tries again.
+    /// The errors of [`VariableRecording::write_out`]; also if the next file cannot be created. The
+    /// next call tries again.
     pub fn write_out(&mut self, now: Duration) -> Result<(), VariableRecordError> {
         self.write(now, VariableRecording::write_out)
     }
 
-    /// Same as [`write_out`](Self::write_out), and makes the updates durable.
+    /// Writes all waiting updates like [`write_out`](Self::write_out), and makes them durable.
     ///
     /// # Errors
-    /// Same as [`write_out`](Self::write_out). If a sync fails, the series continues in the next
-    /// file; an error is returned only if it fails there too.
+    /// The errors of [`write_out`](Self::write_out). If a sync fails, the series continues in the
+    /// next file; this call returns an error only if the sync of that file fails too.
     pub fn sync(&mut self, now: Duration) -> Result<(), VariableRecordError> {
         self.write(now, VariableRecording::sync)
     }
@@ -202,7 +204,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         now: Duration,
         write: fn(&mut VariableRecording<S>) -> Result<(), VariableRecordError>,
     ) -> Result<(), VariableRecordError> {
-        let written = self.write_here_or_next(now, write);
+        let written = self.write_to_current_or_next(now, write);
         if self.room.is_due(now) {
             let bytes = self.recording.progress().bytes;
             self.room.record(now, self.recording.room(), bytes);
@@ -215,7 +217,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         written
     }
 
-    fn write_here_or_next(
+    fn write_to_current_or_next(
         &mut self,
         now: Duration,
         write: fn(&mut VariableRecording<S>) -> Result<(), VariableRecordError>,
@@ -224,24 +226,25 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
             // The age of a file counts from its first update.
             self.started_at = now;
         }
-        if self.is_over || self.is_due(now) {
-            return self.write_in_next(now, write);
+        if self.needs_next_file || self.must_rotate(now) {
+            return self.write_to_next(now, write);
         }
         match write(&mut self.recording) {
             Err(error) if self.rotation.is_some() && has_failed(&error) => {
-                self.write_in_next(now, write)
+                self.write_to_next(now, write)
             }
             result => result,
         }
     }
 
-    /// Writes in the next file. If it cannot be created, the current one is used.
-    fn write_in_next(
+    /// Creates the next file and writes to it. If the file cannot be created, writes to the current
+    /// one.
+    fn write_to_next(
         &mut self,
         now: Duration,
         write: fn(&mut VariableRecording<S>) -> Result<(), VariableRecordError>,
     ) -> Result<(), VariableRecordError> {
-        self.is_over = true;
+        self.needs_next_file = true;
         // Sync the content of this file. If that fails, the next file records a gap.
         let _ = self.recording.sync_file();
         let opened = self.open_next(now);
@@ -249,14 +252,15 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         opened.and(written)
     }
 
-    /// Returns true if it is time for the next file and there is something to write to it.
-    fn is_due(&self, now: Duration) -> bool {
+    /// Returns true if the current file has reached a limit and updates are waiting for the next
+    /// file.
+    fn must_rotate(&self, now: Duration) -> bool {
         self.rotation.is_some_and(|rotation| {
             let age = now.saturating_sub(self.started_at);
-            let is_over =
+            let is_at_limit =
                 self.recording.file_bytes() >= rotation.bytes_max || age >= rotation.age_max;
-            let has_own = self.recording.file_updates() > 0;
-            is_over && has_own && self.recording.has_something_waiting()
+            let has_updates = self.recording.file_updates() > 0;
+            is_at_limit && has_updates && self.recording.has_something_waiting()
         })
     }
 
@@ -278,7 +282,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         }
         self.number += 1;
         self.started_at = now;
-        self.is_over = false;
+        self.needs_next_file = false;
         Ok(())
     }
 
@@ -287,29 +291,30 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.number
     }
 
-    /// Returns the next finished file. The newest [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) are
-    /// kept until this method returns them; older ones are omitted and counted
-    /// ([`omitted_files`](Self::omitted_files)).
+    /// Returns the result of the next ended file. The newest
+    /// [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) results are kept until this method returns them;
+    /// older results are discarded and counted ([`omitted_files`](Self::omitted_files)).
     pub fn take_ended(&mut self) -> Option<EndedVariables> {
         self.ended.take()
     }
 
-    /// Returns the number of finished files that [`take_ended`](Self::take_ended) does not return.
+    /// Returns the totals of the ended files whose results were discarded.
     pub fn omitted_files(&self) -> OmittedVariableFiles {
         self.omitted
     }
 
-    /// Same as [`VariableRecording::moved_file`], for the current file.
+    /// Returns the location of the current file, like [`VariableRecording::moved_file`].
     pub fn moved_file(&self) -> Option<&MovedFile> {
         self.recording.moved_file()
     }
 
-    /// Same as [`VariableRecording::moved_sums_file`], for the current file.
+    /// Returns the location of the current checksum file, like
+    /// [`VariableRecording::moved_sums_file`].
     pub fn moved_sums_file(&self) -> Option<&MovedFile> {
         self.recording.moved_sums_file()
     }
 
-    /// Returns the free space on the disk, as last measured during a write.
+    /// Returns the free space on the disk, as measured by a recent write.
     pub fn room(&self) -> Room {
         self.room.room()
     }
@@ -324,8 +329,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
     }
 }
 
-/// Returns true if the error means that the file accepts no more data. This is not true of a full
-/// disk: the file accepts data again once there is space.
+/// Returns true if the error means that the file accepts no more data. A full disk is different:
+/// the file accepts data again once there is space.
 fn has_failed(error: &VariableRecordError) -> bool {
     match error {
         VariableRecordError::File(_) => !error.is_disk_full(),

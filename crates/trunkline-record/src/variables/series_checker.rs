@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use trunkline_tdms::ObjectPath;
 
 use super::discovery::VariableReader;
-use super::opened::Opened;
+use super::opened::PlaybackFile;
 use super::playing::PlayedVariable;
 use crate::playback::PlaybackError;
 
-/// Number of variables of a file whose last update is compared with the one copied to the next
+/// Maximum number of variables per file whose last update is compared with its copy in the next
 /// file. Update counts are compared for all variables.
 const COMPARED_MAX: usize = 64;
 
-/// The variables of a series, and the state after the files examined so far.
+/// The variables of a series, and their state after the files examined so far.
 #[derive(Debug, Default)]
 pub(super) struct SeriesChecker {
     pub(super) variables: Vec<PlayedVariable>,
@@ -21,7 +21,7 @@ pub(super) struct SeriesChecker {
     states: Vec<SeriesState>,
     files: usize,
     /// True if the last file examined is complete.
-    is_whole: bool,
+    is_last_complete: bool,
 }
 
 /// The updates of one variable in the files examined so far.
@@ -29,14 +29,14 @@ pub(super) struct SeriesChecker {
 struct SeriesState {
     /// Number of updates, including missing ones.
     updates: u64,
-    /// Time of the last update, if it is compared.
+    /// Time of the last update, if it is compared with its copy in the next file.
     last: Option<i128>,
 }
 
-/// How a file continues the series.
+/// Describes how a file continues the series.
 #[derive(Debug)]
 pub(super) struct Continuation {
-    /// The number that each of the file's variables has in the series.
+    /// Number in the series of each variable of the file.
     pub(super) numbers: Vec<usize>,
     /// Number of updates missing before the file.
     pub(super) missing: u64,
@@ -45,17 +45,17 @@ pub(super) struct Continuation {
 }
 
 impl SeriesChecker {
-    /// Restarts at the first file; the variables keep their numbers.
+    /// Restarts the check at the first file. The variables keep their numbers.
     pub(super) fn restart(&mut self) {
         self.states.fill(SeriesState::default());
         self.files = 0;
     }
 
-    /// Adds the next file, which then skips the updates that previous files contain.
-    /// `are_files_missing` is true if files between it and the previous one are missing.
-    pub(super) fn join(
+    /// Adds the next file, which then skips the updates that earlier files contain.
+    /// `are_files_missing` is true if files between this file and the previous one are missing.
+    pub(super) fn add_file(
         &mut self,
-        file: &mut Opened,
+        file: &mut PlaybackFile,
         are_files_missing: bool,
     ) -> Result<Continuation, PlaybackError> {
         let mut continuation = Continuation {
@@ -63,7 +63,7 @@ impl SeriesChecker {
             missing: 0,
             affected_variables: 0,
         };
-        let may_miss = are_files_missing || !self.is_whole;
+        let may_lack_updates = are_files_missing || !self.is_last_complete;
         let mut is_present = vec![false; self.variables.len()];
         for index in 0..file.readers.len() {
             let (Some(reader), Some(variable)) =
@@ -78,10 +78,10 @@ impl SeriesChecker {
             let state = self.states.get(number).copied().unwrap_or_default();
             let first_number = match self.files {
                 0 => reader
-                    .in_series
+                    .series_position
                     .row
-                    .map_or(0, |row| row.saturating_sub(reader.in_series.carried)),
-                _ => first_number(reader, variable, state, may_miss, file)?,
+                    .map_or(0, |row| row.saturating_sub(reader.series_position.carried)),
+                _ => first_number(reader, variable, state, may_lack_updates, file)?,
             };
             let missing = match self.files {
                 0 => 0,
@@ -89,7 +89,7 @@ impl SeriesChecker {
             };
             continuation.missing = continuation.missing.saturating_add(missing);
             continuation.affected_variables += u64::from(missing > 0);
-            let skip = match self.files {
+            let skipped_updates = match self.files {
                 0 => 0,
                 _ => state
                     .updates
@@ -97,14 +97,15 @@ impl SeriesChecker {
                     .min(reader.updates),
             };
             let is_compared = index < COMPARED_MAX && reader.updates > 0;
-            if skip > 0
+            if skipped_updates > 0
                 && is_compared
                 && let Some(last) = state.last
-                && file.time_of(reader, skip - 1)? != Some(last)
+                && file.time_of(reader, skipped_updates - 1)? != Some(last)
             {
                 let name = &variable.name;
-                let difference =
-                    format!("its copy of the last update of {name} differs from the original");
+                let difference = format!(
+                    "its copy of the previous file's last update of {name} differs from the original"
+                );
                 return Err(does_not_continue(file, difference));
             }
             let last = match is_compared {
@@ -118,35 +119,35 @@ impl SeriesChecker {
                 *state = SeriesState { updates, last };
             }
             if let Some(reader) = file.readers.get_mut(index) {
-                reader.skip = skip;
+                reader.skipped_updates = skipped_updates;
             }
             continuation.numbers.push(number);
         }
         let has_updates = file.readers.iter().any(|reader| reader.updates > 0);
-        let lacking = is_present.iter().zip(&self.states).zip(&self.variables);
-        let lacking = lacking
+        let missing_variables = is_present.iter().zip(&self.states).zip(&self.variables);
+        let missing_variables = missing_variables
             .filter(|((is_present, state), _)| !**is_present && state.updates > 0)
             .map(|(_, variable)| &variable.name);
-        let is_whole = file.cut_off().is_none();
-        if let Some(name) = lacking
+        let is_complete = file.cut_off().is_none();
+        if let Some(name) = missing_variables
             .into_iter()
             .next()
-            .filter(|_| has_updates && is_whole)
+            .filter(|_| has_updates && is_complete)
         {
-            let difference = format!("it lacks the variable {name}, which they have");
+            let difference = format!("it lacks the variable {name} of the earlier files");
             return Err(does_not_continue(file, difference));
         }
         self.files += 1;
-        self.is_whole = is_whole;
+        self.is_last_complete = is_complete;
         Ok(continuation)
     }
 
-    /// Returns the variable's number in the series.
+    /// Returns the variable's number in the series, and assigns one to a new variable.
     fn number(
         &mut self,
         reader: &VariableReader,
         variable: &PlayedVariable,
-        file: &Opened,
+        file: &PlaybackFile,
     ) -> Result<usize, PlaybackError> {
         if let Some(number) = self.numbers.get(&reader.object) {
             let existing = self.variables.get(*number);
@@ -177,38 +178,39 @@ impl SeriesChecker {
     }
 }
 
-/// Returns the number that a file's first update has in the series.
+/// Returns the number in the series of a file's first update.
 fn first_number(
     reader: &VariableReader,
     variable: &PlayedVariable,
     state: SeriesState,
-    may_miss: bool,
-    file: &Opened,
+    may_lack_updates: bool,
+    file: &PlaybackFile,
 ) -> Result<u64, PlaybackError> {
-    let (name, known_updates) = (&variable.name, state.updates);
-    let Some(row) = reader.in_series.row else {
-        return match known_updates {
-            // The variable is new.
+    let (name, updates_found) = (&variable.name, state.updates);
+    let Some(row) = reader.series_position.row else {
+        return match updates_found {
+            // No earlier file has this variable.
             0 => Ok(0),
             _ => {
-                let difference = format!("it does not state how many updates of {name} they have");
+                let difference =
+                    format!("it does not state how many updates of {name} the earlier files have");
                 Err(does_not_continue(file, difference))
             }
         };
     };
-    let first_number = row.checked_sub(reader.in_series.carried);
-    match first_number.filter(|_| known_updates == row || known_updates < row && may_miss) {
+    let first_number = row.checked_sub(reader.series_position.carried);
+    match first_number.filter(|_| updates_found == row || updates_found < row && may_lack_updates) {
         Some(first_number) => Ok(first_number),
         None => {
             let difference = format!(
-                "it states {row} updates of {name} for them, but they have {known_updates}"
+                "it expects {row} updates of {name} in them, but they have {updates_found}"
             );
             Err(does_not_continue(file, difference))
         }
     }
 }
 
-fn does_not_continue(file: &Opened, difference: String) -> PlaybackError {
+fn does_not_continue(file: &PlaybackFile, difference: String) -> PlaybackError {
     PlaybackError::OtherSeries {
         path: file.path.clone(),
         difference,

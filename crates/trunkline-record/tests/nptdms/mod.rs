@@ -1,4 +1,4 @@
-//! npTDMS, an independent reader of the format.
+//! Runs npTDMS, an independent reader of the format.
 
 use std::path::Path;
 use std::process::Command;

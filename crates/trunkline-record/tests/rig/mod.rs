@@ -1,4 +1,4 @@
-//! Shared fixture: a ring filled with numbers, and checks of the recorded files.
+//! Provides the shared fixture: a ring that is filled with numbers, and checks of recorded files.
 #![allow(dead_code, reason = "each test file uses what it needs of it")]
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub const LONG: Duration = Duration::from_secs(60);
 /// Disk operations needed to open a file: two placeholders, the first segment and its sync.
 pub const OPENING: u64 = 4;
 
-/// Size of a row, in bytes: a number and its negative.
+/// Size in bytes of a row, which contains a number and its negative.
 pub const ROW: usize = 16;
 
 /// Both ends of a ring, and its memory.

@@ -1,5 +1,5 @@
-//! A store that is killed or loses power at any write opens with the state before or after the step in
-//! progress.
+//! Tests that a store opens in the state before or after the current step if the process is killed or power
+//! is lost at any write.
 //!
 //! `trunkline-crashpoints` runs the steps in a process that it stops at every write. Every copy of the
 //! process's folder is opened and compared with the expected content.
@@ -15,8 +15,8 @@ use trunkline_crashpoints::{Case, Image, Point};
 
 use crate::steps::{Contents, STEPS};
 
-/// Random losses of power for each point, in addition to the two extremes.
-const DRAWS: u64 = 4;
+/// Number of random losses of power for each point, in addition to the two extremes.
+const RANDOM_POWER_LOSSES: u64 = 4;
 
 fn main() {
     trunkline_crashpoints::test(&[Case {
@@ -34,13 +34,18 @@ fn check_points(points: &[Point], folder: &Path) -> String {
     assert!(points.len() > 10 * STEPS, "{} points", points.len());
     let copy = folder.join("copy");
     for (number, point) in points.iter().enumerate() {
-        let draws = (0..DRAWS).map(|draw| point.disk.after_power_cut(number as u64 * 31 + draw));
+        let draws = (0..RANDOM_POWER_LOSSES)
+            .map(|draw| point.disk.after_power_cut(number as u64 * 31 + draw));
         let images = [point.disk.after_kill(), point.disk.only_synced()];
         for (kind, image) in images.into_iter().chain(draws).enumerate() {
             check(&image, &copy, &expected, point.steps_done, (number, kind));
         }
     }
-    format!("{} points, {} openings each", points.len(), DRAWS + 2)
+    format!(
+        "{} points, {} openings each",
+        points.len(),
+        RANDOM_POWER_LOSSES + 2
+    )
 }
 
 /// Returns the content of the store after 0, 1, 2, .. steps.

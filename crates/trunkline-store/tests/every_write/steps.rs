@@ -1,4 +1,4 @@
-//! The operations of the traced process on its store, and the content of a store.
+//! Defines the operations of the traced process on its store, and reads the content of a store.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use self::rig::{alarm_entries, bound, entries, kept_alarms, library, library_wit
 pub const STEPS: usize = 20;
 const LIBRARIES: [&str; 2] = ["plant", "rig"];
 
-/// Everything in a store.
+/// The complete content of a store.
 #[derive(PartialEq, Debug, Default)]
 pub struct Contents {
     starts: u64,
@@ -126,7 +126,7 @@ fn do_step(store: &mut SqliteStore, step: usize) {
         18 => store
             .keep_alarms(&kept_alarms(20, 9), &alarm_entries(302..=700), bound(400))
             .map(|_| ()),
-        // This drops the states of alarms that no longer exist.
+        // This step deletes the states of alarms that no longer exist.
         _ => store.save_library(&library_with_alarms(30, 7)),
     };
     done.expect("the disk has room");

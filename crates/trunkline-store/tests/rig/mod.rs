@@ -1,4 +1,4 @@
-//! Stores, and the libraries, values, entries and alarms to store in them.
+//! Creates stores, and the libraries, values, entries and alarms to store in them.
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 
@@ -31,7 +31,7 @@ pub fn open(path: &PathBuf) -> SqliteStore {
     SqliteStore::open(path).expect("the store can be opened")
 }
 
-/// A library of `count` variables `v0`, `v1` and so on, of type f64; every tenth has a description.
+/// Creates a library of `count` variables `v0`, `v1` and so on, of type f64; every tenth has a description.
 pub fn library(name: &str, count: usize) -> StoredLibrary {
     let plain = Arc::new(Properties::new(DataType::F64));
     let variable = |number: usize| {
@@ -54,7 +54,7 @@ pub fn library(name: &str, count: usize) -> StoredLibrary {
     }
 }
 
-/// A retained value.
+/// Creates a retained value.
 pub fn value(name: &str, value: Value) -> RetainedValue {
     RetainedValue {
         name: name.to_owned(),
@@ -68,7 +68,7 @@ pub fn value(name: &str, value: Value) -> RetainedValue {
     }
 }
 
-/// A bound of this many audit entries, of any age.
+/// Returns a bound of this number of audit entries, of any age.
 pub fn bound(entries: u64) -> LogBound {
     LogBound {
         entries,
@@ -77,7 +77,7 @@ pub fn bound(entries: u64) -> LogBound {
     }
 }
 
-/// Audit entries with these numbers, one per second.
+/// Creates audit entries with these numbers, one per second.
 pub fn entries(numbers: std::ops::RangeInclusive<u64>) -> Vec<AuditEntry> {
     let second = |number: u64| 1_700_000_000_000_000_000 + number.cast_signed() * 1_000_000_000;
     let of = |number: u64| AuditEntry {
@@ -127,7 +127,7 @@ fn record(number: u64, state: AlarmState) -> AlarmRecord {
     }
 }
 
-/// The alarm `stale` of the first `count` variables of `plant`, in a state that depends on `salt`.
+/// Creates the alarm `stale` of the first `count` variables of `plant`, in a state that depends on `salt`.
 pub fn kept_alarms(count: u64, salt: u64) -> Vec<KeptAlarm> {
     let mut definition = Vec::new();
     encode_alarm(&AlarmDefinition::new(AlarmKind::Stale), &mut definition);
@@ -145,7 +145,7 @@ pub fn kept_alarms(count: u64, salt: u64) -> Vec<KeptAlarm> {
     (0..count).map(of).collect()
 }
 
-/// Entries of the alarm journal with these numbers, one per second, in the areas `even` and `odd`.
+/// Creates entries of the alarm journal with these numbers, one per second, in the areas `even` and `odd`.
 pub fn alarm_entries(numbers: std::ops::RangeInclusive<u64>) -> Vec<AlarmEntry> {
     let second = |number: u64| 1_700_000_000_000_000_000 + number.cast_signed() * 1_000_000_000;
     let of = |number: u64| AlarmEntry {
@@ -171,7 +171,7 @@ pub fn alarm_entries(numbers: std::ops::RangeInclusive<u64>) -> Vec<AlarmEntry> 
     numbers.map(of).collect()
 }
 
-/// A library `plant` like [`library`], whose first `alarms` variables have the alarm `stale`.
+/// Creates a library `plant` like [`library`], whose first `alarms` variables have the alarm `stale`.
 pub fn library_with_alarms(count: usize, alarms: usize) -> StoredLibrary {
     let mut library = library("plant", count);
     for variable in library.definition.variables.iter_mut().take(alarms) {

@@ -1,31 +1,33 @@
-//! Scales of sensors: thermocouples, resistance thermometers, thermistors and strain gauges.
+//! Computes scales of sensors: thermocouples, resistance thermometers, thermistors and strain
+//! gauges.
 //!
-//! The equations are the physical ones, with the parameters that NI's drivers write into a file:
+//! The scales use these equations, with the parameters that NI's drivers write to a file:
 //! - Thermocouple: the reference functions of NIST; see `thermocouple`.
-//! - Resistance thermometer: Callendar-Van Dusen (IEC 60751),
-//!   `R(t) = R0 (1 + A t + B t^2 + C (t - 100) t^3)`, the last term below 0 degrees only.
-//! - Thermistor: Steinhart-Hart, `1 / T = A + B ln R + C (ln R)^3`.
-//! - Strain gauge: the Wheatstone bridge, `Vout / Vex = R3 / (R3 + R4) - R2 / (R1 + R2)`, solved
-//!   for the strain of each arrangement of gauges.
+//! - Resistance thermometer: the Callendar-Van Dusen equation (IEC 60751),
+//!   `R(t) = R0 (1 + A t + B t^2 + C (t - 100) t^3)`. The last term applies only below 0 degrees.
+//! - Thermistor: the Steinhart-Hart equation, `1 / T = A + B ln R + C (ln R)^3`.
+//! - Strain gauge: the equation of the Wheatstone bridge,
+//!   `Vout / Vex = R3 / (R3 + R4) - R2 / (R1 + R2)`, solved for the strain of each arrangement of
+//!   gauges.
 
-use super::thermocouple::{Piece, Thermocouple, of_code};
+use super::thermocouple::{Piece, Thermocouple, from_code};
 use super::{ChainBuilder, ScaleError};
 
 const CURRENT_EXCITATION: u64 = 10_134;
 const VOLTAGE_EXCITATION: u64 = 10_322;
 
-/// Newton steps after which a temperature below 0 degrees is exact: each one doubles the correct
-/// digits.
+/// Number of Newton steps after which a temperature below 0 degrees is exact. Each step doubles the
+/// number of correct digits.
 const NEWTON_STEPS: usize = 12;
 
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Sensor {
-    /// Microvolts to degrees Celsius, or back.
+    /// Converts microvolts to degrees Celsius, or degrees Celsius to microvolts.
     Thermocouple {
         of: &'static Thermocouple,
         to_microvolts: bool,
     },
-    /// Volts to degrees Celsius.
+    /// Converts volts to degrees Celsius.
     Rtd {
         current: f64,
         lead_ohms: f64,
@@ -34,14 +36,14 @@ pub(super) enum Sensor {
         b: f64,
         c: f64,
     },
-    /// Volts to kelvin, minus an offset.
+    /// Converts volts to kelvin, minus an offset.
     Thermistor {
         excitation: Excitation,
         lead_ohms: f64,
         coefficients: [f64; 3],
         offset: f64,
     },
-    /// Volts to strain.
+    /// Converts volts to strain.
     Strain {
         bridge: Bridge,
         initial: f64,
@@ -49,8 +51,8 @@ pub(super) enum Sensor {
         gauge_factor: f64,
         poisson: f64,
         gain: f64,
-        /// The factor by which the lead wires reduce the reading.
-        lead: f64,
+        /// Factor by which the lead wires reduce the reading.
+        lead_factor: f64,
     },
 }
 
@@ -59,7 +61,7 @@ pub(super) enum Excitation {
     Current {
         amperes: f64,
     },
-    /// A voltage divider of this resistor and the thermistor.
+    /// A voltage divider that consists of a resistor with this resistance and the thermistor.
     Voltage {
         volts: f64,
         ohms: f64,
@@ -112,7 +114,7 @@ impl Sensor {
                 gauge_factor,
                 poisson,
                 gain,
-                lead,
+                lead_factor,
             } => {
                 let ratio = (x - initial) / excitation;
                 let (g, nu) = (gauge_factor, poisson);
@@ -121,12 +123,12 @@ impl Sensor {
                     Bridge::Full2 => -2.0 * ratio * gain / (g * (1.0 + nu)),
                     Bridge::Full3 => -2.0 * ratio * gain / (g * ((1.0 + nu) + ratio * (1.0 - nu))),
                     Bridge::Half1 => {
-                        let below = (1.0 + nu) + 2.0 * ratio * (1.0 - nu);
-                        -4.0 * ratio * gain / (g * lead * below)
+                        let denominator = (1.0 + nu) + 2.0 * ratio * (1.0 - nu);
+                        -4.0 * ratio * gain / (g * lead_factor * denominator)
                     }
-                    Bridge::Half2 => -2.0 * ratio * gain / (g * lead),
+                    Bridge::Half2 => -2.0 * ratio * gain / (g * lead_factor),
                     Bridge::Quarter => {
-                        2.0 * gain * ((1.0 + 2.0 * ratio).recip() - 1.0) / (g * lead)
+                        2.0 * gain * ((1.0 + 2.0 * ratio).recip() - 1.0) / (g * lead_factor)
                     }
                 }
             }
@@ -134,16 +136,16 @@ impl Sensor {
     }
 }
 
-/// Returns the temperature at which a thermometer has this fraction of its resistance at 0 degrees.
-fn rtd(share: f64, a: f64, b: f64, c: f64) -> f64 {
-    // Above 0 degrees the equation is quadratic.
-    let above = (-a + (a * a - 4.0 * b * (1.0 - share)).sqrt()) / (2.0 * b);
-    if share >= 1.0 || above.is_nan() {
+/// Returns the temperature at which a thermometer has `ratio` times its resistance at 0 degrees.
+fn rtd(ratio: f64, a: f64, b: f64, c: f64) -> f64 {
+    // This solves the equation for temperatures above 0 degrees, where it is quadratic.
+    let above = (-a + (a * a - 4.0 * b * (1.0 - ratio)).sqrt()) / (2.0 * b);
+    if ratio >= 1.0 || above.is_nan() {
         return above;
     }
     let mut t = above;
     for _ in 0..NEWTON_STEPS {
-        let value = 1.0 + t * (a + t * (b + t * (t - 100.0) * c)) - share;
+        let value = 1.0 + t * (a + t * (b + t * (t - 100.0) * c)) - ratio;
         let slope = a + t * (2.0 * b + t * (4.0 * t - 300.0) * c);
         t -= value / slope;
     }
@@ -175,8 +177,8 @@ impl ChainBuilder<'_> {
         let unknown = |field: &str| ScaleError::MissingProperty {
             name: super::field_name(scale, &format!("{kind}_{field}")),
         };
-        // The measured loop contains one of three lead wires, or both of two.
-        let lead = |is_current: bool| -> Result<f64, ScaleError> {
+        // Of three lead wires, one is in the measured loop; of two lead wires, both are.
+        let lead_ohms = |is_current: bool| -> Result<f64, ScaleError> {
             Ok(match code("Resistance_Configuration") {
                 Some(3) => number("Lead_Wire_Resistance")?,
                 Some(2) if is_current => 2.0 * number("Lead_Wire_Resistance")?,
@@ -185,13 +187,13 @@ impl ChainBuilder<'_> {
         };
         Ok(Some(match kind {
             "Thermocouple" => Sensor::Thermocouple {
-                of: of_code(code("Thermocouple_Type").unwrap_or(10_072))
+                of: from_code(code("Thermocouple_Type").unwrap_or(10_072))
                     .ok_or_else(|| unknown("Thermocouple_Type"))?,
                 to_microvolts: code("Scaling_Direction") == Some(1),
             },
             "RTD" => Sensor::Rtd {
                 current: number("Current_Excitation")?,
-                lead_ohms: lead(true)?,
+                lead_ohms: lead_ohms(true)?,
                 r0: number("R0_Nominal_Resistance")?,
                 a: number("A")?,
                 b: number("B")?,
@@ -209,7 +211,7 @@ impl ChainBuilder<'_> {
                 };
                 Sensor::Thermistor {
                     excitation,
-                    lead_ohms: lead(is_current)?,
+                    lead_ohms: lead_ohms(is_current)?,
                     coefficients: [number("A")?, number("B")?, number("C")?],
                     offset: number("Temperature_Offset")?,
                 }
@@ -225,11 +227,11 @@ impl ChainBuilder<'_> {
                     _ => return Err(unknown("Configuration")),
                 };
                 let is_full = matches!(bridge, Bridge::Full1 | Bridge::Full2 | Bridge::Full3);
-                let lead = match is_full {
+                let lead_factor = match is_full {
                     true => 1.0,
                     false => {
-                        let share = number("Lead_Wire_Resistance")? / number("Gage_Resistance")?;
-                        (1.0 + share).recip()
+                        let ratio = number("Lead_Wire_Resistance")? / number("Gage_Resistance")?;
+                        (1.0 + ratio).recip()
                     }
                 };
                 Sensor::Strain {
@@ -239,7 +241,7 @@ impl ChainBuilder<'_> {
                     gauge_factor: number("Gage_Factor")?,
                     poisson: number("Poisson_Ratio")?,
                     gain: number("Bridge_Shunt_Calibration_Gain_Adjustment")?,
-                    lead,
+                    lead_factor,
                 }
             }
             _ => return Ok(None),

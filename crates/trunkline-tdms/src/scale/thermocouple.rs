@@ -1,19 +1,21 @@
-//! The reference functions of thermocouples: NIST ITS-90 Thermocouple Database, NIST Standard
-//! Reference Database 60 (<https://srdata.nist.gov/its90/main/>). Voltages are in millivolts,
-//! temperatures in degrees Celsius. The inverse functions are NIST's approximations.
+//! Contains the reference functions of thermocouples, from the NIST ITS-90 Thermocouple Database,
+//! NIST Standard Reference Database 60 (<https://srdata.nist.gov/its90/main/>). Voltages are in
+//! millivolts, and temperatures are in degrees Celsius. The inverse functions are approximations
+//! that NIST publishes.
 //!
-//! Each piece is given with the end of its range; the last one has no end.
+//! Each function has several polynomials, each with the end of its range. The last range has no
+//! end.
 
-/// The end of a range, and the polynomial's coefficients beginning with the constant term.
+/// The end of a range, and the coefficients of the polynomial in this range, constant term first.
 pub(super) type Piece = (f64, &'static [f64]);
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Thermocouple {
-    /// Millivolts from degrees Celsius.
+    /// Converts degrees Celsius to millivolts.
     pub(super) millivolts: &'static [Piece],
-    /// Degrees Celsius from millivolts.
+    /// Converts millivolts to degrees Celsius.
     pub(super) celsius: &'static [Piece],
-    /// Above 0 degrees, `a exp(b (t - c)^2)` is added to the millivolts.
+    /// Coefficients `[a, b, c]` of the term `a exp(b (t - c)^2)`, which is added above 0 degrees.
     pub(super) exponential: Option<[f64; 3]>,
 }
 
@@ -173,8 +175,8 @@ const TYPE_T: Thermocouple = Thermocouple {
     exponential: None,
 };
 
-/// Returns the thermocouple for one of NI's type codes.
-pub(super) fn of_code(code: u64) -> Option<&'static Thermocouple> {
+/// Returns the thermocouple with a type code of NI's drivers.
+pub(super) fn from_code(code: u64) -> Option<&'static Thermocouple> {
     Some(match code {
         10_047 => &TYPE_B,
         10_055 => &TYPE_E,

@@ -1,4 +1,4 @@
-//! Compares a file with its checksums, byte by byte, regardless of its content.
+//! Compares the segments of a file with their checksums, without interpreting the content.
 
 use std::io;
 
@@ -7,19 +7,20 @@ use crate::data_type::TdmsType;
 use crate::fault::{Fault, Finding};
 use crate::read_at::ReadAt;
 
-/// Number of bytes read at a time.
+/// Maximum number of bytes read at a time.
 const PIECE_BYTES: u64 = 64 * 1024;
-/// Maximum number of findings that are kept; further ones are counted.
+/// Maximum number of findings that are kept; more findings are only counted.
 const FINDINGS_MAX: usize = 1_000;
 
 /// The validity of checksums for a data file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SumsState {
-    /// They belong to this file.
+    /// The checksums belong to this file.
     OfThisFile,
-    /// They belong to another file: no segment matches them, and the file does not refer to them.
+    /// The checksums belong to another file: no segment matches them, and the file does not refer
+    /// to them.
     OfAnother,
-    /// They cannot be read, or there are none.
+    /// The checksums cannot be read, or the checksum file has none.
     Unusable,
 }
 
@@ -29,23 +30,23 @@ pub struct SumsCheck {
     pub state: SumsState,
     /// Number of segments that match their checksums.
     pub segments: u64,
-    /// Position in the data file before which every byte is in such a segment.
+    /// Position in the data file up to which every byte is in a segment that matches its checksum.
     pub good_to: u64,
-    /// Position of the first segment that does not match.
+    /// Position of the first segment that does not match its checksum.
     pub first_wrong: Option<u64>,
     /// Number of bytes of the data file that no checksum covers.
     pub bytes_without_sum: u64,
-    /// All faults in the order of the file; positions are those of the data file.
+    /// All faults, in the order of the data file and with positions in the data file.
     pub findings: Vec<Finding>,
-    /// Number of further findings that were not kept.
+    /// Number of findings that were not kept.
     pub findings_dropped: u64,
 }
 
 impl SumsCheck {
-    /// Reads everything in `data` that `sums` covers, and compares it.
+    /// Reads all bytes of `data` that the checksums in `sums` cover, and compares them.
     ///
-    /// Both may have any content: faults are part of the result. Memory use does not depend on the
-    /// content.
+    /// Both sources may have any content, because faults are part of the result. Memory use does
+    /// not depend on the content.
     pub fn of<R, S>(data: &R, sums: &S) -> io::Result<Self>
     where
         R: ReadAt + ?Sized,
@@ -60,26 +61,26 @@ impl SumsCheck {
             findings: Vec::new(),
             findings_dropped: 0,
         };
-        let mut comparing = Comparing {
+        let mut comparison = Comparison {
             data_len: data.byte_len()?,
             data,
             next: 0,
-            is_good_so_far: true,
-            damaged: 0,
+            has_only_matches: true,
+            damaged_entries: 0,
             piece: Vec::new(),
         };
-        check.compare(&mut comparing, sums)?;
+        check.compare(&mut comparison, sums)?;
         Ok(check)
     }
 
-    /// Returns true if every byte is in a segment with a checksum and matches it.
+    /// Returns true if every byte is in a segment that has a checksum and matches it.
     pub fn is_good(&self) -> bool {
         self.state == SumsState::OfThisFile && self.findings.is_empty()
     }
 
     fn compare<R: ReadAt + ?Sized, S: ReadAt + ?Sized>(
         &mut self,
-        comparing: &mut Comparing<'_, R>,
+        comparison: &mut Comparison<'_, R>,
         sums: &S,
     ) -> io::Result<()> {
         let sums_len = sums.byte_len()?;
@@ -90,92 +91,101 @@ impl SumsCheck {
         if entries > 0 {
             sums.read_exact_at(&mut entry, 0)?;
             id = SumsId::read(&entry);
-            // Without the first segment it is unknown whether they belong to this file.
+            // Only the first segment shows that the checksums belong to this file.
             sums.read_exact_at(&mut entry, entry_bytes)?;
             let first = id.and_then(|id| SegmentSum::read(&entry, id));
             id = id.filter(|_| first.is_some_and(|first| first.position == 0));
         }
         let Some(id) = id else {
-            self.bytes_without_sum = comparing.data_len;
-            self.find(0, Fault::UnusableSums { bytes: sums_len });
+            self.bytes_without_sum = comparison.data_len;
+            self.add_finding(0, Fault::UnusableSums { bytes: sums_len });
             return Ok(());
         };
         self.state = SumsState::OfThisFile;
         for number in 1..=entries {
             sums.read_exact_at(&mut entry, number * entry_bytes)?;
-            match SegmentSum::read(&entry, id).filter(|sum| comparing.may_follow(sum)) {
-                Some(sum) => self.compare_segment(comparing, &sum)?,
-                None => comparing.damaged += 1,
+            match SegmentSum::read(&entry, id).filter(|sum| comparison.may_follow(sum)) {
+                Some(sum) => self.compare_segment(comparison, &sum)?,
+                None => comparison.damaged_entries += 1,
             }
         }
-        self.report_damaged(comparing);
-        self.report_bytes_without_sum(comparing, comparing.data_len);
-        if self.first_wrong == Some(0) && !comparing.are_of_this_file(id, self.segments)? {
+        self.report_damaged(comparison);
+        self.report_bytes_without_sum(comparison, comparison.data_len);
+        if self.first_wrong == Some(0) && !comparison.belong_to_file(id, self.segments)? {
             self.state = SumsState::OfAnother;
-            self.bytes_without_sum = comparing.data_len;
+            self.bytes_without_sum = comparison.data_len;
             self.first_wrong = None;
             self.findings.clear();
             self.findings_dropped = 0;
-            self.find(0, Fault::SumsOfAnother);
+            self.add_finding(0, Fault::SumsOfAnother);
             return Ok(());
         }
-        let cut = sums_len % entry_bytes;
-        if cut > 0 {
-            let position = comparing.next;
-            self.find(position, Fault::CutSums { bytes: cut });
+        let partial_bytes = sums_len % entry_bytes;
+        if partial_bytes > 0 {
+            let position = comparison.next;
+            self.add_finding(
+                position,
+                Fault::CutSums {
+                    bytes: partial_bytes,
+                },
+            );
         }
         Ok(())
     }
 
-    /// Compares one segment.
+    /// Compares one segment with its checksum.
     fn compare_segment<R: ReadAt + ?Sized>(
         &mut self,
-        comparing: &mut Comparing<'_, R>,
+        comparison: &mut Comparison<'_, R>,
         sum: &SegmentSum,
     ) -> io::Result<()> {
-        self.report_damaged(comparing);
-        self.report_bytes_without_sum(comparing, sum.position);
+        self.report_damaged(comparison);
+        self.report_bytes_without_sum(comparison, sum.position);
         let end = sum.position + sum.bytes;
-        let fault = match end.checked_sub(comparing.data_len).filter(|m| *m > 0) {
+        let fault = match end.checked_sub(comparison.data_len).filter(|m| *m > 0) {
             Some(missing) => Some(Fault::SummedBeyondEnd { missing }),
             None => {
-                (comparing.sum(sum)? != sum.sum).then_some(Fault::WrongSum { bytes: sum.bytes })
+                (comparison.sum(sum)? != sum.sum).then_some(Fault::WrongSum { bytes: sum.bytes })
             }
         };
-        comparing.next = end;
+        comparison.next = end;
         let Some(fault) = fault else {
             self.segments += 1;
-            if comparing.is_good_so_far {
+            if comparison.has_only_matches {
                 self.good_to = end;
             }
             return Ok(());
         };
-        comparing.is_good_so_far = false;
+        comparison.has_only_matches = false;
         self.first_wrong.get_or_insert(sum.position);
-        self.find(sum.position, fault);
+        self.add_finding(sum.position, fault);
         Ok(())
     }
 
-    /// Reports entries that could not be read.
-    fn report_damaged<R: ?Sized>(&mut self, comparing: &mut Comparing<'_, R>) {
-        let entries = std::mem::take(&mut comparing.damaged);
+    /// Reports checksum entries that could not be read.
+    fn report_damaged<R: ?Sized>(&mut self, comparison: &mut Comparison<'_, R>) {
+        let entries = std::mem::take(&mut comparison.damaged_entries);
         if entries > 0 {
-            comparing.is_good_so_far = false;
-            self.find(comparing.next, Fault::DamagedSums { entries });
+            comparison.has_only_matches = false;
+            self.add_finding(comparison.next, Fault::DamagedSums { entries });
         }
     }
 
-    /// Reports data up to `end` that has no checksum.
-    fn report_bytes_without_sum<R: ?Sized>(&mut self, comparing: &mut Comparing<'_, R>, end: u64) {
-        let bytes = end.min(comparing.data_len).saturating_sub(comparing.next);
+    /// Reports data before `end` that has no checksum.
+    fn report_bytes_without_sum<R: ?Sized>(
+        &mut self,
+        comparison: &mut Comparison<'_, R>,
+        end: u64,
+    ) {
+        let bytes = end.min(comparison.data_len).saturating_sub(comparison.next);
         if bytes > 0 {
-            comparing.is_good_so_far = false;
+            comparison.has_only_matches = false;
             self.bytes_without_sum += bytes;
-            self.find(comparing.next, Fault::NoSum { bytes });
+            self.add_finding(comparison.next, Fault::NoSum { bytes });
         }
     }
 
-    fn find(&mut self, position: u64, fault: Fault) {
+    fn add_finding(&mut self, position: u64, fault: Fault) {
         match self.findings.len() < FINDINGS_MAX {
             true => self.findings.push(Finding { position, fault }),
             false => self.findings_dropped += 1,
@@ -184,58 +194,60 @@ impl SumsCheck {
 }
 
 /// The progress of a comparison.
-struct Comparing<'a, R: ?Sized> {
+struct Comparison<'a, R: ?Sized> {
     data: &'a R,
     data_len: u64,
-    /// The position at which the next segment should begin.
+    /// Position in the data file at which the next segment should begin.
     next: u64,
-    is_good_so_far: bool,
+    /// True while all data so far matches its checksums.
+    has_only_matches: bool,
     /// Number of consecutive entries that could not be read.
-    damaged: u64,
+    damaged_entries: u64,
     piece: Vec<u8>,
 }
 
-impl<R: ReadAt + ?Sized> Comparing<'_, R> {
-    /// Returns true if the checksums belong to this file although its first segment does not match:
-    /// the property `sums_id` of the file refers to them, or that property is damaged or missing
-    /// and `good` other segments match.
-    fn are_of_this_file(&mut self, id: SumsId, good: u64) -> io::Result<bool> {
+impl<R: ReadAt + ?Sized> Comparison<'_, R> {
+    /// Returns true if the checksums belong to this file although the first segment does not match.
+    /// That is the case if the file's property `sums_id` refers to them, or if this property is
+    /// damaged or missing and at least one other segment matches.
+    fn belong_to_file(&mut self, id: SumsId, matching_segments: u64) -> io::Result<bool> {
         let mut name = b"sums_id".to_vec();
         name.extend(TdmsType::U64.code().to_le_bytes());
         let bytes = self.data_len.min(PIECE_BYTES) as usize;
         self.piece.resize(bytes, 0);
         self.data.read_exact_at(&mut self.piece, 0)?;
         let mut places = self.piece.windows(name.len() + size_of::<u64>());
-        let named = places.find_map(|bytes| {
+        let stored_id = places.find_map(|bytes| {
             let number = bytes.strip_prefix(name.as_slice())?.first_chunk()?;
             Some(u64::from_le_bytes(*number))
         });
-        // Ids are random, so if two of them differ in only one or two bits, one is a damaged copy
-        // of the other.
+        // Ids are random. If two ids differ in only one or two bits, one is a damaged copy of the
+        // other.
         Ok(
-            match named.map(|named| (named ^ id.number()).count_ones()) {
+            match stored_id.map(|stored_id| (stored_id ^ id.number()).count_ones()) {
                 Some(0) => true,
-                Some(1..=2) | None => good > 0,
+                Some(1..=2) | None => matching_segments > 0,
                 Some(_) => false,
             },
         )
     }
 
-    /// Returns true if an entry continues the file.
+    /// Returns true if the segment of an entry may follow the segments so far.
     fn may_follow(&self, sum: &SegmentSum) -> bool {
         let has_end = sum.position.checked_add(sum.bytes).is_some();
         has_end && sum.bytes > 0 && sum.position >= self.next
     }
 
-    /// Computes the checksum of a segment's present bytes, all of which must exist.
+    /// Computes the checksum of a segment, which must lie completely within the file.
     fn sum(&mut self, segment: &SegmentSum) -> io::Result<u32> {
-        let (mut at, end) = (segment.position, segment.position + segment.bytes);
+        let (mut position, end) = (segment.position, segment.position + segment.bytes);
         let mut sum = 0;
-        while at < end {
-            self.piece.resize((end - at).min(PIECE_BYTES) as usize, 0);
-            self.data.read_exact_at(&mut self.piece, at)?;
+        while position < end {
+            self.piece
+                .resize((end - position).min(PIECE_BYTES) as usize, 0);
+            self.data.read_exact_at(&mut self.piece, position)?;
             sum = crc32c::crc32c_append(sum, &self.piece);
-            at += self.piece.len() as u64;
+            position += self.piece.len() as u64;
         }
         Ok(sum)
     }

@@ -1,7 +1,7 @@
-//! Checksums of a file's segments, in a separate file: `x.tdms.sums`.
+//! Reads and builds the checksums of a file's segments, which are in a separate file `x.tdms.sums`.
 //!
-//! The TDMS format has no checksums, so damaged values are read as other valid values. Other
-//! readers do not know the checksum file and do not need it.
+//! The TDMS format has no checksums, so a reader takes damaged values for valid ones. Other TDMS
+//! readers ignore the checksum file.
 //!
 //! ```text
 //! 0          8          16        20        24
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! All numbers are little-endian. `sum` is the CRC32C of the segment's bytes in the data file.
-//! `check` is the CRC32C of the 20 bytes before it. In an entry it continues from the `check` of
-//! the first line, so entries of another file are not valid in this one. All entries have the same
-//! length, so the next one is found after a damaged one.
+//! `check` is the CRC32C of the 20 bytes before it. The `check` of an entry continues from the
+//! `check` of the first line, so entries of another file are not valid in this file. All entries
+//! have the same length, so the reader finds the entry after a damaged one.
 
 use std::io;
 
@@ -24,26 +24,26 @@ mod open;
 pub use self::check::{SumsCheck, SumsState};
 pub use self::open::{ChecksummedFile, UncheckedSegments};
 
-/// Size of an entry, and of the part before the first one, in bytes.
+/// Size in bytes of an entry, and of the part before the first entry.
 pub const SUMS_ENTRY_BYTES: usize = 24;
 
 /// The first bytes of a checksum file.
 const MAGIC: [u8; 8] = *b"TLSUMS1\n";
 /// Number of bytes that `check` covers.
-const CHECKED: usize = 20;
+const CHECKED_BYTES: usize = 20;
 
-/// A segment, or several that were written together, and the checksum of its bytes.
+/// The position, length and checksum of one segment, or of several segments written together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentSum {
-    /// Position in the data file.
+    /// Position of the segment in the data file.
     pub position: u64,
-    /// Length of lead-in, metadata and raw data in bytes.
+    /// Total length in bytes of lead-in, metadata and raw data.
     pub bytes: u64,
     /// CRC32C of these bytes.
     pub sum: u32,
 }
 
-/// The checksum of the part after a header, which may be computed before the header is known.
+/// The checksum of the bytes after a header, which may be computed before the header is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BodySum {
     bytes: usize,
@@ -51,7 +51,7 @@ pub struct BodySum {
 }
 
 impl BodySum {
-    /// Returns the checksum extended by the bytes that follow.
+    /// Returns the checksum extended by the next bytes.
     pub fn with(self, piece: &[u8]) -> Self {
         Self {
             bytes: self.bytes + piece.len(),
@@ -60,7 +60,7 @@ impl BodySum {
     }
 }
 
-/// Identifies a checksum file; all of its entries depend on it.
+/// Identifies a checksum file. All entries of the file depend on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SumsId {
     id: u64,
@@ -68,9 +68,9 @@ pub struct SumsId {
 }
 
 impl SumsId {
-    /// Creates the identity of a new file; `id` must be a number that no other file has.
+    /// Creates the identity of a new checksum file. No other file may have the same `id`.
     pub fn new(id: u64) -> Self {
-        let check = crc32c::crc32c(&Self { id, check: 0 }.begin()[..CHECKED]);
+        let check = crc32c::crc32c(&Self { id, check: 0 }.begin()[..CHECKED_BYTES]);
         Self { id, check }
     }
 
@@ -78,62 +78,63 @@ impl SumsId {
         self.id
     }
 
-    /// Returns the first bytes of the file.
+    /// Returns the first bytes of the checksum file.
     pub fn begin(self) -> [u8; SUMS_ENTRY_BYTES] {
         let mut bytes = [0; SUMS_ENTRY_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..16].copy_from_slice(&self.id.to_le_bytes());
-        bytes[CHECKED..].copy_from_slice(&self.check.to_le_bytes());
+        bytes[CHECKED_BYTES..].copy_from_slice(&self.check.to_le_bytes());
         bytes
     }
 
-    /// Reads the first bytes of a file; `None` if it is not a checksum file.
+    /// Decodes the first bytes of a file; `None` if it is not a checksum file.
     fn read(bytes: &[u8; SUMS_ENTRY_BYTES]) -> Option<Self> {
         let id = u64::from_le_bytes(*bytes[8..].first_chunk()?);
-        let made = Self::new(id);
-        (made.begin() == *bytes).then_some(made)
+        let decoded = Self::new(id);
+        (decoded.begin() == *bytes).then_some(decoded)
     }
 }
 
 impl SegmentSum {
-    /// Computes the checksum of a segment at `position` from its header and the part after it.
+    /// Computes the checksum of a segment at `position` from the header and the checksum of the
+    /// bytes after it.
     pub fn of(position: u64, header: &[u8], body: BodySum) -> Self {
-        let (first, then) = (crc32c::crc32c(header), body.sum);
+        let (header_sum, body_sum) = (crc32c::crc32c(header), body.sum);
         Self {
             position,
             bytes: header.len() as u64 + body.bytes as u64,
-            sum: crc32c::crc32c_combine(first, then, body.bytes),
+            sum: crc32c::crc32c_combine(header_sum, body_sum, body.bytes),
         }
     }
 
-    /// Returns the entry for a file that begins with `id`.
+    /// Returns the entry for a file that starts with `id`.
     pub fn entry(&self, id: SumsId) -> [u8; SUMS_ENTRY_BYTES] {
         let mut bytes = [0; SUMS_ENTRY_BYTES];
         bytes[..8].copy_from_slice(&self.position.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.bytes.to_le_bytes());
-        bytes[16..CHECKED].copy_from_slice(&self.sum.to_le_bytes());
-        let check = crc32c::crc32c_append(id.check, &bytes[..CHECKED]);
-        bytes[CHECKED..].copy_from_slice(&check.to_le_bytes());
+        bytes[16..CHECKED_BYTES].copy_from_slice(&self.sum.to_le_bytes());
+        let check = crc32c::crc32c_append(id.check, &bytes[..CHECKED_BYTES]);
+        bytes[CHECKED_BYTES..].copy_from_slice(&check.to_le_bytes());
         bytes
     }
 
-    /// Reads an entry; `None` if it is damaged or belongs to another file.
+    /// Decodes an entry; `None` if it is damaged or belongs to another file.
     fn read(bytes: &[u8; SUMS_ENTRY_BYTES], id: SumsId) -> Option<Self> {
-        let made = Self {
+        let decoded = Self {
             position: u64::from_le_bytes(*bytes.first_chunk()?),
             bytes: u64::from_le_bytes(*bytes[8..].first_chunk()?),
             sum: u32::from_le_bytes(*bytes[16..].first_chunk()?),
         };
-        (made.entry(id) == *bytes).then_some(made)
+        (decoded.entry(id) == *bytes).then_some(decoded)
     }
 }
 
-/// Returns the positions of the segments that have checksums, and the end of the last one, in
-/// ascending order.
-pub(crate) fn begins<S: ReadAt + ?Sized>(sums: &S) -> io::Result<Vec<u64>> {
+/// Returns in ascending order the positions of the segments that have checksums, and the end of the
+/// last of these segments.
+pub(crate) fn segment_starts<S: ReadAt + ?Sized>(sums: &S) -> io::Result<Vec<u64>> {
     let entry_bytes = SUMS_ENTRY_BYTES as u64;
     let entries = sums.byte_len()? / entry_bytes;
-    let (mut begins, mut end) = (Vec::new(), 0);
+    let (mut starts, mut end) = (Vec::new(), 0);
     let mut entry = [0; SUMS_ENTRY_BYTES];
     let mut id = None;
     for number in 0..entries {
@@ -146,11 +147,11 @@ pub(crate) fn begins<S: ReadAt + ?Sized>(sums: &S) -> io::Result<Vec<u64>> {
             continue;
         };
         let sum = SegmentSum::read(&entry, id);
-        if let Some(sum) = sum.filter(|sum| begins.is_empty() || sum.position >= end) {
-            begins.push(sum.position);
+        if let Some(sum) = sum.filter(|sum| starts.is_empty() || sum.position >= end) {
+            starts.push(sum.position);
             end = sum.position.saturating_add(sum.bytes);
         }
     }
-    begins.extend((end > 0).then_some(end));
-    Ok(begins)
+    starts.extend((end > 0).then_some(end));
+    Ok(starts)
 }

@@ -1,40 +1,40 @@
-//! Opens a file as far as its checksums confirm it.
+//! Opens the part of a file that its checksums confirm.
 
-use super::{SumsCheck, SumsState, begins};
+use super::{SumsCheck, SumsState, segment_starts};
 use crate::fault::{Fault, Finding};
 use crate::file::TdmsFile;
 use crate::open::{Limits, OpenError};
 use crate::read_at::ReadAt;
-use crate::walk::{Kind, Walk};
+use crate::walk::{FileKind, Walk};
 
 /// The treatment of segments without a checksum at the end of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UncheckedSegments {
-    /// Do not read them or anything after them. Use this after a power loss, when such a segment
-    /// may have a header but zeros for values.
+    /// Do not read these segments or any data after them. Use this after a power loss, because such
+    /// a segment may have a header but zeros instead of values.
     Cut,
-    /// Read them. Use this if the checksum file lost its end for another reason.
+    /// Read these segments. Use this if the checksum file lost its end for another reason.
     Keep,
 }
 
-/// A file opened as far as its checksums confirm it.
+/// A file whose readable part is limited to what its checksums confirm.
 #[derive(Debug)]
 pub struct ChecksummedFile<R> {
-    /// The file. If something was left out, it is incomplete
+    /// The file. If a part was left out, the file is incomplete
     /// ([`Report::incomplete`](crate::Report::incomplete)), and [`repair`](TdmsFile::repair)
-    /// returns how to cut it off.
+    /// returns the steps that remove this part.
     pub file: TdmsFile<R>,
     pub check: SumsCheck,
-    /// Number of values left out that could be read without checksums.
+    /// Number of values that were left out but can be read without checksums.
     pub values_left_out: u64,
 }
 
 impl<R: ReadAt> TdmsFile<R> {
-    /// Opens a data file up to its first segment that is incomplete, invalid, or does not match its
+    /// Opens a data file up to the first segment that is incomplete, invalid, or does not match its
     /// checksum. Reads the whole file.
     ///
-    /// Checksums that belong to another file or cannot be read are ignored: nothing is left out.
-    /// [`SumsCheck::state`] reports this.
+    /// Checksums that belong to another file or cannot be read are ignored, and no data is left
+    /// out. [`SumsCheck::state`] reports this case.
     pub fn open_summed<S: ReadAt + ?Sized>(
         source: R,
         sums: &S,
@@ -49,40 +49,39 @@ impl<R: ReadAt> TdmsFile<R> {
             (SumsState::OfThisFile, UncheckedSegments::Keep) => check.first_wrong.unwrap_or(len),
             _ => len,
         };
-        let begins = begins(sums).map_err(failed)?;
+        let starts = segment_starts(sums).map_err(failed)?;
         let walk = |end, limits| {
-            let walk = Walk::new(&source, None::<&[u8]>, Kind::Data, limits)?;
-            walk.with_begins(&begins).run_to(end)
+            let walk = Walk::new(&source, None::<&[u8]>, FileKind::Data, limits)?;
+            walk.with_segment_starts(&starts).run_to(end)
         };
         let mut map = walk(end, limits)?;
-        let mut values_of_all = 0;
+        let mut all_values = 0;
         if end < len {
-            let is_behind = |finding: &&Finding| finding.position >= end;
-            let fault = check.findings.iter().find(is_behind);
+            let is_after_end = |finding: &&Finding| finding.position >= end;
+            let fault = check.findings.iter().find(is_after_end);
             let fault = fault.map(|finding| finding.fault.clone());
             let fault = fault.unwrap_or(Fault::NoSum { bytes: len - end });
             let position = end;
             map.incomplete.get_or_insert(Finding { position, fault });
             map.bytes_lost += len - end;
-            // Reads as far as possible, to count the values that are left out.
-            let is_salvaging = true;
+            // This walk reads as far as possible, to count the values that are left out.
             let salvaging = Limits {
-                is_salvaging,
+                is_salvaging: true,
                 ..limits
             };
             let all = walk(len, salvaging);
-            values_of_all = all.map_or(0, |map| TdmsFile::of(&source, map).values());
+            all_values = all.map_or(0, |map| TdmsFile::of(&source, map).values());
         }
         let file = Self::of(source, map);
         Ok(ChecksummedFile {
-            values_left_out: values_of_all.saturating_sub(file.values()),
+            values_left_out: all_values.saturating_sub(file.values()),
             file,
             check,
         })
     }
 
-    /// Opens a data file, and continues after damaged segments with the help of the checksums,
-    /// which contain the position of each segment. Does not compare the data with them.
+    /// Opens a data file and uses the positions in the checksum file to continue after damaged
+    /// segments. Does not compare the data with the checksums.
     ///
     /// Checksums of another file have no effect.
     pub fn open_guided<S: ReadAt + ?Sized>(
@@ -90,9 +89,9 @@ impl<R: ReadAt> TdmsFile<R> {
         sums: &S,
         limits: Limits,
     ) -> Result<Self, OpenError> {
-        let begins = begins(sums).map_err(|source| OpenError::source(0, source))?;
-        let walk = Walk::new(&source, None::<&[u8]>, Kind::Data, limits)?;
-        let map = walk.with_begins(&begins).run()?;
+        let starts = segment_starts(sums).map_err(|source| OpenError::source(0, source))?;
+        let walk = Walk::new(&source, None::<&[u8]>, FileKind::Data, limits)?;
+        let map = walk.with_segment_starts(&starts).run()?;
         Ok(Self::of(source, map))
     }
 

@@ -1,4 +1,4 @@
-//! The position and layout of a segment's data.
+//! Records the position and layout of each segment's data.
 
 use std::sync::Arc;
 
@@ -10,10 +10,11 @@ use crate::map::{Extent, LastSegment, Run};
 use crate::open::OpenError;
 use crate::read_at::ReadAt;
 
-/// Number of layout columns that any file may have, and number of bytes that a file needs for each
-/// further column. A normal file has at least one byte of data per column; only a file made to
-/// exhaust memory has more columns than this bound.
+/// Number of layout columns that every file may have, whatever its length.
 const COLUMNS_BASE: u64 = 1 << 14;
+
+/// Number of bytes of file length that allow one more column. A normal file has at least one byte
+/// of data per column; only a file layout to exhaust memory exceeds this bound.
 const BYTES_PER_COLUMN: u64 = 4;
 
 /// Returns the number of columns that a file of this length may have.
@@ -22,40 +23,41 @@ pub(super) fn columns_max(len: u64) -> u64 {
 }
 
 impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
-    /// Records the position of the data, and moves to the next segment.
-    pub(super) fn take_data(&mut self, lead_in: &LeadIn, after: u64) -> Result<bool, OpenError> {
+    /// Records the position of a segment's data, and moves to the next segment. `after` is the
+    /// number of bytes after the lead-in.
+    pub(super) fn record_data(&mut self, lead_in: &LeadIn, after: u64) -> Result<bool, OpenError> {
         let metadata = lead_in.metadata_bytes;
-        let wanted = lead_in.segment_bytes;
-        let is_truncated = wanted == NOT_CLOSED || wanted > after;
-        let data_bytes = wanted.min(after) - metadata;
-        let start = self.at + LEAD_IN_BYTES + metadata;
+        let declared_bytes = lead_in.segment_bytes;
+        let is_truncated = declared_bytes == NOT_CLOSED || declared_bytes > after;
+        let data_bytes = declared_bytes.min(after) - metadata;
+        let start = self.source_position + LEAD_IN_BYTES + metadata;
         let used = match data_bytes {
             0 => 0,
-            _ => self.note_data(lead_in, start, data_bytes, is_truncated)?,
+            _ => self.add_to_runs(lead_in, start, data_bytes, is_truncated)?,
         };
         self.map.last = Some(LastSegment {
-            position: self.at,
-            is_big_endian: self.is_big == Some(true),
+            position: self.source_position,
+            is_big_endian: self.is_big_endian == Some(true),
             metadata_bytes: metadata,
         });
         if !is_truncated {
-            self.at = start + data_bytes;
-            self.position = self.at;
+            self.source_position = start + data_bytes;
+            self.position = self.source_position;
             return Ok(true);
         }
-        let fault = match wanted {
+        let fault = match declared_bytes {
             NOT_CLOSED => Fault::NotClosed,
             _ => Fault::TruncatedData {
-                missing: wanted - after,
+                missing: declared_bytes - after,
             },
         };
-        let ended = self.ends(fault, data_bytes - used);
-        self.at = self.len;
+        let ended = self.end_walk(fault, data_bytes - used);
+        self.source_position = self.len;
         ended
     }
 
-    /// Adds the data to the runs. Returns how many of its bytes belong to values.
-    fn note_data(
+    /// Adds a segment's data to the runs. Returns the number of bytes that belong to values.
+    fn add_to_runs(
         &mut self,
         lead_in: &LeadIn,
         start: u64,
@@ -63,37 +65,42 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         is_truncated: bool,
     ) -> Result<u64, OpenError> {
         if !lead_in.has(TOC_RAW_DATA) {
-            self.map.find(self.position, Fault::UnannouncedData);
+            self.map.add_finding(self.position, Fault::UnannouncedData);
         }
         let layout = match self.layout(lead_in)? {
             Ok(layout) if layout.chunk_bytes == 0 => {
-                self.map.find(start, Fault::UnassignedData { bytes });
+                self.map.add_finding(start, Fault::UnassignedData { bytes });
                 return Ok(0);
             }
             Ok(layout) => layout,
             Err(fault) => {
-                self.map.find(self.position, fault);
+                self.map.add_finding(self.position, fault);
                 return Ok(0);
             }
         };
         let chunk = layout.chunk_bytes;
-        let (chunks, rest) = (bytes / chunk, bytes % chunk);
+        let (chunks, tail_bytes) = (bytes / chunk, bytes % chunk);
         let tail = Tail {
-            bytes: rest,
+            bytes: tail_bytes,
             is_truncated,
         };
-        if rest > 0 && !is_truncated {
-            let position = start + bytes - rest;
-            self.map
-                .find(position, Fault::ShortChunk { bytes: rest, chunk });
+        if tail_bytes > 0 && !is_truncated {
+            let position = start + bytes - tail_bytes;
+            self.map.add_finding(
+                position,
+                Fault::ShortChunk {
+                    bytes: tail_bytes,
+                    chunk,
+                },
+            );
         }
-        let used = bytes - rest + layout.tail_bytes_used(tail);
-        let continued = self
+        let used = bytes - tail_bytes + layout.tail_bytes_used(tail);
+        let last_run = self
             .map
             .runs
             .last_mut()
             .filter(|run| Arc::ptr_eq(&run.layout, &layout) && run.tail.bytes == 0);
-        let run = match continued {
+        let run = match last_run {
             Some(run) => run,
             None => {
                 self.map.runs.push(Run {
@@ -121,29 +128,30 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
     fn layout(&mut self, lead_in: &LeadIn) -> Result<Result<Arc<Layout>, Fault>, OpenError> {
         let is_interleaved = lead_in.has(TOC_INTERLEAVED);
         let order = lead_in.order();
-        if let Some((for_order, for_flag, layout)) = &self.layout
-            && (*for_order, *for_flag) == (order, is_interleaved)
+        if let Some((layout_order, layout_flag, layout)) = &self.layout
+            && (*layout_order, *layout_flag) == (order, is_interleaved)
         {
             return Ok(layout.clone());
         }
         let objects = &mut self.map.objects;
-        // Objects that this segment lists do not count: their entries take up space in the file.
-        let listed = objects.take_listed();
-        self.columns += objects.active_len().saturating_sub(listed);
+        // Objects that this segment lists are not counted, because their entries need space in the
+        // file.
+        let entries_read = objects.take_entries_read();
+        self.columns += objects.active_len().saturating_sub(entries_read);
         if self.columns > self.columns_max {
             return self.refuse(Fault::TooManyChanges);
         }
-        let made = match objects.is_list_lost() {
+        let layout = match objects.is_list_lost() {
             true => Err(Fault::LostMetadata),
             false => Layout::of(objects.active(), order, is_interleaved),
         };
-        // Shares the layout with a writer that repeats all metadata in every segment.
-        let before = self.map.runs.last().map(|run| &run.layout);
-        let made = made.map(|made| match before {
-            Some(before) if **before == made => before.clone(),
-            _ => Arc::new(made),
+        // A writer may repeat all metadata in every segment; equal layouts then share memory.
+        let previous = self.map.runs.last().map(|run| &run.layout);
+        let layout = layout.map(|layout| match previous {
+            Some(previous) if **previous == layout => previous.clone(),
+            _ => Arc::new(layout),
         });
-        self.layout = Some((order, is_interleaved, made.clone()));
-        Ok(made)
+        self.layout = Some((order, is_interleaved, layout.clone()));
+        Ok(layout)
     }
 }

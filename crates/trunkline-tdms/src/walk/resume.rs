@@ -1,8 +1,8 @@
-//! Continues after damage: finds the next segment, and corrects damaged lead-ins where possible.
+//! Continues a walk after damage: finds the next segment and corrects damaged lead-ins.
 //!
-//! A lead-in is corrected only if the rest of it agrees with the file: with the positions of
-//! segments in the checksum file, or with the segment after it. A skipped part may have described
-//! channels, so data after it is read only where its layout is described again.
+//! A lead-in is corrected only if its other fields agree with the positions in the checksum file or
+//! with the next segment. A skipped part may have described channels, so later data is read only
+//! where its layout is described again.
 
 use super::{Kind, Walk};
 use crate::fault::{Fault, Finding};
@@ -10,31 +10,31 @@ use crate::lead_in::{DATA_TAG, LEAD_IN_BYTES, LeadIn, NOT_CLOSED};
 use crate::open::OpenError;
 use crate::read_at::ReadAt;
 
-/// Number of bytes searched at a time.
+/// Maximum number of bytes searched at a time.
 const PIECE_BYTES: u64 = 16 * 1024;
 
 impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
-    /// Returns true if the tag of a segment is at this position; `None` if the file ends there.
+    /// Returns true if a segment's tag is at position `at`; `None` if the file ends there.
     fn has_tag(&self, at: u64) -> Result<Option<bool>, OpenError> {
         if at >= self.len {
             return Ok(None);
         }
         let mut tag = [0; DATA_TAG.len()];
-        let there = (self.len - at).min(tag.len() as u64) as usize;
-        let tag = &mut tag[..there];
+        let available = (self.len - at).min(tag.len() as u64) as usize;
+        let tag = &mut tag[..available];
         self.source
             .read_exact_at(tag, at)
             .map_err(|error| OpenError::source(at, error))?;
         Ok(Some(DATA_TAG.starts_with(tag)))
     }
 
-    /// Returns true if these bytes are a lead-in that agrees with what follows the segment. Ignores
-    /// the tag.
+    /// Returns true if the bytes at position `at` are a lead-in that agrees with the data after the
+    /// segment. Ignores the tag.
     fn is_lead_in(&self, at: u64, bytes: &[u8; LEAD_IN_BYTES as usize]) -> Result<bool, OpenError> {
         let lead_in = LeadIn::decode(bytes);
-        let is_known = matches!(lead_in.version, 4712 | 4713) && lead_in.unknown_flags() == 0;
+        let is_supported = matches!(lead_in.version, 4712 | 4713) && lead_in.unknown_flags() == 0;
         let after = self.len.saturating_sub(at).saturating_sub(LEAD_IN_BYTES);
-        if !is_known
+        if !is_supported
             || lead_in.metadata_bytes > lead_in.segment_bytes
             || lead_in.metadata_bytes > after
         {
@@ -50,7 +50,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         Ok(next.unwrap_or(true))
     }
 
-    /// Corrects a lead-in whose tag or length is damaged, as far as possible.
+    /// Corrects a lead-in whose tag or length is damaged, if possible.
     pub(super) fn repair_lead_in(
         &mut self,
         bytes: &mut [u8; LEAD_IN_BYTES as usize],
@@ -58,24 +58,27 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         if !self.limits.is_salvaging || self.kind != Kind::Data || self.map.segments == 0 {
             return Ok(());
         }
-        let begins = self.begins;
-        let own = begins.binary_search(&self.at).ok();
+        let segment_starts = self.segment_starts;
+        let index = segment_starts.binary_search(&self.source_position).ok();
         let mut lead_in = LeadIn::decode(bytes);
         let mut is_repaired = false;
-        // The latest end of the segment according to the checksums.
-        let next = own.and_then(|own| begins.get(own + 1)).copied();
-        if let Some(next) = next.filter(|next| (self.at + LEAD_IN_BYTES..=self.len).contains(next))
+        // According to the checksums, the segment ends here at the latest.
+        let next = index
+            .and_then(|index| segment_starts.get(index + 1))
+            .copied();
+        if let Some(next) =
+            next.filter(|next| (self.source_position + LEAD_IN_BYTES..=self.len).contains(next))
         {
-            let end = self.at.checked_add(LEAD_IN_BYTES);
+            let end = self.source_position.checked_add(LEAD_IN_BYTES);
             let end = end.and_then(|at| at.checked_add(lead_in.segment_bytes));
-            let most = next - self.at - LEAD_IN_BYTES;
+            let bytes_max = next - self.source_position - LEAD_IN_BYTES;
             let is_wrong = match end {
                 Some(end) if end < next => self.has_tag(end)? == Some(false),
                 Some(end) => end > next,
                 None => true,
             };
-            if is_wrong && lead_in.metadata_bytes <= most {
-                lead_in.segment_bytes = most;
+            if is_wrong && lead_in.metadata_bytes <= bytes_max {
+                lead_in.segment_bytes = bytes_max;
                 is_repaired = true;
             }
         }
@@ -84,21 +87,23 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         lead_in.encode(&mut repaired);
         if let Some(repaired) = repaired.first_chunk()
             && (is_repaired || !has_tag)
-            && self.is_lead_in(self.at, repaired)?
+            && self.is_lead_in(self.source_position, repaired)?
         {
             *bytes = *repaired;
-            self.map.repaired_lead_ins.push((self.at, *repaired));
-            self.map.find(self.position, Fault::DamagedLeadIn);
+            self.map
+                .repaired_lead_ins
+                .push((self.source_position, *repaired));
+            self.map.add_finding(self.position, Fault::DamagedLeadIn);
         }
         Ok(())
     }
 
-    /// Moves to the next segment after the damage; returns false if there is none.
+    /// Moves to the next segment after the damage. Returns false if there is no other segment.
     pub(super) fn resume(&mut self) -> Result<bool, OpenError> {
         let is_possible = self.limits.is_salvaging && self.kind == Kind::Data;
-        let from = self.at.saturating_add(1);
+        let from = self.source_position.saturating_add(1);
         let damage = self.map.incomplete.as_ref().map(|finding| &finding.fault);
-        // The end of a file that was cut off or not closed is not damage to continue after.
+        // A truncated or unclosed end is not damage that other segments follow.
         let is_end = matches!(
             damage,
             None | Some(
@@ -115,8 +120,8 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
             return Ok(false);
         };
         if let Some(Finding { position, fault }) = self.map.incomplete.take() {
-            let bytes = next - self.at;
-            self.map.find(
+            let bytes = next - self.source_position;
+            self.map.add_finding(
                 position,
                 match fault {
                     Fault::Garbage { .. } => Fault::Garbage { bytes },
@@ -124,15 +129,15 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
                 },
             );
         }
-        self.map.bytes_skipped += next - self.at;
+        self.map.bytes_skipped += next - self.source_position;
         self.map.bytes_lost = 0;
         // The skipped part may have described channels.
         self.map.objects.record_loss();
         self.layout = None;
         self.index = None;
-        (self.at, self.position) = (next, next);
+        (self.source_position, self.position) = (next, next);
         let number = self.map.segments;
-        // The segment found previously may have been a false match.
+        // The segment that was found last may have been a false match.
         self.map
             .segments_after_damage
             .pop_if(|(last, _)| *last == number);
@@ -142,16 +147,19 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
 
     /// Returns the position of the next segment.
     fn next_lead_in(&self, from: u64) -> Result<Option<u64>, OpenError> {
-        let behind = self.begins.partition_point(|begin| *begin < from);
-        let of_sums = self.begins.get(behind).filter(|begin| **begin < self.len);
+        let index = self.segment_starts.partition_point(|start| *start < from);
+        let checksum_start = self
+            .segment_starts
+            .get(index)
+            .filter(|start| **start < self.len);
         let mut at = from;
         let mut piece = vec![0; (self.len - from).min(PIECE_BYTES) as usize];
         while at + LEAD_IN_BYTES <= self.len {
-            if let Some(begin) = of_sums.filter(|begin| **begin <= at) {
-                return Ok(Some(*begin));
+            if let Some(start) = checksum_start.filter(|start| **start <= at) {
+                return Ok(Some(*start));
             }
-            let there = (self.len - at).min(PIECE_BYTES) as usize;
-            let piece = &mut piece[..there];
+            let available = (self.len - at).min(PIECE_BYTES) as usize;
+            let piece = &mut piece[..available];
             self.source
                 .read_exact_at(piece, at)
                 .map_err(|error| OpenError::source(at, error))?;
@@ -161,12 +169,14 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
                 };
                 let place = at + number as u64;
                 if bytes.starts_with(&DATA_TAG) && self.is_lead_in(place, bytes)? {
-                    return Ok(Some(of_sums.map_or(place, |begin| place.min(*begin))));
+                    return Ok(Some(
+                        checksum_start.map_or(place, |start| place.min(*start)),
+                    ));
                 }
             }
-            // A lead-in may begin in this piece and end in the next.
-            at += (there as u64 + 1).saturating_sub(LEAD_IN_BYTES).max(1);
+            // A lead-in may cross the end of this piece.
+            at += (available as u64 + 1).saturating_sub(LEAD_IN_BYTES).max(1);
         }
-        Ok(of_sums.copied())
+        Ok(checksum_start.copied())
     }
 }

@@ -1,4 +1,4 @@
-//! Values to be written to a file.
+//! Encodes the values that are written to a file.
 
 use crate::data_type::TdmsType;
 use crate::element::Element;
@@ -6,7 +6,7 @@ use crate::text::Text;
 use crate::time::TdmsTime;
 use crate::values::{Values, match_fixed};
 
-/// Borrowed values of a channel, to be written.
+/// Borrowed values of a channel that are written to a file.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Data<'a> {
     I8(&'a [i8]),
@@ -22,9 +22,9 @@ pub enum Data<'a> {
     String(&'a [Text]),
     Bool(&'a [bool]),
     Time(&'a [TdmsTime]),
-    /// Real and imaginary parts, 32 bits each.
+    /// Pairs of a real and an imaginary part, with 32 bits each.
     ComplexF32(&'a [[f32; 2]]),
-    /// Real and imaginary parts, 64 bits each.
+    /// Pairs of a real and an imaginary part, with 64 bits each.
     ComplexF64(&'a [[f64; 2]]),
 }
 
@@ -44,7 +44,7 @@ impl Data<'_> {
         self.len() == 0
     }
 
-    /// Returns the bytes of the values in a chunk, including the table of string ends.
+    /// Returns the number of bytes of the values in a chunk, including the table of string ends.
     pub fn byte_len(&self) -> u64 {
         let text = |s: &[Text]| s.iter().map(|t| t.as_bytes().len() as u64 + 4).sum();
         match_fixed!(self, Data, v => size_in_file(v), Data::String(s) => text(s))
@@ -72,7 +72,7 @@ fn size_in_file<T: Element>(values: &[T]) -> u64 {
 fn encode_text(strings: &[Text], out: &mut Vec<u8>) {
     let mut end = 0_u32;
     for string in strings {
-        // The writer has rejected text of 4 GiB and more.
+        // The sum does not wrap, because the writer rejects text of 4 GiB and more.
         end = end.wrapping_add(string.as_bytes().len() as u32);
         end.encode(out);
     }
@@ -104,7 +104,7 @@ from! {
 }
 
 impl Values {
-    /// Returns the same values for the writer; `None` if their type is never written.
+    /// Returns the values as data for the writer; `None` if their type is never written.
     pub fn as_data(&self) -> Option<Data<'_>> {
         Some(match_fixed! {
             self, Values, v => Data::from(&**v),

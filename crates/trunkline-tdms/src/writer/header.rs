@@ -1,4 +1,5 @@
-//! The lead-in and metadata of a segment: only metadata that the file does not contain yet.
+//! Builds the lead-in and metadata of a segment, with only the metadata that the file does not
+//! contain yet.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
@@ -12,42 +13,42 @@ use crate::lead_in::{
 };
 
 const NO_DATA: u32 = 0xffff_ffff;
-const AS_BEFORE: u32 = 0;
+const INDEX_UNCHANGED: u32 = 0;
 const FIXED_INDEX_BYTES: u32 = 20;
 const STRING_INDEX_BYTES: u32 = 28;
 
-/// Temporary memory for building a segment, reused for the next one.
+/// Temporary memory for building a segment, which is reused for the next segment.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     pub(super) checked: Vec<ChannelAmount>,
-    seen: HashSet<ChannelId>,
+    channels_seen: HashSet<ChannelId>,
     metadata: Vec<u8>,
 }
 
 /// The changes that a segment's metadata makes to the file's list.
 struct Plan {
     is_new_list: bool,
-    /// The list after this segment; `None` if it is unchanged.
+    /// The list of objects after this segment; `None` if the list is unchanged.
     list: Option<Vec<(u32, Option<ChannelAmount>)>>,
-    /// Objects to name: the number of each, and its amount if it has data.
+    /// Entries of the metadata: the number of each object, and the amount if the object has data.
     entries: Vec<(u32, Option<ChannelAmount>)>,
 }
 
 impl Writer {
-    /// Appends the lead-in and metadata of a segment. The caller writes the raw data after it:
-    /// `raw_bytes` bytes, little-endian, in the given arrangement.
+    /// Appends the lead-in and metadata of a segment. The caller must write the raw data after it:
+    /// `raw_bytes` bytes in little-endian order and in the given arrangement.
     ///
-    /// The metadata includes the properties set since the last segment.
+    /// The metadata includes the properties that were set since the last segment.
     ///
     /// # Errors
-    /// [`WriteError`]; nothing was appended.
+    /// [`WriteError`]. Nothing was appended.
     pub fn header(
         &mut self,
         amounts: &[ChannelAmount],
         arrangement: Arrangement,
         out: &mut Vec<u8>,
     ) -> Result<SegmentPlace, WriteError> {
-        // Reuses the memory of the last call, so that a similar segment allocates none.
+        // Reusing the memory of the last call avoids allocations for similar segments.
         let mut scratch = std::mem::take(&mut self.scratch);
         let place = self.header_with(&mut scratch, amounts, arrangement, out);
         self.scratch = scratch;
@@ -61,10 +62,10 @@ impl Writer {
         arrangement: Arrangement,
         out: &mut Vec<u8>,
     ) -> Result<SegmentPlace, WriteError> {
-        self.check(amounts, arrangement, scratch)?;
+        self.check_amounts(amounts, arrangement, scratch)?;
         let Scratch {
             checked,
-            seen,
+            channels_seen,
             metadata,
         } = scratch;
         let too_long = WriteError::FileTooLong;
@@ -72,7 +73,7 @@ impl Writer {
             .iter()
             .try_fold(0_u64, |sum, amount| sum.checked_add(amount.bytes))
             .ok_or(too_long.clone())?;
-        let plan = self.plan(checked, seen);
+        let plan = self.plan(checked, channels_seen);
         if raw_bytes == 0 && plan.entries.is_empty() {
             return Ok(SegmentPlace {
                 position: self.position,
@@ -91,16 +92,16 @@ impl Writer {
             metadata.extend((plan.entries.len() as u32).to_le_bytes());
             for (number, amount) in &plan.entries {
                 if let Some(object) = self.objects.get(*number as usize) {
-                    object.describe(*amount, metadata);
+                    object.append_entry(*amount, metadata);
                 }
             }
         }
         if let Some(block) = block_bytes {
-            let behind = self.position + LEAD_IN_BYTES + metadata.len() as u64;
-            let padded = behind
+            let data_start = self.position + LEAD_IN_BYTES + metadata.len() as u64;
+            let padded_start = data_start
                 .checked_next_multiple_of(block.get())
                 .ok_or(too_long.clone())?;
-            metadata.resize(metadata.len() + (padded - behind) as usize, 0);
+            metadata.resize(metadata.len() + (padded_start - data_start) as usize, 0);
         }
         if raw_bytes > 0 {
             toc |= TOC_RAW_DATA;
@@ -113,7 +114,7 @@ impl Writer {
         let position = self.position;
         self.position = position
             .checked_add(header_bytes)
-            .and_then(|behind| behind.checked_add(raw_bytes))
+            .and_then(|data_start| data_start.checked_add(raw_bytes))
             .ok_or(too_long)?;
         let lead_in = LeadIn {
             toc,
@@ -123,8 +124,8 @@ impl Writer {
         };
         out.extend(lead_in.to_little_endian());
         out.extend_from_slice(metadata);
-        self.take_over(plan);
-        self.open = (raw_bytes > 0).then_some(arrangement);
+        self.apply_plan(plan);
+        self.open_arrangement = (raw_bytes > 0).then_some(arrangement);
         Ok(SegmentPlace {
             position,
             header_bytes,
@@ -132,25 +133,28 @@ impl Writer {
         })
     }
 
-    /// Extends the segment last described by [`header`](Self::header) by another chunk with these
-    /// values, after its raw data. Returns the size of the chunk in bytes. The caller must add it
-    /// to the length in the header with [`lengthen_segment`](crate::lengthen_segment).
+    /// Extends the last segment that [`header`](Self::header) built by another chunk with these
+    /// values. The chunk follows the raw data of the segment. Returns the size of the chunk in
+    /// bytes, which the caller must add to the length in the header with
+    /// [`lengthen_segment`](crate::lengthen_segment).
     ///
-    /// Returns `None` if a new segment is needed: if the channels, counts or order differ, if
-    /// properties are waiting to be written, or if the segment has no raw data.
+    /// Returns `None` if a new segment is needed, because the channels, counts or order differ,
+    /// properties must be written, or the segment has no raw data.
     ///
-    /// All chunks of a segment have the same channels with the same counts; their number follows
-    /// from the length of the segment.
+    /// All chunks of a segment have the same channels with the same counts. The number of chunks
+    /// follows from the length of the segment.
     pub fn add_chunk(
         &mut self,
         amounts: &[ChannelAmount],
         arrangement: Arrangement,
     ) -> Option<u64> {
-        if self.open != Some(arrangement) {
+        if self.open_arrangement != Some(arrangement) {
             return None;
         }
         let mut scratch = std::mem::take(&mut self.scratch);
-        let needs_no_metadata = self.check(amounts, arrangement, &mut scratch).is_ok()
+        let needs_no_metadata = self
+            .check_amounts(amounts, arrangement, &mut scratch)
+            .is_ok()
             && self.needs_no_metadata(&scratch.checked);
         let amounts = scratch.checked.iter();
         let bytes = amounts.fold(0, |sum: u64, amount| sum.saturating_add(amount.bytes));
@@ -163,21 +167,21 @@ impl Writer {
         Some(bytes)
     }
 
-    /// Appends an empty segment padded with zeros, so that the next one begins on a block boundary.
-    /// Use it after raw data that ends within a block. Appends nothing if the next segment is
-    /// already aligned, or if there are no blocks
+    /// Appends an empty segment padded with zeros, so that the next segment begins on a block
+    /// boundary. Use this call after raw data that ends within a block. Appends nothing if the next
+    /// segment is already aligned, or if no block size is set
     /// ([`block_bytes`](super::WriterOptions::block_bytes)).
     ///
     /// # Errors
-    /// [`WriteError::FileTooLong`]; nothing was appended.
+    /// [`WriteError::FileTooLong`]. Nothing was appended.
     pub fn pad(&mut self, out: &mut Vec<u8>) -> Result<SegmentPlace, WriteError> {
         let position = self.position;
         let block = self.options.block_bytes.map_or(1, NonZeroU64::get);
         let mut header_bytes = 0;
         if !position.is_multiple_of(block) {
-            // A metadata block that names no object.
-            let least = position.checked_add(LEAD_IN_BYTES + 4);
-            let end = least.and_then(|least| least.checked_next_multiple_of(block));
+            // The smallest segment has a metadata block without entries.
+            let min_end = position.checked_add(LEAD_IN_BYTES + 4);
+            let end = min_end.and_then(|min_end| min_end.checked_next_multiple_of(block));
             let end = end.ok_or(WriteError::FileTooLong)?;
             header_bytes = end - position;
             let metadata_bytes = header_bytes - LEAD_IN_BYTES;
@@ -190,7 +194,7 @@ impl Writer {
             out.extend(lead_in.to_little_endian());
             out.resize(out.len() + metadata_bytes as usize, 0);
             self.position = end;
-            self.open = None;
+            self.open_arrangement = None;
         }
         Ok(SegmentPlace {
             position,
@@ -199,16 +203,20 @@ impl Writer {
         })
     }
 
-    /// Checks the amounts, and fills in the sizes that follow from their counts.
-    pub(super) fn check(
+    /// Checks the amounts, and computes the sizes that follow from their counts.
+    pub(super) fn check_amounts(
         &self,
         amounts: &[ChannelAmount],
         arrangement: Arrangement,
         scratch: &mut Scratch,
     ) -> Result<(), WriteError> {
-        let Scratch { checked, seen, .. } = scratch;
+        let Scratch {
+            checked,
+            channels_seen,
+            ..
+        } = scratch;
         checked.clear();
-        seen.clear();
+        channels_seen.clear();
         let is_interleaved = arrangement == Arrangement::Interleaved;
         if is_interleaved && self.options.version == Version::V1 {
             return Err(WriteError::InterleavedInVersion1);
@@ -217,7 +225,7 @@ impl Writer {
             let object = self.objects.get(amount.channel.0 as usize);
             let object = object.ok_or(WriteError::UnknownChannel)?;
             let path = || object.path.clone();
-            if !seen.insert(amount.channel) {
+            if !channels_seen.insert(amount.channel) {
                 return Err(WriteError::Twice { path: path() });
             }
             let before = amounts.first().map_or(amount.count, |first| first.count);
@@ -258,8 +266,8 @@ impl Writer {
             && active.eq(amounts)
     }
 
-    /// Plans the metadata so that exactly these channels have data, in this order. `with_data` is
-    /// the set of the same channels.
+    /// Plans the metadata with which exactly these channels have data, in this order. `with_data`
+    /// is the set of these channels.
     fn plan(&self, amounts: &[ChannelAmount], with_data: &HashSet<ChannelId>) -> Plan {
         let has_unwritten = |number: u32| {
             let object = self.objects.get(number as usize);
@@ -276,15 +284,16 @@ impl Writer {
         let with_unwritten =
             || (0..self.objects.len() as u32).filter(|n| has_unwritten(*n) && !has_data(*n));
         if amounts.is_empty() && !self.is_first {
-            // Only properties: channels with data in the list keep it, and there are no chunks.
+            // Only properties change. Channels keep their data descriptions, and the segment has no
+            // chunks.
             let in_list: HashMap<u32, Option<ChannelAmount>> = self.list.iter().copied().collect();
             let mut list = self.list.clone();
             let mut entries = Vec::new();
             for number in with_unwritten() {
-                let known = in_list.get(&number).copied();
-                let entry = (number, known.flatten());
+                let list_entry = in_list.get(&number).copied();
+                let entry = (number, list_entry.flatten());
                 entries.push(entry);
-                if known.is_none() {
+                if list_entry.is_none() {
                     list.push(entry);
                 }
             }
@@ -298,7 +307,7 @@ impl Writer {
             return plan;
         }
         let mut list: Vec<_> = with_unwritten().map(|number| (number, None)).collect();
-        // The file and groups come before channels, otherwise in order of creation.
+        // The file and groups come first, then channels, each in the order of creation.
         list.sort_by_key(|(number, _)| {
             let object = self.objects.get(*number as usize);
             object.is_some_and(|object| object.path.is_channel())
@@ -315,8 +324,8 @@ impl Writer {
         }
     }
 
-    /// Returns a plan that continues the list; `None` if another order is needed or a channel
-    /// leaves the list.
+    /// Returns a plan that continues the current list; `None` if the order must change or a channel
+    /// must leave the list.
     fn plan_of_changes(
         &self,
         amounts: &[ChannelAmount],
@@ -325,7 +334,7 @@ impl Writer {
         if self.is_first {
             return None;
         }
-        let mut places: HashMap<u32, usize> = self
+        let mut list_positions: HashMap<u32, usize> = self
             .list
             .iter()
             .enumerate()
@@ -333,9 +342,9 @@ impl Writer {
             .collect();
         let (mut list, mut entries) = (self.list.clone(), Vec::new());
         for number in with_unwritten {
-            let at = places.get(&number).and_then(|at| list.get(*at));
+            let at = list_positions.get(&number).and_then(|at| list.get(*at));
             if at.is_none() {
-                places.insert(number, list.len());
+                list_positions.insert(number, list.len());
                 list.push((number, None));
             }
             entries.push((number, None));
@@ -344,7 +353,7 @@ impl Writer {
             let number = amount.channel.0;
             let object = self.objects.get(number as usize)?;
             let entry = (number, Some(*amount));
-            let is_said = match places.get(&number) {
+            let is_unchanged = match list_positions.get(&number) {
                 Some(at) => {
                     let place = list.get_mut(*at)?;
                     let before = std::mem::replace(place, entry);
@@ -355,11 +364,11 @@ impl Writer {
                     false
                 }
             };
-            if !is_said || !object.unwritten.is_empty() {
+            if !is_unchanged || !object.unwritten.is_empty() {
                 entries.push(entry);
             }
         }
-        // The objects with data must then be exactly these, in this order.
+        // The plan is valid if exactly these channels then have data, in this order.
         let active = list.iter().filter_map(|(_, amount)| amount.as_ref());
         active.eq(amounts).then_some(Plan {
             is_new_list: false,
@@ -368,12 +377,12 @@ impl Writer {
         })
     }
 
-    fn take_over(&mut self, plan: Plan) {
+    fn apply_plan(&mut self, plan: Plan) {
         for (number, amount) in &plan.entries {
             if let Some(object) = self.objects.get_mut(*number as usize) {
                 object.is_written = true;
                 object.unwritten.clear();
-                object.described = amount.or(object.described);
+                object.last_described = amount.or(object.last_described);
             }
         }
         if let Some(list) = plan.list {
@@ -384,19 +393,19 @@ impl Writer {
 }
 
 impl Object {
-    /// Returns true if the file does not contain its path or one of its properties yet.
+    /// Returns true if the file does not contain the object's path or one of its properties yet.
     pub(super) fn has_unwritten_metadata(&self) -> bool {
         !self.is_written || !self.unwritten.is_empty()
     }
 
-    /// Appends this object's entry.
-    fn describe(&self, amount: Option<ChannelAmount>, out: &mut Vec<u8>) {
+    /// Appends the metadata entry of this object.
+    fn append_entry(&self, amount: Option<ChannelAmount>, out: &mut Vec<u8>) {
         let path = self.path.to_bytes();
         out.extend((path.len() as u32).to_le_bytes());
         out.extend(path);
         match (amount, self.data_type) {
-            (Some(amount), _) if self.described == Some(amount) => {
-                out.extend(AS_BEFORE.to_le_bytes());
+            (Some(amount), _) if self.last_described == Some(amount) => {
+                out.extend(INDEX_UNCHANGED.to_le_bytes());
             }
             (Some(amount), Some(data_type)) => {
                 let is_string = data_type == TdmsType::String;

@@ -1,10 +1,9 @@
-//! Writes segments that contain only what has changed. Each segment is complete when it is
-//! returned.
+//! Builds complete segments whose metadata contains only changes.
 //!
-//! The length of a segment is known before its first byte is written, and written bytes are never
-//! changed. A file truncated at any point therefore consists of complete segments and at most one
-//! truncated segment. A caller that writes the values before their header can extend the segment
-//! until it writes the header ([`Writer::add_chunk`]).
+//! The length of a segment is known before its first byte is written, and written bytes never
+//! change. A file that is truncated at any point therefore consists of complete segments and at
+//! most one truncated segment. A caller that writes the values before their header can extend the
+//! segment until it writes the header ([`Writer::add_chunk`]).
 
 mod data;
 mod error;
@@ -23,20 +22,20 @@ use self::header::Scratch;
 pub use self::data::Data;
 pub use self::error::WriteError;
 
-/// Longest path that is written, in bytes; readers may reject longer ones.
+/// Maximum length in bytes of a path. Readers may reject longer paths.
 const PATH_BYTES_MAX: u64 = 64 * 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Version {
-    /// 1.0, number 4712: for readers that support nothing else.
+    /// Version 1.0 with the number 4712, for readers that support only this version.
     V1,
-    /// 2.0, number 4713.
+    /// Version 2.0 with the number 4713.
     #[default]
     V2,
 }
 
 impl Version {
-    /// Returns the number used in lead-ins.
+    /// Returns the version number in lead-ins.
     pub fn number(self) -> u32 {
         match self {
             Self::V1 => 4712,
@@ -48,21 +47,21 @@ impl Version {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriterOptions {
     pub version: Version,
-    /// If set, raw data begins at a multiple of this many bytes in the file: metadata is padded
-    /// with zeros.
+    /// Block size in bytes. If it is set, metadata is padded with zeros so that raw data begins on
+    /// a block boundary of the file.
     pub block_bytes: Option<NonZeroU64>,
-    /// The position of the first segment in the file: 0, or the end of the segments to append to.
-    /// The first segment repeats all metadata.
+    /// Position of the first segment in the file: 0 for a new file, or the end of the existing
+    /// segments. The first segment repeats all metadata.
     pub position: u64,
 }
 
 /// The order of the values of several channels in a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Arrangement {
-    /// All values of one channel, then all of the next.
+    /// All values of one channel, then all values of the next channel.
     #[default]
     Contiguous,
-    /// One value of each channel, then the next of each.
+    /// Rows with one value of each channel.
     Interleaved,
 }
 
@@ -74,50 +73,52 @@ pub struct ChannelId(u32);
 pub struct ChannelAmount {
     pub channel: ChannelId,
     pub count: u64,
-    /// For strings, the bytes of their text and table. For other types the bytes follow from the
-    /// count, and this field is ignored.
+    /// Number of bytes of the text and the table of string ends, for strings only. For other types,
+    /// this field is ignored, because the size follows from the count.
     pub bytes: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentPlace {
     pub position: u64,
-    /// Size of lead-in and metadata, in bytes.
+    /// Total size in bytes of lead-in and metadata.
     pub header_bytes: u64,
-    /// Size of the raw data, which follows the header, in bytes.
+    /// Size in bytes of the raw data, which follows the header.
     pub raw_bytes: u64,
 }
 
-/// Builds segments. Keeps the metadata that the file contains so far, but no values.
+/// Builds segments. The writer remembers the metadata that the file contains, but no values.
 #[derive(Debug)]
 pub struct Writer {
     options: WriterOptions,
     objects: Vec<Object>,
     numbers: HashMap<ObjectPath, u32>,
-    /// The file's list of objects: the number of each, and its amount if it has data.
+    /// The file's list of objects: the number of each object, and the amount if the object has
+    /// data.
     list: Vec<(u32, Option<ChannelAmount>)>,
     position: u64,
     is_first: bool,
-    /// The arrangement of the segment last described; `None` if it has no values.
-    open: Option<Arrangement>,
+    /// Arrangement of the last segment, which can be extended; `None` if that segment has no
+    /// values.
+    open_arrangement: Option<Arrangement>,
     scratch: Scratch,
 }
 
 #[derive(Debug)]
 struct Object {
     path: ObjectPath,
-    /// The type of its values; `None` for groups and the file.
+    /// Type of the channel's values; `None` for groups and the file.
     data_type: Option<TdmsType>,
-    /// Properties that are not written yet.
+    /// Properties that the file does not contain yet.
     unwritten: Properties,
-    /// True once the file contains its path.
+    /// True once the file contains the object's path.
     is_written: bool,
-    /// Its amount, as last described in the file.
-    described: Option<ChannelAmount>,
+    /// Amount of the channel's data, as last described in the file.
+    last_described: Option<ChannelAmount>,
 }
 
 impl Writer {
-    /// Creates a writer for a new file, or for segments to append to one.
+    /// Creates a writer for a new file, or for segments that are appended to a file.
     pub fn new(options: WriterOptions) -> Self {
         let mut writer = Self {
             options,
@@ -126,10 +127,10 @@ impl Writer {
             list: Vec::new(),
             position: options.position,
             is_first: true,
-            open: None,
+            open_arrangement: None,
             scratch: Scratch::default(),
         };
-        writer.ensure(&ObjectPath::File);
+        writer.find_or_create(&ObjectPath::File);
         writer
     }
 
@@ -141,7 +142,7 @@ impl Writer {
         self.position
     }
 
-    /// Returns a channel, creating it and its group if they are new.
+    /// Returns a channel. Creates the channel and its group if they are new.
     pub fn channel(
         &mut self,
         group: impl Into<Text>,
@@ -156,7 +157,7 @@ impl Writer {
             return Err(WriteError::Unwritable { path, data_type });
         }
         check_path(&path)?;
-        let number = self.ensure(&path);
+        let number = self.find_or_create(&path);
         if let Some(object) = self.objects.get_mut(number as usize) {
             let before = *object.data_type.get_or_insert(data_type);
             if before != data_type {
@@ -171,7 +172,7 @@ impl Writer {
     /// channels are created automatically.
     pub fn object(&mut self, path: &ObjectPath) -> Result<(), WriteError> {
         check_path(path)?;
-        self.ensure(path);
+        self.find_or_create(path);
         Ok(())
     }
 
@@ -194,7 +195,9 @@ impl Writer {
                 limit,
             })
         };
-        let text = value.as_text().and_then(|text| too_long("a text", text));
+        let text = value
+            .as_text()
+            .and_then(|text| too_long("the text of a property", text));
         if let Some(error) = too_long("the name of a property", &name).or(text) {
             return Err(error);
         }
@@ -207,19 +210,19 @@ impl Writer {
                 data_type,
             });
         }
-        let number = self.ensure(path);
+        let number = self.find_or_create(path);
         if let Some(object) = self.objects.get_mut(number as usize) {
             object.unwritten.insert(name, value);
         }
         Ok(())
     }
 
-    /// Appends a segment with these values and all properties set since the last one.
+    /// Appends a segment with these values and all properties that were set since the last segment.
     ///
     /// If there is nothing to write, nothing is appended, and `raw_bytes` and `header_bytes` are 0.
     ///
     /// # Errors
-    /// [`WriteError`]; nothing was appended, and further segments can be written.
+    /// [`WriteError`]. Nothing was appended, and the caller can write other segments.
     pub fn write(
         &mut self,
         values: &[(ChannelId, Data<'_>)],
@@ -259,13 +262,13 @@ impl Writer {
         Ok(place)
     }
 
-    /// Returns the number of an object. Creates it and its parents if they are new.
-    fn ensure(&mut self, path: &ObjectPath) -> u32 {
+    /// Returns the number of an object. Creates the object and its parents if they are new.
+    fn find_or_create(&mut self, path: &ObjectPath) -> u32 {
         if let Some(number) = self.numbers.get(path) {
             return *number;
         }
         if let Some(parent) = path.parent() {
-            self.ensure(&parent);
+            self.find_or_create(&parent);
         }
         let number = self.objects.len() as u32;
         self.objects.push(Object {
@@ -273,7 +276,7 @@ impl Writer {
             data_type: None,
             unwritten: Properties::new(),
             is_written: false,
-            described: None,
+            last_described: None,
         });
         self.numbers.insert(path.clone(), number);
         number

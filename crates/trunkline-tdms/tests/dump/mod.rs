@@ -1,4 +1,4 @@
-//! The content of a file as text, in the format that the Python script for npTDMS writes.
+//! Formats the content of a file as text, in the format of the Python script for npTDMS.
 //!
 //! ```text
 //! o PATH               an object, then what belongs to it; sorted
@@ -62,7 +62,7 @@ impl Dump {
     }
 }
 
-/// Everything in a file, as this crate reads it.
+/// Returns the whole content of a file, as this crate reads it.
 pub fn dump_of<R: ReadAt>(file: &TdmsFile<R>) -> Result<Dump, trunkline_tdms::ReadError> {
     let mut dump = Dump::default();
     for path in file.paths() {

@@ -1,11 +1,11 @@
-//! Every operation on a file with arbitrary content.
+//! Runs every operation on a file with arbitrary content.
 
 use trunkline_tdms::{
     BodySum, LEAD_IN_BYTES, Limits, ReadAt, RepairMode, SegmentSum, SumsId, SumsState, TdmsFile,
     UncheckedSegments, Version,
 };
 
-/// Opens a file and reads every channel once, if there is one: the cheapest check, for many files.
+/// Opens a file and reads every channel once. This is the fastest check, for many files.
 #[allow(dead_code, reason = "each test program uses its part")]
 pub fn read(bytes: &[u8]) {
     let Ok(file) = TdmsFile::open(bytes) else {
@@ -33,7 +33,7 @@ pub fn exercise(bytes: &[u8]) {
         };
         for channel in file.channels() {
             let _ = channel.chunks().take(1_000).count();
-            // In pieces that do not end at chunk boundaries, and grow.
+            // The pieces grow and do not end at chunk boundaries.
             let (mut at, mut piece) = (0, 7);
             while at < channel.len() {
                 let read = channel.read(at, piece);
@@ -56,7 +56,7 @@ pub fn exercise(bytes: &[u8]) {
     }
     let index = Some(bytes).map(|bytes| TdmsFile::open_indexed(bytes, bytes, Limits::default()));
     drop(index);
-    // The bytes as checksums of themselves, as they are and behind a true begin.
+    // The bytes are used as checksums of themselves, unchanged and after a valid first line.
     let sums = [&SumsId::new(1).begin(), bytes].concat();
     for sums in [bytes, &sums] {
         for unchecked in [UncheckedSegments::Cut, UncheckedSegments::Keep] {
@@ -132,7 +132,7 @@ pub fn exercise_with_companions(bytes: &[u8]) {
     for unchecked in [UncheckedSegments::Cut, UncheckedSegments::Keep] {
         let _ = open(bytes, &other, unchecked);
     }
-    // A changed byte is detected, in its segment.
+    // A changed byte is detected in the segment that contains it.
     let mut damaged = bytes.to_vec();
     let at = at % bytes.len();
     damaged[at] ^= flip;
@@ -157,7 +157,7 @@ fn lengths<R: ReadAt>(file: &TdmsFile<R>) -> Vec<u64> {
     file.channels().map(|channel| channel.len()).collect()
 }
 
-/// The start and end of each segment, found by the lead-ins alone.
+/// Returns the start and the end of each segment, according to the lead-ins.
 fn segments(bytes: &[u8]) -> Vec<(usize, usize)> {
     let (mut segments, mut at) = (Vec::new(), 0);
     while let Some(lead_in) = bytes.get(at..at + LEAD_IN_BYTES as usize) {

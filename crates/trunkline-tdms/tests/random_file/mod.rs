@@ -1,4 +1,4 @@
-//! Random files: written by this crate's writer, with the expected content from a separate model.
+//! Writes random files with this crate's writer, and predicts the content with a separate model.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -76,13 +76,13 @@ impl Model {
     }
 }
 
-/// The random file of a seed.
+/// Returns the random file for a seed.
 pub fn random_file(seed: u64) -> RandomFile {
     random_file_of(seed, |_| true)
 }
 
-/// Returns the same within the limits of npTDMS: no properties that are complex numbers, and no
-/// complex numbers in interleaved data.
+/// Returns the random file for a seed within the limits of npTDMS, which supports no complex
+/// numbers in properties and in interleaved data.
 pub fn random_file_for_nptdms(seed: u64) -> RandomFile {
     let is_complex = |t| matches!(t, TdmsType::ComplexF32 | TdmsType::ComplexF64);
     random_file_of(seed, move |data_type| !is_complex(data_type))
@@ -137,7 +137,8 @@ fn random_file_of(seed: u64, reads: impl Fn(TdmsType) -> bool) -> RandomFile {
         let is_interleaved = version == Version::V2 && rng.u8(..3) == 0;
         let rows = rng.usize(..6);
         let mut written: Vec<Written> = Vec::new();
-        // Mostly all of them and in order, so that segments without metadata occur.
+        // Most segments have all channels in the same order, so that segments without metadata
+        // occur.
         let mut order: Vec<usize> = (0..channels.len()).collect();
         if rng.u8(..4) == 0 {
             rng.shuffle(&mut order);

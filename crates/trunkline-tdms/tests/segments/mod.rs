@@ -1,4 +1,4 @@
-//! Segments built by hand, field by field, for files that no writer should write.
+//! Builds segments field by field, for files that no writer should write.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -23,7 +23,7 @@ pub struct Segment {
     pub metadata: Vec<u8>,
     pub objects: u32,
     pub raw: Vec<u8>,
-    /// Written instead of the true lengths.
+    /// Lengths that are written instead of the true lengths.
     pub segment_bytes: Option<u64>,
     pub metadata_bytes: Option<u64>,
 }
@@ -88,7 +88,7 @@ impl Segment {
         self.object(path, &[0; 4])
     }
 
-    /// An object with `count` values of a type per chunk.
+    /// Adds an object with `count` values of a type per chunk.
     pub fn plain(self, path: &str, code: u32, count: u64) -> Self {
         let index = self.index(20, code, 1, count);
         self.object(path, &index)

@@ -1,4 +1,4 @@
-//! The definition of an alarm: what raises it, and how it is handled.
+//! Defines alarms: the condition that raises an alarm, and how the alarm is handled.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::{DataType, Name};
 
 /// Maximum number of alarms of one variable.
 pub const ALARMS_MAX: usize = 32;
-/// Longest name of an alarm and of an area, in bytes.
+/// Maximum length of the name of an alarm or an area, in bytes.
 pub const ALARM_NAME_BYTES_MAX: usize = 64;
 /// Lowest and highest priority; 1000 is the most urgent (H-08).
 pub const PRIORITY_RANGE: (u16, u16) = (1, 1000);
-/// Maximum delay, and maximum time of a rate of change.
+/// Maximum length of a delay, and of the time in which a rate of change is measured.
 pub const DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// One alarm of a variable.
@@ -28,7 +28,8 @@ pub struct AlarmDefinition {
     pub off_delay: Duration,
     /// Priority from 1 to 1000; 1000 is the most urgent.
     pub priority: u16,
-    /// The area; alarms of one area can be acknowledged together (H-10).
+    /// Area of the plant; empty if there is none. Alarms of one area can be acknowledged together
+    /// (H-10).
     pub area: String,
     pub acknowledge: Acknowledge,
     /// True if the alarm must be reset after the process has returned to normal.
@@ -61,9 +62,9 @@ pub enum AlarmKind {
     },
     /// The value changes by more than `change` within `time`.
     RateOfChange { change: f64, time: Duration },
-    /// The value is one of these: 0 or 1 for a boolean, the codes of an enum, or integers.
+    /// The value is one of `values`: 0 or 1 for a boolean, the codes of an enum, or integers.
     Discrete { values: Vec<i64> },
-    /// Some bits of the value are set (H-09): `value ^ invert`, restricted to `select`.
+    /// Any or all of the bits in `select` are set in `value ^ invert` (H-09).
     Bits {
         needed: BitsNeeded,
         invert: u64,
@@ -71,7 +72,7 @@ pub enum AlarmKind {
     },
     /// The quality of the variable is bad.
     BadQuality,
-    /// The variable is older than its `max_age`.
+    /// The value is older than the `max_age` of the variable.
     Stale,
 }
 
@@ -95,10 +96,11 @@ impl LimitLevel {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Operand {
     Constant(f64),
-    /// Its full name.
+    /// Full name of the other variable.
     Variable(String),
 }
 
+/// Selects whether any or all of the selected bits must be set to raise the alarm.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BitsNeeded {
     Any,
@@ -181,21 +183,21 @@ impl AlarmDefinition {
 pub enum AlarmFault {
     #[error("the variable has {count} alarms; {ALARMS_MAX} is the limit")]
     TooMany { count: usize },
-    #[error("alarm {name:?}: a name has 1 to {ALARM_NAME_BYTES_MAX} letters, digits, - and _")]
+    #[error("alarm {name:?}: a name must have 1 to {ALARM_NAME_BYTES_MAX} letters, digits, - or _")]
     Name { name: String },
     #[error("the variable has two alarms named {name}; give one of them another name")]
     Twice { name: String },
-    #[error("alarm {name}: a priority is a number from 1 (lowest) to 1000 (highest)")]
+    #[error("alarm {name}: the priority must be a number from 1 (lowest) to 1000 (highest)")]
     Priority { name: String },
-    #[error("alarm {name}: a delay is at most 7 days")]
+    #[error("alarm {name}: a delay must be at most 7 days")]
     Delay { name: String },
-    #[error("alarm {name}: the time of a rate of change is longer than 0 and at most 7 days")]
+    #[error("alarm {name}: the time of a rate of change must be longer than 0 and at most 7 days")]
     Time { name: String },
-    #[error("alarm {name}: {what} is a number, {at_least}")]
+    #[error("alarm {name}: the {what} must be {requirement}")]
     Number {
         name: String,
         what: &'static str,
-        at_least: &'static str,
+        requirement: &'static str,
     },
     #[error(
         "alarm {name}: this kind of alarm is for {needed}, but the variable has the type {data_type}"
@@ -237,9 +239,9 @@ pub fn check_alarms(alarms: &[AlarmDefinition], data_type: &DataType) -> Result<
         let count = alarms.len();
         return Err(AlarmFault::TooMany { count });
     }
-    for (at, alarm) in alarms.iter().enumerate() {
+    for (index, alarm) in alarms.iter().enumerate() {
         check_alarm(alarm, data_type)?;
-        if alarms[..at].iter().any(|other| other.name == alarm.name) {
+        if alarms[..index].iter().any(|other| other.name == alarm.name) {
             let name = alarm.name.clone();
             return Err(AlarmFault::Twice { name });
         }
@@ -285,12 +287,13 @@ fn check_alarm(alarm: &AlarmDefinition, data_type: &DataType) -> Result<(), Alar
 
 fn check_kind(alarm: &AlarmDefinition, data_type: &DataType) -> Result<(), AlarmFault> {
     let name = || alarm.name.clone();
-    let number = |what, value: f64, is_valid: bool, at_least| match value.is_finite() && is_valid {
+    let number = |what, value: f64, is_valid: bool, requirement| match value.is_finite() && is_valid
+    {
         true => Ok(()),
         false => Err(AlarmFault::Number {
             name: name(),
             what,
-            at_least,
+            requirement,
         }),
     };
     let constant = |operand: &Operand| match operand {
@@ -301,7 +304,7 @@ fn check_kind(alarm: &AlarmDefinition, data_type: &DataType) -> Result<(), Alarm
         AlarmKind::Limit {
             limit, deadband, ..
         } => {
-            number("limit", constant(limit), true, "not NaN or infinite")?;
+            number("limit", constant(limit), true, "a finite number")?;
             number("deadband", *deadband, *deadband >= 0.0, "0 or more")?;
             (!data_type.is_numeric()).then_some("numbers")
         }
@@ -310,8 +313,8 @@ fn check_kind(alarm: &AlarmDefinition, data_type: &DataType) -> Result<(), Alarm
             limit,
             deadband,
         } => {
-            number("setpoint", constant(setpoint), true, "not NaN or infinite")?;
-            number("limit", *limit, *limit > 0.0, "more than 0")?;
+            number("setpoint", constant(setpoint), true, "a finite number")?;
+            number("limit", *limit, *limit > 0.0, "greater than 0")?;
             let is_valid = (0.0..*limit).contains(deadband);
             number(
                 "deadband",
@@ -322,7 +325,7 @@ fn check_kind(alarm: &AlarmDefinition, data_type: &DataType) -> Result<(), Alarm
             (!data_type.is_numeric()).then_some("numbers")
         }
         AlarmKind::RateOfChange { change, time } => {
-            number("change", *change, *change > 0.0, "more than 0")?;
+            number("change", *change, *change > 0.0, "greater than 0")?;
             if time.is_zero() || *time > DELAY_MAX {
                 return Err(AlarmFault::Time { name: name() });
             }
@@ -378,7 +381,7 @@ fn check_order(alarms: &[AlarmDefinition]) -> Result<(), AlarmFault> {
         else {
             continue;
         };
-        // Several alarms may watch the same level with different limits.
+        // Several alarms of the same level may have different limits.
         if low_level < high_level && lower_limit >= higher_limit {
             return Err(AlarmFault::Order {
                 higher: (*higher).clone(),
@@ -443,12 +446,12 @@ mod tests {
                 deadband: 0.0,
             };
         });
-        assert_eq!(nan, "alarm hi: limit is a number, not NaN or infinite");
+        assert_eq!(nan, "alarm hi: the limit must be a finite number");
     }
 
     /// Behaviour: H-06, H-09.
     #[test]
-    fn kinds_are_for_the_types_that_they_can_watch() {
+    fn alarm_kind_is_refused_for_an_unsuitable_type() {
         let bits = AlarmDefinition::new(AlarmKind::Bits {
             needed: BitsNeeded::Any,
             invert: 0,

@@ -30,7 +30,7 @@ pub struct AlarmChange {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JournalEvent {
     Alarm(AlarmEvent),
-    /// Changes are missing because there was no room for them; contains their number.
+    /// Changes are missing because the journal had no room for them; contains their number.
     Lost(u64),
     /// The oldest entries were removed; contains their number.
     Removed(u64),
@@ -173,20 +173,20 @@ pub struct AlarmJournalPage {
 
 impl AlarmJournalQuery {
     fn matches(&self, budget: &mut StepBudget, entry: &AlarmEntry) -> bool {
-        let is_in_time = self.since.is_none_or(|since| entry.when >= since)
+        let is_in_period = self.since.is_none_or(|since| entry.when >= since)
             && self.until.is_none_or(|until| entry.when < until);
         if let JournalEvent::Lost(_) = entry.event {
-            // The missing or removed entries may belong to any alarm.
-            return is_in_time;
+            // The missing entries may belong to any alarm.
+            return is_in_period;
         }
         let is_selected = (self.area.is_empty() || self.area == entry.area)
             && entry.priority >= self.priority_min
             && (self.states.is_empty() || self.states.contains(&entry.record.state));
-        let mut is_named = || {
+        let mut name_matches = || {
             let pattern = self.pattern.as_ref();
             pattern.is_none_or(|pattern| pattern.matches_within(budget, &entry.variable))
         };
-        is_in_time && is_selected && is_named()
+        is_in_period && is_selected && name_matches()
     }
 
     /// Takes a page from `entries`, which must start at [`from`](Self::from) and be in the
@@ -200,7 +200,7 @@ impl AlarmJournalQuery {
     }
 }
 
-/// The state of an alarm that an engine preserves across restarts.
+/// The part of an alarm's state that an engine preserves across restarts.
 #[derive(Clone, PartialEq, Debug)]
 pub struct KeptAlarm {
     /// Full name of the variable.
@@ -212,7 +212,7 @@ pub struct KeptAlarm {
     pub definition: Vec<u8>,
     /// The state according to the process, regardless of whether the alarm is hidden.
     pub process: AlarmState,
-    /// Three flags: the alarm is shelved, suppressed by design, out of service.
+    /// Three flags, which are true if the alarm is shelved, suppressed by design, and out of service.
     pub hidden: [bool; 3],
     /// Start of the on-delay or off-delay in progress; `None` if there is none.
     pub delayed_since: Option<Timestamp>,
@@ -220,7 +220,8 @@ pub struct KeptAlarm {
 }
 
 impl KeptAlarm {
-    /// Stands for an alarm that its variable no longer has: the state that is kept of it is dropped.
+    /// Returns a marker for an alarm that its variable no longer has. The store then deletes the saved
+    /// state of this alarm.
     pub fn gone(variable: &str, alarm: &str) -> Self {
         Self {
             variable: variable.to_owned(),

@@ -1,4 +1,4 @@
-//! The state of an alarm, and the actions of operators.
+//! Defines the states of alarms, and the actions of operators.
 
 use std::fmt;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ pub enum AlarmEvent {
     /// The condition is no longer met, and the off-delay has passed.
     Clear,
     Acknowledge,
-    /// Ends the latch of an alarm that is no longer active.
+    /// An operator resets a latched alarm that is no longer active.
     Reset,
     Shelve,
     Unshelve,
@@ -173,18 +173,18 @@ pub struct AlarmRecord {
     pub is_active: bool,
     /// The value when the alarm was last raised; `None` if it is not a number.
     pub value: Option<f64>,
-    /// The limit or the setpoint when the alarm was raised.
+    /// The limit or the setpoint when the alarm was last raised; `None` if the alarm has none.
     pub operand: Option<f64>,
     pub raised: Option<Timestamp>,
     pub cleared: Option<Timestamp>,
     pub acknowledged: Option<Timestamp>,
-    /// The principal that acknowledged it; empty if it has not been acknowledged.
+    /// The principal that acknowledged the alarm; empty if it has not been acknowledged.
     pub acknowledged_by: String,
     pub comment: String,
     pub shelved_until: Option<Timestamp>,
 }
 
-/// One alarm with its variable.
+/// An alarm with its variable, its definition and its current state.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AlarmStatus {
     pub handle: u32,
@@ -201,7 +201,7 @@ pub struct AlarmStatus {
 pub enum AlarmAction {
     Acknowledge,
     Reset,
-    /// Hides the alarm for this time.
+    /// Hides the alarm for this period.
     Shelve(Duration),
     Unshelve,
     TakeOutOfService,

@@ -66,7 +66,7 @@ impl DataType {
     }
 
     /// Checks everything except the total size, which it returns in bytes.
-    fn check_within(&self, structs_around: usize) -> Result<u64, TypeError> {
+    fn check_within(&self, struct_depth: usize) -> Result<u64, TypeError> {
         match self {
             DataType::Enum(ty) => ty.check().map(|()| 4),
             DataType::Array(ty) => {
@@ -86,12 +86,12 @@ impl DataType {
                 })
             }
             DataType::Struct(ty) => {
-                if structs_around >= STRUCT_DEPTH_MAX {
+                if struct_depth >= STRUCT_DEPTH_MAX {
                     return Err(TypeError::TooDeep);
                 }
                 ty.check_names()?;
                 ty.fields.iter().try_fold(0_u64, |sum, (_, field)| {
-                    Ok(sum.saturating_add(field.check_within(structs_around + 1)?))
+                    Ok(sum.saturating_add(field.check_within(struct_depth + 1)?))
                 })
             }
             scalar_or_waveform => Ok(scalar_or_waveform.fixed_size().unwrap_or(0) as u64),

@@ -1,4 +1,4 @@
-//! History: the selection of recorded variables, and the data that a reader gets.
+//! Defines the history: the selection of recorded variables, and the recorded data.
 //!
 //! ```text
 //! HistoryRule       selects variables and their settings       settings

@@ -1,4 +1,4 @@
-//! Queries of a history, and their answers.
+//! Defines the queries of a history and their answers.
 
 use std::num::NonZeroU64;
 
@@ -17,13 +17,14 @@ pub struct HistoryQuery {
     pub since: Option<Timestamp>,
     /// Selects rows before this source timestamp.
     pub until: Option<Timestamp>,
-    /// Selects updates and events after this position, by epoch and sequence. For queries of rows.
+    /// Selects updates and events after this position, by epoch and sequence. Only for queries of
+    /// rows.
     pub after: Option<Position>,
     pub form: HistoryForm,
-    /// For buckets: the time that good data cover, and the time-weighted mean, also in buckets in
-    /// which a value only continues to hold.
+    /// True to compute the covered time and the time-weighted mean of each bucket. The answer then
+    /// also has buckets without rows in which an earlier value still holds.
     pub durations: bool,
-    /// Where the page begins: the [`next`](HistoryPage::next) of the previous one.
+    /// Start of the page: [`next`](HistoryPage::next) of the previous page; `None` for the first page.
     pub from: Option<HistoryCursor>,
     /// Maximum number of rows, events and buckets of the page; 0 for the maximum of a page.
     pub limit: u32,
@@ -39,26 +40,27 @@ pub enum HistoryForm {
     Last,
     /// Buckets of this width in nanoseconds. They begin at multiples of the width since 1970.
     Buckets(NonZeroU64),
-    /// At most this many buckets over the whole time. Their width is the smallest power of two of
-    /// nanoseconds that suffices, so that an engine can use what it has computed before. Without
-    /// `since`, the time begins with the first row of the variables.
+    /// At most this number of buckets over the period of the query. Their width in nanoseconds is the
+    /// smallest power of two that suffices, so that an engine can reuse earlier results. Without
+    /// `since`, the period begins at the first row of the variables.
     Points(u32),
-    /// One bucket over the whole time, which begins with it.
+    /// One bucket over the whole period of the query, starting at its beginning.
     Total,
-    /// The value at each point of a grid, as rows with the times of the points: interpolated
-    /// linearly between two rows of numbers, and otherwise that of the row before, as with
-    /// `Stepped`. A point without a value has a row of quality `bad` and reason `no-value`.
+    /// One row for each point of a grid. Between two rows with numbers, the value is interpolated
+    /// linearly; otherwise, it is the value of the last row before the point, as with `Stepped`. A
+    /// point without a value has a row with quality `bad` and reason `no-value`.
     Interpolated(Grid),
-    /// The value at each point of a grid: that of the last row at or before it.
+    /// One row for each point of a grid, with the value of the last row at or before the point.
     Stepped(Grid),
 }
 
-/// The points in time of a query: multiples of this number of nanoseconds since 1970 within the
-/// time; or, if there is none, `since` alone, which is the current time if it is missing.
+/// The points in time for which a query returns values. With an interval in nanoseconds, the points
+/// are the multiples of the interval since 1970 that lie within the period of the query. With `None`,
+/// the only point is `since`, or the current time if there is no `since`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grid(pub Option<NonZeroU64>);
 
-/// The end of a page. Only the engine interprets it.
+/// The place at which a page ends. Only the engine interprets the fields.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HistoryCursor {
     pub variable: String,
@@ -66,7 +68,7 @@ pub struct HistoryCursor {
     pub series: u32,
     /// The key up to which the rows were read; `None` if the page ends before the first row.
     pub after: Option<RowKey>,
-    /// What the next page must know of those before, such as a bucket that is not complete.
+    /// Data from previous pages that the next page needs, such as an incomplete bucket.
     pub state: Vec<u8>,
 }
 
@@ -74,7 +76,7 @@ pub struct HistoryCursor {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HistoryPage {
     pub series: Vec<HistorySeries>,
-    /// Beginning of the next page; `None` if this is the last page.
+    /// Start of the next page; `None` if this is the last page.
     pub next: Option<HistoryCursor>,
     /// The place where the history is stored and any problem of the store, in a sentence.
     pub state: String,
@@ -84,8 +86,8 @@ pub struct HistoryPage {
 #[derive(Clone, PartialEq, Debug)]
 pub struct HistorySeries {
     pub variable: String,
-    /// The type of the values. A variable that was deployed with several types has a series for
-    /// each.
+    /// The type of the values. A variable that was deployed with several types has one series for
+    /// each type.
     pub data_type: DataType,
     pub units: String,
     pub data: SeriesData,
@@ -119,15 +121,15 @@ impl SeriesData {
     }
 }
 
-/// What was recorded in a bucket of time. Numbers are of the good and uncertain values. A bucket
-/// without rows, missing updates and covered time does not exist.
+/// Statistics of the rows in one interval of time. The numbers are those of good and uncertain
+/// values. An answer omits buckets that [are empty](Self::is_empty).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bucket {
     /// The start of the bucket, in nanoseconds since 1970-01-01 UTC.
     pub start: i64,
     /// Number of rows that are not bad.
     pub count: u64,
-    /// Number of rows of bad quality, and of numbers that are NaN.
+    /// Number of rows whose quality is bad or whose number is NaN.
     pub bad: u64,
     /// Number of updates that are known to be missing.
     pub lost: u64,
@@ -138,11 +140,11 @@ pub struct Bucket {
     pub max: f64,
     /// The sum of the numbers; divided by `count`, it is their mean.
     pub sum: f64,
-    /// Nanoseconds of the bucket in which the value was known and not bad: from each such row to the
-    /// next row or event. 0 unless the query asks for durations.
+    /// Time in nanoseconds for which the value was known and not bad: from each such row to the next
+    /// row or event. 0 unless the query asks for durations.
     pub covered: u64,
     /// Mean of the values over the covered time, each weighted with the time for which it held. 0 if
-    /// no time is covered; NaN if the values are no numbers.
+    /// no time is covered; NaN if the values are not numbers.
     pub time_mean: f64,
 }
 
@@ -163,13 +165,13 @@ impl Bucket {
         }
     }
 
-    /// Returns true if the bucket has nothing that was recorded.
+    /// Returns true if the bucket has no rows, no missing updates and no covered time.
     pub fn is_empty(&self) -> bool {
         self.count == 0 && self.bad == 0 && self.lost == 0 && self.covered == 0
     }
 
-    /// Adds a value that held for a time in nanoseconds, or the mean of several; NaN if it is no
-    /// number.
+    /// Adds a value that held for `time` nanoseconds, or the mean of several such values. `value` is
+    /// NaN if it is not a number.
     pub fn hold(&mut self, value: f64, time: u64) {
         if time == 0 {
             return;
@@ -177,7 +179,7 @@ impl Bucket {
         if self.covered == 0 {
             self.time_mean = value;
         } else {
-            // The sum of the products of value and time would overflow for large values.
+            // A running mean cannot overflow for large values, unlike a sum of products.
             let share = time as f64 / (self.covered as f64 + time as f64);
             let difference = value - self.time_mean;
             self.time_mean = match difference.is_finite() {
@@ -188,13 +190,13 @@ impl Bucket {
         self.covered = self.covered.saturating_add(time);
     }
 
-    /// Adds a value that is not bad and no number.
+    /// Counts a value that is neither bad nor a number.
     pub fn add_other(&mut self) {
         self.count += 1;
         self.sum = f64::NAN;
     }
 
-    /// Adds a number that is not bad; NaN counts as bad. Numbers come in the order of time.
+    /// Adds a number that is not bad; NaN counts as bad. Numbers must be added in the order of time.
     #[inline]
     pub fn add(&mut self, number: f64) {
         if number.is_nan() {
@@ -249,9 +251,9 @@ impl HistoryForm {
             Self::Buckets(width) => Some(width.get()),
             Self::Points(points) => {
                 // The first bucket may begin before the period.
-                let most = u64::from(points.clamp(2, POINTS_MAX)) - 1;
+                let buckets_max = u64::from(points.clamp(2, POINTS_MAX)) - 1;
                 let span = until.saturating_sub(since).max(1) as u64;
-                Some(span.div_ceil(most).next_power_of_two())
+                Some(span.div_ceil(buckets_max).next_power_of_two())
             }
         }
     }
@@ -269,8 +271,8 @@ pub enum HistoryItem {
 }
 
 impl HistorySeries {
-    /// Returns rows and events in their order; nothing for buckets. Missing updates are also
-    /// counted in `lost` of the next reading.
+    /// Returns the rows and events in their order; returns nothing if the series has buckets. Missing
+    /// updates are also counted in `lost` of the next reading.
     pub fn items(&self) -> impl Iterator<Item = HistoryItem> + '_ {
         let none = || (0..0, [].iter());
         let (range, marks) = match &self.data {
@@ -284,8 +286,8 @@ impl HistorySeries {
                 return None;
             };
             let key = range.peek().and_then(|row| rows.key(*row));
-            let is_first = |mark: &&HistoryMark| key.is_none_or(|key| mark.key < key);
-            if let Some(mark) = marks.next_if(is_first) {
+            let precedes_row = |mark: &&HistoryMark| key.is_none_or(|key| mark.key < key);
+            if let Some(mark) = marks.next_if(precedes_row) {
                 lost.note(mark.event);
                 return Some(HistoryItem::Event {
                     when: Timestamp::from_nanos(mark.key.time),
@@ -302,7 +304,7 @@ impl HistorySeries {
 }
 
 impl HistorySeries {
-    /// Returns the losses after the last row; `None` if the series has buckets.
+    /// Returns the updates lost after the last row; `None` if the series has buckets.
     pub fn lost_after_last(&self) -> Option<Lost> {
         let SeriesData::Rows(rows) = &self.data else {
             return None;
@@ -334,7 +336,7 @@ impl Lost {
 }
 
 impl Row<'_> {
-    /// Converts the row to a reading, which has no value if the value was not recorded.
+    /// Converts the row to a reading. The reading has no value if the value was not recorded.
     fn reading(&self, data_type: &DataType, lost: Lost) -> Reading {
         let value = wire::decode_exact(data_type, self.value).ok();
         let quality = match value {

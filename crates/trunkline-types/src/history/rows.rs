@@ -1,24 +1,24 @@
-//! Consecutive rows of one variable, stored by column. This is the form of a history in memory, in
-//! its log and on the wire.
+//! Stores consecutive rows of one variable in columns. A history has this form in memory, in its log
+//! and on the wire.
 
 use std::ops::Range;
 
 use crate::{Quality, Timestamp};
 
-/// Rows of late samples, which never were the value of their variable, have sequences above this
-/// number. Late samples of all variables are numbered within the epoch, from `LATE_SEQUENCES + 1`
-/// on (B-41). Sequences of updates never reach this number, and a double can represent both
-/// exactly.
+/// Late samples, which never were the value of their variable, have sequences above this number.
+/// Within an epoch, the late samples of all variables are numbered together, starting with
+/// `LATE_SEQUENCES + 1` (B-41). Sequences of updates never reach this number. An `f64` can represent
+/// the sequences of updates and of late samples exactly.
 pub const LATE_SEQUENCES: u64 = 1 << 52;
 
 /// Returns true if the sequence is that of a late sample.
 pub fn is_late_sequence(sequence: u64) -> bool {
-    // The sequences of events are larger than those of all rows.
+    // Sequences from `2 * LATE_SEQUENCES` on belong to events.
     sequence > LATE_SEQUENCES && sequence < 2 * LATE_SEQUENCES
 }
 
-/// Values that stay the same over several rows: each value is stored with the index of its first
-/// row.
+/// A run-length encoded column. Each step consists of a value and the index of the first row with
+/// this value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Steps<T>(Vec<(u32, T)>);
 
@@ -29,8 +29,8 @@ impl<T> Default for Steps<T> {
 }
 
 impl<T: Copy + PartialEq> Steps<T> {
-    /// Builds steps from their first rows and values. Returns `None` unless the rows are in
-    /// ascending order and begin at 0.
+    /// Builds a column from the first row and the value of each step. Returns `None` unless the rows
+    /// are in ascending order and begin at 0.
     pub fn from_parts(steps: Vec<(u32, T)>) -> Option<Self> {
         let starts_at_zero = steps.first().is_none_or(|(row, _)| *row == 0);
         let ascends = steps.is_sorted_by(|a, b| a.0 < b.0);
@@ -41,7 +41,7 @@ impl<T: Copy + PartialEq> Steps<T> {
         &self.0
     }
 
-    /// Returns the index and value of the step that contains row `row`.
+    /// Returns the first row and the value of the step that contains `row`.
     #[inline]
     pub fn at(&self, row: usize) -> Option<(usize, T)> {
         let step = self.step_of(row)?;
@@ -51,7 +51,7 @@ impl<T: Copy + PartialEq> Steps<T> {
     }
 
     fn step_of(&self, row: usize) -> Option<usize> {
-        // Rows are usually read in order, most often from the last step.
+        // Most reads are of rows in the last step, so it is checked first.
         match self.0.last() {
             Some((first, _)) if *first as usize <= row => self.0.len().checked_sub(1),
             _ => self
@@ -61,8 +61,8 @@ impl<T: Copy + PartialEq> Steps<T> {
         }
     }
 
-    /// Calls `visit` for each step in a range of rows, with its value, the number of its rows
-    /// before the range, and the number of its rows in the range.
+    /// Calls `visit` for each step that overlaps a range of rows. Passes the value of the step, the
+    /// number of its rows before the range, and the number of its rows in the range.
     pub fn visit(&self, rows: Range<usize>, mut visit: impl FnMut(T, usize, usize)) {
         let Some(step) = self.step_of(rows.start).filter(|_| !rows.is_empty()) else {
             return;
@@ -94,8 +94,7 @@ impl<T: Copy + PartialEq> Steps<T> {
     }
 }
 
-/// The sort key of a row among its variable's rows: the time, and for equal times the epoch and the
-/// sequence of the update.
+/// The key by which the rows of a variable are sorted: by time, then by epoch, then by sequence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RowKey {
     /// Source timestamp, in nanoseconds since 1970-01-01 UTC.
@@ -115,18 +114,19 @@ impl RowKey {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Row<'a> {
     pub key: RowKey,
-    /// Nanoseconds from the source timestamp to the engine timestamp.
+    /// Time from the source timestamp to the engine timestamp, in nanoseconds.
     pub delay: i64,
     pub quality: Quality,
     /// The value in wire form; empty for an array or a waveform whose value was not recorded.
     pub value: &'a [u8],
 }
 
-/// Columns of updates, all of the same length. Unsigned numbers are passed with the same bits.
+/// Columns of updates, all of the same length. Signed integers contain the bits of unsigned numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct RowColumns<'a> {
+    /// Source timestamps, in nanoseconds since 1970-01-01 UTC.
     pub times: &'a [i64],
-    /// Empty if all are 0.
+    /// Delays as in [`Row::delay`]; empty if all are 0.
     pub delays: &'a [i64],
     pub epochs: &'a [i64],
     pub sequences: &'a [i64],
@@ -140,8 +140,8 @@ pub enum HistoryEvent {
     Started,
     /// The engine shut down cleanly.
     Stopped,
-    /// The engine ended without a clean shutdown. The time of the event is the time of the last
-    /// commit before.
+    /// The engine ended without a clean shutdown. The event has the time of the last commit before
+    /// the interruption.
     Interrupted,
     /// Updates could not be recorded and are missing; contains their number, if known.
     Lost(Option<u64>),
@@ -202,19 +202,19 @@ pub struct HistoryMark {
 /// Updates and events of one variable, in the order in which they were recorded or, where stated,
 /// in the order of their [`RowKey`]s.
 ///
-/// The fields that [`Rows::push`] always uses come first, in as few cache lines as possible: a
-/// recorder appends to the rows of thousands of variables in turn.
+/// The fields that [`Rows::push`] always uses come first and share as few cache lines as possible,
+/// because a recorder appends to the rows of thousands of variables in turn.
 #[derive(Clone, PartialEq, Debug, Default)]
 #[repr(C)]
 pub struct Rows {
     times: Vec<i64>,
     /// Values of at most 8 bytes as words, padded with zeros; empty if the values are in `bytes`.
     words: Vec<u64>,
-    /// A row with this key and quality needs no new step.
+    /// A row with these numbers needs no new step in any column.
     expected: Expected,
-    /// Length of each value in `words`.
+    /// Length of each value in `words`, 1 to 8 bytes; 0 if the values are in `bytes`.
     word_bytes: u8,
-    /// Empty if all are 0.
+    /// Delays as in [`Row::delay`]; empty if all are 0.
     delays: Vec<i64>,
     epochs: Steps<u64>,
     /// The sequence of the first row of each step; the sequences of the following rows are
@@ -227,7 +227,7 @@ pub struct Rows {
     marks: Vec<HistoryMark>,
 }
 
-/// What the next row has if it continues the last step of each column; zeros if there is no row.
+/// The numbers of a next row that continues the last step of each column; zeros if there are no rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Expected {
     epoch: u64,
@@ -236,11 +236,11 @@ struct Expected {
 }
 
 impl Rows {
-    /// Creates rows whose values all have `fixed` bytes, or may have any length if `fixed` is
-    /// `None` or more than 8.
-    pub fn new(fixed: Option<usize>) -> Self {
+    /// Creates an empty table. If `fixed_bytes` is 1 to 8, all values must have this length in bytes;
+    /// otherwise, values may have any length.
+    pub fn new(fixed_bytes: Option<usize>) -> Self {
         Self {
-            word_bytes: fixed
+            word_bytes: fixed_bytes
                 .filter(|bytes| (1..=8).contains(bytes))
                 .map_or(0, |bytes| bytes as u8),
             ..Self::default()
@@ -292,7 +292,7 @@ impl Rows {
         &self.times
     }
 
-    /// Empty if all are 0.
+    /// Returns the delays of the rows as in [`Row::delay`]; empty if all are 0.
     pub fn delays(&self) -> &[i64] {
         &self.delays
     }
@@ -301,7 +301,7 @@ impl Rows {
         &self.epochs
     }
 
-    /// The sequence of the first row of each step; the sequences of the following rows are
+    /// Returns the sequence of the first row of each step; the sequences of the following rows are
     /// consecutive.
     pub fn sequences(&self) -> &Steps<u64> {
         &self.sequences
@@ -330,27 +330,27 @@ impl Rows {
         std::mem::take(&mut self.marks)
     }
 
-    /// Appends an update. A value whose length differs from the length given to [`Rows::new`] is
-    /// stored as zero.
+    /// Appends an update. The value must have the length given to [`Rows::new`], if any; with a fixed
+    /// length, a value of more than 8 bytes is stored as zero.
     #[inline]
     pub fn push(&mut self, row: &Row<'_>) {
-        let at = self.times.len();
+        let new_row = self.times.len();
         self.times.push(row.key.time);
         if row.delay != 0 || !self.delays.is_empty() {
-            self.delays.resize(at, 0);
+            self.delays.resize(new_row, 0);
             self.delays.push(row.delay);
         }
         let (key, quality) = (row.key, row.quality.to_bits());
         let expected = self.expected;
-        let is_first = at == 0;
+        let is_first = new_row == 0;
         if is_first || key.epoch != expected.epoch {
-            self.epochs.push(at, key.epoch);
+            self.epochs.push(new_row, key.epoch);
         }
         if is_first || key.sequence != expected.sequence {
-            self.sequences.push(at, key.sequence);
+            self.sequences.push(new_row, key.sequence);
         }
         if is_first || quality != expected.quality {
-            self.qualities.push(at, quality);
+            self.qualities.push(new_row, quality);
         }
         self.expected = Expected {
             epoch: key.epoch,
@@ -367,8 +367,8 @@ impl Rows {
             }
             _ => {
                 let mut word = [0; 8];
-                if let Some(place) = word.get_mut(..row.value.len()) {
-                    place.copy_from_slice(row.value);
+                if let Some(prefix) = word.get_mut(..row.value.len()) {
+                    prefix.copy_from_slice(row.value);
                 }
                 self.words.push(u64::from_le_bytes(word));
             }
@@ -382,7 +382,8 @@ impl Rows {
         self.words.resize(self.times.len(), 0);
     }
 
-    /// Appends updates with values of any length; `put` appends the value of a row.
+    /// Appends updates with values of any length. Calls `put` with the index of each row and the
+    /// buffer to which `put` must append the value of the row.
     pub fn extend_bytes(
         &mut self,
         columns: &RowColumns<'_>,
@@ -396,11 +397,11 @@ impl Rows {
     }
 
     fn extend_keys(&mut self, columns: &RowColumns<'_>) {
-        let at = self.times.len();
+        let first_row = self.times.len();
         self.times.extend_from_slice(columns.times);
         let end = self.times.len();
         if !self.delays.is_empty() || columns.delays.iter().any(|delay| *delay != 0) {
-            self.delays.resize(at, 0);
+            self.delays.resize(first_row, 0);
             self.delays.extend_from_slice(columns.delays);
             self.delays.resize(end, 0);
         }
@@ -408,15 +409,16 @@ impl Rows {
         for (row, next) in columns.epochs.iter().enumerate() {
             if epoch != Some(*next as u64) {
                 epoch = Some(*next as u64);
-                self.epochs.push(at + row, *next as u64);
+                self.epochs.push(first_row + row, *next as u64);
             }
         }
         let last = self.sequences.last();
-        let mut expected = last.map(|(first, sequence)| sequence.wrapping_add((at - first) as u64));
+        let mut expected =
+            last.map(|(first, sequence)| sequence.wrapping_add((first_row - first) as u64));
         for (row, next) in columns.sequences.iter().enumerate() {
             let next = *next as u64;
             if expected != Some(next) {
-                self.sequences.push(at + row, next);
+                self.sequences.push(first_row + row, next);
             }
             expected = Some(next.wrapping_add(1));
         }
@@ -424,7 +426,7 @@ impl Rows {
         for (row, next) in columns.qualities.iter().enumerate() {
             if quality != Some(*next as u32) {
                 quality = Some(*next as u32);
-                self.qualities.push(at + row, *next as u32);
+                self.qualities.push(first_row + row, *next as u32);
             }
         }
         self.expected = self.expected_from_steps();
@@ -466,7 +468,7 @@ impl Rows {
         let value = match self.word_bytes {
             0 => {
                 let start = match row.checked_sub(1) {
-                    Some(before) => *self.ends.get(before)?,
+                    Some(previous) => *self.ends.get(previous)?,
                     None => 0,
                 };
                 self.bytes
@@ -498,7 +500,7 @@ impl Rows {
         if self.word_bytes != other.word_bytes || self.word_bytes == 0 {
             return other.visit(rows, |row| self.push(row));
         }
-        let at = self.times.len();
+        let first_row = self.times.len();
         let (Some(times), Some(words)) =
             (other.times.get(rows.clone()), other.words.get(rows.clone()))
         else {
@@ -507,22 +509,28 @@ impl Rows {
         self.times.extend_from_slice(times);
         self.words.extend_from_slice(words);
         if !self.delays.is_empty() || !other.delays.is_empty() {
-            self.delays.resize(at, 0);
+            self.delays.resize(first_row, 0);
             self.delays
                 .extend_from_slice(other.delays.get(rows.clone()).unwrap_or_default());
             self.delays.resize(self.times.len(), 0);
         }
-        extend(&mut self.epochs, at, &other.epochs, &rows, |epoch, _| epoch);
+        extend(
+            &mut self.epochs,
+            first_row,
+            &other.epochs,
+            &rows,
+            |epoch, _| epoch,
+        );
         extend(
             &mut self.sequences,
-            at,
+            first_row,
             &other.sequences,
             &rows,
-            |first, into| first.wrapping_add(into as u64),
+            |first, skipped| first.wrapping_add(skipped as u64),
         );
         extend(
             &mut self.qualities,
-            at,
+            first_row,
             &other.qualities,
             &rows,
             |quality, _| quality,
@@ -530,9 +538,9 @@ impl Rows {
         self.expected = self.expected_from_steps();
     }
 
-    /// Returns true if the rows are in the order of their keys, apart from equal keys.
+    /// Returns true if the rows are sorted by their keys; equal keys are allowed.
     pub fn is_sorted(&self) -> bool {
-        // Sequences increase within an epoch, so they need not be compared for equal times.
+        // Sequences increase within a step of `sequences`, so only the first rows of steps are compared.
         self.times.is_sorted() && {
             let keys = |(row, epoch): &(u32, u64)| (self.times.get(*row as usize).copied(), *epoch);
             self.epochs.0.is_sorted_by_key(keys) && self.sequences_ascend()
@@ -546,7 +554,7 @@ impl Rows {
             .all(|row| self.key(row - 1) <= self.key(row))
     }
 
-    /// Returns the rows, and the events, in the order of their keys.
+    /// Returns the rows and the events, each sorted by their keys.
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.marks.sort_by_key(|mark| mark.key);
@@ -568,8 +576,7 @@ impl Rows {
 
     /// Returns the index of the first row whose key is at least `key`. The rows must be sorted.
     pub fn seek(&self, key: RowKey) -> usize {
-        let rough = self.times.partition_point(|time| *time < key.time);
-        let mut row = rough;
+        let mut row = self.times.partition_point(|time| *time < key.time);
         while self.key(row).is_some_and(|found| found < key) {
             row += 1;
         }
@@ -577,17 +584,18 @@ impl Rows {
     }
 }
 
-/// Appends the steps of a range of rows.
+/// Appends the steps of a range of rows of `from` to `to`, in which they begin at row `first_row`.
+/// `value_at` returns the value of the row that follows the first row of a step by a given number of rows.
 fn extend<T: Copy + PartialEq>(
     to: &mut Steps<T>,
-    at: usize,
+    first_row: usize,
     from: &Steps<T>,
     rows: &Range<usize>,
     value_at: impl Fn(T, usize) -> T,
 ) {
-    let mut row = at;
-    from.visit(rows.clone(), |value, into, count| {
-        let value = value_at(value, into);
+    let mut row = first_row;
+    from.visit(rows.clone(), |value, skipped, count| {
+        let value = value_at(value, skipped);
         let continues = |(first, last): (usize, T)| value_at(last, row - first) == value;
         if !to.last().is_some_and(continues) {
             to.push(row, value);
@@ -631,13 +639,13 @@ impl Rows {
             marks: columns.marks,
         };
         let last = |row: Option<(usize, u64)>| row.map(|(row, _)| row as u32);
-        let fits = in_range(last(rows.epochs.last()))
+        let is_consistent = in_range(last(rows.epochs.last()))
             && in_range(last(rows.sequences.last()))
             && in_range(rows.qualities.last().map(|(row, _)| row as u32))
             && has_steps(!rows.epochs.0.is_empty())
             && has_steps(!rows.sequences.0.is_empty())
             && has_steps(!rows.qualities.0.is_empty());
-        if !fits {
+        if !is_consistent {
             return None;
         }
         rows.expected = rows.expected_from_steps();
@@ -648,7 +656,7 @@ impl Rows {
         (&self.ends, &self.bytes)
     }
 
-    /// Returns the time of the first row, relative to which events are encoded.
+    /// Returns the source timestamp of the first row.
     pub fn first_time(&self) -> Option<Timestamp> {
         self.times.first().map(|time| Timestamp::from_nanos(*time))
     }

@@ -1,4 +1,4 @@
-//! The rules that select the variables of a history and specify how they are recorded.
+//! Defines the rules that select the variables of a history and specify how they are recorded.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ pub struct HistorySettings {
     /// percentage of the variable's range (100 if it has none). A change of quality is always
     /// recorded.
     pub deadband_percent: f64,
-    /// Rounds numbers to multiples of this; 0 records them exactly.
+    /// Rounds numbers to multiples of this number; 0 records them exactly.
     pub resolution: f64,
     /// Records only the newest update in each interval of this length. `None` records every update.
     pub every: Option<Duration>,
-    /// Removes rows that are older than this. `None` keeps them without a time limit.
+    /// Removes rows that are older than this period. `None` keeps rows without a time limit.
     pub keep: Option<Duration>,
-    /// Records the value of an array or a waveform if its wire form has at most this number of
-    /// bytes. The row of a longer value has no value.
+    /// Records the value of an array or a waveform only if its wire form has at most this number of
+    /// bytes. If the value is longer, its row is recorded without a value.
     pub array_bytes_max: usize,
 }
 
@@ -43,6 +43,6 @@ impl Default for HistorySettings {
 #[derive(Clone, PartialEq, Debug)]
 pub struct HistoryRule {
     pub pattern: Pattern,
-    /// `None` if they are not recorded.
+    /// Settings for the matching variables; `None` if they are not recorded.
     pub settings: Option<HistorySettings>,
 }

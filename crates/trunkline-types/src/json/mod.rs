@@ -1,4 +1,4 @@
-//! Values as JSON, for scripts and browsers.
+//! Converts values to and from JSON, for scripts and browsers.
 //!
 //! ```text
 //! bool                       true, false
@@ -13,12 +13,12 @@
 //! waveform                   {"t0": time, "dt": seconds, "samples": list, "attributes": object}
 //! ```
 //!
-//! JSON has no NaN and no infinities. If a variable's value is such a number, it is written as
-//! `null`, and [`JsonValue::special`] contains its name. Inside arrays, structs and waveforms,
-//! these numbers are written as the strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
+//! JSON has neither NaN nor infinities. If a variable has such a value, the value is written as `null`,
+//! and [`JsonValue::special`] contains its name. Inside arrays, structs and waveforms, these numbers are
+//! written as the strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
 //!
-//! An attribute of a waveform that JSON would read back as another type (anything but booleans,
-//! strings, `i64` and finite `f64`) is written with its type: `{"type": "u8", "value": 5}`.
+//! JSON preserves the type of a waveform's attribute only for booleans, strings, `i64` and finite `f64`.
+//! Every other attribute is written with its type: `{"type": "u8", "value": 5}`.
 
 mod read;
 #[cfg(test)]

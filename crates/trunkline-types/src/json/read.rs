@@ -1,4 +1,4 @@
-//! Reads values from JSON, without ever changing a written value.
+//! Reads values from JSON, and refuses numbers that their type cannot represent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::{
 /// without `t0`, `dt` or `attributes`.
 ///
 /// # Errors
-/// [`ConvertError`] names the place and the problem. A number that its type cannot represent
-/// exactly is refused, except that decimals are rounded to the nearest `f64` or `f32`.
+/// [`ConvertError`] contains the place and the problem. An integer that its type cannot represent
+/// exactly is an error. A decimal number is rounded to the nearest `f64` or `f32`.
 pub fn from_json(json: &Json, ty: &DataType) -> Result<Value, ConvertError> {
     let value = read(json, ty)?;
     let bytes = encoded_len(&value);
@@ -118,7 +118,7 @@ fn f64_of(json: &Json) -> Result<f64, ConvertError> {
         }
         return number.as_f64().ok_or_else(|| wrong(json, &ty));
     }
-    special_of(json).ok_or_else(|| wrong(json, &ty))
+    special_number(json).ok_or_else(|| wrong(json, &ty))
 }
 
 fn f32_of(json: &Json) -> Result<f32, ConvertError> {
@@ -143,13 +143,13 @@ fn f32_of(json: &Json) -> Result<f32, ConvertError> {
         }
         return Ok(float);
     }
-    special_of(json)
+    special_number(json)
         .map(|number| number as f32)
         .ok_or_else(|| wrong(json, &ty))
 }
 
 /// Reads NaN and infinities, in both common spellings.
-fn special_of(json: &Json) -> Option<f64> {
+fn special_number(json: &Json) -> Option<f64> {
     match json.as_str()? {
         "NaN" | "nan" => Some(f64::NAN),
         "Infinity" | "inf" => Some(f64::INFINITY),
@@ -160,7 +160,10 @@ fn special_of(json: &Json) -> Option<f64> {
 
 fn enum_of(json: &Json, ty: &EnumType) -> Result<u32, ConvertError> {
     let index = match json {
-        Json::String(label) => ty.labels.iter().position(|known| **known == **label),
+        Json::String(label) => ty
+            .labels
+            .iter()
+            .position(|candidate| **candidate == **label),
         Json::Number(number) => number.as_u64().map(|index| index as usize),
         _ => None,
     };
@@ -222,7 +225,8 @@ fn attributes_of(json: &Json) -> Result<BTreeMap<Arc<str>, Value>, ConvertError>
         .ok_or_else(|| wrong_text(&describe(json), "an object"))?;
     let attributes = object.iter().map(|(name, json)| {
         if name.len() > LABEL_BYTES_MAX {
-            return Err(wrong_text(name, "an attribute's name: it is too long"));
+            let expected = format!("an attribute name of at most {LABEL_BYTES_MAX} bytes");
+            return Err(wrong_text(name, &expected));
         }
         let value = attribute_of(json).map_err(|error| error.within(clip(name)))?;
         Ok((Arc::from(name.as_str()), value))
@@ -249,15 +253,21 @@ fn attribute_of(json: &Json) -> Result<Value, ConvertError> {
                 .ok_or_else(|| missing("type"))?;
             let value = object.get("value").ok_or_else(|| missing("value"))?;
             match parse_type(name) {
-                Ok(ty) if is_plain(&ty) => read(value, &ty),
-                _ => Err(wrong_text(name, "the type of a plain scalar")),
+                Ok(ty) if is_plain_scalar(&ty) => read(value, &ty),
+                _ => Err(wrong_text(
+                    name,
+                    "the type of a boolean, number, string, bytes or timestamp",
+                )),
             }
         }
-        Json::Null | Json::Array(_) => Err(wrong_text(&describe(json), "a plain scalar")),
+        Json::Null | Json::Array(_) => Err(wrong_text(
+            &describe(json),
+            "a boolean, a number, a string, or an object with type and value",
+        )),
     }
 }
 
-fn is_plain(ty: &DataType) -> bool {
+fn is_plain_scalar(ty: &DataType) -> bool {
     Value::default_of(ty).plain_type().is_some()
 }
 
@@ -266,8 +276,8 @@ fn check_fields<'a>(
     names: impl Iterator<Item = &'a str> + Clone,
 ) -> Result<(), ConvertError> {
     // A struct may have 1,024 fields, so the names are hashed instead of being searched linearly.
-    let known: std::collections::HashSet<&str> = names.clone().collect();
-    match object.keys().find(|name| !known.contains(name.as_str())) {
+    let expected: std::collections::HashSet<&str> = names.clone().collect();
+    match object.keys().find(|name| !expected.contains(name.as_str())) {
         Some(name) => {
             let mut fields = names
                 .clone()
@@ -275,7 +285,7 @@ fn check_fields<'a>(
                 .map(clip)
                 .collect::<Vec<_>>()
                 .join(", ");
-            if known.len() > 12 {
+            if expected.len() > 12 {
                 fields.push_str(", …");
             }
             Err(ConvertError::UnknownField {
@@ -290,7 +300,8 @@ fn check_fields<'a>(
 /// Reads an array without elements whose shape is specified explicitly.
 fn empty_of(object: &Map<String, Json>, ty: &ArrayType) -> Result<Array, ConvertError> {
     check_fields(object, [SHAPE].into_iter())?;
-    let wrong = |json: &Json| wrong_text(&describe(json), "the lengths of its dimensions");
+    let wrong =
+        |json: &Json| wrong_text(&describe(json), "a list with the length of each dimension");
     let lengths = object.get(SHAPE).unwrap_or(&Json::Null);
     let list = lengths.as_array().ok_or_else(|| wrong(lengths))?;
     let length = |json: &Json| json.as_u64().and_then(|length| u32::try_from(length).ok());
@@ -318,7 +329,7 @@ fn array_of(json: &Json, ty: &ArrayType) -> Result<Array, ConvertError> {
     }
     let mut leaves = Vec::new();
     let mut found = vec![None; ty.shape.len()];
-    gather(json, ty, 0, &mut found, &mut leaves)?;
+    collect_leaves(json, ty, 0, &mut found, &mut leaves)?;
     let may_be_empty = ty
         .shape
         .iter()
@@ -345,7 +356,7 @@ fn array_of(json: &Json, ty: &ArrayType) -> Result<Array, ConvertError> {
 }
 
 /// Collects the innermost values in order, and the length of each dimension.
-fn gather<'a>(
+fn collect_leaves<'a>(
     json: &'a Json,
     ty: &ArrayType,
     depth: usize,
@@ -377,7 +388,7 @@ fn gather<'a>(
     }
     items
         .iter()
-        .try_for_each(|item| gather(item, ty, depth + 1, found, leaves))
+        .try_for_each(|item| collect_leaves(item, ty, depth + 1, found, leaves))
 }
 
 fn elements_of(leaves: &[&Json], element: ElementType) -> Result<Elements, ConvertError> {

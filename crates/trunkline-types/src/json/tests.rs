@@ -171,16 +171,20 @@ fn lossy_conversions_are_refused_with_the_reason() {
             "1e+300 is outside the range of i32, -2147483648 to 2147483647",
         ),
         (json!(1.5), "i32", "1.5 is not an integer (type i32)"),
-        (json!(1e17), "i64", "1e+17 cannot be kept exactly in an i64"),
+        (
+            json!(1e17),
+            "i64",
+            "1e+17 cannot be represented exactly as an i64",
+        ),
         (
             json!(9_007_199_254_740_993_u64),
             "f64",
-            "9007199254740993 cannot be kept exactly in an f64",
+            "9007199254740993 cannot be represented exactly as an f64",
         ),
         (
             json!(16_777_217),
             "f32",
-            "16777217 cannot be kept exactly in an f32",
+            "16777217 cannot be represented exactly as an f32",
         ),
         (
             json!(1e39),
@@ -208,7 +212,7 @@ fn lossy_conversions_are_refused_with_the_reason() {
         (
             json!("soon"),
             "timestamp",
-            "soon is not a time: write it like 2026-11-20T21:39:04.123456789Z",
+            "soon is not a time: write a time such as 2026-11-20T21:39:04.123456789Z",
         ),
         (
             json!([1, 2]),
@@ -218,7 +222,7 @@ fn lossy_conversions_are_refused_with_the_reason() {
         (
             json!([[1, 2], [3]]),
             "array(f64, *, *)",
-            "dimension 2 has length 1 here and 2 before: all must have the same length",
+            "the lists of dimension 2 have different lengths, 2 and 1; make them equal",
         ),
         (
             json!([1, [2]]),
@@ -263,12 +267,12 @@ fn lossy_conversions_are_refused_with_the_reason() {
         (
             json!({"samples": [], "attributes": {"a": [1]}}),
             "waveform(f64)",
-            "attributes: a: a list of 1 is not a plain scalar",
+            "attributes: a: a list of 1 is not a boolean, a number, a string, or an object with type and value",
         ),
         (
             json!({"samples": [], "attributes": {"a": {"type": "array(u8, *)", "value": []}}}),
             "waveform(f64)",
-            "attributes: a: array(u8, *) is not the type of a plain scalar",
+            "attributes: a: array(u8, *) is not the type of a boolean, number, string, bytes or timestamp",
         ),
     ] {
         assert_eq!(sentence(json.clone(), text), expected, "{json} as {text}");
@@ -296,7 +300,7 @@ fn an_empty_list_is_every_array_without_elements() {
 }
 
 #[test]
-fn an_array_without_elements_keeps_its_shape() {
+fn array_without_elements_keeps_its_shape() {
     for (text, shape, json) in [
         ("array(f64, *)", &[0][..], json!([])),
         ("array(f64, *, 3)", &[0, 3], json!([])),
@@ -336,7 +340,7 @@ fn an_array_without_elements_keeps_its_shape() {
 }
 
 #[test]
-fn waveforms_need_samples_only() {
+fn waveform_needs_only_samples() {
     match from_json(&json!({"samples": [1, 2]}), &ty("waveform(f64)")).unwrap() {
         Value::Waveform(wave) => {
             assert_eq!(wave.samples, Elements::F64(vec![1.0, 2.0]));

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use super::SHAPE;
 use crate::{DataType, Elements, Value, Waveform};
 
-/// A value as JSON, with additional information that JSON cannot express.
+/// A value as JSON, with the information that JSON itself cannot express.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JsonValue {
     /// The value; `null` if it is a special number.
@@ -19,8 +19,8 @@ pub struct JsonValue {
 }
 
 impl JsonValue {
-    /// Returns only the value, for formats that cannot contain the other fields: special numbers
-    /// become strings. [`from_json`](super::from_json) reads the result.
+    /// Returns only the value, for formats that cannot contain the other fields. Special numbers
+    /// become strings, which [`from_json`](super::from_json) can read.
     pub fn into_plain(self) -> Json {
         match self.special {
             Some(special) => Json::from(special),
@@ -31,8 +31,8 @@ impl JsonValue {
 
 /// Converts a value to JSON.
 ///
-/// `data_type` supplies the names of labels and fields. If it does not match the value, their
-/// numbers are written instead.
+/// `data_type` provides the names of labels and fields. If it does not match the value, labels and
+/// fields are written as numbers.
 pub fn to_json(value: &Value, data_type: &DataType) -> JsonValue {
     let special = match value {
         Value::F32(v) => special_word(f64::from(*v)),
@@ -43,7 +43,7 @@ pub fn to_json(value: &Value, data_type: &DataType) -> JsonValue {
     let value = if special.is_some() {
         Json::Null
     } else {
-        inner(value, Some(data_type))
+        convert(value, Some(data_type))
     };
     JsonValue {
         value,
@@ -71,7 +71,7 @@ fn special_word(number: f64) -> Option<&'static str> {
     }
 }
 
-fn inner(value: &Value, ty: Option<&DataType>) -> Json {
+fn convert(value: &Value, ty: Option<&DataType>) -> Json {
     match value {
         Value::Bool(v) => Json::from(*v),
         Value::I8(v) => Json::from(*v),
@@ -107,7 +107,7 @@ fn inner(value: &Value, ty: Option<&DataType>) -> Json {
             for (index, value) in values.iter().enumerate() {
                 let field = fields.get(index);
                 let name = field.map_or_else(|| index.to_string(), |(name, _)| name.to_string());
-                object.insert(name, inner(value, field.map(|(_, ty)| ty)));
+                object.insert(name, convert(value, field.map(|(_, ty)| ty)));
             }
             Json::Object(object)
         }
@@ -134,7 +134,7 @@ pub(crate) fn attribute(value: &Value) -> Json {
         Value::F64(v) => v.is_finite(),
         _ => false,
     };
-    let json = inner(value, None);
+    let json = convert(value, None);
     match value.plain_type() {
         Some(ty) if !is_self_describing => {
             let entries = [("type", Json::from(ty.to_string())), ("value", json)];
@@ -166,8 +166,7 @@ pub(crate) fn needs_shape(shape: &[u32], ty: Option<&DataType>) -> bool {
 }
 
 fn elements(elements: &Elements, shape: &[u32]) -> Json {
-    // Without this check, the nested empty lists of an array without elements could take far more
-    // memory than the array.
+    // An array without elements could otherwise become a very large number of nested empty lists.
     if elements.is_empty() {
         Json::Array(Vec::new())
     } else {
@@ -180,7 +179,7 @@ fn nested(elements: &Elements, shape: &[u32], next: &mut usize) -> Json {
     let Some((length, inner_shape)) = shape.split_first() else {
         let element = elements
             .value_at(*next)
-            .map_or(Json::Null, |value| inner(&value, None));
+            .map_or(Json::Null, |value| convert(&value, None));
         *next += 1;
         return element;
     };

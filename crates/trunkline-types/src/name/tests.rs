@@ -215,7 +215,7 @@ fn invisible_characters_are_refused() {
 }
 
 #[test]
-fn names_are_as_long_as_the_limit_and_no_longer() {
+fn name_longer_than_the_limit_is_refused() {
     let longest = format!("lib/{}", "x".repeat(NAME_BYTES_MAX - 4));
     assert_eq!(parse(&longest).as_str(), longest);
     for bytes in [NAME_BYTES_MAX + 1, 64 << 10, 16 << 20] {
@@ -292,7 +292,7 @@ proptest! {
     }
 
     #[test]
-    fn parsing_twice_is_parsing_once(text in "[ab/#%*2FfAa]{0,12}") {
+    fn canonical_form_is_parsed_to_itself(text in "[ab/#%*2FfAa]{0,12}") {
         if let Ok(name) = Name::parse(&text) {
             prop_assert_eq!(Name::parse(name.as_str()), Ok(name.clone()));
             prop_assert!(name.as_str().eq_ignore_ascii_case(&text));
@@ -313,7 +313,10 @@ proptest! {
 fn register_numbers_have_one_form() {
     for (name, number) in [(":/0", 0), (":/20", 20), (":/4294967295", u32::MAX)] {
         assert_eq!(register_number(name), Some(number));
-        assert!(Name::parse(name).is_ok(), "it goes wherever a name goes");
+        assert!(
+            Name::parse(name).is_ok(),
+            "a register number is a valid name"
+        );
     }
     for other in [
         "",

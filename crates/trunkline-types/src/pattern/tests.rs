@@ -9,7 +9,7 @@ fn parse(text: &str) -> Pattern {
 }
 
 #[test]
-fn a_star_stays_within_its_segment_and_two_cross_them() {
+fn one_star_matches_within_a_segment_and_two_match_whole_segments() {
     for (pattern, yes, no) in [
         (
             "boiler/*",
@@ -129,7 +129,7 @@ fn errors_are_reported() {
 }
 
 #[test]
-fn the_prefix_without_wildcards_is_known() {
+fn literal_prefix_ends_before_the_first_wildcard() {
     for (pattern, prefix) in [
         ("boiler/level", "boiler/level"),
         ("boiler/*", "boiler/"),

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::{Clock, ClockSync, Level, Quality, Reason};
 
 #[test]
-fn qualities_print_level_reason_and_marks() {
+fn qualities_print_level_reason_and_flags() {
     for (quality, text) in [
         (Quality::good(), "good"),
         (Quality::uncertain(Reason::Retained), "uncertain: retained"),
@@ -72,7 +72,7 @@ fn every_status_of_the_source_system_has_its_reason() {
         assert_eq!(
             found.code() >= 64,
             level == Level::Bad,
-            "{reason} is among the wrong codes"
+            "{reason} has a code of the wrong range"
         );
         let quality = Quality::new(level, found);
         assert_eq!(quality.to_string(), format!("{level}: {reason}"));
@@ -121,7 +121,7 @@ fn bits_match_the_documented_layout() {
 }
 
 #[test]
-fn the_worst_of_two_keeps_its_reason_and_the_marks_of_both() {
+fn worst_of_two_qualities_has_its_reason_and_the_flags_of_both() {
     let forced = Quality::GOOD.with_forced(true);
     let stale = Quality::uncertain(Reason::Stale).with_clock(Clock::Source, ClockSync::Free);
     let bad = Quality::bad(Reason::NotConnected);
@@ -156,7 +156,7 @@ proptest! {
 ///
 /// Behaviour: H-29.
 #[test]
-fn every_status_to_carry_over_is_a_quality() {
+fn every_status_of_the_source_system_is_a_quality() {
     use Level::{Bad, Uncertain};
     let table = [
         (
@@ -164,7 +164,7 @@ fn every_status_to_carry_over_is_a_quality() {
             Reason::BufferEmpty,
             Uncertain,
             "buffer-empty",
-            "last value again",
+            "last value is repeated",
         ),
         (
             "write buffer full",

@@ -271,7 +271,7 @@ fn the_limits_of_every_integer_type_are_exact() {
 }
 
 #[test]
-fn special_numbers_pass_through_to_floats_but_none_are_made() {
+fn special_numbers_pass_through_to_floats_and_none_are_created() {
     assert!(up(LINEAR, f64::NAN).is_nan());
     assert_eq!(up(LINEAR, f64::INFINITY), f64::INFINITY);
     let steep = Scaling::Linear {
@@ -321,7 +321,7 @@ fn value_of_the_wrong_kind_is_refused() {
 
 proptest! {
     #[test]
-    fn scaling_there_and_back_is_the_same_number(
+    fn value_scaled_to_engineering_and_back_is_unchanged(
         zero in -1e6..1e6_f64,
         span in 1e-3..1e6_f64,
         eng in [-1e6..1e6_f64, -1e6..1e6_f64],

@@ -86,7 +86,7 @@ fn a_url_has_host_port_context_and_the_name_of_the_endpoint() {
 }
 
 #[test]
-fn case_does_not_count() {
+fn urls_are_not_case_sensitive() {
     let url = StreamUrl::parse("TL://Plant7:Bench/Subsystem Ä").unwrap();
     assert_eq!(
         url,
@@ -96,12 +96,12 @@ fn case_does_not_count() {
 }
 
 #[test]
-fn nonsense_is_refused_with_a_reason() {
+fn invalid_url_is_refused_with_a_reason() {
     for (text, words) in [
-        ("", "names no endpoint"),
-        ("tl://", "names no endpoint"),
-        ("tl://plant7", "names no endpoint"),
-        ("tl://plant7/", "names no endpoint"),
+        ("", "does not name an endpoint"),
+        ("tl://", "does not name an endpoint"),
+        ("tl://plant7", "does not name an endpoint"),
+        ("tl://plant7/", "does not name an endpoint"),
         ("tl://plant7//a", "is empty"),
         ("tl://plant7/a//b", "is empty"),
         ("a/", "is empty"),
@@ -183,7 +183,7 @@ fn endpoint_with_the_lesser_host_context_and_name_dials() {
 }
 
 #[test]
-fn a_host_can_be_put_in_its_place() {
+fn localhost_can_be_replaced_with_another_host() {
     let url = StreamUrl::parse("bench/wave").unwrap();
     assert_eq!(
         url.at_host("Plant7").unwrap().to_string(),
@@ -204,7 +204,7 @@ fn a_host_can_be_put_in_its_place() {
 
 proptest! {
     #[test]
-    fn the_canonical_form_is_parsed_to_the_same(text in "(tl://)?[aB1:/%2Fé.ßİ ]{0,20}") {
+    fn canonical_form_is_parsed_to_an_equal_url(text in "(tl://)?[aB1:/%2Fé.ßİ ]{0,20}") {
         if let Ok(url) = StreamUrl::parse(&text) {
             let canonical = url.to_string();
             let again = StreamUrl::parse(&canonical);

@@ -1,4 +1,4 @@
-//! Errors of converting a text or a JSON value to a value of a type.
+//! Defines the errors of converting text or JSON to a value of a type.
 
 use crate::{DataType, EnumType};
 
@@ -10,8 +10,8 @@ pub enum ConvertError {
     WrongType {
         /// The text as given, shortened.
         text: String,
-        /// The type with its article, shortened, and the notation of its values, unless the name of
-        /// the type makes it clear.
+        /// The type with its article, shortened. A description of the notation follows if the name of
+        /// the type does not make the notation clear.
         ty: String,
     },
     #[error("{text} is outside the range of {ty}, {low} to {high}")]
@@ -24,7 +24,7 @@ pub enum ConvertError {
         /// Highest value of the type.
         high: String,
     },
-    #[error("{text} cannot be kept exactly in {ty}")]
+    #[error("{text} cannot be represented exactly as {ty}")]
     Inexact {
         /// The text as given, shortened.
         text: String,
@@ -49,14 +49,14 @@ pub enum ConvertError {
         fixed: u32,
     },
     #[error(
-        "dimension {dimension} has length {found} here and {before} before: all must have the same length"
+        "the lists of dimension {dimension} have different lengths, {before} and {found}; make them equal"
     )]
     Ragged {
         /// The dimension, from 1, outermost first.
         dimension: usize,
-        /// The length that differs.
+        /// Length of the list that differs from the previous lists.
         found: usize,
-        /// The length of the previous lists.
+        /// Length of the previous lists.
         before: usize,
     },
     #[error("the field {field:?} is missing")]
@@ -68,19 +68,19 @@ pub enum ConvertError {
         /// The names of the existing fields.
         fields: String,
     },
-    #[error("{text} is not a time: write it like 2026-11-20T21:39:04.123456789Z")]
+    #[error("{text} is not a time: write a time such as 2026-11-20T21:39:04.123456789Z")]
     NotATime {
         /// The text as given, shortened.
         text: String,
     },
     /// The text is `now`, which would require a clock.
     #[error(
-        "`now` cannot be used here, because the clocks of two machines differ: write it like 2026-11-20T21:39:04Z"
+        "`now` cannot be used here, because the clocks of two machines differ: write a time such as 2026-11-20T21:39:04Z"
     )]
     Now,
     /// The time does not fit into 64 bits as nanoseconds.
     #[error(
-        "{text} is outside the times from 1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z"
+        "{text} is outside the supported range of times, 1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z"
     )]
     TimeRange {
         /// The text as given, shortened.
@@ -103,7 +103,7 @@ pub enum ConvertError {
     /// The value is larger than [`VALUE_BYTES_MAX`](crate::wire::VALUE_BYTES_MAX).
     #[error("the value takes {bytes} bytes; {max} is the limit")]
     TooLarge {
-        /// Its size on the wire, in bytes.
+        /// Size of the value on the wire, in bytes.
         bytes: usize,
         /// The limit, in bytes.
         max: usize,
@@ -122,7 +122,7 @@ impl ConvertError {
         Self::wrong_type_described(quoted(text), ty)
     }
 
-    /// `given` describes the given value, such as `a list of 3`.
+    /// Creates the error for a value that `given` describes, such as `a list of 3`.
     pub(crate) fn wrong_type_described(given: String, ty: &DataType) -> Self {
         ConvertError::WrongType {
             text: given,

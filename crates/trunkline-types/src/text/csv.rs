@@ -1,5 +1,5 @@
-//! Rows of comma-separated values, RFC 4180: quotes are doubled inside quotes, and lines end in LF
-//! or CRLF.
+//! Parses rows of comma-separated values as in RFC 4180. Inside quotation marks, a quotation mark is
+//! written twice. Lines end in LF or CRLF.
 
 /// A cell, and the offset of its first byte in the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,8 +38,8 @@ pub fn parse_csv(text: &str) -> Result<Vec<Vec<CsvCell>>, (usize, &'static str)>
     Ok(rows)
 }
 
-/// Parses a cell. Returns the cell and the rest of the text, which is empty or begins with a comma
-/// or a line end.
+/// Parses a cell. Returns the cell and the rest of the text, which is empty or begins with a comma or
+/// the end of the line.
 fn next_cell(text: &str) -> Result<(String, &str), &'static str> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([',', '\n']).unwrap_or(text.len());
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_quotes_and_line_ends_are_understood() {
+    fn quoted_and_unquoted_cells_are_parsed_with_both_line_ends() {
         assert_eq!(
             texts("tag,addr\r\nA,1\r\n\nB,2"),
             [["tag", "addr"], ["A", "1"], ["B", "2"]]
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_quotes_are_located() {
+    fn error_in_quotation_has_the_offset_of_its_cell() {
         for (text, at) in [
             ("a,\"b", 2),
             ("a,\"b\"c", 2),

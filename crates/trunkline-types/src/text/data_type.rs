@@ -1,4 +1,4 @@
-//! Types as text: `f64`, `enum(OFF, AUTO)`, `array(f64, 3, *)`, `struct(x: f64)`, `waveform(i16)`.
+//! Parses types written as text: `f64`, `enum(OFF, AUTO)`, `array(f64, 3, *)`, `struct(x: f64)`, `waveform(i16)`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub enum ParseTypeError {
     },
     #[error("at byte {position}: expected {expected}")]
     Expected {
-        /// Offset at which it was expected.
+        /// Offset at which the text was expected.
         position: usize,
         /// Description of the expected text.
         expected: &'static str,
@@ -47,17 +47,17 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn data_type(&mut self, structs_around: usize) -> Result<DataType, ParseTypeError> {
+    fn data_type(&mut self, struct_depth: usize) -> Result<DataType, ParseTypeError> {
         let word = self.word();
         match word.as_str() {
             "enum" => self.enum_type(),
             "array" => self.array_type(),
-            "struct" if structs_around >= STRUCT_DEPTH_MAX => Err(TypeError::TooDeep.into()),
-            "struct" => self.struct_type(structs_around),
+            "struct" if struct_depth >= STRUCT_DEPTH_MAX => Err(TypeError::TooDeep.into()),
+            "struct" => self.struct_type(struct_depth),
             "waveform" => {
-                self.mark('(', "'(' and the type of a sample")?;
+                self.expect_char('(', "'(' and the type of a sample")?;
                 let element = self.element()?;
-                self.mark(')', "')'")?;
+                self.expect_char(')', "')'")?;
                 Ok(DataType::Waveform(element))
             }
             "" => Err(self.expected("a type such as f64")),
@@ -70,7 +70,7 @@ impl Parser<'_> {
     }
 
     fn enum_type(&mut self) -> Result<DataType, ParseTypeError> {
-        self.mark('(', "'(' and the labels")?;
+        self.expect_char('(', "'(' and the labels")?;
         let mut labels: Vec<Arc<str>> = Vec::new();
         loop {
             labels.push(self.label(&[',', ')'])?);
@@ -80,17 +80,17 @@ impl Parser<'_> {
                 }
                 .into());
             }
-            if !self.goes_on()? {
+            if !self.has_next_item()? {
                 return Ok(DataType::Enum(Arc::new(EnumType { labels })));
             }
         }
     }
 
     fn array_type(&mut self) -> Result<DataType, ParseTypeError> {
-        self.mark('(', "'(' and the type of an element")?;
+        self.expect_char('(', "'(' and the type of an element")?;
         let element = self.element()?;
         let mut shape = Vec::new();
-        while self.goes_on()? {
+        while self.has_next_item()? {
             shape.push(self.length()?);
             // Dimensions beyond the limit are also counted, so that the error can report their
             // number.
@@ -98,20 +98,20 @@ impl Parser<'_> {
         Ok(DataType::Array(Arc::new(ArrayType { element, shape })))
     }
 
-    fn struct_type(&mut self, structs_around: usize) -> Result<DataType, ParseTypeError> {
-        self.mark('(', "'(' and the fields")?;
+    fn struct_type(&mut self, struct_depth: usize) -> Result<DataType, ParseTypeError> {
+        self.expect_char('(', "'(' and the fields")?;
         let mut fields = Vec::new();
         loop {
             let name = self.label(&[':', ',', '(', ')'])?;
-            self.mark(':', "':' and the field's type")?;
-            fields.push((name, self.data_type(structs_around + 1)?));
+            self.expect_char(':', "':' and the field's type")?;
+            fields.push((name, self.data_type(struct_depth + 1)?));
             if fields.len() > STRUCT_FIELDS_MAX {
                 return Err(TypeError::TooManyFields {
                     count: fields.len(),
                 }
                 .into());
             }
-            if !self.goes_on()? {
+            if !self.has_next_item()? {
                 return Ok(DataType::Struct(Arc::new(StructType { fields })));
             }
         }
@@ -123,9 +123,9 @@ impl Parser<'_> {
         match named.map(|(_, ty)| ElementType::of(ty)) {
             Some(Some(element)) => Ok(element),
             Some(None) => Err(self.expected("an element type; arrays of bytes do not exist")),
-            None if COMPOSED.contains(&word.as_str()) => {
-                Err(self.expected("a scalar; more dimensions are more lengths: array(f64, 3, 4)"))
-            }
+            None if COMPOSITE.contains(&word.as_str()) => Err(self.expected(
+                "a scalar type; list the length of each dimension, as in array(f64, 3, 4)",
+            )),
             None if word.is_empty() => Err(self.expected("an element type such as f64")),
             None => Err(unknown(&word)),
         }
@@ -162,25 +162,29 @@ impl Parser<'_> {
         let length = self.rest.find(ends).unwrap_or(self.rest.len());
         let (label, rest) = self.rest.split_at(length);
         if label.trim().is_empty() {
-            return Err(self.expected("a name; an empty one is written \"\""));
+            return Err(self.expected("a name; write \"\" for an empty name"));
         }
         self.rest = rest;
         Ok(label.trim().into())
     }
 
     /// Returns true after a comma, false after the closing parenthesis.
-    fn goes_on(&mut self) -> Result<bool, ParseTypeError> {
+    fn has_next_item(&mut self) -> Result<bool, ParseTypeError> {
         self.skip_space();
         if let Some(rest) = self.rest.strip_prefix(',') {
             self.rest = rest;
             return Ok(true);
         }
-        self.mark(')', "',' or ')'").map(|()| false)
+        self.expect_char(')', "',' or ')'").map(|()| false)
     }
 
-    fn mark(&mut self, mark: char, expected: &'static str) -> Result<(), ParseTypeError> {
+    fn expect_char(
+        &mut self,
+        character: char,
+        expected: &'static str,
+    ) -> Result<(), ParseTypeError> {
         self.skip_space();
-        match self.rest.strip_prefix(mark) {
+        match self.rest.strip_prefix(character) {
             Some(rest) => {
                 self.rest = rest;
                 Ok(())
@@ -214,7 +218,7 @@ fn unknown(word: &str) -> ParseTypeError {
     ParseTypeError::UnknownType { word: clip(word) }
 }
 
-/// Suggests the name of the type in Trunkline for a name used in other systems.
+/// Suggests a type of Trunkline for a type name that other systems use or that is misspelled.
 fn hint(word: &str) -> String {
     let lower = word.to_lowercase();
     let name = match lower.as_str() {
@@ -236,7 +240,7 @@ fn hint(word: &str) -> String {
         "list" | "vector" => "array",
         other => {
             let names = SCALARS.iter().map(|(name, _)| *name);
-            let near = names.chain(COMPOSED);
+            let near = names.chain(COMPOSITE);
             let near = near
                 .map(|name| (strsim::osa_distance(other, name), name))
                 .min();
@@ -252,7 +256,7 @@ fn hint(word: &str) -> String {
 const LIST: &str = "bool, i8 to i64, u8 to u64, f32, f64, string, bytes, timestamp, enum(...), \
                     array(...), struct(...), waveform(...)";
 
-const COMPOSED: [&str; 4] = ["enum", "array", "struct", "waveform"];
+const COMPOSITE: [&str; 4] = ["enum", "array", "struct", "waveform"];
 
 const SCALARS: [(&str, DataType); 14] = [
     ("bool", DataType::Bool),

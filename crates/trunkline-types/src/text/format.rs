@@ -11,8 +11,8 @@ use crate::{DataType, Elements, Value, Waveform};
 use super::escape::{escape, is_unprintable};
 use super::parse::unquote;
 
-/// Options of [`format_value`]. With the defaults, the whole value is written, in a form that
-/// [`parse_value`](super::parse_value) can read back.
+/// Options of [`format_value`]. With the defaults, [`parse_value`](super::parse_value) can read back
+/// the formatted value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FormatOptions {
     /// Digits of floating-point numbers; `None` writes the shortest form that reads back exactly.
@@ -70,9 +70,9 @@ fn without_zeros(number: &str) -> &str {
     }
 }
 
-/// Formats a value as text: a number, a label, text unchanged (in JSON quotes if it could not be
-/// read back or is not printable), bytes as `0x00ff`, a time as RFC 3339; arrays, structs and
-/// waveforms as JSON.
+/// Formats a value as text. Strings are written unchanged, or in JSON quotes if they are not printable
+/// or could not be read back. Enums are written as labels, bytes as `0x00ff`, times as RFC 3339, and
+/// arrays, structs and waveforms as JSON.
 pub fn format_value(value: &Value, data_type: &DataType, options: &FormatOptions) -> String {
     let mut out = String::new();
     match (value, data_type) {
@@ -87,13 +87,13 @@ pub fn format_value(value: &Value, data_type: &DataType, options: &FormatOptions
                 None => put(&mut out, format_args!("{index}")),
             }
         }
-        _ => inner(value, Some(data_type), options, &mut out),
+        _ => write_json(value, Some(data_type), options, &mut out),
     }
     out
 }
 
-/// Writes a value inside a larger value: as JSON, except that `options` may shorten it.
-fn inner(value: &Value, ty: Option<&DataType>, options: &FormatOptions, out: &mut String) {
+/// Writes a value that is part of another value: as JSON, unless `options` shorten it.
+fn write_json(value: &Value, ty: Option<&DataType>, options: &FormatOptions, out: &mut String) {
     match value {
         Value::Bool(v) => put(out, format_args!("{v}")),
         Value::I8(v) => integer(i128::from(*v), options, out),
@@ -138,7 +138,7 @@ fn inner(value: &Value, ty: Option<&DataType>, options: &FormatOptions, out: &mu
                 let name = field.map_or_else(|| index.to_string(), |(name, _)| name.to_string());
                 quoted(&name, out);
                 out.push_str(": ");
-                inner(value, field.map(|(_, ty)| ty), options, out);
+                write_json(value, field.map(|(_, ty)| ty), options, out);
             }
             out.push('}');
         }
@@ -224,7 +224,7 @@ fn nested(
 
 fn element(elements: &Elements, index: usize, options: &FormatOptions, out: &mut String) {
     if let Some(value) = elements.value_at(index) {
-        inner(&value, None, options, out);
+        write_json(&value, None, options, out);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The forms that users type and read: types, values and times as text.
+//! Converts types, values and times to and from the text that users read and type.
 //!
 //! [`parse_value`] restores the same value from any text that [`format_value`] has written without
 //! precision, elision, hexadecimal digits and enum numbers.

@@ -1,4 +1,4 @@
-//! Parses values as typed by users.
+//! Parses values that users type.
 
 use std::sync::Arc;
 
@@ -147,7 +147,7 @@ macro_rules! parse_float {
         fn $parse(text: &str) -> Result<$float, ConvertError> {
             let ty = $ty;
             if let Some(number) = whole_number(text) {
-                // All digits of an integer must be significant: 9007199254740993 is refused.
+                // An integer must not be rounded, so an `f64` cannot be 9007199254740993.
                 let float = number as $float;
                 let exact = number == 0 || float as i128 == number;
                 return match exact {

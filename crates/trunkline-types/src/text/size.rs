@@ -1,4 +1,4 @@
-//! Sizes in bytes as written by users.
+//! Parses sizes in bytes that users type.
 
 /// Units of bytes, in lower case. Single letters are powers of ten.
 const UNITS: [(&str, u64); 13] = [

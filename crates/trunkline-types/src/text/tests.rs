@@ -73,11 +73,11 @@ mod types {
             ("enum", "at byte 4: expected '(' and the labels"),
             (
                 "enum()",
-                "at byte 5: expected a name; an empty one is written \"\"",
+                "at byte 5: expected a name; write \"\" for an empty name",
             ),
             (
                 "enum(A,)",
-                "at byte 7: expected a name; an empty one is written \"\"",
+                "at byte 7: expected a name; write \"\" for an empty name",
             ),
             ("enum(A, A)", "the label \"A\" appears twice in one enum"),
             ("enum(\"A)", "at byte 5: expected a text in JSON quotes"),
@@ -114,7 +114,7 @@ mod types {
             ("struct(\"\": f64)", "field 1 of a struct has no name"),
             (
                 "waveform(waveform(f64))",
-                "at byte 17: expected a scalar; more dimensions are more lengths: array(f64, 3, 4)",
+                "at byte 17: expected a scalar type; list the length of each dimension, as in array(f64, 3, 4)",
             ),
         ] {
             match parse_type(text) {
@@ -125,7 +125,7 @@ mod types {
     }
 
     #[test]
-    fn depth_bombs_are_refused() {
+    fn deeply_nested_type_is_refused() {
         let bomb = "struct(x: ".repeat(100_000);
         assert!(parse_type(&bomb).is_err());
         let deep = "struct(x: ".repeat(9) + "u8" + &")".repeat(9);
@@ -192,7 +192,7 @@ mod values {
         }
 
         #[test]
-        fn nothing_typed_panics((ty, _) in typed_value(), text in any::<String>(), short in "[-+0-9a-fx.:TZ\\[\\]\"]{0,12}") {
+        fn no_text_makes_the_value_parser_panic((ty, _) in typed_value(), text in any::<String>(), short in "[-+0-9a-fx.:TZ\\[\\]\"]{0,12}") {
             for text in [text, short] {
                 if let Ok(value) = parse_value(&text, &ty) {
                     prop_assert!(value.has_type(&ty));
@@ -201,7 +201,7 @@ mod values {
         }
 
         #[test]
-        fn shown_text_holds_printable_characters_only((ty, value) in typed_value()) {
+        fn formatted_text_contains_only_printable_characters((ty, value) in typed_value()) {
             let options = FormatOptions { elide: Some(3), ..FormatOptions::default() };
             for text in [plain(&value, &ty), format_value(&value, &ty, &options)] {
                 prop_assert!(!text.contains(is_unprintable), "{:?}", text);
@@ -292,7 +292,7 @@ mod values {
             (
                 "9007199254740993",
                 "f64",
-                "9007199254740993 cannot be kept exactly in an f64",
+                "9007199254740993 cannot be represented exactly as an f64",
             ),
             ("300", "u8", "300 is outside the range of u8, 0 to 255"),
             ("-1", "u8", "-1 is outside the range of u8, 0 to 255"),
@@ -320,7 +320,7 @@ mod values {
                 "now",
                 "timestamp",
                 "`now` cannot be used here, because the clocks of two machines differ: \
-              write it like 2026-11-20T21:39:04Z",
+              write a time such as 2026-11-20T21:39:04Z",
             ),
             (
                 "00ff",
@@ -350,7 +350,7 @@ mod values {
     }
 
     #[test]
-    fn digits_are_counted_as_asked_for() {
+    fn precision_sets_the_number_of_digits() {
         let text = |value: f64, digits| {
             let options = FormatOptions {
                 precision: Some(digits),
@@ -380,7 +380,7 @@ mod values {
     }
 
     #[test]
-    fn options_shorten_and_change_what_is_shown() {
+    fn options_change_the_formatted_value() {
         let list = |count: u32| {
             let elements = Elements::F64((1..=count).map(f64::from).collect());
             Value::Array(Arc::new(Array::vector(elements)))
@@ -445,7 +445,7 @@ mod times {
     ///
     /// Behaviour: B-40.
     #[test]
-    fn known_times_are_shown_and_read() {
+    fn times_are_formatted_and_parsed() {
         for (nanos, text) in [
             (0, "1970-01-01T00:00:00.000000000Z"),
             (-1, "1969-12-31T23:59:59.999999999Z"),
@@ -469,7 +469,7 @@ mod times {
     }
 
     #[test]
-    fn every_day_of_the_range_follows_the_one_before() {
+    fn every_day_of_the_range_follows_the_previous_day() {
         let first = i64::MIN / DAY;
         let (mut year, mut month, mut day) = (1677, 9, 22);
         for number in first..=i64::MAX / DAY {
@@ -504,7 +504,7 @@ mod times {
     }
 
     #[test]
-    fn the_other_spellings_are_read() {
+    fn other_spellings_of_rfc_3339_are_parsed() {
         let time = parse_rfc3339("2026-11-20T21:39:04.123456Z");
         for text in [
             "2026-11-20T21:39:04.123456000Z",
@@ -560,7 +560,7 @@ mod times {
         ] {
             let error = parse_rfc3339(text).unwrap_err().to_string();
             assert!(
-                error.contains("is not a time: write it like"),
+                error.contains("is not a time: write a time such as"),
                 "{text}: {error}"
             );
         }
@@ -572,14 +572,14 @@ mod times {
         ] {
             let error = parse_rfc3339(text).unwrap_err().to_string();
             assert!(
-                error.contains("is outside the times from 1677"),
+                error.contains("is outside the supported range of times, 1677"),
                 "{text}: {error}"
             );
         }
     }
 
     #[test]
-    fn the_wide_form_has_microseconds_and_is_cut_off() {
+    fn wide_form_is_truncated_to_microseconds() {
         for (nanos, text) in [
             (1_234_567_890_123_456_789, "2009-02-13 23:31:30.123456"),
             (1_234_567_890_999_999_999, "2009-02-13 23:31:30.999999"),
@@ -654,7 +654,7 @@ mod escaping {
     }
 
     #[test]
-    fn values_with_such_characters_are_quoted_and_read_back() {
+    fn values_with_unprintable_characters_are_quoted_and_read_back() {
         for (class, character, _) in characters() {
             let text = format!("a{character}b");
             let value = Value::String(text.as_str().into());

@@ -1,4 +1,4 @@
-//! Timestamps as text, in the proleptic Gregorian calendar, UTC, without a clock or a time zone.
+//! Formats and parses timestamps in UTC and in the proleptic Gregorian calendar.
 //!
 //! The day arithmetic counts from 0000-03-01, which makes the leap day the last day of a year:
 //! "chrono-Compatible Low-Level Date Algorithms", Howard Hinnant.
@@ -38,7 +38,7 @@ pub fn parse_rfc3339(text: &str) -> Result<Timestamp, ConvertError> {
 /// Writes the same form as [`format_rfc3339`].
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Civil {
+        let DateTime {
             year,
             month,
             day,
@@ -46,7 +46,7 @@ impl fmt::Display for Timestamp {
             minute,
             second,
             nanos,
-        } = Civil::of(*self);
+        } = DateTime::of(*self);
         write!(
             f,
             "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z"
@@ -54,7 +54,8 @@ impl fmt::Display for Timestamp {
     }
 }
 
-struct Civil {
+/// A date and a time of day, in UTC.
+struct DateTime {
     year: i64,
     month: i64,
     day: i64,
@@ -64,7 +65,7 @@ struct Civil {
     nanos: i64,
 }
 
-impl Civil {
+impl DateTime {
     fn of(timestamp: Timestamp) -> Self {
         let seconds = timestamp.as_nanos().div_euclid(NANOS_PER_SECOND);
         let second_of_day = seconds.rem_euclid(SECONDS_PER_DAY);

@@ -172,7 +172,7 @@ fn errors_are_reported() {
 }
 
 #[test]
-fn hosts_that_no_machine_has_are_refused() {
+fn invalid_host_is_refused() {
     for host in [
         "..",
         ".",
@@ -202,7 +202,7 @@ fn hosts_that_no_machine_has_are_refused() {
 }
 
 #[test]
-fn long_urls_are_refused_shortly() {
+fn error_for_a_long_url_is_short() {
     for text in [
         "tl://x/".to_owned() + &"a".repeat(64 << 10),
         "b".repeat(64 << 10),

@@ -69,7 +69,7 @@ fn contents_of_enums_arrays_and_waveforms_are_checked() {
 }
 
 #[test]
-fn shapes_must_hold_their_elements() {
+fn shape_must_match_the_number_of_elements() {
     let new = |shape: &[u32], count: usize| {
         Array::new(shape.to_vec(), Elements::Bool(vec![false; count]))
     };
@@ -97,7 +97,7 @@ fn only_numbers_are_numbers() {
 }
 
 #[test]
-fn elements_are_reached_one_by_one() {
+fn elements_are_accessible_by_index() {
     let elements = Elements::I16(vec![5, -6]);
     assert_eq!(elements.value_at(1), Some(Value::I16(-6)));
     assert_eq!(elements.value_at(2), None);

@@ -1,4 +1,4 @@
-//! The wire form of a variable's alarms. Like the variable's properties, each alarm consists of
+//! Encodes and decodes the alarms of a variable. Like the variable's properties, each alarm consists of
 //! fields that an older version can skip.
 
 use std::time::Duration;
@@ -90,7 +90,7 @@ pub(super) fn decode_alarms(reader: &mut Reader<'_>) -> Result<Vec<AlarmDefiniti
 pub fn decode_alarm(reader: &mut Reader<'_>) -> Result<AlarmDefinition, DecodeError> {
     let offset = reader.offset();
     let mut alarm = AlarmDefinition {
-        // An empty text is omitted, so an absent name is empty.
+        // An empty text is not encoded, so a missing name is an empty name.
         name: String::new(),
         ..AlarmDefinition::new(AlarmKind::BadQuality)
     };

@@ -1,26 +1,26 @@
-//! The binary form of the buckets of a history, in frames.
+//! Encodes and decodes the buckets of a history for frames.
 //!
 //! ```text
 //! count       varint, number of buckets
-//! buckets     each: zigzag difference of its start to that of the previous one (of the first one
-//!             to 0), varint count, varint bad, varint lost, varint covered; then, unless its count
-//!             is 0, the f64s first, last, min, max, sum; then, unless covered is 0, the f64
+//! buckets     each: zigzag difference between its start and the start of the previous bucket (for the
+//!             first bucket, 0), varint count, varint bad, varint lost, varint covered; then, unless
+//!             its count is 0, the f64s first, last, min, max, sum; then, unless covered is 0, the f64
 //!             time_mean
 //! ```
 
 use super::{DecodeError, ROWS_MAX, Reader, put_f64, put_varint, put_zigzag};
 use crate::history::Bucket;
 
-/// Bytes of the shortest bucket: one for each of its five first fields.
+/// Minimum length of an encoded bucket: one byte for each of the first five fields.
 const BUCKET_BYTES_MIN: usize = 5;
 
 /// Appends buckets.
 pub fn encode_buckets(buckets: &[Bucket], out: &mut Vec<u8>) {
     put_varint(out, buckets.len() as u64);
-    let mut before = 0_i64;
+    let mut previous_start = 0_i64;
     for bucket in buckets {
-        put_zigzag(out, bucket.start.wrapping_sub(before));
-        before = bucket.start;
+        put_zigzag(out, bucket.start.wrapping_sub(previous_start));
+        previous_start = bucket.start;
         for count in [bucket.count, bucket.bad, bucket.lost, bucket.covered] {
             put_varint(out, count);
         }
@@ -43,7 +43,7 @@ pub fn encode_buckets(buckets: &[Bucket], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads buckets.
+/// Reads buckets written by [`encode_buckets`].
 ///
 /// # Errors
 /// [`DecodeError`] if the bytes are not the buckets of a history.

@@ -1,4 +1,4 @@
-//! Applies the decoder's rules without allocating, for writes that stay in wire form.
+//! Checks values in wire form by the rules of the decoder, without allocating memory.
 
 use crate::{DataType, ElementType};
 
@@ -6,11 +6,11 @@ use super::elements::skip_elements;
 use super::value::{array_count, check_size, enum_index, for_each_attribute};
 use super::{DecodeError, Reader, VALUE_BYTES_MAX};
 
-/// Overhead of a string in an array: pointer and length, two counts, and twice up to 15 bytes of
-/// rounding by the allocator.
-const BESIDE_STRING: usize = 64;
-/// Overhead of a waveform's attribute: its name and its value in a tree with half-full nodes.
-const BESIDE_ATTRIBUTE: usize = 256;
+/// Overhead of a string in an array, in bytes: a pointer, a length, two reference counts, and up to 15
+/// bytes of rounding by the allocator for each of two allocations.
+const STRING_OVERHEAD: usize = 64;
+/// Overhead of a waveform's attribute, in bytes: its name and its value in a tree with half-full nodes.
+const ATTRIBUTE_OVERHEAD: usize = 256;
 
 /// Checks that `bytes` are exactly one value of this type, without allocating. Accepts the same
 /// bytes as [`decode_value`](super::decode_value) followed by [`Reader::finish`].
@@ -22,25 +22,25 @@ pub fn check_value(ty: &DataType, bytes: &[u8]) -> Result<(), DecodeError> {
 
 /// Checks one value of this type and advances past it.
 pub fn skip_value(ty: &DataType, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
-    let (offset, before) = (reader.offset(), reader.remaining());
+    let (offset, remaining_before) = (reader.offset(), reader.remaining());
     skip(ty, reader)?;
-    check_size(offset, before, reader)
+    check_size(offset, remaining_before, reader)
 }
 
-/// Upper bound, in bytes, of the memory that the value takes once it is decoded, computed without
-/// allocating. For bytes that are not a value of this type, it is their length.
+/// Returns an upper bound, in bytes, for the memory that the decoded value takes. Returns the length of
+/// `bytes` if they are not a value of this type. Allocates no memory.
 pub fn decoded_bytes_max(ty: &DataType, bytes: &[u8]) -> usize {
-    let beside = beside_bytes(ty, &mut Reader::new(bytes)).unwrap_or(0);
-    bytes.len().saturating_add(beside)
+    let overhead = overhead_bytes(ty, &mut Reader::new(bytes)).unwrap_or(0);
+    bytes.len().saturating_add(overhead)
 }
 
-/// Returns the overhead of the parts of a value in addition to their own bytes: pointers, counts
-/// and the allocator's rounding. Advances past the value.
-fn beside_bytes(ty: &DataType, reader: &mut Reader<'_>) -> Result<usize, DecodeError> {
+/// Returns the memory that the parts of a value take in addition to their bytes in wire form: pointers,
+/// counts and the allocator's rounding. Advances past the value.
+fn overhead_bytes(ty: &DataType, reader: &mut Reader<'_>) -> Result<usize, DecodeError> {
     let elements = |element: ElementType, count: u64| match element {
         ElementType::String => usize::try_from(count)
             .unwrap_or(usize::MAX)
-            .saturating_mul(BESIDE_STRING),
+            .saturating_mul(STRING_OVERHEAD),
         _ => 0,
     };
     match ty {
@@ -50,20 +50,20 @@ fn beside_bytes(ty: &DataType, reader: &mut Reader<'_>) -> Result<usize, DecodeE
             Ok(elements(ty.element, count))
         }
         DataType::Struct(ty) => ty.fields.iter().try_fold(0_usize, |sum, (_, ty)| {
-            let beside = beside_bytes(ty, reader)?.saturating_add(BESIDE_STRING);
-            Ok(sum.saturating_add(beside))
+            let overhead = overhead_bytes(ty, reader)?.saturating_add(STRING_OVERHEAD);
+            Ok(sum.saturating_add(overhead))
         }),
         DataType::Waveform(element) => {
             reader.i64()?;
             reader.f64()?;
             let count = reader.varint()?;
             skip_elements(*element, count, reader)?;
-            let mut beside = elements(*element, count);
+            let mut overhead = elements(*element, count);
             for_each_attribute(reader, |_, ty, reader| {
-                beside = beside.saturating_add(BESIDE_ATTRIBUTE);
+                overhead = overhead.saturating_add(ATTRIBUTE_OVERHEAD);
                 skip(&ty, reader)
             })?;
-            Ok(beside)
+            Ok(overhead)
         }
         _ => skip(ty, reader).map(|()| 0),
     }

@@ -1,4 +1,4 @@
-//! Types, and values that carry their type.
+//! Encodes and decodes types, and values that carry their type.
 //!
 //! ```text
 //! scalar     tag
@@ -72,7 +72,7 @@ pub fn decode_tagged(reader: &mut Reader<'_>) -> Result<(DataType, Value), Decod
     Ok((ty, value))
 }
 
-fn decode(reader: &mut Reader<'_>, structs_around: usize) -> Result<DataType, DecodeError> {
+fn decode(reader: &mut Reader<'_>, struct_depth: usize) -> Result<DataType, DecodeError> {
     let offset = reader.offset();
     match reader.u8()? {
         ENUM => {
@@ -89,7 +89,7 @@ fn decode(reader: &mut Reader<'_>, structs_around: usize) -> Result<DataType, De
             Ok(DataType::Array(Arc::new(ArrayType { element, shape })))
         }
         STRUCT => {
-            if structs_around >= STRUCT_DEPTH_MAX {
+            if struct_depth >= STRUCT_DEPTH_MAX {
                 let source = Box::new(TypeError::TooDeep);
                 return Err(DecodeError::Type { offset, source });
             }
@@ -97,7 +97,7 @@ fn decode(reader: &mut Reader<'_>, structs_around: usize) -> Result<DataType, De
             let mut fields = Vec::with_capacity(count);
             for _ in 0..count {
                 let name = Arc::from(reader.str(LABEL_BYTES_MAX)?);
-                fields.push((name, decode(reader, structs_around.saturating_add(1))?));
+                fields.push((name, decode(reader, struct_depth.saturating_add(1))?));
             }
             Ok(DataType::Struct(Arc::new(StructType { fields })))
         }
@@ -132,7 +132,7 @@ fn decode_element(reader: &mut Reader<'_>) -> Result<ElementType, DecodeError> {
     let element = scalar_of(tag).and_then(|ty| ElementType::of(&ty));
     element.ok_or(DecodeError::Unexpected {
         offset,
-        expected: "the tag of a scalar that arrays are made of",
+        expected: "the tag of an element type",
         found: u64::from(tag),
     })
 }

@@ -1,4 +1,4 @@
-//! The properties of a variable, as fields that an older version can skip (B-51).
+//! Encodes the properties of a variable as fields that an older version can skip (B-51).
 //!
 //! ```text
 //! varint length of all fields, then per field: varint id, varint length, bytes
@@ -131,37 +131,37 @@ pub fn decode_properties(reader: &mut Reader<'_>) -> Result<Properties, DecodeEr
     Ok(properties)
 }
 
-/// Reads the length of all fields, and the fields. `take` reads one field and returns false if its
-/// id is unknown.
+/// Reads the total length of the fields, and then each field. `decode` reads one field and returns
+/// false if the id of the field is unknown.
 pub(super) fn decode_fields<'a>(
     reader: &mut Reader<'a>,
-    mut take: impl FnMut(u64, &mut Reader<'a>) -> Result<bool, DecodeError>,
+    mut decode: impl FnMut(u64, &mut Reader<'a>) -> Result<bool, DecodeError>,
 ) -> Result<(), DecodeError> {
     let length = reader.count("a definition size in bytes", DEFINITION_BYTES_MAX, 1)?;
     let mut fields = reader.sub(length)?;
-    let mut seen = 0_u64;
+    let mut seen_ids = 0_u64;
     while !fields.is_empty() {
         let offset = fields.offset();
         let id = fields.varint()?;
         let length = fields.count("a field size in bytes", DEFINITION_BYTES_MAX, 1)?;
         let mut field = fields.sub(length)?;
         let bit = if id < 64 { 1_u64 << id } else { 0 };
-        if seen & bit != 0 {
+        if seen_ids & bit != 0 {
             return Err(DecodeError::Unexpected {
                 offset,
                 expected: "each field once",
                 found: id,
             });
         }
-        seen |= bit;
-        if take(id, &mut field)? {
+        seen_ids |= bit;
+        if decode(id, &mut field)? {
             field.finish()?;
         }
     }
     Ok(())
 }
 
-/// Reads one field into its place; returns false if the id is unknown.
+/// Decodes one field into `properties`; returns false if the id is unknown.
 fn decode_field(
     id: u64,
     field: &mut Reader<'_>,
@@ -207,16 +207,17 @@ fn decode_field(
 #[derive(Default)]
 pub(super) struct Fields {
     bytes: Vec<u8>,
-    one: Vec<u8>,
+    /// Buffer for the content of one field.
+    content: Vec<u8>,
 }
 
 impl Fields {
     pub(super) fn put(&mut self, id: u64, present: bool, encode: impl FnOnce(&mut Vec<u8>)) {
         if present {
-            self.one.clear();
-            encode(&mut self.one);
+            self.content.clear();
+            encode(&mut self.content);
             put_varint(&mut self.bytes, id);
-            put_bytes(&mut self.bytes, &self.one);
+            put_bytes(&mut self.bytes, &self.content);
         }
     }
 
@@ -226,7 +227,7 @@ impl Fields {
         });
     }
 
-    /// Appends the length of all fields, and the fields.
+    /// Appends the total length of the fields, and then the fields.
     pub(super) fn finish(&self, out: &mut Vec<u8>) {
         put_bytes(out, &self.bytes);
     }
@@ -375,8 +376,8 @@ pub(super) fn unexpected(offset: usize, expected: &'static str, found: u8) -> De
     }
 }
 
-/// Maximum size of a definition in bytes: an initial value of the largest size, with room for the
-/// other fields.
+/// Maximum size of a definition in bytes. It allows an initial value of the maximum size and as many
+/// bytes for the other fields.
 pub(super) const DEFINITION_BYTES_MAX: usize = VALUE_BYTES_MAX * 2;
 
 const DATA_TYPE: u64 = 1;
@@ -412,7 +413,7 @@ mod documented {
         "/../../docs/reference/protocol.md"
     ));
 
-    /// Each field, with the word at the start of its row in the table.
+    /// The id of each field, and the text at the start of its row in the table.
     const FIELDS: [(u64, &str); 23] = [
         (DATA_TYPE, "data type"),
         (DESCRIPTION, "description"),
@@ -451,10 +452,10 @@ mod documented {
             .collect();
         assert_eq!(rows.len(), FIELDS.len(), "{rows:?}");
         for (row, (id, name)) in rows.iter().zip(FIELDS) {
-            let begins = format!("| {id} | {name}");
+            let prefix = format!("| {id} | {name}");
             assert!(
-                row.starts_with(&begins),
-                "{row} does not begin with {begins}"
+                row.starts_with(&prefix),
+                "{row} does not begin with {prefix}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Contiguous sequences of scalars, copied in bulk.
+//! Encodes and decodes contiguous sequences of scalars, which are copied in bulk.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ pub(super) fn encode_elements(elements: &Elements, out: &mut Vec<u8>) {
     }
 }
 
-/// Converts in blocks that fit into the first-level cache. This takes one pass over the memory of
-/// `out`; growing `out` first would take two passes.
+/// Converts values in blocks that fit into the first-level cache, and appends each block to `out`. This
+/// takes one pass over the memory of `out`. Growing `out` first would take two passes.
 fn put_run<T, const N: usize>(out: &mut Vec<u8>, values: &[T], to_bytes: impl Fn(&T) -> [u8; N]) {
     out.reserve(values.len().saturating_mul(N));
     let mut block = [[0_u8; N]; BLOCK_VALUES];
@@ -70,38 +70,38 @@ pub(super) fn decode_elements(
         return decode_strings(count, reader);
     }
     let offset = reader.offset();
-    let bytes = fixed_run(element, count, reader)?;
+    let bytes = take_fixed_size(element, count, reader)?;
     Ok(match element {
         ElementType::Bool => {
             check_bools(bytes, offset)?;
             Elements::Bool(bytes.iter().map(|byte| *byte == 1).collect())
         }
-        ElementType::I8 => Elements::I8(run(bytes, i8::from_le_bytes)),
-        ElementType::I16 => Elements::I16(run(bytes, i16::from_le_bytes)),
-        ElementType::I32 => Elements::I32(run(bytes, i32::from_le_bytes)),
-        ElementType::I64 => Elements::I64(run(bytes, i64::from_le_bytes)),
+        ElementType::I8 => Elements::I8(decode_run(bytes, i8::from_le_bytes)),
+        ElementType::I16 => Elements::I16(decode_run(bytes, i16::from_le_bytes)),
+        ElementType::I32 => Elements::I32(decode_run(bytes, i32::from_le_bytes)),
+        ElementType::I64 => Elements::I64(decode_run(bytes, i64::from_le_bytes)),
         // Strings were handled above.
         ElementType::U8 | ElementType::String => Elements::U8(bytes.to_vec()),
-        ElementType::U16 => Elements::U16(run(bytes, u16::from_le_bytes)),
-        ElementType::U32 => Elements::U32(run(bytes, u32::from_le_bytes)),
-        ElementType::U64 => Elements::U64(run(bytes, u64::from_le_bytes)),
-        ElementType::F32 => Elements::F32(run(bytes, f32::from_le_bytes)),
-        ElementType::F64 => Elements::F64(run(bytes, f64::from_le_bytes)),
-        ElementType::Timestamp => Elements::Timestamp(run(bytes, |chunk| {
+        ElementType::U16 => Elements::U16(decode_run(bytes, u16::from_le_bytes)),
+        ElementType::U32 => Elements::U32(decode_run(bytes, u32::from_le_bytes)),
+        ElementType::U64 => Elements::U64(decode_run(bytes, u64::from_le_bytes)),
+        ElementType::F32 => Elements::F32(decode_run(bytes, f32::from_le_bytes)),
+        ElementType::F64 => Elements::F64(decode_run(bytes, f64::from_le_bytes)),
+        ElementType::Timestamp => Elements::Timestamp(decode_run(bytes, |chunk| {
             Timestamp::from_nanos(i64::from_le_bytes(chunk))
         })),
     })
 }
 
-fn run<T, const N: usize>(bytes: &[u8], from_bytes: impl Fn([u8; N]) -> T) -> Vec<T> {
+fn decode_run<T, const N: usize>(bytes: &[u8], from_bytes: impl Fn([u8; N]) -> T) -> Vec<T> {
     let (chunks, _) = bytes.as_chunks::<N>();
     chunks.iter().map(|chunk| from_bytes(*chunk)).collect()
 }
 
 fn decode_strings(count: u64, reader: &mut Reader<'_>) -> Result<Elements, DecodeError> {
     let count = checked_count(count, 1, reader)?;
-    // An empty string is one byte on the wire, but would be an allocation in memory, so all empty
-    // strings share one.
+    // An empty string is only one byte on the wire, but an allocation in memory. All empty strings
+    // therefore share one allocation.
     let empty: Arc<str> = Arc::from("");
     let mut texts = Vec::with_capacity(count);
     for _ in 0..count {
@@ -128,7 +128,7 @@ pub(super) fn skip_elements(
         return Ok(());
     }
     let offset = reader.offset();
-    let bytes = fixed_run(element, count, reader)?;
+    let bytes = take_fixed_size(element, count, reader)?;
     if element == ElementType::Bool {
         check_bools(bytes, offset)
     } else {
@@ -136,7 +136,7 @@ pub(super) fn skip_elements(
     }
 }
 
-fn fixed_run<'a>(
+fn take_fixed_size<'a>(
     element: ElementType,
     count: u64,
     reader: &mut Reader<'a>,
@@ -173,7 +173,7 @@ fn checked_count(count: u64, size: usize, reader: &Reader<'_>) -> Result<usize, 
 fn check_bools(bytes: &[u8], offset: usize) -> Result<(), DecodeError> {
     // The first pass has no early exit, so that it is vectorised; the second pass finds the invalid
     // byte.
-    if bytes.iter().fold(0, |seen, byte| seen | byte) <= 1 {
+    if bytes.iter().fold(0, |all_bits, byte| all_bits | byte) <= 1 {
         return Ok(());
     }
     match bytes.iter().enumerate().find(|(_, byte)| **byte > 1) {

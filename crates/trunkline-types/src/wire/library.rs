@@ -1,11 +1,12 @@
-//! The variables of a library in sequence; properties shared by several variables are written once.
+//! Encodes the variables of a library; properties that several variables share are written only once.
 //!
 //! ```text
 //! variable   path text | back varint | [properties]
 //!            back  0: properties follow   n: same as the n-th latest properties written, 1 to 16
 //! ```
 //!
-//! Both ends keep the latest 16 properties, so a list may be split anywhere and sent in pieces.
+//! The encoder and the decoder both remember the latest 16 properties, so a list can be split anywhere
+//! and sent in pieces.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use crate::{Properties, VariableDefinition};
 
 use super::{DecodeError, Reader, decode_properties, encode_properties, put_str, put_varint};
 
-/// Number of properties that both ends remember.
-const TEMPLATES: usize = 16;
+/// Number of properties that the encoder and the decoder remember.
+const REMEMBERED_MAX: usize = 16;
 
 /// Writes variables, each with its properties or a reference to equal properties written earlier.
 #[derive(Debug, Default)]
@@ -27,21 +28,21 @@ pub struct VariablesEncoder {
 impl VariablesEncoder {
     pub fn put(&mut self, definition: &VariableDefinition, out: &mut Vec<u8>) {
         put_str(out, &definition.path);
-        let wanted = &definition.properties;
+        let properties = &definition.properties;
         let mut latest = self.latest.iter();
-        match latest.position(|known| Arc::ptr_eq(known, wanted) || known == wanted) {
-            Some(place) => put_varint(out, place.saturating_add(1) as u64),
+        match latest.position(|known| Arc::ptr_eq(known, properties) || known == properties) {
+            Some(index) => put_varint(out, index.saturating_add(1) as u64),
             None => {
                 put_varint(out, 0);
-                encode_properties(wanted, out);
-                remember(&mut self.latest, Arc::clone(wanted));
+                encode_properties(properties, out);
+                remember(&mut self.latest, Arc::clone(properties));
             }
         }
     }
 }
 
-/// Reads the output of [`VariablesEncoder`]; decoded variables share properties like the encoded
-/// ones.
+/// Reads the output of [`VariablesEncoder`]. The decoded variables share their properties in the same
+/// way as the encoded variables.
 #[derive(Debug, Default)]
 pub struct VariablesDecoder {
     latest: VecDeque<Arc<Properties>>,
@@ -59,9 +60,9 @@ impl VariablesDecoder {
                 remember(&mut self.latest, Arc::clone(&properties));
                 properties
             }
-            Some(place) => {
-                let known = usize::try_from(place).ok();
-                let known = known.and_then(|place| self.latest.get(place));
+            Some(index) => {
+                let known = usize::try_from(index).ok();
+                let known = known.and_then(|index| self.latest.get(index));
                 Arc::clone(known.ok_or(DecodeError::Unexpected {
                     offset,
                     expected: "properties that were written before",
@@ -75,5 +76,5 @@ impl VariablesDecoder {
 
 fn remember(latest: &mut VecDeque<Arc<Properties>>, properties: Arc<Properties>) {
     latest.push_front(properties);
-    latest.truncate(TEMPLATES);
+    latest.truncate(REMEMBERED_MAX);
 }

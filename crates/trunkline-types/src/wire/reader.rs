@@ -1,28 +1,28 @@
-//! A checked cursor over external bytes, and its errors; varints in both directions.
+//! Reads external bytes with a checked cursor, and encodes and decodes varints.
 //!
 //! A varint is LEB128: seven bits per byte, least significant first; the top bit is set if more
 //! bytes follow.
 
 use crate::data_type::TypeError;
 
-/// Maximum number of bytes of one varint: 64 bits fit into ten groups of seven bits.
+/// Maximum number of bytes of one varint, because 64 bits need ten groups of seven bits.
 const VARINT_BYTES_MAX: usize = 10;
 
 /// Reads from the front of a slice; every read is checked. After a failed read, the position is at
 /// the start of the invalid item or within it, so the rest of the slice must not be read.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
-    left: &'a [u8],
-    /// Offset of the end of `left` in the bytes of the outermost reader.
+    unread: &'a [u8],
+    /// Offset of the end of `unread` in the bytes of the outermost reader.
     end: usize,
 }
 
-/// The bytes are not in the expected wire form. The sender is at fault, or the two ends assume
+/// The bytes are not in the expected wire form. The sender is at fault, or sender and receiver assume
 /// different types.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes end too early.
-    #[error("at byte {offset}: {needed} more bytes are needed, but only {present} are there")]
+    #[error("at byte {offset}: {needed} more bytes are needed, but only {present} remain")]
     Truncated {
         /// Offset of the item.
         offset: usize,
@@ -30,7 +30,7 @@ pub enum DecodeError {
         needed: u64,
         present: usize,
     },
-    #[error("at byte {offset}: {what} of {length} is over the limit of {max}")]
+    #[error("at byte {offset}: {what} of {length} exceeds the limit of {max}")]
     TooLong {
         /// Offset of the length or count.
         offset: usize,
@@ -114,59 +114,59 @@ impl<'a> Reader<'a> {
     /// Creates a reader at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
-            left: bytes,
+            unread: bytes,
             end: bytes.len(),
         }
     }
 
     /// Returns the number of bytes read so far, counted from the start of the outermost reader.
     pub fn offset(&self) -> usize {
-        self.end.saturating_sub(self.left.len())
+        self.end.saturating_sub(self.unread.len())
     }
 
-    /// Returns the number of bytes left.
+    /// Returns the number of unread bytes.
     #[inline]
     pub fn remaining(&self) -> usize {
-        self.left.len()
+        self.unread.len()
     }
 
     /// Returns true if all bytes were read.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.left.is_empty()
+        self.unread.is_empty()
     }
 
     /// Takes all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.left)
+        std::mem::take(&mut self.unread)
     }
 
     /// Returns a reader for only the next `count` bytes; this reader continues after them.
     pub fn sub(&mut self, count: usize) -> Result<Reader<'a>, DecodeError> {
-        let left = self.bytes(count)?;
+        let unread = self.bytes(count)?;
         Ok(Reader {
-            left,
+            unread,
             end: self.offset(),
         })
     }
 
     /// Checks that all bytes were read.
     pub fn finish(&self) -> Result<(), DecodeError> {
-        if self.left.is_empty() {
+        if self.unread.is_empty() {
             return Ok(());
         }
         Err(DecodeError::Trailing {
             offset: self.offset(),
-            extra: self.left.len(),
+            extra: self.unread.len(),
         })
     }
 
     /// Reads the next `count` bytes.
     #[inline]
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
-        match self.left.split_at_checked(count) {
+        match self.unread.split_at_checked(count) {
             Some((head, tail)) => {
-                self.left = tail;
+                self.unread = tail;
                 Ok(head)
             }
             None => Err(self.truncated(count as u64)),
@@ -176,9 +176,9 @@ impl<'a> Reader<'a> {
     /// Reads the next `N` bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        match self.left.split_first_chunk::<N>() {
+        match self.unread.split_first_chunk::<N>() {
             Some((head, tail)) => {
-                self.left = tail;
+                self.unread = tail;
                 Ok(*head)
             }
             None => Err(self.truncated(N as u64)),
@@ -241,9 +241,9 @@ impl<'a> Reader<'a> {
     /// [`DecodeError::Truncated`]; [`DecodeError::OverlongVarint`] beyond ten bytes or 64 bits.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, DecodeError> {
-        match self.left.split_first() {
+        match self.unread.split_first() {
             Some((byte, tail)) if byte & 0x80 == 0 => {
-                self.left = tail;
+                self.unread = tail;
                 Ok(u64::from(*byte))
             }
             _ => self.long_varint(),
@@ -252,7 +252,7 @@ impl<'a> Reader<'a> {
 
     fn long_varint(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0_u64;
-        for (index, byte) in self.left.iter().take(VARINT_BYTES_MAX).enumerate() {
+        for (index, byte) in self.unread.iter().take(VARINT_BYTES_MAX).enumerate() {
             let shift = (index as u32).wrapping_mul(7);
             if shift == 63 && *byte > 1 {
                 return Err(DecodeError::OverlongVarint {
@@ -261,12 +261,12 @@ impl<'a> Reader<'a> {
             }
             value |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
-                let (_, tail) = self.left.split_at(index.wrapping_add(1));
-                self.left = tail;
+                let (_, tail) = self.unread.split_at(index.wrapping_add(1));
+                self.unread = tail;
                 return Ok(value);
             }
         }
-        Err(self.truncated((self.left.len() as u64).saturating_add(1)))
+        Err(self.truncated((self.unread.len() as u64).saturating_add(1)))
     }
 
     /// Reads a signed varint, see [`put_zigzag`].
@@ -275,12 +275,12 @@ impl<'a> Reader<'a> {
         self.varint().map(from_zigzag)
     }
 
-    /// Reads a varint that counts items of at least `item_bytes` bytes each, all of which must be
-    /// present. Only such a number may determine the size of an allocation.
+    /// Reads a varint that is the number of items that follow, each of at least `item_bytes` bytes.
+    /// Only a number that was checked in this way may determine the size of an allocation.
     ///
     /// # Errors
-    /// Same as [`Reader::varint`]; [`DecodeError::TooLong`] if it exceeds `max`;
-    /// [`DecodeError::Truncated`] if these items do not fit into the remaining bytes.
+    /// Same as [`Reader::varint`]; [`DecodeError::TooLong`] if the number exceeds `max`;
+    /// [`DecodeError::Truncated`] if the items do not fit into the remaining bytes.
     pub fn count(
         &mut self,
         what: &'static str,
@@ -298,11 +298,11 @@ impl<'a> Reader<'a> {
             });
         }
         let needed = length.saturating_mul(item_bytes as u64);
-        if needed > self.left.len() as u64 {
+        if needed > self.unread.len() as u64 {
             return Err(DecodeError::Truncated {
                 offset,
                 needed,
-                present: self.left.len(),
+                present: self.unread.len(),
             });
         }
         Ok(length as usize)
@@ -332,7 +332,7 @@ impl<'a> Reader<'a> {
         self.utf8(bytes)
     }
 
-    /// Returns the most recently read bytes as text.
+    /// Converts the bytes that were read last to text.
     fn utf8(&self, bytes: &'a [u8]) -> Result<&'a str, DecodeError> {
         std::str::from_utf8(bytes).map_err(|error| {
             let start = self.offset().saturating_sub(bytes.len());
@@ -347,7 +347,7 @@ impl<'a> Reader<'a> {
         DecodeError::Truncated {
             offset: self.offset(),
             needed,
-            present: self.left.len(),
+            present: self.unread.len(),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The binary form of the rows of a history, in its log and in frames.
+//! Encodes and decodes the rows of a history, for its log and for frames.
 //!
 //! ```text
 //! count       varint, number of updates
 //! form        u8: 0 values of any length, 1..8 bytes per value; + 16 if there are delays
-//! times       count zigzags, each the difference from the previous time, and the first from 0
+//! times       count zigzags, each the difference from the previous time; for the first time, from 0
 //! delays      count zigzags, if there are any
 //! epochs      steps: varint number, then each (varint rows since the previous step, u64)
 //! sequences   steps of varint sequences
@@ -29,10 +29,10 @@ pub fn encode_rows(rows: &Rows, first: usize, first_mark: usize, out: &mut Vec<u
     let word_bytes = rows.word_bytes().unwrap_or(0);
     let form = word_bytes as u8 | if delays.is_empty() { 0 } else { DELAYS };
     out.push(form);
-    let mut before = 0_i64;
+    let mut previous = 0_i64;
     for time in rows.times().get(first..).unwrap_or_default() {
-        put_zigzag(out, time.wrapping_sub(before));
-        before = *time;
+        put_zigzag(out, time.wrapping_sub(previous));
+        previous = *time;
     }
     for delay in delays {
         put_zigzag(out, *delay);
@@ -48,8 +48,8 @@ pub fn encode_rows(rows: &Rows, first: usize, first_mark: usize, out: &mut Vec<u
     put_steps(out, epochs, first, |out, epoch, _| {
         out.extend_from_slice(&epoch.to_le_bytes());
     });
-    put_steps(out, sequences, first, |out, sequence, into| {
-        put_varint(out, sequence.wrapping_add(into as u64));
+    put_steps(out, sequences, first, |out, sequence, skipped| {
+        put_varint(out, sequence.wrapping_add(skipped as u64));
     });
     put_steps(out, qualities, first, |out, quality, _| {
         out.extend_from_slice(&quality.to_le_bytes());
@@ -82,19 +82,19 @@ pub fn encode_rows(rows: &Rows, first: usize, first_mark: usize, out: &mut Vec<u
 fn put_bytes(out: &mut Vec<u8>, rows: &Rows, first: usize) {
     let (ends, bytes) = rows.values();
     let start = match first.checked_sub(1) {
-        Some(before) => ends.get(before).copied().unwrap_or(0),
+        Some(previous) => ends.get(previous).copied().unwrap_or(0),
         None => 0,
     };
-    let mut before = start;
+    let mut previous = start;
     for end in ends.get(first..).unwrap_or_default() {
-        put_varint(out, u64::from(end.wrapping_sub(before)));
-        before = *end;
+        put_varint(out, u64::from(end.wrapping_sub(previous)));
+        previous = *end;
     }
     out.extend_from_slice(bytes.get(start as usize..).unwrap_or_default());
 }
 
-/// Appends the steps of the rows from `first` on. `put` gets the value of a step, and the number of
-/// its rows that are omitted.
+/// Appends the steps of the rows from `first` on. Calls `put` with the value of each step and the
+/// number of its rows before `first`.
 fn put_steps<T: Copy>(
     out: &mut Vec<u8>,
     steps: &[(u32, T)],
@@ -104,17 +104,17 @@ fn put_steps<T: Copy>(
     let step = steps.partition_point(|(row, _)| *row as usize <= first);
     let steps = steps.get(step.saturating_sub(1)..).unwrap_or_default();
     put_varint(out, steps.len() as u64);
-    let mut before = first;
+    let mut previous = first;
     for (row, value) in steps {
         let row = *row as usize;
         let start = row.max(first);
-        put_varint(out, start.wrapping_sub(before) as u64);
+        put_varint(out, start.wrapping_sub(previous) as u64);
         put(out, *value, start.wrapping_sub(row));
-        before = start;
+        previous = start;
     }
 }
 
-/// Reads rows.
+/// Reads rows written by [`encode_rows`].
 ///
 /// # Errors
 /// [`DecodeError`] if the bytes are not the rows of a history.
@@ -126,7 +126,7 @@ pub fn decode_rows(reader: &mut Reader<'_>) -> Result<Rows, DecodeError> {
     if word_bytes > 8 || form & !(15 | DELAYS) != 0 {
         return Err(DecodeError::Unexpected {
             offset,
-            expected: "a form of rows",
+            expected: "a valid form of rows",
             found: u64::from(form),
         });
     }
@@ -157,8 +157,8 @@ pub fn decode_rows(reader: &mut Reader<'_>) -> Result<Rows, DecodeError> {
             columns.words.reserve_exact(count);
             let words = all.chunks_exact(bytes).map(|value| {
                 let mut word = [0; 8];
-                for (place, byte) in word.iter_mut().zip(value) {
-                    *place = *byte;
+                for (target, byte) in word.iter_mut().zip(value) {
+                    *target = *byte;
                 }
                 u64::from_le_bytes(word)
             });

@@ -1,4 +1,4 @@
-//! Values of a type that both ends know.
+//! Encodes and decodes values whose type is known to both the sender and the receiver.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ const ATTRIBUTE_BYTES_MIN: usize = 3;
 
 /// Appends the wire form of `value`.
 ///
-/// Attributes of a waveform that are not plain scalars are omitted; [`Value::has_type`] rejects a
-/// value with such attributes.
+/// Attributes of a waveform that have no [plain type](Value::plain_type) are omitted;
+/// [`Value::has_type`] rejects a value with such attributes.
 pub fn encode_value(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Bool(v) => put_u8(out, u8::from(*v)),
@@ -127,9 +127,9 @@ pub fn decode_value(ty: &DataType, reader: &mut Reader<'_>) -> Result<Value, Dec
     if ty.fixed_size().is_some() {
         return decode(ty, reader);
     }
-    let (offset, before) = (reader.offset(), reader.remaining());
+    let (offset, remaining_before) = (reader.offset(), reader.remaining());
     let value = decode(ty, reader)?;
-    check_size(offset, before, reader)?;
+    check_size(offset, remaining_before, reader)?;
     Ok(value)
 }
 
@@ -163,13 +163,13 @@ fn decode_rest(ty: &DataType, bytes: &[u8]) -> Result<Value, DecodeError> {
     Ok(value)
 }
 
-/// Checks the size of a value that began at `offset` with `before` bytes left.
+/// Checks the size of a value that began at `offset`, where `remaining_before` bytes were unread.
 pub(super) fn check_size(
     offset: usize,
-    before: usize,
+    remaining_before: usize,
     reader: &Reader<'_>,
 ) -> Result<(), DecodeError> {
-    let length = before.saturating_sub(reader.remaining()) as u64;
+    let length = remaining_before.saturating_sub(reader.remaining()) as u64;
     if length <= VALUE_BYTES_MAX as u64 {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Subscriptions with a callback: a dedicated thread calls a function of the program with every
+//! Subscriptions with a callback: a dedicated thread calls a function of the program for every
 //! event.
 
 use std::fmt;
@@ -10,15 +10,16 @@ use std::thread::{self, JoinHandle};
 use trunkline_client::{Event, SubscriptionId};
 use trunkline_net::only_mark;
 
-use super::events::{Followed, take_events};
+use super::events::{EventSourceHandle, take_events};
 use super::verbs::Shared;
 use super::{CallError, ConnectError};
 
-/// Maximum number of events taken at a time. The others stay queued, bounded by the contract.
-const TAKEN_MAX: usize = 256;
+/// Maximum number of events taken at a time. All others stay in the queue, which the contract
+/// limits.
+const EVENTS_MAX: usize = 256;
 
-/// A function that is called for every event of a subscription. Dropping this ends the
-/// subscription. The drop waits for a call in progress, and the function is not called again.
+/// A subscription that calls a function for every event. Dropping it ends the subscription: the
+/// drop waits for a call in progress, and the function is not called again.
 ///
 /// ```
 /// # use trunkline::types::{Contract, DataType, LibraryDefinition, VariableDefinition};
@@ -58,15 +59,15 @@ pub(super) fn start(
     call: impl FnMut(Event) + Send + 'static,
 ) -> Result<Callbacks, OnChangeError> {
     let shared = Arc::clone(shared);
-    let followed = Followed {
+    let source = EventSourceHandle {
         shared: Arc::clone(&shared),
         id,
     };
     let state = Arc::new(State::default());
-    let kept = Arc::clone(&state);
+    let thread_state = Arc::clone(&state);
     let thread = thread::Builder::new()
         .name("trunkline-call".to_owned())
-        .spawn(move || run(&followed, &kept, call))
+        .spawn(move || run(&source, &thread_state, call))
         .map_err(ConnectError::Thread)?;
     Ok(Callbacks {
         shared,
@@ -79,18 +80,19 @@ pub(super) fn start(
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OnChangeError {
-    /// The subscription cannot be made.
+    /// The subscription cannot be created.
     #[error("{0}")]
     Call(#[from] CallError),
-    /// The system cannot provide another thread.
+    /// The system cannot start another thread.
     #[error("{0}")]
     Start(#[from] ConnectError),
 }
 
-fn run(followed: &Followed<SubscriptionId>, state: &State, mut call: impl FnMut(Event)) {
-    // Other threads send what the function writes, because this thread runs the callbacks.
+fn run(source: &EventSourceHandle<SubscriptionId>, state: &State, mut call: impl FnMut(Event)) {
+    // Data that the function writes is sent by other threads, because this thread runs the
+    // function.
     only_mark();
-    while let Some(events) = next(followed, state) {
+    while let Some(events) = next(source, state) {
         for event in events {
             if state.is_stopping() {
                 return;
@@ -102,13 +104,13 @@ fn run(followed: &Followed<SubscriptionId>, state: &State, mut call: impl FnMut(
     }
 }
 
-/// Waits for events. Returns `None` when no more will arrive.
-fn next(followed: &Followed<SubscriptionId>, state: &State) -> Option<Vec<Event>> {
-    let events = followed.shared.link.wait_until(None, |core, now| {
+/// Waits for events. Returns `None` when the callbacks are stopping or no more events can arrive.
+fn next(source: &EventSourceHandle<SubscriptionId>, state: &State) -> Option<Vec<Event>> {
+    let events = source.shared.link.wait_until(None, |core, now| {
         if state.is_stopping() {
             return Some(None);
         }
-        take_events(core, now, followed.id, TAKEN_MAX).map(Some)
+        take_events(core, now, source.id, EVENTS_MAX).map(Some)
     });
     events.flatten()
 }
@@ -120,7 +122,7 @@ impl State {
 }
 
 impl Callbacks {
-    /// Returns the number of panics of the function.
+    /// Returns the number of calls in which the function panicked.
     pub fn panics(&self) -> u64 {
         self.state.panics.load(Ordering::Relaxed)
     }
@@ -130,11 +132,12 @@ impl Drop for Callbacks {
     fn drop(&mut self) {
         self.state.is_stopping.store(true, Ordering::Release);
         self.shared.link.wake_waiters();
-        // The function itself may have dropped this, on the callback thread.
+        // The function itself may have dropped this value. The callback thread must not wait for
+        // itself.
         let thread = self.thread.take();
-        let others = thread.filter(|thread| thread.thread().id() != thread::current().id());
-        if let Some(thread) = others {
-            // Panics were already counted.
+        let other_thread = thread.filter(|thread| thread.thread().id() != thread::current().id());
+        if let Some(thread) = other_thread {
+            // Panics of the function are counted already.
             let _ended = thread.join();
         }
     }

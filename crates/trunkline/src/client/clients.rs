@@ -1,4 +1,4 @@
-//! The clients: one connection with the verbs in three forms.
+//! The clients of the three forms: one connection with the verbs of the form.
 
 use std::sync::Arc;
 use std::{fmt, io};
@@ -21,21 +21,21 @@ macro_rules! clients {
             }
 
             impl Client {
-                /// Begins to connect to the engine that `url` names (`tl://host[:port]`; a bare
-                /// name or `tl:///` means this machine). Calls wait for the connection;
-                /// [`wait_connected`](Self::wait_connected) reports when it is up.
+                /// Starts to connect to the engine that `url` names (`tl://host[:port]`; a bare
+                /// name or `tl:///` is this machine). Calls wait for the connection.
+                /// [`wait_connected`](Self::wait_connected) returns as soon as it is up.
                 ///
                 /// # Errors
-                /// [`ConnectError`]: `url` is not a URL, or the system has no descriptor or thread
-                /// left.
+                /// [`ConnectError`]: `url` is not valid, or the system cannot provide another
+                /// descriptor or thread.
                 pub fn connect(url: &str) -> Result<Self, ConnectError> {
                     Self::connect_with(&ConnectOptions::new(url)?)
                 }
 
-                /// Begins to connect with `options`.
+                /// Starts to connect with `options`.
                 ///
                 /// # Errors
-                /// [`ConnectError::Start`]: the system has no descriptor or thread left.
+                /// [`ConnectError::Start`]: the system cannot provide another descriptor or thread.
                 pub fn connect_with(options: &ConnectOptions) -> Result<Self, ConnectError> {
                     Ok(Self {
                         shared: Shared::start(options.dialler(), options)?,
@@ -65,7 +65,7 @@ macro_rules! clients {
 
 clients! {
     /// A connection to an engine, usable by any number of threads. It reconnects and restores its
-    /// subscriptions automatically. Cloning it clones the reference.
+    /// subscriptions automatically. A clone uses the same connection.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -95,9 +95,9 @@ clients! {
     /// An async connection to an engine; see the blocking [`Client`](crate::Client).
     ///
     /// # Cancel safety
-    /// Dropping a call has the effect of its timeout. A request that was not sent is cancelled and
+    /// Dropping a call has the effect of a timeout. A request that was not sent is cancelled and
     /// will never be sent. A request that was sent may still be carried out; its answer is
-    /// discarded on arrival.
+    /// discarded.
     aio {
         /// Converts this into a blocking client on the same connection.
         into_blocking -> blocking,
@@ -106,7 +106,7 @@ clients! {
     }
 
     /// A connection to an engine whose calls return at once; see the blocking
-    /// [`Client`](crate::Client). The answer is polled, waited for or awaited.
+    /// [`Client`](crate::Client). The program polls, waits for or awaits the answer of a call.
     polled {
         /// Converts this into a blocking client on the same connection.
         into_blocking -> blocking,
@@ -116,7 +116,7 @@ clients! {
 }
 
 impl blocking::Client {
-    /// Connects through the memory pipes that `connect` makes.
+    /// Connects through a memory pipe that `connect` creates.
     pub(crate) fn through_pipe(
         connect: impl FnMut() -> io::Result<Transport> + Send + 'static,
     ) -> Result<Self, ConnectError> {

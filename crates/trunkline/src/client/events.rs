@@ -1,5 +1,5 @@
-//! Event sources of a client: subscriptions, watched patterns and subscriptions by pattern, in a
-//! blocking and an async form.
+//! Event sources of a client, in a blocking and an async form: subscriptions, watches of names, and
+//! subscriptions by pattern.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,48 +14,48 @@ use trunkline_types::{Pattern, Reading, Tick};
 
 use super::verbs::Shared;
 
-/// The names and patterns of a subscription by pattern.
+/// The names and patterns that a subscription by pattern selects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PatternSet<'a> {
-    /// Names to subscribe to, whether or not they exist. Their items are numbered from 0, in this
+    /// Names to subscribe to, whether they exist or not. Their items are numbered from 0 in this
     /// order.
     pub names: &'a [&'a str],
-    /// Patterns. A matching variable is subscribed while it exists.
+    /// Patterns of names. A matching variable is subscribed while it exists.
     pub patterns: &'a [Pattern],
-    /// Patterns of variables to leave out.
+    /// Patterns of names to exclude.
     pub excluded: &'a [Pattern],
 }
 
-/// The id of an event source in the client core.
-pub(super) trait Follow: Copy + fmt::Debug {
+/// The identifier of an event source in the client core.
+pub(super) trait EventSource: Copy + fmt::Debug {
     fn end(self, core: &mut ClientCore);
 }
 
-impl Follow for SubscriptionId {
+impl EventSource for SubscriptionId {
     fn end(self, core: &mut ClientCore) {
         core.unsubscribe(self);
     }
 }
 
-impl Follow for WatchId {
+impl EventSource for WatchId {
     fn end(self, core: &mut ClientCore) {
         core.unwatch(self);
     }
 }
 
-impl Follow for FollowId {
+impl EventSource for FollowId {
     fn end(self, core: &mut ClientCore) {
         core.unfollow(self);
     }
 }
 
-/// An event source of a connection. Dropping this ends it.
-pub(super) struct Followed<I: Follow> {
+/// A handle of an event source. Dropping the handle ends the event source.
+pub(super) struct EventSourceHandle<I: EventSource> {
     pub(super) shared: Arc<Shared>,
     pub(super) id: I,
 }
 
-impl<I: Follow> Followed<I> {
+impl<I: EventSource> EventSourceHandle<I> {
     fn with<T>(&self, take: impl FnOnce(&mut ClientCore, Tick) -> T) -> T {
         self.shared.link.with(|core, now, _| take(core, now))
     }
@@ -70,19 +70,19 @@ impl<I: Follow> Followed<I> {
     }
 }
 
-impl<I: Follow> Drop for Followed<I> {
+impl<I: EventSource> Drop for EventSourceHandle<I> {
     fn drop(&mut self) {
         self.with(|core, _| self.id.end(core));
     }
 }
 
-impl<I: Follow> fmt::Debug for Followed<I> {
+impl<I: EventSource> fmt::Debug for EventSourceHandle<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.id.fmt(f)
     }
 }
 
-/// Takes up to `most` events of a subscription. Returns `None` if none is waiting.
+/// Takes up to `most` queued events of a subscription. Returns `None` if there are none.
 pub(super) fn take_events(
     core: &mut ClientCore,
     now: Tick,
@@ -105,23 +105,23 @@ macro_rules! event {
     (blocking waits [$($doc:tt)*] $name:ident ($me:ident $($args:tt)*) [$answer:ty] [$take:expr] [$($then:expr)?]) => {
         $($doc)*
         pub fn $name(&$me $($args)*, timeout: Option<Duration>) -> $answer {
-            let taken = $me.0.wait(timeout, $take);
-            $(let taken = $then(taken);)?
-            taken
+            let item = $me.0.wait(timeout, $take);
+            $(let item = $then(item);)?
+            item
         }
     };
     (aio waits [$($doc:tt)*] $name:ident ($me:ident $($args:tt)*) [$answer:ty] [$take:expr] [$($then:expr)?]) => {
         $($doc)*
         pub async fn $name(&$me $($args)*) -> $answer {
-            let taken = $me.0.shared.link.wait(None, $take).await;
-            $(let taken = $then(taken);)?
-            taken
+            let item = $me.0.shared.link.wait(None, $take).await;
+            $(let item = $then(item);)?
+            item
         }
     };
 }
 
-/// Expands an event source to a blocking type, whose waiting methods have a timeout, and to an
-/// async type.
+/// Expands an event source to two types: a blocking one, whose waiting methods have a timeout, and
+/// an async one.
 macro_rules! events {
     ($(
         $(#[$type_doc:meta])*
@@ -134,12 +134,12 @@ macro_rules! events {
         $(
             $(#[$type_doc])*
             #[derive(Debug)]
-            pub struct $type(pub(super) Followed<$id>);
+            pub struct $type(pub(super) EventSourceHandle<$id>);
 
             impl $type {
                 pub(super) fn new(shared: &Arc<Shared>, id: $id) -> Self {
                     let shared = Arc::clone(shared);
-                    Self(Followed { shared, id })
+                    Self(EventSourceHandle { shared, id })
                 }
 
                 $(event! {
@@ -161,12 +161,12 @@ macro_rules! events {
                 /// # Cancel safety
                 /// Dropping a call loses no event or reading.
                 #[derive(Debug)]
-                pub struct $type(Followed<$id>);
+                pub struct $type(EventSourceHandle<$id>);
 
                 impl $type {
                     pub(in super::super) fn new(shared: &Arc<Shared>, id: $id) -> Self {
                         let shared = Arc::clone(shared);
-                        Self(Followed { shared, id })
+                        Self(EventSourceHandle { shared, id })
                     }
 
                     $(event! {
@@ -186,8 +186,8 @@ macro_rules! events {
 events! {
     /// A subscription of a client. Dropping it ends the subscription.
     ///
-    /// Programs that take millions of readings per second should take them in batches. Refilling a
-    /// batch allocates nothing, and the program uses its readings in place.
+    /// Programs that receive millions of readings per second should use batches. Refilling a batch
+    /// needs no allocation, and the program reads the values in place.
     ///
     /// ```no_run
     /// # use trunkline::types::Contract;
@@ -203,64 +203,66 @@ events! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     Subscription(SubscriptionId) {
-        /// Waits for the next event: a reading or a change of the connection, in order of
-        /// occurrence. Returns `None` once the client is closed, or, in the blocking form, if no
-        /// event arrives within `timeout`.
+        /// Waits for the next event, a reading or a change of the connection, in the order in which
+        /// they occurred. Returns `None` once the client is closed. The blocking form also returns
+        /// `None` if no event arrives within `timeout`.
         waits fn next(&self) -> Option<Event> = |core, now| core.next_event(now, self.0.id);
 
-        /// Returns the next event if one is waiting.
+        /// Returns the next event without waiting; `None` if there is none.
         now fn try_next(&self) -> Option<Event> = |core, now| core.next_event(now, self.0.id);
 
-        /// Waits for at least one event, as [`next`](Self::next) does, and returns up to `most`
-        /// waiting events in order. This costs much less per event.
+        /// Waits for an event as [`next`](Self::next) does, and returns up to `most` queued events
+        /// in order. This is much faster than one call per event.
         waits fn next_many(&self, most: usize) -> Vec<Event>
             = |core, now| take_events(core, now, self.0.id, most), then Option::unwrap_or_default;
 
         /// Waits as [`next`](Self::next) does, and replaces the contents of `batch` with up to
-        /// `most` waiting readings in order, and with the event after them if that is not a
-        /// reading. Returns false if neither arrives.
+        /// `most` queued readings in order. If the next event after them is not a reading, the
+        /// batch contains it as well. Returns false if nothing arrives.
         waits fn next_batch(&self, batch: &mut Batch, most: usize) -> bool = |core, now| {
             batch.clear();
             core.take_batch(now, self.0.id, most, batch).then_some(())
         }, then |filled: Option<()>| filled.is_some();
 
-        /// Returns the client's local copy of an item's newest value, new or not, without a round
-        /// trip. The reading is marked `stale` while the connection is down.
+        /// Returns the client's local copy of an item's newest value, without a round trip. The
+        /// value may be one that the program has already seen. The reading is marked `stale` while
+        /// the connection is down.
         now fn value(&self, item: u32) -> Option<Reading>
             = |core, now| core.value(now, self.0.id, item);
 
-        /// Returns the name of an item, and its type once it is open.
+        /// Returns the name of an item, and its type once the item is open.
         now fn item(&self, item: u32) -> Option<Item> = |core, _| core.item(self.0.id, item);
 
-        /// Accounts for every update of the subscribed variables: those that arrived, with what the
-        /// program did with them, and those that did not arrive, by cause. `None` if the
+        /// Accounts for all updates of the subscribed variables: those that arrived, with what the
+        /// program did with them, and those that did not arrive, by cause. Returns `None` if the
         /// subscription is closed.
         now fn account(&self) -> Option<SubscriptionAccount> = |core, _| core.account(self.0.id);
 
-        /// Accounts for the updates that reached this client.
+        /// Accounts for the updates that reached this client only.
         now fn ledger(&self) -> Option<ClientLedger> = |core, _| core.ledger(self.0.id);
     }
 
-    /// The names that match a pattern, watched across reconnections. Dropping this ends the watch.
+    /// A watch of the names that match a pattern. It continues across reconnections. Dropping it
+    /// ends the watch.
     Watch(WatchId) {
-        /// Waits for the next event. Returns `None` once the client is closed, or, in the blocking
-        /// form, if no event arrives within `timeout`.
+        /// Waits for the next event. Returns `None` once the client is closed. The blocking form
+        /// also returns `None` if no event arrives within `timeout`.
         waits fn next(&self) -> Option<WatchEvent> = |core, _| core.next_watch_event(self.0.id);
 
-        /// Returns the next event if one is waiting.
+        /// Returns the next event without waiting; `None` if there is none.
         now fn try_next(&self) -> Option<WatchEvent> = |core, _| core.next_watch_event(self.0.id);
 
-        /// Returns the names that currently match, as far as the engine has reported them, sorted.
+        /// Returns the matching names that the engine has reported so far, sorted.
         now fn names(&self) -> Vec<Arc<str>> = |core, _| core.watched_names(self.0.id);
     }
 
     /// A subscription to the variables that match patterns. Dropping it ends the subscription.
     PatternSubscription(FollowId) {
-        /// Waits for the next event. Returns `None` once the client is closed, or, in the blocking
-        /// form, if no event arrives within `timeout`.
+        /// Waits for the next event. Returns `None` once the client is closed. The blocking form
+        /// also returns `None` if no event arrives within `timeout`.
         waits fn next(&self) -> Option<FollowEvent> = |core, now| core.next_followed(now, self.0.id);
 
-        /// Returns the next event if one is waiting.
+        /// Returns the next event without waiting; `None` if there is none.
         now fn try_next(&self) -> Option<FollowEvent> = |core, now| core.next_followed(now, self.0.id);
 
         /// Returns the client's local copy of an item's newest value, without a round trip.

@@ -10,28 +10,30 @@ use trunkline_types::{Quality, Reading, Tick, Timestamp};
 
 use super::{CallError, Client, VariableError};
 
-/// Longest wait for the engine to share its values. After that, the reader asks the engine.
+/// Longest wait for the engine to share its values. Afterwards, the reader requests values from the
+/// engine.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Reads the engine's last value of a variable from memory that the engine shares with this
-/// process. A read takes nanoseconds and does not involve the engine. Without shared memory, it
-/// asks the engine. Created by [`Client::local_reader`].
+/// process. A read takes nanoseconds and does not involve the engine. Without shared memory, the
+/// reader requests the value from the engine. [`Client::local_reader`] creates a reader.
 ///
-/// Both ways return the last update that the engine has stored for the variable, with its number,
-/// timestamps and quality. They differ in three points:
-/// - The engine stores an update for itself first, and in the shared memory a moment later, or
-///   longer if its thread is descheduled in between. Until then an answer may contain the update
-///   while the memory still has the previous one, never the reverse.
+/// Both ways return the last update that the engine has stored for the variable, with its sequence
+/// number, timestamps and quality. They differ in three points:
+/// - The engine stores an update in its own memory first and in the shared memory a moment later,
+///   or longer if its thread is descheduled in between. During this time an answer of the engine
+///   may contain the update while the shared memory still has the previous one. The reverse never
+///   happens.
 /// - [`Client::read`] is a call on the connection, so the engine first accepts writes that this
-///   client has queued before. A read from memory does not wait for writes on their way
-///   ([`Client::write_untracked`]); call [`Client::flush`] first where that matters. A write with a
+///   client has queued before. A read from shared memory does not wait for such writes
+///   ([`Client::write_untracked`]). Call [`Client::flush`] first if this matters. A write with a
 ///   known outcome is always included.
-/// - The end of the engine's process or of the connection is noticed when the system reports it,
-///   some microseconds later. After that, nothing is read from memory.
+/// - The reader detects the end of the engine's process or of the connection some microseconds
+///   late, when the system reports it. From then on, it reads nothing from shared memory.
 ///
 /// The engine must be on this machine and connected through shared memory (`tl+shm://`, or `tl://`
-/// where that is chosen; see [`Client::transport`]). Values longer than 24 bytes are always
-/// requested from the engine.
+/// if that selects shared memory; see [`Client::transport`]). Values longer than 24 bytes are
+/// always requested from the engine.
 #[derive(Clone, Debug)]
 pub struct LocalReader {
     client: Client,
@@ -47,7 +49,8 @@ struct Source {
 
 impl Client {
     /// Returns a reader of an open variable. Waits up to `timeout`, at most one second, for the
-    /// engine to share its values. If it does not, every read asks the engine.
+    /// engine to share its values. Without shared values, every read requests the value from the
+    /// engine.
     ///
     /// # Errors
     /// [`VariableError`]: no answer, or the variable may not be read.
@@ -69,9 +72,9 @@ impl Client {
 }
 
 impl LocalReader {
-    /// Returns the last value from memory. Returns `None` if the engine must be asked: it shares no
-    /// values, the value is too long or not readable by every client, the variable is gone, or the
-    /// connection is down.
+    /// Returns the last value from shared memory. Returns `None` if only the engine can give the
+    /// value: it shares no values, the value is too long or not readable by every client, the
+    /// variable no longer exists, or the connection is down.
     #[inline]
     pub fn last(&self) -> Option<Reading> {
         let Source { table, variable } = self.source.as_ref()?;
@@ -90,7 +93,7 @@ impl LocalReader {
         variable.reading(&update, || self.client.shared.clock.now())
     }
 
-    /// Returns the last value, from memory if possible, otherwise from the engine.
+    /// Returns the last value, from shared memory if possible, otherwise from the engine.
     ///
     /// # Errors
     /// [`VariableError`]: no answer within `timeout`, or the variable may not be read.
@@ -99,26 +102,28 @@ impl LocalReader {
             return Ok(reading);
         }
         let answer = self.client.read(&[self.variable], timeout)?;
-        // If the engine has shared memory in the meantime, the next read uses it. Does not wait.
+        // If the engine has shared its memory in the meantime, the next read uses it. This call
+        // does not wait.
         self.find_source(self.client.shared.clock.now());
         let reading = answer.into_iter().next();
         Ok(reading.ok_or(CallError::Answer)??)
     }
 
-    /// Returns true if values are currently read from memory.
+    /// Returns true if values are currently read from shared memory.
     pub fn is_local(&self) -> bool {
         self.last().is_some()
     }
 
     fn find_source(&mut self, deadline: Tick) {
         let link = &self.client.shared.link;
-        let known = || link.with(|core, _, _| core.local_variable(self.variable));
-        self.source = known().and_then(|variable| {
+        let local_variable = || link.with(|core, _, _| core.local_variable(self.variable));
+        self.source = local_variable().and_then(|variable| {
             let table = link.last_values(slot_of(variable.handle()), deadline)?;
-            // The engine may have restarted during the wait, and then numbers its variables from
-            // the start: the table belongs to this handle only if the connection is still the same.
-            let is_of_same = known()?.is_of_same_connection(&variable);
-            is_of_same.then_some(Source { table, variable })
+            // The engine may have restarted during the wait, and its new start numbers variables
+            // from the beginning. The table therefore belongs to this handle only if the connection
+            // has not changed.
+            let is_same = local_variable()?.is_of_same_connection(&variable);
+            is_same.then_some(Source { table, variable })
         });
     }
 }

@@ -1,17 +1,18 @@
-//! Clients: the same verbs blocking, async and polled, on the same kind of connection.
+//! Clients of an engine: the same verbs in blocking, async and polled form, on the same kind of
+//! connection.
 //!
-//! A call passes its request to the connection and then waits for the answer. A blocking caller
-//! meanwhile drives the socket on its own thread; a task is woken; a program polls a polled call at
-//! a time of its choice. None of the forms uses a thread pool.
+//! A call passes its request to the connection and then waits for the answer. A blocking call
+//! drives the socket on its own thread while it waits. An async call suspends its task. A polled
+//! call returns at once, and the program polls it later. None of the forms uses a thread pool.
 //!
 //! # Layout
-//! - `verbs`: the list of verbs, each defined once, and how each form waits; `clients`: the client
-//!   of each form.
-//! - `events`: the event sources of a client: subscriptions, watched patterns.
-//! - [`Callbacks`]: a subscription with a callback; [`RecordedSubscription`]: a subscription that
-//!   begins in the past.
-//! - [`LocalReader`]: last values in memory that the engine shares.
-//! - [`Variable`]: one variable as a type of the program, blocking and async.
+//! - `verbs`: the list of verbs, each defined once, and how each form waits.
+//! - `clients`: the client of each form.
+//! - `events`: the event sources of a client, such as subscriptions and watches of names.
+//! - [`Callbacks`]: a subscription with a callback.
+//! - [`RecordedSubscription`]: a subscription that starts with the recorded past.
+//! - [`LocalReader`]: reads last values from memory that the engine shares.
+//! - [`Variable`]: one variable with a type of the program, in blocking and async form.
 
 mod callbacks;
 mod clients;
@@ -49,11 +50,11 @@ use std::time::Duration;
 use trunkline_client::{RequestError, SubscribeError};
 use trunkline_proto::{Disconnect, Fault};
 
-/// The reason why a call has no result.
+/// The reason why a call returned no result.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// There is no connection.
+    /// The client is not connected to the engine.
     #[error("not connected: {cause}")]
     NotConnected {
         /// The reason why the last attempt failed or the connection ended.
@@ -65,22 +66,22 @@ pub enum CallError {
         after.as_secs_f64()
     )]
     TimedOut {
-        /// Time that the call waited.
+        /// Time for which the call waited.
         after: Duration,
     },
     /// The engine refused the request as a whole.
     #[error("{0}")]
     Fault(Fault),
-    /// The request could not be made.
+    /// The client could not make the request.
     #[error("{0}")]
     Request(#[from] RequestError),
-    /// The subscription could not be made.
+    /// The client could not create the subscription.
     #[error("{0}")]
     Subscribe(#[from] SubscribeError),
-    /// The writes could not be queued.
+    /// The client could not queue the writes.
     #[error("{0}")]
     Write(#[from] trunkline_client::WriteError),
     /// The engine's answer does not match the request.
-    #[error("the engine's answer does not fit the request; its program is at fault")]
+    #[error("the engine's answer does not match the request; this is a defect of the engine")]
     Answer,
 }

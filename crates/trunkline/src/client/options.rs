@@ -1,4 +1,4 @@
-//! The engine to connect to, and the identity that the client presents.
+//! Options of a client's connection: the engine, and the identity that the client reports.
 
 use std::time::Duration;
 
@@ -12,31 +12,33 @@ use trunkline_net::near;
 /// Settings of a client's connection.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// Host and port of the engine, or its Unix socket; a variable name in the URL is ignored. For
+    /// Host and port of the engine, or its Unix socket. A variable name in the URL is ignored. For
     /// a port of this machine, the client uses the engine's Unix socket if there is one, unless the
-    /// URL says `tl+tcp://`.
+    /// URL begins with `tl+tcp://`.
     pub url: Url,
-    /// Name of the program, shown to operators of the engine.
+    /// Name of the program, as operators of the engine see it.
     pub program: String,
-    /// Name of the user for whom the program acts, shown to operators of the engine.
+    /// Name of the user for whom the program acts, as operators of the engine see it.
     pub user: String,
-    /// Fails waiting calls as soon as an attempt to connect has failed, instead of letting them
-    /// wait for a connection until their timeout.
+    /// If true, waiting calls fail as soon as an attempt to connect has failed. If false, they wait
+    /// for a connection until their timeout.
     pub fail_fast: bool,
-    /// Throughput mode: both ends gather data up to a size or an age before they send it, if the
-    /// engine also supports this mode. `None`: both ends send everything at once.
+    /// Settings of throughput mode, in which both ends gather data up to a size or an age before
+    /// they send it, if the engine supports this mode. With `None`, both ends send everything at
+    /// once.
     pub throughput_mode: Option<ThroughputMode>,
-    /// Longest time that a thread waiting for an answer spins before it sleeps. Spinning avoids the
-    /// wake-up delay but costs processor time; the client stops spinning where it does not pay.
-    /// Zero: threads sleep at once.
+    /// Longest time that a thread spins while it waits for an answer, before it sleeps. Spinning
+    /// avoids the delay of a wake-up but costs processor time. The client stops spinning when this
+    /// brings no benefit. With zero, threads sleep at once.
     pub spin: Duration,
 }
 
 impl ConnectOptions {
-    /// Returns the default options for the engine that `url` names; a bare name means this machine.
+    /// Returns the default options for the engine that `url` names. A bare name means
+    /// the engine on this machine.
     ///
     /// # Errors
-    /// [`ConnectError::Url`] if `url` is not a URL.
+    /// [`ConnectError::Url`] if `url` is not valid.
     pub fn new(url: &str) -> Result<Self, ConnectError> {
         let url = Url::parse(url).map_err(ConnectError::Url)?;
         let program = std::env::args().next().unwrap_or_default();
@@ -63,17 +65,17 @@ impl ConnectOptions {
     }
 }
 
-/// The reason why a client could not begin to connect.
+/// The reason why a client could not start to connect.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// A thread could not be started.
-    #[error("cannot start a thread ({0}); the system's thread limit has been reached")]
+    /// The system cannot start another thread.
+    #[error("cannot start a thread ({0}); raise the system's limit on threads")]
     Thread(std::io::Error),
     /// The text is not a valid URL.
     #[error("{0}")]
     Url(UrlError),
-    /// The system has no descriptor or thread left.
+    /// The system cannot provide another descriptor or thread.
     #[error("{0}")]
     Start(#[from] StartError),
 }

@@ -1,4 +1,4 @@
-//! A subscription that begins in the past: recorded readings first, then live ones.
+//! A subscription that starts in the past: recorded readings first, then live ones.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use trunkline_types::{Contract, Timestamp};
 
 use super::{CallError, Client, Subscription};
 
-/// Readings of variables from a given time on: first the recorded ones, then live ones, each
-/// exactly once (B-63). Late samples, which never were the current value of their variable, are
-/// included in the part recorded before the subscription began, but not later. After a lost
-/// connection, a restart of the engine or an overrun, missing readings are read from the history.
-/// Recorded readings come in the order of their source timestamps.
+/// Delivers readings of variables from a given time on: first the recorded readings, then live
+/// ones, each exactly once (B-63). Late samples never were the current value of their variable.
+/// They are included if they were recorded before the subscription began, but not later. After a
+/// lost connection, a restart of the engine or an overrun, missing readings are read from the
+/// history. Recorded readings arrive in the order of their source timestamps.
 ///
 /// If the history records only some updates of a variable, readings from the history skip the
-/// others, and the next reading counts them as coalesced. Updates that are neither recorded nor
+/// others, and the next reading counts these as coalesced. Updates that are neither recorded nor
 /// delivered count in `lost`.
 pub struct RecordedSubscription {
     client: Client,
@@ -24,11 +24,11 @@ pub struct RecordedSubscription {
 }
 
 impl RecordedSubscription {
-    /// Subscribes to variables under the contract `all`, beginning with the readings recorded since
-    /// a given time. Each query of the history waits at most `timeout` for an answer.
+    /// Subscribes to variables under the contract `all`, starting with the readings recorded since
+    /// `since`. Each query of the history waits at most `timeout` for its answer.
     ///
     /// # Errors
-    /// [`CallError::Subscribe`].
+    /// [`CallError::Subscribe`] if the subscription cannot be created.
     pub fn new<N: AsRef<str>>(
         client: &Client,
         names: &[N],
@@ -44,8 +44,8 @@ impl RecordedSubscription {
         })
     }
 
-    /// Returns the next event; `None` if none arrives within the timeout. Reading a page of the
-    /// history may take longer.
+    /// Returns the next event, or `None` if none arrives within `timeout`. A call that reads a page
+    /// of the history may take longer.
     ///
     /// # Errors
     /// [`CallError`] if the engine cannot read the history. The next call returns the reading after
@@ -61,7 +61,7 @@ impl RecordedSubscription {
                         self.recorded.take_page(page);
                         continue;
                     }
-                    // The page is read when the connection is up again.
+                    // The client reads the page as soon as the connection is up again.
                     Err(CallError::NotConnected { .. }) => {}
                     Err(error) => {
                         self.recorded.give_up();

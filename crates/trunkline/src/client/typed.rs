@@ -1,4 +1,4 @@
-//! Variables of a client as types of the program.
+//! Opens variables of a client with a type of the program.
 
 use std::time::Duration;
 
@@ -10,28 +10,29 @@ use trunkline_types::{Quality, Reading};
 
 use super::{CallError, Client, aio};
 
-/// A variable opened as the type `T`. The type is checked once, on opening.
+/// A variable of a client, opened with the type `T`. The type is checked once, when the variable is
+/// opened.
 #[derive(Clone, Debug)]
 pub struct Variable<C, T> {
     client: C,
     typed: Typed<T>,
 }
 
-/// The reason why no value of the variable can be returned.
+/// The reason why a variable could not be opened, read or written.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VariableError {
-    /// There is no answer.
+    /// The engine did not answer the call.
     #[error("{0}")]
     Call(#[from] CallError),
-    /// The engine's fault for this variable.
+    /// The engine reported a fault for this variable.
     #[error("{0}")]
     Fault(#[from] Fault),
     /// The variable's type differs from the type that the program expects.
     #[error("{0}")]
     Type(#[from] TypeMismatch),
-    /// The variable has no value yet: no write, and no value from its source.
-    #[error("there is no value yet: {quality}; see `trunkline why`")]
+    /// The variable has no value yet: it was not written, and its source has not delivered a value.
+    #[error("the variable has no value yet: {quality}; `trunkline why` shows the cause")]
     NoValue {
         /// Quality of the variable, with the reason.
         quality: Quality,
@@ -57,8 +58,8 @@ impl Client {
 }
 
 impl<T: FromValue> Variable<Client, T> {
-    /// Returns the current value, whatever its quality. [`read`](Self::read) also returns the
-    /// quality.
+    /// Returns the current value, even if its quality is bad. [`read`](Self::read) returns the
+    /// quality as well.
     ///
     /// # Errors
     /// [`VariableError`]: no answer, or the variable may not be read.
@@ -105,8 +106,8 @@ impl aio::Client {
 }
 
 impl<T: FromValue> Variable<aio::Client, T> {
-    /// Returns the current value, whatever its quality. [`read`](Self::read) also returns the
-    /// quality.
+    /// Returns the current value, even if its quality is bad. [`read`](Self::read) returns the
+    /// quality as well.
     ///
     /// # Errors
     /// [`VariableError`]: no answer, or the variable may not be read.
@@ -136,7 +137,7 @@ impl<T: IntoValue> Variable<aio::Client, T> {
 }
 
 impl<C, T> Variable<C, T> {
-    /// Returns the handle, for those verbs of the client that take lists.
+    /// Returns the reference of the variable, for verbs that take a list of variables.
     pub fn reference(&self) -> VariableRef
     where
         T: FromValue,

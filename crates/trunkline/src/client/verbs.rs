@@ -1,6 +1,6 @@
-//! The verbs of a client, each defined once, and their calls in progress. The list expands to three
-//! clients: calls of [`blocking`](super::Client) and [`aio`] clients wait, calls of [`polled`]
-//! clients return at once.
+//! Defines each verb of a client once, for three clients: a [`blocking`](super::Client) client and
+//! an [`aio`] client wait for the answer, and a [`polled`] client returns a [`PendingCall`] at
+//! once.
 
 use std::fmt;
 use std::future::Future;
@@ -75,7 +75,8 @@ macro_rules! verb {
             Ok(PendingCall::new(&$me.shared, call))
         }
     };
-    // A call that fills a buffer of the caller must not return before it is filled.
+    // The polled client has no such verb, because it would return before the caller's buffer is
+    // filled.
     (polled waits [$($doc:tt)*] $name:ident [$($generics:tt)*] ($me:ident $($args:tt)*)
         [$answer:ty] [] [$body:expr] [$then:expr]) => {};
     (aio follows [$($doc:tt)*] $name:ident [$($generics:tt)*] ($me:ident $($args:tt)*)
@@ -96,11 +97,11 @@ macro_rules! verb {
     };
 }
 
-/// Expands the list of verbs.
-/// - `waits`: the blocking and the async form have a `timeout` and return the answer, the polled
-///   form returns a [`PendingCall`]. `then` gets the answer.
+/// Expands the list of verbs. The kinds of verbs are:
+/// - `waits`: the blocking and the async form have a `timeout` and return the answer, and the
+///   polled form returns a [`PendingCall`]. `then` processes the answer.
 /// - `now`: returns at once in every form.
-/// - `follows`: subscribes and returns at once; the second type is the async form's.
+/// - `follows`: subscribes and returns at once. The second type is the type in the async form.
 macro_rules! verbs {
     ($(
         $(#[$doc:meta])*
@@ -139,9 +140,9 @@ verbs! {
     ///
     /// # Errors
     /// [`CallError::NotConnected`] with the cause if the connection is not up in time.
-    waits fn wait_connected(&self) -> Arc<Session> = |_, _| Ok::<_, CallError>(Up);
+    waits fn wait_connected(&self) -> Arc<Session> = |_, _| Ok::<_, CallError>(WaitConnected);
 
-    /// Returns the address and identity of the other end; `None` while the connection is down.
+    /// Returns the address and identity of the engine; `None` while the connection is down.
     now fn peer(&self) -> Option<Peer> = self.shared.link.peer();
 
     /// Returns the transport of the connection; `None` while the connection is down.
@@ -150,19 +151,20 @@ verbs! {
     /// Returns the state of the connection, with the cause if it is down.
     now fn state(&self) -> ConnectionState = self.shared.link.with(|core, _, _| core.state());
 
-    /// Returns the throughput settings of both directions; `None` unless the connection gathers.
+    /// Returns the throughput settings of both directions; `None` if the connection is not in
+    /// throughput mode.
     now fn throughput_mode(&self) -> Option<ThroughputMode>
         = self.shared.link.with(|core, _, _| core.throughput_mode());
 
-    /// Opens variables. Depending on the options, the same round trip also reads and describes
-    /// them.
+    /// Opens variables. The options can add the current reading and the description of each
+    /// variable to the same round trip.
     ///
     /// # Errors
     /// [`CallError`] if there is no answer. An error about one name is in that name's result.
     waits fn open[N: AsRef<str>](&self, names: &[N], options: OpenOptions)
         -> Vec<Result<Opened, Fault>> = |core, _| core.open(names, options);
 
-    /// Closes variables that were opened; subscriptions are not affected.
+    /// Closes variables. Subscriptions to the variables are not affected.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -176,20 +178,20 @@ verbs! {
     waits fn read(&self, variables: &[VariableRef]) -> Vec<Result<Reading, Fault>>
         = |core, _| core.read(variables);
 
-    /// Replaces the contents of `buffer` with the current readings of `variables`, in one block of
-    /// memory. The data is the same as from [`read`](Self::read), without an allocation per
-    /// reading. Programs that read many variables should use this: refilling a buffer needs no new
-    /// memory.
+    /// Replaces the contents of `buffer` with the current readings of `variables`, stored in one
+    /// block of memory. The data is the same as from [`read`](Self::read), without an allocation
+    /// per reading. Use this verb to read many variables repeatedly: refilling a buffer needs no
+    /// new memory.
     ///
     /// # Errors
-    /// As [`open`](Self::open). After an error, or after a call that was dropped, the buffer is
-    /// empty and its memory is lost.
+    /// As [`open`](Self::open). After an error, or if the call is dropped before its answer
+    /// arrives, the buffer is empty and its memory is not reused.
     waits fn read_into(&self, variables: &[VariableRef], buffer: &mut ReadingBuffer) -> ()
         = |core, _| core.read_into(variables, std::mem::take(buffer)),
         then |filled| *buffer = filled;
 
-    /// Reads at most 4,096 variables at one instant. With more variables each reading is consistent
-    /// only by itself, and the snapshot reports that.
+    /// Reads at most 4,096 variables at one instant. With more variables, the readings are not from
+    /// one instant, and the snapshot reports that.
     ///
     /// # Errors
     /// [`CallError`] if there is no answer. An error about one variable is in its reading.
@@ -214,9 +216,8 @@ verbs! {
     waits fn write(&self, writes: impl IntoIterator<Item = Write>) -> Vec<WriteOutcome>
         = |core, _| core.write(writes);
 
-    /// Queues writes and returns at once; [`write_counts`](Self::write_counts) counts their
-    /// outcomes. The writes wait for the connection for at most `life`; those not sent by then are
-    /// cancelled.
+    /// Queues writes and returns at once. [`write_counts`](Self::write_counts) counts their
+    /// outcomes. Writes wait at most `life` for a connection and are then cancelled.
     ///
     /// # Errors
     /// [`CallError::Write`] if too many writes are already waiting.
@@ -224,21 +225,22 @@ verbs! {
         -> Result<(), CallError>
         = self.shared.begin(|core, now| core.write_untracked(writes, now.saturating_add(life)));
 
-    /// Writes all of these values or none: at most 4,096 variables, with one engine timestamp and
-    /// one commit number. A subscription to all of them receives them contiguously. The call waits
-    /// while an `all` subscription stalls its writers.
+    /// Writes a group: either all of these values or none. A group has at most 4,096 variables, one
+    /// engine timestamp and one commit number. A subscription to all its variables receives them
+    /// contiguously. The call waits while an `all` subscription stalls its writers.
     ///
-    /// Groups with variables that have a provider are refused, unless these are [set](Write::set).
+    /// The engine refuses a group with variables that have a provider, unless these writes use
+    /// [`Write::set`].
     ///
     /// # Errors
-    /// [`CallError`] if the group is not accepted, or is not sent in time and therefore never will
-    /// be. The outcomes contain the reason for a refusal. If the group was sent but not answered in
-    /// time, its outcomes are unknown.
+    /// [`CallError`] if the client does not accept the group, or cannot send it in time; it is then
+    /// never sent. If the engine refuses the group, the outcomes give the reason. If the group was
+    /// sent but not answered in time, its outcomes are unknown.
     waits fn write_group(&self, writes: impl IntoIterator<Item = Write>) -> GroupOutcome
         = |core, _| core.write_group(writes.into_iter().collect(), false);
 
-    /// As [`write_group`](Self::write_group), but does not wait: a group that would have to wait is
-    /// not written, and all its outcomes are would-block.
+    /// As [`write_group`](Self::write_group), but never stalls: a group that would have to wait for
+    /// a subscription is not written, and all its outcomes are would-block.
     ///
     /// # Errors
     /// As [`write_group`](Self::write_group).
@@ -249,14 +251,14 @@ verbs! {
     now fn write_counts(&self) -> WriteCounts
         = self.shared.link.with(|core, _, _| core.write_counts());
 
-    /// Sends everything now, and waits until every write queued before the call has ended. Writes
-    /// that other threads queue in the meantime do not delay it. On a connection in throughput mode
-    /// ([`throughput_mode`](crate::ConnectOptions::throughput_mode)), it also sends the data that
-    /// this connection has gathered for any thread, and that the engine has gathered for this client
-    /// and its other clients.
+    /// Sends all queued data at once, and waits until every write queued before this call has its
+    /// outcome. Writes that other threads queue during the call do not delay it. In [throughput
+    /// mode](crate::ConnectOptions::throughput_mode), the call also sends the data that this
+    /// connection has gathered for any thread, and makes the engine send the data that it has
+    /// gathered for its clients.
     ///
     /// # Errors
-    /// [`CallError`] if one of these writes has not ended in time, or if there is no connection.
+    /// [`CallError`] if one of these writes has no outcome in time, or if there is no connection.
     waits fn flush(&self) -> WriteCounts = |core, _| core.flush();
 
     /// Takes, renews or releases leases. While this connection holds the lease of a variable, the
@@ -264,16 +266,16 @@ verbs! {
     /// ends.
     ///
     /// # Errors
-    /// [`CallError`] if there is no answer. If another client holds a variable, its result names
-    /// that client.
+    /// [`CallError`] if there is no answer. If another client holds the lease of a variable, the
+    /// result of that variable names the client.
     waits fn lease(&self, variables: &[VariableRef], terms: LeaseTerms)
         -> Vec<Result<Lease, Fault>> = |core, _| core.lease(variables, terms);
 
     /// Subscribes to variables under one contract. One round trip opens and subscribes all of them,
-    /// again after every reconnection.
+    /// and each reconnection repeats it.
     ///
-    /// The call does not wait for the engine. The first reading is the variable's value at the
-    /// moment when the subscription starts; earlier writes are not delivered one by one.
+    /// The call does not wait for the engine. The first reading of a variable is its value at the
+    /// moment when the subscription starts; earlier writes are not delivered.
     ///
     /// # Errors
     /// [`CallError::Subscribe`]. An error about one name arrives as an event.
@@ -282,7 +284,8 @@ verbs! {
     ) -> events::Subscription | events::aio::Subscription
         = |core, _| core.subscribe(names, contract, options);
 
-    /// Subscribes to every variable that matches the patterns, now and later, under one contract.
+    /// Subscribes under one contract to all variables that match the patterns, including variables
+    /// that are created later.
     ///
     /// # Errors
     /// As [`subscribe`](Self::subscribe).
@@ -291,8 +294,8 @@ verbs! {
     ) -> events::PatternSubscription | events::aio::PatternSubscription
         = |core, _| core.follow(set.names, set.patterns, set.excluded, contract, options);
 
-    /// Watches the names that match a pattern: first those that exist, then those that appear or
-    /// vanish.
+    /// Watches the names that match a pattern: reports first the existing names, then each name
+    /// that appears or disappears.
     ///
     /// # Errors
     /// [`CallError::Request`] if the client is closed. An invalid pattern is reported as an event.
@@ -303,12 +306,13 @@ verbs! {
     /// every event: each reading with the updates lost before it, and each change of the
     /// connection.
     ///
-    /// A dedicated thread makes the calls, one at a time, so neither the connection nor a writer
-    /// ever waits for the function. While the function is busy, updates queue under the contract,
-    /// within its bound. A function that panics is called again for the next event.
+    /// A dedicated thread makes the calls, one at a time, so the function delays neither the
+    /// connection nor a writer. While the function runs, updates queue under the contract, within
+    /// the queue's limit. If the function panics, the thread calls it again for the next event.
     ///
     /// # Errors
-    /// [`OnChangeError`]: the subscription cannot be made, or the system has no thread left.
+    /// [`OnChangeError`]: the subscription cannot be created, or the system cannot start another
+    /// thread.
     now fn on_change[N: AsRef<str>](
         &self,
         names: &[N],
@@ -342,22 +346,22 @@ verbs! {
     waits fn info(&self, variables: &[VariableRef]) -> Vec<Result<VariableInfo, Fault>>
         = |core, _| core.info(variables);
 
-    /// Explains, step by step from the name to the source and on to this program, why a variable
-    /// does not update. Without a connection, the connection is the only step.
+    /// Explains why a variable does not update. The steps lead from the name to the source of the
+    /// variable and on to this program. Without a connection, the connection is the only step.
     ///
     /// # Errors
     /// [`CallError`] if there is no answer.
     waits fn why(&self, name: &str) -> Vec<Step> = |core, now| core.explain(now, name);
 
-    /// Returns the engine's description of itself.
+    /// Returns the engine's description of itself, such as its name, version and libraries.
     ///
     /// # Errors
     /// [`CallError`] if there is no answer.
     waits fn engine_info(&self) -> EngineInfo = |core, _| core.engine_info();
 
-    /// Queries the audit: writes of variables with `audit = true`, forces and orders. Returns at
-    /// most the query's limit, or 100,000 entries; `next` in the answer is the start of the next
-    /// query.
+    /// Queries the audit: writes of variables with `audit = true`, forces and orders. A page has at
+    /// most the query's limit, or 100,000 entries. To continue, use `next` of the page as the start
+    /// of the next query.
     ///
     /// # Errors
     /// [`CallError::Fault`] if the engine refuses the query, [`CallError`] if there is no answer.
@@ -386,9 +390,9 @@ verbs! {
     /// or cannot read it.
     waits fn history(&self, query: HistoryQuery) -> HistoryPage = |core, _| core.history(query);
 
-    /// Acknowledges, resets, shelves or unshelves alarms, takes them out of service or returns them
-    /// to service, with a comment, which may be empty. The result of each alarm is its new state,
-    /// or the reason why the engine refused the action.
+    /// Applies an action to alarms: acknowledge, reset, shelve, unshelve, take out of service or
+    /// return to service. The comment may be empty. The result of each alarm is its new state, or
+    /// the reason why the engine refused the action.
     ///
     /// # Errors
     /// [`CallError`] if there is no answer.
@@ -396,20 +400,21 @@ verbs! {
         -> Vec<Result<AlarmState, Fault>>
         = |core, _| core.act_on_alarms(alarms, action, comment);
 
-    /// Returns the forced variables: the principal, the time of forcing, and the values of the
-    /// sources. [`Write::force`] and [`Write::unforce`] force single variables. To force many at
+    /// Returns the forced variables, each with the principal, the time of forcing, and the value of
+    /// its source. [`Write::force`] and [`Write::unforce`] force single variables. To force many at
     /// once, switch forcing off, force each variable, and switch forcing on again.
     ///
     /// # Errors
-    /// [`CallError::Fault`] if the engine refuses, [`CallError`] if there is no answer.
+    /// [`CallError::Fault`] if the engine refuses the request, [`CallError`] if there is no answer.
     waits fn forced(&self) -> ForcedList = |core, _| core.forcing(ForcingVerb::List);
 
-    /// Switches forcing on or off for the whole engine. While it is off, every variable shows the
-    /// value of its source, and the engine keeps the list. `total` in the answer is the number of
-    /// affected variables.
+    /// Switches forcing on or off for the whole engine. While forcing is off, every variable shows
+    /// the value of its source, and the engine keeps the list of forced variables. `total` in the
+    /// answer is the number of affected variables.
     ///
     /// # Errors
-    /// As [`forced`](Self::forced). If there is no answer, the engine may still have switched.
+    /// As [`forced`](Self::forced). If there is no answer, the engine may still have switched
+    /// forcing.
     waits fn set_forcing(&self, on: bool) -> ForcedList = |core, _| {
         core.forcing(if on { ForcingVerb::On } else { ForcingVerb::Off })
     };
@@ -420,13 +425,13 @@ verbs! {
     /// As [`set_forcing`](Self::set_forcing).
     waits fn clear_forcing(&self) -> ForcedList = |core, _| core.forcing(ForcingVerb::Clear);
 
-    /// Deploys a whole library or nothing. With `replace`, the library may already be deployed;
-    /// unchanged variables keep their values and subscribers.
+    /// Deploys all variables of a library or, after an error, none. With `replace`, the library may
+    /// already be deployed; unchanged variables keep their values and subscribers.
     ///
     /// # Errors
     /// [`CallError::Fault`] if the engine refuses the library, or received it and did not answer in
-    /// time; in the second case the engine may still deploy it. Any other [`CallError`]: the
-    /// library was not sent, and never will be.
+    /// time. In the second case, the engine may still deploy the library. After any other
+    /// [`CallError`], the library was not sent and never will be.
     waits fn deploy(&self, library: impl Into<Arc<LibraryDefinition>>, replace: bool)
         -> LibraryReport = |core, _| core.deploy(library.into(), replace);
 
@@ -453,15 +458,15 @@ verbs! {
     waits fn stop_library(&self, name: &str) -> LibraryReport
         = |core, _| core.order_library(name, LibraryVerb::Stop);
 
-    /// Sends what is waiting and closes the connection. Dropping the last reference does the same.
+    /// Sends waiting data and closes the connection. Dropping the last reference does the same.
     now fn close(&self) -> () = self.shared.close();
 }
 
 impl polled::Client {
-    /// Reads the current values of variables into `buffer`. The answer returns the buffer.
+    /// Reads the current values of variables into `buffer`. The answer contains the filled buffer.
     ///
     /// # Errors
-    /// As [`open`](Self::open); the buffer is then lost.
+    /// As [`open`](Self::open). After an error, the buffer is lost.
     pub fn read_into(
         &self,
         variables: &[VariableRef],
@@ -524,9 +529,9 @@ impl Call for WriteBatchId {
     }
 }
 
-struct Up;
+struct WaitConnected;
 
-impl Call for Up {
+impl Call for WaitConnected {
     type Answer = Arc<Session>;
 
     fn check(&self, core: &mut ClientCore) -> Option<Result<Arc<Session>, CallError>> {
@@ -543,7 +548,8 @@ impl Call for Up {
     fn forget(&self, _: &mut ClientCore) {}
 }
 
-/// A connection and how its calls behave, shared by clients and their subscriptions.
+/// The connection of a client with the settings of its calls, shared with the client's
+/// subscriptions.
 pub(crate) struct Shared {
     pub(crate) link: Arc<Link<ClientCore>>,
     pub(crate) clock: Clock,
@@ -561,7 +567,7 @@ impl Shared {
             user: options.user.clone(),
             pid: std::process::id(),
             throughput_mode: options.throughput_mode,
-            // Makes clients dial at different moments.
+            // A random seed makes clients redial at different moments.
             seed: RandomState::new().hash_one(std::process::id()),
             ..ClientOptions::default()
         });
@@ -590,8 +596,8 @@ impl Shared {
         begun.map_err(Into::into)
     }
 
-    /// Sends the request and waits for the answer on this thread, which meanwhile drives the
-    /// connection.
+    /// Sends the request and waits for the answer. This thread drives the connection while it
+    /// waits.
     pub(crate) fn call<C: Call, E: Into<CallError>>(
         &self,
         ask: impl FnOnce(&mut ClientCore, Tick) -> Result<C, E>,
@@ -613,14 +619,14 @@ impl Shared {
         timeout: Duration,
     ) -> Result<C::Answer, CallError> {
         let deadline = Some(self.deadline(timeout));
-        let mut waiting = Waiting {
+        let mut waiting = CallGuard {
             shared: self,
             call,
-            is_over: false,
+            is_done: false,
         };
         let check = |core: &mut ClientCore, _| self.check(core, &waiting.call);
         let answer = self.link.wait(deadline, check).await;
-        waiting.is_over = true;
+        waiting.is_done = true;
         answer.unwrap_or_else(|| self.give_up(&waiting.call, timeout))
     }
 
@@ -631,7 +637,7 @@ impl Shared {
         call: &C,
     ) -> Option<Result<C::Answer, CallError>> {
         call.check(core).or_else(|| {
-            let error = self.hopeless(core)?;
+            let error = self.connection_error(core)?;
             Some(call.end(core).unwrap_or(Err(error)))
         })
     }
@@ -640,12 +646,12 @@ impl Shared {
     fn give_up<C: Call + ?Sized>(&self, call: &C, after: Duration) -> Result<C::Answer, CallError> {
         self.link.with(|core, _, _| {
             let answer = call.end(core);
-            answer.unwrap_or_else(|| Err(too_late(core, after)))
+            answer.unwrap_or_else(|| Err(timeout_error(core, after)))
         })
     }
 
     /// Returns an error if waiting for the connection cannot succeed.
-    fn hopeless(&self, core: &ClientCore) -> Option<CallError> {
+    fn connection_error(&self, core: &ClientCore) -> Option<CallError> {
         match core.state() {
             ConnectionState::Closed { cause } => Some(CallError::NotConnected { cause }),
             ConnectionState::Connecting {
@@ -668,7 +674,7 @@ impl Drop for Shared {
     }
 }
 
-fn too_late(core: &ClientCore, after: Duration) -> CallError {
+fn timeout_error(core: &ClientCore, after: Duration) -> CallError {
     match core.state().cause() {
         Some(cause) => CallError::NotConnected {
             cause: Arc::clone(cause),
@@ -678,23 +684,23 @@ fn too_late(core: &ClientCore, after: Duration) -> CallError {
 }
 
 /// Abandons the call if it is dropped before its answer arrives.
-struct Waiting<'a, C: Call> {
+struct CallGuard<'a, C: Call> {
     shared: &'a Shared,
     call: C,
-    is_over: bool,
+    is_done: bool,
 }
 
-impl<C: Call> Drop for Waiting<'_, C> {
+impl<C: Call> Drop for CallGuard<'_, C> {
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.is_done {
             let link = &self.shared.link;
             link.with(|core, _, _| self.call.forget(core));
         }
     }
 }
 
-/// A call in progress. A thread polls its answer, or a task awaits it. Dropping it has the effect
-/// of a timeout: the answer is discarded.
+/// A call in progress. A thread polls it, or a task awaits it. Dropping it has the effect of a
+/// timeout: the answer is discarded.
 #[must_use = "dropping it abandons the call"]
 pub struct PendingCall<A> {
     shared: Arc<Shared>,
@@ -709,13 +715,14 @@ impl<A> PendingCall<A> {
         }
     }
 
-    /// Returns the answer, once, if it has arrived, or the error if none will arrive.
+    /// Returns the answer if it has arrived, or the error if none will arrive; `None` in all other
+    /// cases. Returns the answer only once.
     ///
     /// # Errors
-    /// As the verb of [`Client`](crate::Client).
+    /// Those of the verb that returned this call; see [`Client`](crate::Client).
     pub fn poll(&self) -> Option<Result<A, CallError>> {
         let link = &self.shared.link;
-        self.unless_closed(link.with(|core, _, _| self.shared.check(core, &*self.call)))
+        self.or_closed_error(link.with(|core, _, _| self.shared.check(core, &*self.call)))
     }
 
     /// As [`poll`](Self::poll), but waits up to `timeout`. The call continues after `None`.
@@ -725,17 +732,17 @@ impl<A> PendingCall<A> {
     pub fn wait(&self, timeout: Duration) -> Option<Result<A, CallError>> {
         let deadline = Some(self.shared.deadline(timeout));
         let check = |core: &mut ClientCore, _| self.shared.check(core, &*self.call);
-        self.unless_closed(self.shared.link.wait_until(deadline, check))
+        self.or_closed_error(self.shared.link.wait_until(deadline, check))
     }
 
     /// Returns an error once the client is closed, because no answer can arrive then.
-    fn unless_closed(&self, answer: Option<Result<A, CallError>>) -> Option<Result<A, CallError>> {
+    fn or_closed_error(&self, answer: Option<Result<A, CallError>>) -> Option<Result<A, CallError>> {
         let shared = &self.shared;
         let close = || shared.give_up(&*self.call, Duration::ZERO);
         answer.or_else(|| shared.link.is_closed().then(close))
     }
 
-    /// Returns the answer if it has arrived. Returns no error while the connection is down.
+    /// Returns the answer if it has arrived, and `None` while the connection is down.
     #[cfg(target_os = "linux")]
     pub(crate) fn arrived(&self) -> Option<Result<A, CallError>> {
         let link = &self.shared.link;

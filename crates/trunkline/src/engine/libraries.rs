@@ -1,4 +1,4 @@
-//! Library operations of an in-process engine.
+//! Operations on the libraries of an in-process engine.
 
 use trunkline_engine::history::{HistoryError, SpoolState};
 use trunkline_engine::store::StoreError;
@@ -11,22 +11,22 @@ use super::{Engine, LibraryError};
 use crate::administrator::report_of;
 
 impl Engine {
-    /// Deploys a whole library or nothing. If the engine has a store, every start deploys the
-    /// library again until it is undeployed.
+    /// Deploys all variables of a library or, after an error, none. If the engine has a store, each
+    /// start deploys the library again until it is undeployed.
     ///
     /// # Errors
-    /// [`LibraryError`] names the defect of the library or the failure of the store. In either case
-    /// nothing changes.
+    /// [`LibraryError`] names the defect of the library or the failure of the store. Nothing
+    /// changes in either case.
     pub fn deploy(&self, library: &LibraryDefinition) -> Result<Deployed, LibraryError> {
         self.deploy_stored(library, false)
     }
 
     /// Deploys a library that may already be deployed. Unchanged variables keep their handles,
-    /// values and subscribers. Variables with a different type, scope or FIFO are created anew, and
-    /// variables that the library no longer contains are removed.
+    /// values and subscribers. Variables whose type, scope or FIFO differs are created again.
+    /// Variables that the library no longer contains are removed.
     ///
     /// # Errors
-    /// Same as [`Engine::deploy`].
+    /// As [`Engine::deploy`].
     pub fn replace(&self, library: &LibraryDefinition) -> Result<Deployed, LibraryError> {
         self.deploy_stored(library, true)
     }
@@ -46,10 +46,10 @@ impl Engine {
     }
 
     /// Removes a library from the engine and from the store, and notifies the users of its
-    /// variables. Returns the number of variables removed.
+    /// variables. Returns the number of removed variables.
     ///
     /// # Errors
-    /// There is no such library, or the store cannot be written.
+    /// [`LibraryError`]: there is no such library, or the store cannot be written.
     pub fn undeploy(&self, name: &str) -> Result<usize, LibraryError> {
         let room = self.inner.deployments.audit().room()?;
         let result = self.inner.deployments.undeploy(name, true);
@@ -67,7 +67,7 @@ impl Engine {
     /// Starts a stopped library. Returns false if it is already running.
     ///
     /// # Errors
-    /// Same as [`Engine::undeploy`].
+    /// As [`Engine::undeploy`].
     pub fn start_library(&self, name: &str) -> Result<bool, LibraryError> {
         let room = self.inner.deployments.audit().room()?;
         let result = self
@@ -79,12 +79,12 @@ impl Engine {
         result
     }
 
-    /// Stops a library, which stays deployed. Its variables keep their values, get the quality
+    /// Stops a library, which stays deployed. Its variables keep their values, have the quality
     /// `bad: process-missing`, and cannot be written until the library is started. Returns false if
-    /// it is already stopped.
+    /// the library is already stopped.
     ///
     /// # Errors
-    /// Same as [`Engine::undeploy`].
+    /// As [`Engine::undeploy`].
     pub fn stop_library(&self, name: &str) -> Result<bool, LibraryError> {
         let room = self.inner.deployments.audit().room()?;
         let result = self
@@ -96,7 +96,7 @@ impl Engine {
         result
     }
 
-    /// Adds an operation of a program in this process to the audit, like the operations of clients.
+    /// Adds an operation of a program in this process to the audit, as for operations of clients.
     fn record_audit(
         &self,
         (action, name): (AuditAction, &str),
@@ -113,16 +113,16 @@ impl Engine {
     /// disk delays it.
     ///
     /// # Errors
-    /// The store cannot be read.
+    /// [`StoreError`]: the store cannot be read.
     pub fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
         self.inner.deployments.audit().page(query)
     }
 
-    /// Returns a page of the alarm journal: every change of an alarm (H-11). The call reads the
-    /// store, so a slow disk delays it.
+    /// Returns a page of the alarm journal, which has an entry for every change of an alarm (H-11).
+    /// The call reads the store, so a slow disk delays it.
     ///
     /// # Errors
-    /// The store cannot be read.
+    /// [`StoreError`]: the store cannot be read.
     pub fn alarm_journal(&self, query: &AlarmJournalQuery) -> Result<AlarmJournalPage, StoreError> {
         self.inner.deployments.alarms().page(query)
     }
@@ -141,32 +141,33 @@ impl Engine {
             .collect()
     }
 
-    /// Returns the names of stored libraries that are not used, because the configuration files
-    /// define libraries with the same names.
+    /// Returns the names of stored libraries that the engine ignores, because the configuration
+    /// files define libraries with the same names.
     pub fn shadowed_libraries(&self) -> &[String] {
         &self.inner.shadowed
     }
 
-    /// Returns the current failure of the store, if any. Until the store recovers, values wait in
-    /// memory.
+    /// Returns the current failure of the store, if any. Until the store works again, changed
+    /// values wait in memory.
     pub fn store_error(&self) -> Option<StoreError> {
         self.inner.deployments.store_error()
     }
 
-    /// Returns the current failure of the history, if any. While it fails, updates wait in memory as
-    /// long as there is room. If it could not be opened yet, nothing is recorded.
+    /// Returns the current failure of the history, if any. While the history fails, updates wait in
+    /// memory as long as there is space. If the history could not be opened yet, nothing is
+    /// recorded.
     pub fn history_error(&self) -> Option<HistoryError> {
         self.inner.deployments.history()?.error()
     }
 
-    /// Returns the state of the spool of the history; `None` if it has none. While `cause` is set,
+    /// Returns the state of the history's spool; `None` if there is no spool. While `cause` is set,
     /// updates are recorded in the spool.
     pub fn history_spool(&self) -> Option<SpoolState> {
         self.inner.deployments.history()?.spool()
     }
 
-    /// Describes, in one sentence, contents of the store that are damaged and therefore not used;
-    /// `None` if there are none.
+    /// Describes the damaged contents of the store in one sentence; `None` if there are none. The
+    /// engine does not use damaged contents.
     pub fn store_damage(&self) -> Option<String> {
         self.inner.deployments.damage_sentence()
     }

@@ -1,4 +1,4 @@
-//! Hosts variables: an engine with its listeners, its I/O servers and its clock.
+//! Hosts variables in an [`Engine`], with its listeners, I/O servers and clock.
 
 mod in_process;
 mod libraries;
@@ -32,10 +32,9 @@ use crate::sessions::{Facts, SessionNumbers, Sessions};
 pub use self::options::{EngineOptions, StartError};
 pub use crate::deployments::LibraryError;
 
-/// Longest sleep of the housekeeping thread, which is also the maximum delay until it detects a
-/// timeout.
+/// Longest sleep of the housekeeping thread, and so the longest delay until it detects a timeout.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
-/// The pump's period while real-time threads write, and while they do not.
+/// Poll period of the pump while real-time threads write (busy) and while they do not (idle).
 const PUMP_BUSY: Duration = Duration::from_millis(1);
 const PUMP_IDLE: Duration = Duration::from_millis(10);
 
@@ -55,7 +54,7 @@ pub(crate) struct Inner {
     pub(crate) uid: u32,
     /// The housekeeping thread, which runs all tasks that are due.
     _housekeeper: Housekeeper,
-    /// Publishes the writes of real-time threads. Sleeps while there are no such threads.
+    /// Publishes the writes of real-time threads. It sleeps while there are no such threads.
     pump: Housekeeper,
     has_rt_writers: Arc<AtomicBool>,
     pub(crate) deployments: Arc<Deployments>,
@@ -93,8 +92,8 @@ impl Engine {
     ) -> Result<Engine, StartError> {
         let clock = Clock::new();
         let start = match &mut store {
-            // On a full disk the count cannot be stored, but a start without a count is unique as
-            // well.
+            // On a full disk the start count cannot be stored. A start without a stored count is
+            // unique as well.
             Some(store) => match store.record_start() {
                 Err(error) if error.kind == StoreErrorKind::Full => start_without_store(),
                 start => start?,
@@ -149,7 +148,7 @@ impl Engine {
             numbers: Arc::clone(&numbers),
             uid,
             directory: Arc::default(),
-            shown: Mutex::default(),
+            shown_values: Mutex::default(),
         };
         let has_port = options.listen.iter().any(|address| address.tcp().is_some());
         let near = (options.local_socket && has_port).then(trunkline_net::near::prepared_folder);
@@ -210,7 +209,7 @@ impl Engine {
         if let Some(inner) = Arc::get_mut(&mut engine.inner) {
             inner.shadowed = shadowed;
         }
-        // Tries to store once, so that a failure is known from here on.
+        // A first attempt to store reports a failure of the store from the start.
         engine.inner.deployments.flush();
         if !options.health.is_zero() {
             let (now, wall) = clock.moment();
@@ -229,11 +228,11 @@ impl Engine {
         Self::from_plan_with(plan, &Drivers::built_in(), None)
     }
 
-    /// Starts an engine from configuration files. `drivers` creates its I/O servers, and `history`
-    /// opens its history.
+    /// Starts an engine from configuration files. `drivers` creates the I/O servers, and `history`
+    /// opens the history.
     ///
-    /// # Errors
-    /// As [`from_plan`](Self::from_plan), and also if the files ask for a history and `history` is
+    /// As [`from_plan`](Self::from_plan). In addition, [`StartError::NoHistory`] if the files
+    /// configure a history and `history` is `None`.
     /// `None`.
     pub fn from_plan_with(
         plan: &DeploymentPlan,
@@ -323,13 +322,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs an I/O server under `name`. Every variable whose `source` is `name:item` gets its value
-    /// from it, including variables deployed later. With `publish`, this also deploys the libraries
-    /// that the server offers.
+    /// Runs an I/O server under `name`. It provides the value of every variable whose `source` is
+    /// `name:item`, including variables that are deployed later. With `publish`, this also deploys
+    /// the libraries that the server offers.
     ///
     /// # Errors
     /// A library cannot be deployed, a variable names an item that does not exist, or the system
-    /// has no thread left.
+    /// cannot start another thread.
     pub fn attach_io(
         &self,
         name: &str,
@@ -351,8 +350,8 @@ impl Engine {
         self.inner.deployments.detach_io(name)
     }
 
-    /// Returns the TCP addresses in use. If port 0 was requested, the address has the port that the
-    /// system chose.
+    /// Returns the TCP addresses in use. For a requested port 0, the address contains the port that
+    /// the system chose.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.inner.server.local_addrs().to_vec()
     }
@@ -386,7 +385,8 @@ impl Engine {
     /// Returns a writing endpoint for a time-critical thread.
     ///
     /// # Errors
-    /// [`RtError`]: no such variable, no right to write it, no FIFO.
+    /// [`RtError`]: the variable does not exist or has no FIFO, or this program has no right to
+    /// write it.
     pub fn rt_writer(&self, name: &str) -> Result<RtWriter, RtError> {
         let writer = self.inner.core.realtime().writer(&self.caller(), name)?;
         self.inner.has_rt_writers.store(true, Ordering::Release);
@@ -397,13 +397,14 @@ impl Engine {
     /// Returns a reading endpoint for a time-critical thread.
     ///
     /// # Errors
-    /// [`RtError`]: no such variable, no right to read it, no FIFO.
+    /// [`RtError`]: the variable does not exist or has no FIFO, or this program has no right to
+    /// read it.
     pub fn rt_reader(&self, name: &str) -> Result<RtReader, RtError> {
         self.inner.core.realtime().reader(&self.caller(), name)
     }
 
-    /// Stops the I/O servers and then the connections. Connections have `grace` to send waiting
-    /// data and to say goodbye.
+    /// Stops the I/O servers, then the connections. Connections have `grace` to send waiting data
+    /// and to close.
     pub fn shutdown(&self, grace: Duration) {
         // Stores the values before the variables become bad.
         self.inner.deployments.flush();
@@ -436,8 +437,8 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Starts the pump. Real-time threads only mark their variables; the pump polls the marks, often
-/// while there are such threads and not at all otherwise.
+/// Starts the pump. Real-time threads only mark the variables that they write. The pump polls the
+/// marks frequently while such threads exist, and not at all otherwise.
 fn start_pump(
     core: &Core,
     clock: Clock,
@@ -461,19 +462,20 @@ fn start_pump(
 /// The driver of an I/O server in a separate process: see [`Provider`](crate::Provider).
 const PROCESS_DRIVER: &str = "process";
 
-/// Refuses settings, because the settings of a provider are given where its process is started.
+/// Refuses a period and settings, because they belong to the command that starts the process.
 fn check_process(io: &IoConfig, settings: &Settings) -> Result<(), DriverError> {
-    let wrong = |cause| DriverError::Setting {
+    let setting_error = |cause| DriverError::Setting {
         driver: PROCESS_DRIVER.to_owned(),
         cause,
     };
-    settings.check_keys(&[]).map_err(wrong)?;
+    settings.check_keys(&[]).map_err(setting_error)?;
     match io.period {
         None => Ok(()),
-        Some(period) => Err(wrong(SettingError::BadValue {
+        Some(period) => Err(setting_error(SettingError::BadValue {
             key: "period".to_owned(),
             given: format!("{period:?}"),
-            rule: "give it to the process, `trunkline io run --period`".to_owned(),
+            rule: "set it in the command that starts the process, `trunkline io run --period`"
+                .to_owned(),
         })),
     }
 }
@@ -490,7 +492,7 @@ impl From<HistoryStartError> for StartError {
 fn open_store(options: &EngineOptions) -> Result<Option<Box<dyn Store>>, StartError> {
     Ok(match &options.store {
         Some(path) => Some(Box::new(match SqliteStore::open(path) {
-            // The store is opened as soon as there is room on the disk.
+            // The store is opened later, when the disk has free space again.
             Err(error) if error.kind == StoreErrorKind::Full => SqliteStore::unopened(path),
             store => store?,
         })),
@@ -498,7 +500,7 @@ fn open_store(options: &EngineOptions) -> Result<Option<Box<dyn Store>>, StartEr
     })
 }
 
-/// Creates a start without a store, with a new identity of the engine each time.
+/// Creates the record of a start without a store. Each such start has a new identity of the engine.
 fn start_without_store() -> Start {
     let mut engine_id = [0; 16];
     engine_id[..8].copy_from_slice(&random().to_le_bytes());
@@ -507,7 +509,7 @@ fn start_without_store() -> Start {
     Start { engine_id, count }
 }
 
-/// Returns 64 random bits from the system, taken from the hash seeds.
+/// Returns 64 random bits from the system: the keys of a new hash map.
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)

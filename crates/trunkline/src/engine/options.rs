@@ -1,4 +1,4 @@
-//! The options of an engine, and the errors of its start.
+//! Options of an engine, and the errors of starting it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,65 +21,66 @@ use crate::machine;
 /// Settings of a hosted engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Name of the engine, shown to its clients.
+    /// Name of the engine, as clients see it.
     pub name: String,
-    /// File that stores deployed libraries and retained values. `None`: they are lost when the
+    /// File that stores deployed libraries and retained values. With `None`, both are lost when the
     /// engine ends.
     pub store: Option<PathBuf>,
     /// Maximum number of audit entries in the store; older entries are removed. Without a store,
     /// the newest 10,000 entries stay in memory.
     pub audit_entries: u64,
-    /// Maximum age of audit entries; older ones are removed. `None`: no limit.
+    /// Maximum age of audit entries; older entries are removed. `None` is no limit.
     pub audit_age: Option<Duration>,
     /// Maximum number of entries of the alarm journal in the store; older entries are removed.
     /// Without a store, the newest 10,000 entries stay in memory.
     pub alarm_journal_entries: u64,
-    /// Maximum age of entries of the alarm journal; older ones are removed. `None`: no limit.
+    /// Maximum age of entries of the alarm journal; older entries are removed. `None` is no limit.
     pub alarm_journal_age: Option<Duration>,
-    /// Addresses to listen at. Empty by default: only this process can reach the engine.
+    /// Addresses to listen at. With the default, an empty list, only this process can reach the
+    /// engine.
     pub listen: Vec<ListenAddress>,
-    /// Adds a Unix socket to each loopback port, for programs of the same user. If that socket
-    /// cannot be created, only the port is available.
+    /// Adds a Unix socket to each loopback port, for programs of the same user. If the socket
+    /// cannot be created, clients use the port instead.
     pub local_socket: bool,
     /// Lets programs of the same user that connect over a Unix socket use shared memory.
     pub shared_memory: bool,
-    /// Allows addresses that other machines can reach, although connections are neither
-    /// authenticated nor encrypted yet.
+    /// Allows listening at addresses that other machines can reach, although connections are
+    /// neither authenticated nor encrypted yet.
     pub insecure: bool,
-    /// Refuses programs of other users, also over TCP. A program on another machine counts as
-    /// another user.
+    /// Refuses programs of other users, over TCP as well. A program on another machine counts as a
+    /// program of another user.
     pub same_user: bool,
     /// Maximum number of simultaneous connections.
     pub sessions_max: usize,
-    /// Maximum number of simultaneous connections whose clients have not introduced themselves yet.
+    /// Maximum number of simultaneous connections that are still in the handshake.
     pub handshakes_max: usize,
-    /// Maximum number of connections per second from one address of another machine; also the size
-    /// of the permitted burst.
+    /// Maximum number of connections per second from one address of another machine. This is also
+    /// the size of a permitted burst.
     pub connections_per_address: u32,
-    /// Maximum number of items per connection.
+    /// Maximum number of subscribed items per connection.
     pub items_per_session_max: u32,
-    /// Write credit of a connection: the number of unanswered writes, and the bytes of their
-    /// values.
+    /// Write credit of a connection: the maximum number of its unanswered writes, and the maximum
+    /// size of their values in bytes.
     pub write_credit: (u32, u32),
-    /// Bytes that may wait in the subscriptions of one connection. Each update counts with its
-    /// value and 64 bytes.
+    /// Maximum size in bytes of the updates that wait in the subscriptions of one connection. Each
+    /// update counts as its value plus 64 bytes.
     pub queue_bytes_per_session_max: usize,
-    /// Bytes that may wait in the subscriptions of all connections and of this program together. By
-    /// default a quarter of the machine's memory.
+    /// Maximum size in bytes of the updates that wait in the subscriptions of all connections and
+    /// of this program together. By default, a quarter of the machine's memory.
     pub queue_bytes_max: usize,
-    /// Bytes that the requests and items of all connections together may take; one connection gets
-    /// at most half of them. By default a quarter of the machine's memory.
+    /// Maximum memory in bytes for the requests and items of all connections together. One
+    /// connection gets at most half of it. By default, a quarter of the machine's memory.
     pub request_bytes_max: usize,
-    /// Interval between keep-alives.
+    /// Interval between keep-alive frames.
     pub keep_alive: Duration,
-    /// Silence after which a connection is considered dead.
+    /// Time without any data after which a connection is considered dead.
     pub deadline: Duration,
-    /// Longest time that a connection thread spins before it sleeps. Spinning avoids the wake-up
-    /// delay but costs processor time; the thread stops spinning where it does not pay. Zero: the
-    /// thread sleeps at once.
+    /// Longest time that a connection thread spins before it sleeps. Spinning avoids the delay of a
+    /// wake-up but costs processor time. A thread stops spinning when this brings no benefit. With
+    /// zero, the thread sleeps at once.
     pub spin: Duration,
-    /// Interval at which the engine measures itself and updates the variables of `_engine`, at most
-    /// four times a second. Zero: no measurements, and no such variables.
+    /// Interval at which the engine measures itself and updates the variables of `_engine`, at
+    /// least 250 ms. With zero, there are no measurements and no such variables.
     pub health: Duration,
 }
 
@@ -117,11 +118,11 @@ impl Default for EngineOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The engine cannot listen.
+    /// The engine cannot listen at one of its addresses.
     #[error("{0}")]
     Bind(#[from] BindError),
-    /// A thread could not be started.
-    #[error("cannot start a thread ({0}); the system's thread limit has been reached")]
+    /// The system cannot start another thread.
+    #[error("cannot start a thread ({0}); raise the system's limit on threads")]
     Thread(std::io::Error),
     /// The store cannot be used.
     #[error("{0}")]
@@ -129,7 +130,7 @@ pub enum StartError {
     /// The history cannot be opened.
     #[error("{0}")]
     History(HistoryError),
-    /// The configuration asks for a history, but this program cannot record one.
+    /// The configuration has a history, but this program cannot record one.
     #[error(
         "[[history]]: this program records no history; remove the section, or use `trunkline serve`"
     )]

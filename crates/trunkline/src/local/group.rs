@@ -1,4 +1,4 @@
-//! Groups and snapshots of an engine in this process.
+//! Writes groups and takes snapshots of variables of an engine in this process.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,30 +14,31 @@ use trunkline_types::{Position, Sample, Value};
 use super::Variable;
 use super::subscription::Signal;
 
-/// Writes that are carried out either all or not at all; see
+/// A group of writes, of which the engine carries out all or none; see
 /// [`Engine::write_group`](crate::Engine::write_group).
 #[derive(Debug, Default)]
 pub struct Group {
     members: Vec<Member>,
-    /// Caller of the first variable added.
+    /// The caller of the first variable that was added.
     caller: Option<Arc<LocalCaller>>,
-    /// Index of the first variable that belongs to a different engine than the first one added.
+    /// Index of the first variable that belongs to another engine than the first variable.
     mixed_index: Option<usize>,
 }
 
 #[derive(Debug)]
+/// One write of a group.
 struct Member {
     handle: u32,
     value: Value,
     expected: Option<Position>,
 }
 
-/// A group that was written.
+/// The result of a group that was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WrittenGroup {
-    /// Commit number of the group, counting from 1.
+    /// Commit number of the group; the first group of an engine has the number 1.
     pub commit: u64,
-    /// Position of each variable after the write, in the order of addition.
+    /// Position of each variable after the write, in the order in which they were added.
     pub positions: Vec<Position>,
 }
 
@@ -45,25 +46,26 @@ pub struct WrittenGroup {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{refusal}")]
 pub struct GroupRefused {
-    /// Index of the first write that was refused; `None` if the group as a whole is at fault.
+    /// Index of the first refused write; `None` if the engine refused the group as a whole.
     pub refused_index: Option<usize>,
     /// The rule that refused the write, or the whole group.
     pub refusal: Refusal,
 }
 
-/// Samples of several variables, all from one instant if [`is_consistent`](Self::is_consistent).
+/// Samples of several variables, taken at one instant if [`is_consistent`](Self::is_consistent) is
+/// true.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SampleSet {
-    /// True if all samples were taken at the same instant. More than 4,096 variables are read one
-    /// after the other instead.
+    /// True if all samples were taken at one instant. More than 4,096 variables are read one after
+    /// another instead.
     pub is_consistent: bool,
-    /// Commit number of the last group before the snapshot; 0 if there was none.
+    /// Commit number of the last group before the snapshot; 0 if there was no group.
     pub commit: u64,
-    /// One sample per name, in the same order, with its position.
+    /// The sample and the position of each variable, in the order of the names.
     pub samples: Vec<Result<(Sample, Position), AccessError>>,
 }
 
-/// A caller of this process. Dropping it ends its leases.
+/// A caller in this process. Dropping it releases its leases.
 #[derive(Debug)]
 pub(super) struct LocalCaller {
     caller: Caller,
@@ -114,8 +116,8 @@ impl Group {
         self.add(variable, value.into_value(), None)
     }
 
-    /// Adds a conditional write: the whole group is refused unless the variable is still at the
-    /// position `expected`.
+    /// Adds a conditional write. The engine refuses the whole group if the variable is no longer at
+    /// the position `expected`.
     #[must_use]
     pub fn put_if<T: IntoValue>(
         self,
@@ -142,8 +144,8 @@ impl Group {
     }
 }
 
-/// Returns the refusal of a group that was not written. In that case the engine refuses every
-/// member, so other outcomes do not occur.
+/// Returns the refusal of a group that was not written. The engine then refuses every member, so
+/// other outcomes do not occur.
 fn refusal_of(outcome: Option<WriteOutcome>) -> Refusal {
     match outcome {
         Some(WriteOutcome::Refused(refusal)) => refusal,
@@ -154,7 +156,7 @@ fn refusal_of(outcome: Option<WriteOutcome>) -> Refusal {
             | WriteOutcome::Superseded
             | WriteOutcome::Unknown(_),
         ) => Refusal::NotGroupable {
-            why: "the engine did not write the group and named no reason; report it",
+            why: "the engine did not write the group and gave no reason; report this as a defect",
         },
     }
 }
@@ -169,8 +171,8 @@ impl Group {
         }
     }
 
-    /// Writes the group; see [`Engine::write_group`](crate::Engine::write_group). `caller` provides
-    /// the caller for an empty group.
+    /// Writes the group; see [`Engine::write_group`](crate::Engine::write_group). `caller` returns
+    /// the caller for an empty group, whose variables provide none.
     pub(crate) fn write(
         &self,
         core: &Core,
@@ -214,7 +216,7 @@ impl Group {
                     let Some(commit) = ended.commit else {
                         let index = ended.culprit.unwrap_or(0);
                         let refusal = refusal_of(ended.outcomes.into_iter().nth(index));
-                        // If a group is too large, the engine refuses each of its writes.
+                        // The engine refuses each write of a group that is too large.
                         let is_whole = matches!(refusal, Refusal::GroupTooLarge { .. });
                         return Err(GroupRefused {
                             refused_index: ended.culprit.filter(|_| !is_whole),

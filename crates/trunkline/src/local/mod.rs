@@ -1,7 +1,7 @@
 //! Variables of an engine in this process, used without a connection.
 //!
-//! Reading takes a few nanoseconds and no lock; writing runs on the caller's thread. Single-process
-//! variables need no special treatment.
+//! A read takes a few nanoseconds and no lock. A write runs on the caller's thread. Single-process
+//! variables are used like all others.
 
 mod group;
 mod subscription;
@@ -26,7 +26,7 @@ pub use trunkline_engine::{Attempt, Refusal, WriteOutcome};
 
 use self::group::LocalCaller;
 
-/// A variable of an engine in this process, as the type `T`.
+/// A variable of an engine in this process, with values of the type `T`.
 #[derive(Debug)]
 pub struct Variable<T> {
     core: Core,
@@ -36,18 +36,18 @@ pub struct Variable<T> {
     value: PhantomData<fn() -> T>,
 }
 
-/// The current value of a variable, as a type of the program.
+/// The current value of a variable, converted to a type of the program.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Held<T> {
     /// The value.
     pub value: T,
-    /// Time of measurement; the Unix epoch if the variable carries no timestamps.
+    /// Time of measurement; the Unix epoch if the variable has no timestamps.
     pub source_timestamp: Timestamp,
     /// Time at which the engine accepted the value.
     pub engine_timestamp: Timestamp,
     /// Quality of the value, with the reason.
     pub quality: Quality,
-    /// Epoch and sequence of the update.
+    /// Epoch and sequence number of the update.
     pub position: Position,
 }
 
@@ -55,7 +55,7 @@ pub struct Held<T> {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is no such variable, or it may not be used.
+    /// There is no such variable, or the program may not use it.
     #[error("{0}")]
     Access(#[from] AccessError),
     /// The variable's type differs from the type that the program expects.
@@ -72,10 +72,10 @@ pub enum OpenError {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The variable may not be read.
+    /// The program may not read the variable.
     #[error("{0}")]
     Access(#[from] AccessError),
-    /// The value no longer has the type that was checked when the variable was opened.
+    /// The variable's type has changed since it was opened.
     #[error("the variable's type has changed since it was opened; open it again")]
     Type,
 }
@@ -109,35 +109,35 @@ impl<T: FromValue> Variable<T> {
         })
     }
 
-    /// Returns the current value: one copy, no lock.
+    /// Returns the current value with one copy and without a lock.
     ///
     /// # Errors
-    /// [`ReadError::Access`] if the variable is write-only or gone.
+    /// [`ReadError::Access`] if the variable is write-only or no longer exists.
     #[inline]
     pub fn read(&self) -> Result<Held<T>, ReadError> {
-        if let Some(plain) = self.variable.read_plain(&self.caller)
-            && let Some(value) = T::from_word(plain.word)
+        if let Some(update) = self.variable.read_plain(&self.caller)
+            && let Some(value) = T::from_word(update.word)
         {
             return Ok(Held {
                 value,
-                source_timestamp: plain.source_timestamp,
-                engine_timestamp: plain.engine_timestamp,
-                quality: plain.quality,
+                source_timestamp: update.source_timestamp,
+                engine_timestamp: update.engine_timestamp,
+                quality: update.quality,
                 position: Position {
                     epoch: self.core.epoch(),
-                    sequence: plain.sequence,
+                    sequence: update.sequence,
                 },
             });
         }
-        // Rebuilt field by field, so that the compiler need not store the value of the fast path
-        // above in memory.
+        // Built field by field again. Otherwise the compiler stores the value of the fast path in
+        // memory as well.
         let Held {
             value,
             source_timestamp,
             engine_timestamp,
             quality,
             position,
-        } = self.read_whole()?;
+        } = self.read_general()?;
         Ok(Held {
             value,
             source_timestamp,
@@ -147,9 +147,9 @@ impl<T: FromValue> Variable<T> {
         })
     }
 
-    /// The general path of [`read`](Self::read), for values of any kind.
+    /// The general path of [`read`](Self::read), for values of any type.
     #[inline(never)]
-    fn read_whole(&self) -> Result<Held<T>, ReadError> {
+    fn read_general(&self) -> Result<Held<T>, ReadError> {
         self.variable.check_readable(&self.caller)?;
         if self.variable.is_gone() {
             return Err(ReadError::Access(AccessError::Gone));
@@ -172,16 +172,16 @@ impl<T: FromValue> Variable<T> {
 
 impl<T> Variable<T> {
     /// Takes or renews the lease of this variable. For `duration`, the engine accepts only writes
-    /// of this handle and updates of the source. The lease ends when its time expires or the handle
-    /// is dropped.
+    /// through this handle and updates from the source. The lease ends when `duration` has passed
+    /// or the handle is dropped.
     ///
     /// # Errors
-    /// [`Refusal`]: another caller holds the lease, or the variable may not be written.
+    /// [`Refusal`]: another caller holds the lease, or this program may not write the variable.
     pub fn lease(&self, duration: Duration) -> Result<Granted, Refusal> {
         self.request_lease(LeaseRequest::acquire(duration))
     }
 
-    /// Releases the lease.
+    /// Releases the lease of this variable.
     ///
     /// # Errors
     /// [`Refusal::NotLeased`]: this handle does not hold the lease.

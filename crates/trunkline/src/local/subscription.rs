@@ -21,26 +21,27 @@ pub struct Subscription {
     signal: Arc<Signal>,
     clock: Clock,
     contract: Contract,
-    /// Session whose own updates are marked as such.
+    /// Number of this caller's session. Its own updates are marked as `own`.
     session: u32,
     readings: VecDeque<Reading>,
+    /// Number of updates lost at the end of the subscription, or [`GONE`].
     ended: Option<u64>,
 }
 
-/// The reason why there is no further reading.
+/// The reason why no reading is returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NextError {
     /// No update arrived in time.
     #[error("no update arrived in time")]
     TimedOut,
-    /// The subscriber fell behind the bound of its `all` contract.
-    #[error("the subscription overran its bound; {lost} updates were lost")]
+    /// The subscriber was too slow for the queue limit of its `all` contract.
+    #[error("the subscription ended because its queue was full; {lost} updates were lost")]
     Overrun {
-        /// Number of updates after the last delivered one, until the subscription ended.
+        /// Number of updates after the last delivered update, until the subscription ended.
         lost: u64,
     },
-    /// The variable was undeployed.
+    /// The variable was removed from the engine.
     #[error("the variable is no longer deployed")]
     Gone,
 }
@@ -66,10 +67,10 @@ impl<T: FromValue> Variable<T> {
 }
 
 impl Subscription {
-    /// Waits for the next reading, up to `timeout`, or forever if it is `None`.
+    /// Waits for the next reading, up to `timeout`, or without a limit if `timeout` is `None`.
     ///
     /// # Errors
-    /// [`NextError`]: no reading came in time, or the subscription has ended.
+    /// [`NextError`]: no reading arrived in time, or the subscription has ended.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Reading, NextError> {
         let deadline = timeout.map(|timeout| self.clock.now().saturating_add(timeout));
         loop {
@@ -91,7 +92,7 @@ impl Subscription {
         }
     }
 
-    /// Returns the next reading if one is waiting.
+    /// Returns the next reading without waiting; `None` if there is none.
     ///
     /// # Errors
     /// [`NextError`] if the subscription has ended.
@@ -122,11 +123,12 @@ impl Subscription {
     }
 }
 
-/// Marks the end of a subscription caused by undeploying its variable.
+/// Value of `ended` for a subscription whose variable was removed.
 const GONE: u64 = u64::MAX;
-/// Maximum number of readings decoded ahead of the program.
-const AHEAD: usize = 64;
+/// Maximum number of readings that are decoded before the program takes them.
+const DECODED_MAX: usize = 64;
 
+/// A sink that decodes updates into readings.
 struct Readings<'a> {
     readings: &'a mut VecDeque<Reading>,
     ended: &'a mut Option<u64>,
@@ -136,7 +138,7 @@ struct Readings<'a> {
 
 impl Sink for Readings<'_> {
     fn wants(&self) -> bool {
-        self.readings.len() < AHEAD
+        self.readings.len() < DECODED_MAX
     }
 
     fn deliver(&mut self, delivery: &Delivery<'_>) {
@@ -164,7 +166,7 @@ impl Sink for Readings<'_> {
     }
 }
 
-/// A flag that the engine raises when there is something to take.
+/// A flag that the engine raises when it has updates for a consumer.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
     raised: Mutex<bool>,
@@ -181,24 +183,25 @@ impl Wake for SignalWake {
 }
 
 impl Signal {
-    /// Returns a consumer, and the signal that the engine raises when it has something to take.
+    /// Returns a consumer, and the signal that the engine raises when it has updates for the
+    /// consumer.
     pub(super) fn of_consumer(core: &Core) -> (Arc<Self>, Consumer) {
         let signal = Arc::new(Self::default());
         let wake = Box::new(SignalWake(Arc::clone(&signal)));
         (signal, Consumer::new(core.clone(), wake))
     }
 
-    /// Waits until the signal is raised or `timeout` has passed, and lowers it.
+    /// Waits until the signal is raised or `timeout` has passed, then lowers the signal.
     pub(super) fn wait(&self, timeout: Option<Duration>) {
         let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
-        let lowered = |raised: &mut bool| !*raised;
+        let is_lowered = |raised: &mut bool| !*raised;
         let mut raised = match timeout {
             None => self
                 .changed
-                .wait_while(raised, lowered)
+                .wait_while(raised, is_lowered)
                 .unwrap_or_else(PoisonError::into_inner),
             Some(timeout) => {
-                let waited = self.changed.wait_timeout_while(raised, timeout, lowered);
+                let waited = self.changed.wait_timeout_while(raised, timeout, is_lowered);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
         };

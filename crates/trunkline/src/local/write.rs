@@ -1,5 +1,5 @@
-//! Writes variables of an engine in this process: one by one, or many with a single reading of the
-//! clocks.
+//! Writes variables of an engine in this process, one at a time or many with a single reading of
+//! the clocks.
 
 use trunkline_client::IntoValue;
 use trunkline_engine::{Attempt, Refusal, UnknownCause, Wakes, Write, WriteOutcome};
@@ -12,28 +12,29 @@ use super::subscription::Signal;
 /// The result of a successful write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
-    /// Position of the update that the variable now has.
+    /// Position of the variable after the write.
     pub position: Position,
-    /// False if the value was within the deadband of the previous one.
+    /// False if the value differs from the previous value by no more than the deadband.
     pub changed: bool,
 }
 
-/// The reason why a write did not take effect, or may not have.
+/// The reason why a write did not take effect, or why its outcome is unknown.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// A rule forbade the write; nothing changed.
+    /// A rule refused the write. Nothing changed.
     #[error("{0}")]
     Refused(Refusal),
-    /// A newer value took its place.
-    #[error("a newer value took its place before it was carried out")]
+    /// The write was discarded, because a newer write of the same variable replaced it.
+    #[error("a newer write replaced this write before it was carried out")]
     Superseded,
-    /// The outcome is unknown.
+    /// The engine may or may not have carried out the write.
     #[error("{0}")]
     Unknown(UnknownCause),
 }
 
-/// Number of writes in a batch whose updates are gathered before sending: about 32 KiB on the wire.
+/// Maximum number of writes whose updates are gathered before they are sent, about 32 KiB on the
+/// wire.
 const GATHERED_MAX: usize = 1024;
 
 /// Writes many variables, and reads the clocks only once; see
@@ -65,8 +66,8 @@ pub(crate) fn write_many<'a, T: IntoValue + 'a>(
                 return variable.written(outcome);
             }
         }
-        // The waiting write may need room that is freed only when subscribers get the earlier
-        // writes.
+        // This write may have to wait for queue space, which is freed only when subscribers receive
+        // the earlier writes.
         wakes.flush();
         let result = variable.write_waiting(&value);
         moment = self::moment(clock);
@@ -83,11 +84,12 @@ fn moment(clock: Clock) -> Moment {
 }
 
 impl<T: IntoValue> Variable<T> {
-    /// Writes a value and waits until it has taken effect. It takes effect at once unless a
-    /// provider has to be asked or an `all` subscription stalls writers.
+    /// Writes a value and waits until it has taken effect. The call waits only for the answer of a
+    /// provider, or while an `all` subscription stalls writers.
     ///
     /// # Errors
-    /// [`WriteError`] with the rule that refused it, or the reason why the outcome is unknown.
+    /// [`WriteError`] with the rule that refused the write, or with the reason why the outcome is
+    /// unknown.
     #[inline]
     pub fn write(&self, value: T) -> Result<Written, WriteError> {
         let value = value.into_value();
@@ -100,11 +102,11 @@ impl<T: IntoValue> Variable<T> {
                 return self.written(WriteOutcome::Applied(sequence));
             }
         }
-        self.write_common(&value)
+        self.write_general(&value)
     }
 
-    /// The general path of [`write`](Self::write), for writes of any kind.
-    fn write_common(&self, value: &Value) -> Result<Written, WriteError> {
+    /// The general path of [`write`](Self::write), for all kinds of writes.
+    fn write_general(&self, value: &Value) -> Result<Written, WriteError> {
         if !self.variable.is_provided()
             && let Attempt::Done(outcome) = self.attempt_now(&Write::value(value))
         {
@@ -113,7 +115,7 @@ impl<T: IntoValue> Variable<T> {
         self.write_waiting(value)
     }
 
-    /// Returns the time for the timestamps. Variables without timestamps do not use it (SP-03).
+    /// Returns the wall-clock time. Skips the clock for a variable without timestamps (SP-03).
     #[inline]
     fn wall(&self) -> Timestamp {
         match self.variable.has_timestamps() {
@@ -122,8 +124,8 @@ impl<T: IntoValue> Variable<T> {
         }
     }
 
-    /// Tries to write without waiting. `Attempt::Pending`: the provider was asked, and its answer
-    /// will arrive as an update of the variable.
+    /// Tries to write without waiting. With `Attempt::Pending`, the engine has passed the value to
+    /// the provider, whose answer arrives as an update of the variable.
     pub fn try_write(&self, value: T) -> Attempt {
         let value = value.into_value();
         self.attempt_now(&Write::value(&value))
@@ -131,7 +133,8 @@ impl<T: IntoValue> Variable<T> {
 
     fn attempt_now(&self, write: &Write<'_>) -> Attempt {
         let mut wakes = Wakes::new();
-        // The audit records the time even if the variable has no timestamps.
+        // The wall-clock time is needed even for variables without timestamps, because the audit
+        // records it.
         let attempt = self.attempt(write, moment(self.clock), &mut wakes);
         wakes.send();
         attempt
@@ -150,8 +153,8 @@ impl<T: IntoValue> Variable<T> {
         loop {
             match self.attempt_now(&write) {
                 Attempt::Done(outcome) => return self.written(outcome),
-                // The engine ends every pending write, at the latest when its time expires, as
-                // unknown.
+                // The engine ends every pending write. If no answer arrives in time, it ends the
+                // write as unknown.
                 Attempt::Pending => loop {
                     if let Some((_, outcome)) = consumer.take_completion() {
                         return self.written(outcome);

@@ -1,9 +1,9 @@
-//! An I/O server in a separate process, which delivers variables of an engine elsewhere.
+//! An I/O server in its own process, which provides variables of an engine elsewhere.
 //!
-//! The provider has its own connection and its own thread. While it waits for the next scan it
-//! drives the connection, so orders reach the device without a wake-up in between. When the process
-//! ends for any reason, the engine's variables become bad, with the cause. Delivery continues when
-//! it or another process with the same name runs.
+//! The provider has its own connection and its own thread. While the thread waits for the next
+//! scan, it drives the connection, so an order reaches the device without a change of threads. When
+//! the process ends for any reason, the variables become bad, with the cause. Delivery
+//! continues when a process with the same provider name runs.
 
 mod raw;
 mod runner;
@@ -26,15 +26,16 @@ use runner::Runner;
 pub struct ProviderOptions {
     /// The name that `source = "NAME:ITEM"` refers to.
     pub name: String,
-    /// Time from one scan to the next; `None`: the period of the I/O server.
+    /// Time from one scan to the next. With `None`, the period of the I/O server applies.
     pub period: Option<Duration>,
-    /// Deploys the libraries that the I/O server offers, replacing deployed versions.
+    /// Deploys the libraries that the I/O server offers, and replaces versions that are already
+    /// deployed.
     pub publish: bool,
 }
 
 impl ProviderOptions {
-    /// Returns the options of an I/O server with this name, its own period, and no libraries to
-    /// publish.
+    /// Returns the options of a provider with this name, with the I/O server's period and without
+    /// publishing libraries.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -48,10 +49,10 @@ impl ProviderOptions {
 pub struct ProviderStatus {
     /// True while the engine uses this provider for the variables that name it.
     pub is_provided: bool,
-    /// Number of variables that it delivers.
+    /// Number of variables that the provider delivers.
     pub variables: usize,
-    /// Number of variables whose `source` names an item that the provider does not have; they are
-    /// bad.
+    /// Number of variables whose `source` names an item that the provider does not have. These
+    /// variables are bad.
     pub missing: usize,
     /// Name of one of the missing items.
     pub missing_item: Option<String>,
@@ -61,14 +62,14 @@ pub struct ProviderStatus {
     pub device_error: Option<String>,
 }
 
-/// A running provider. Dropping it stops it, and its variables become bad.
+/// A running provider. Dropping it stops the provider, and its variables become bad.
 pub struct Provider {
     shared: Arc<Shared>,
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// State shared by the provider and its thread.
+/// State shared by the provider handle and its thread.
 #[derive(Debug, Default)]
 struct State {
     is_stopping: AtomicBool,
@@ -78,10 +79,10 @@ struct State {
 
 impl Provider {
     /// Starts `server` as the source of the engine's variables that name it. The engine need not be
-    /// running yet: the provider connects when it is, and reconnects when necessary.
+    /// running: the provider connects as soon as it is, and reconnects after a lost connection.
     ///
     /// # Errors
-    /// [`ConnectError`]: the system has no descriptor or thread left.
+    /// [`ConnectError`]: the system cannot provide another descriptor or thread.
     pub fn start(
         engine: &ConnectOptions,
         options: &ProviderOptions,
@@ -107,7 +108,7 @@ impl Provider {
         lock(&self.state.status).clone()
     }
 
-    /// Waits until the state differs from `known`. Returns `None` once the provider was
+    /// Waits until the state differs from `known`. Returns `None` once the provider is
     /// [stopped](Self::stop).
     pub fn wait_status(&self, known: &ProviderStatus) -> Option<ProviderStatus> {
         let is_same = |status: &mut ProviderStatus| *status == *known && !self.state.is_stopping();
@@ -117,7 +118,7 @@ impl Provider {
         (!self.state.is_stopping()).then(|| status.clone())
     }
 
-    /// Ends the provider without waiting for its thread.
+    /// Stops the provider without waiting for its thread.
     pub fn stop(&self) {
         self.state.stop();
         self.shared.link.wake_waiters();
@@ -130,7 +131,7 @@ impl State {
     }
 
     fn stop(&self) {
-        // Set under the lock, so that a waiter cannot check the flag just before and miss the
+        // The lock prevents a waiter from checking the flag before this change and then missing the
         // notification.
         let _status = lock(&self.status);
         self.is_stopping.store(true, Ordering::Release);
@@ -156,7 +157,7 @@ impl Drop for Provider {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has already ended.
+            // The result is ignored, because a thread that panicked has ended as well.
             let _ended = thread.join();
         }
         self.shared.close();

@@ -1,9 +1,9 @@
-//! Device values in the form in which they are sent.
+//! Conversion of values between the device and the engine.
 
 use trunkline_client::{ProviderReply, Publication};
 use trunkline_types::{DataType, Quality, Reason, Scaling, Timestamp, Value};
 
-/// Returns a publication without a value, which makes the variable bad.
+/// Returns a publication without a value, which makes the variable's quality bad.
 pub(super) fn bad(handle: u32, reason: Reason) -> Publication {
     Publication {
         handle,
@@ -13,7 +13,7 @@ pub(super) fn bad(handle: u32, reason: Reason) -> Publication {
     }
 }
 
-/// Returns the reply to an order that left the device at `value`.
+/// Returns the reply to an order after which the device has the value `value`.
 pub(super) fn applied(
     value: &Value,
     data_type: &DataType,
@@ -27,21 +27,22 @@ pub(super) fn applied(
             source_timestamp,
         },
         None => {
-            let sentence = format!("it read back {value:?}, which is not of type {data_type}");
+            let sentence =
+                format!("the device read back {value:?}, which is not of type {data_type}");
             ProviderReply::Refused(sentence)
         }
     }
 }
 
-/// Converts a raw number of the device to the variable's numeric type for sending; `None` if it
-/// does not fit.
+/// Converts a raw number of the device to the variable's numeric type. Returns `None` if the number
+/// is out of range.
 pub(super) fn converted(value: &Value, data_type: &DataType) -> Option<Value> {
-    const AS_IT_IS: Scaling = Scaling::Linear {
+    const UNSCALED: Scaling = Scaling::Linear {
         raw: [0.0, 1.0],
         eng: [0.0, 1.0],
     };
     match value.has_type(data_type) {
         true => Some(value.clone()),
-        false => AS_IT_IS.to_engineering(value, data_type).ok(),
+        false => UNSCALED.to_engineering(value, data_type).ok(),
     }
 }

@@ -1,4 +1,4 @@
-//! The provider's thread, which scans the device and carries out orders of the engine.
+//! Runs the provider's thread, which scans the device and carries out orders of the engine.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,30 +16,33 @@ use crate::client::CallError;
 use crate::client::verbs::Shared;
 use crate::device::{Device, PANICKED, PANICKED_IN_ORDER};
 
-enum Woken {
+/// The reason why the thread woke up before a task was due.
+enum WakeReason {
     Stop,
     Event(ProviderEvent),
     Deployed(Result<LibraryReport, CallError>),
 }
 
-const STANDBY: &str = "an I/O server of this name is already running; this one is a standby, and takes \
-                       over when that one ends";
+const STANDBY: &str = "an I/O server with this name is already running; this one is a standby, \
+                       and takes over when the other one ends";
 
 pub(super) struct Runner {
     shared: Arc<Shared>,
     state: Arc<State>,
-    /// Libraries that the I/O server offers; deployed on every connection.
+    /// Libraries that the I/O server offers. Each new connection deploys them.
     libraries: Vec<Arc<LibraryDefinition>>,
-    /// Deployments that have no answer yet.
-    deploying: Vec<RequestId<Deploy>>,
+    /// Deployments without an answer so far.
+    pending_deployments: Vec<RequestId<Deploy>>,
     device: Device,
+    /// Types of the bound variables, by handle.
     types: HashMap<u32, DataType>,
-    /// Variables that the device cannot deliver, with the names of the missing items.
+    /// Variables whose item the device does not have, each with the name of the item.
     missing: BTreeMap<u32, String>,
     /// The order that the device is carrying out.
     answering: Option<u64>,
-    /// Items to request once the device is open: newly bound ones, and all after a failure.
-    fresh: BTreeSet<ItemId>,
+    /// Items to request as soon as the device is open: newly bound items, and all items after a
+    /// failure.
+    items_to_request: BTreeSet<ItemId>,
 }
 
 impl Runner {
@@ -56,12 +59,12 @@ impl Runner {
         let now = shared.clock.now();
         Self {
             libraries: libraries.into_iter().map(Arc::new).collect(),
-            deploying: Vec::new(),
+            pending_deployments: Vec::new(),
             device: Device::new(server, options.period, now),
             types: HashMap::new(),
             missing: BTreeMap::new(),
             answering: None,
-            fresh: BTreeSet::new(),
+            items_to_request: BTreeSet::new(),
             shared,
             state,
         }
@@ -69,60 +72,65 @@ impl Runner {
 
     pub(super) fn run(mut self) {
         while !self.state.is_stopping() && !self.shared.link.is_closed() {
-            let woken = self.wait();
-            let turn = AssertUnwindSafe(|| {
-                match woken {
-                    Some(Woken::Stop) => return,
-                    Some(Woken::Event(event)) => self.take(event),
-                    Some(Woken::Deployed(result)) => self.deployed(result),
+            let reason = self.wait();
+            let step = AssertUnwindSafe(|| {
+                match reason {
+                    Some(WakeReason::Stop) => return,
+                    Some(WakeReason::Event(event)) => self.handle_event(event),
+                    Some(WakeReason::Deployed(result)) => self.handle_deployed(result),
                     None => {}
                 }
-                // Runs due scans between orders, so that many orders do not delay them.
-                self.do_what_is_due();
+                // Scans that are due run between orders, so that many orders do not delay scans.
+                self.run_due_tasks();
             });
-            if catch_unwind(turn).is_err() {
+            if catch_unwind(step).is_err() {
                 if let Some(ticket) = self.answering.take() {
                     self.answer(ticket, ProviderReply::Unknown(PANICKED_IN_ORDER.to_owned()));
                 }
                 self.device.fail(self.shared.clock.now());
-                self.failed(PANICKED.to_owned(), Reason::DeviceFailure);
+                self.report_failure(PANICKED.to_owned(), Reason::DeviceFailure);
             }
         }
-        // Ends every wait for the status, which will not change any more.
+        // Releases callers that wait for a change of the status, because it changes no more.
         self.state.stop();
-        // No other provider could deliver the variables while this connection is open.
+        // Closes the connection, because another provider cannot deliver the variables while it is
+        // open.
         self.shared.close();
     }
 
     /// Waits for an order, or until the next task is due.
-    fn wait(&mut self) -> Option<Woken> {
-        let due = match self.device.is_open() && !self.fresh.is_empty() {
+    fn wait(&mut self) -> Option<WakeReason> {
+        let due = match self.device.is_open() && !self.items_to_request.is_empty() {
             true => self.shared.clock.now(),
             false => self.device.next_due(),
         };
         let (variables, missing) = (self.types.len(), self.missing.len());
         let missing_item = self.missing.values().next().map(String::as_str);
-        let (shared, state, deploying) = (&self.shared, &self.state, &mut self.deploying);
+        let (shared, state, pending) = (
+            &self.shared,
+            &self.state,
+            &mut self.pending_deployments,
+        );
         shared.link.wait_until(Some(due), |core, _| {
             if state.is_stopping() {
-                return Some(Woken::Stop);
+                return Some(WakeReason::Stop);
             }
-            for (index, pending) in deploying.iter().enumerate() {
-                if let Some(result) = shared.check(core, pending) {
-                    deploying.swap_remove(index);
-                    return Some(Woken::Deployed(result));
+            for (index, deployment) in pending.iter().enumerate() {
+                if let Some(result) = shared.check(core, deployment) {
+                    pending.swap_remove(index);
+                    return Some(WakeReason::Deployed(result));
                 }
             }
             let event = core.take_provider_event();
             if event.is_none() {
-                // Reports once for all orders that arrived together.
+                // Reports the counts once after all orders that arrived together.
                 state.count_variables(variables, missing, missing_item);
             }
-            event.map(Woken::Event)
+            event.map(WakeReason::Event)
         })
     }
 
-    fn take(&mut self, event: ProviderEvent) {
+    fn handle_event(&mut self, event: ProviderEvent) {
         match event {
             ProviderEvent::Provided => {
                 self.state.change(|status| {
@@ -141,7 +149,7 @@ impl Runner {
                 self.device.unbind_all();
                 self.types.clear();
                 self.missing.clear();
-                self.fresh.clear();
+                self.items_to_request.clear();
                 let error = "not connected to the engine; retrying";
                 self.state.change(|status| {
                     (status.is_provided, status.variables) = (false, 0);
@@ -175,13 +183,13 @@ impl Runner {
         }
     }
 
-    /// Deploys the libraries that the I/O server offers; meanwhile the engine binds their
+    /// Deploys the libraries that the I/O server offers. While it does so, the engine binds their
     /// variables.
     fn deploy(&mut self) {
         for library in &self.libraries {
             let library = Arc::clone(library);
             match self.shared.begin(|core, _| core.deploy(library, true)) {
-                Ok(pending) => self.deploying.push(pending),
+                Ok(pending) => self.pending_deployments.push(pending),
                 Err(error) => {
                     let error = Some(error.to_string());
                     self.state.change(|status| status.engine_error = error);
@@ -190,8 +198,8 @@ impl Runner {
         }
     }
 
-    fn deployed(&self, result: Result<LibraryReport, CallError>) {
-        // If the connection was lost meanwhile, the provider deploys again on the next one.
+    fn handle_deployed(&self, result: Result<LibraryReport, CallError>) {
+        // After a lost connection, the provider deploys again on the next connection.
         if let Err(error @ CallError::Fault(_)) = result {
             let error = Some(format!("its variables are not deployed: {error}"));
             self.state.change(|status| {
@@ -213,7 +221,7 @@ impl Runner {
         match self.device.bind(handle, name) {
             Some(item) => {
                 self.types.insert(handle, data_type);
-                self.fresh.insert(item);
+                self.items_to_request.insert(item);
                 if !self.device.is_open() {
                     self.publish(vec![bad(handle, Reason::NotConnected)]);
                 }
@@ -262,15 +270,15 @@ impl Runner {
         link.with(|core, _, _| core.answer_provider(ticket, reply));
     }
 
-    fn do_what_is_due(&mut self) {
+    fn run_due_tasks(&mut self) {
         let (now, wall) = self.shared.clock.moment();
         match self.device.open_if_due(now, wall) {
             None => {}
             Some(Ok(())) => self.state.change(|status| status.device_error = None),
-            Some(Err(error)) => self.failed(error.to_string(), error.reason()),
+            Some(Err(error)) => self.report_failure(error.to_string(), error.reason()),
         }
         if self.device.is_open() {
-            for item in std::mem::take(&mut self.fresh) {
+            for item in std::mem::take(&mut self.items_to_request) {
                 self.device.request(item, now, wall);
                 self.publish_scan(None);
             }
@@ -278,25 +286,25 @@ impl Runner {
         if let Some(scanned) = self.device.scan_if_due(now, wall) {
             self.publish_scan(None);
             if let Err(error) = scanned {
-                self.failed(error.to_string(), error.reason());
+                self.report_failure(error.to_string(), error.reason());
             }
         }
     }
 
     /// Reports a failure of the device. Its variables are bad until the device works again.
-    fn failed(&mut self, sentence: String, reason: Reason) {
+    fn report_failure(&mut self, sentence: String, reason: Reason) {
         self.state
             .change(|status| status.device_error = Some(sentence));
-        self.fresh = self.device.bound().map(|(_, item)| item).collect();
+        self.items_to_request = self.device.bound().map(|(_, item)| item).collect();
         let handles = self.types.keys();
         self.publish(handles.map(|handle| bad(*handle, reason)).collect());
     }
 
-    /// Sends the scanned values to every variable of their items, except `but`, which already has
+    /// Sends the scanned values to all variables of their items, except `except`, which already has
     /// its value.
-    fn publish_scan(&mut self, but: Option<u32>) {
+    fn publish_scan(&mut self, except: Option<u32>) {
         let (types, mut publications) = (&self.types, Vec::new());
-        self.device.publish(but, |handle, published| {
+        self.device.publish(except, |handle, published| {
             let Some(data_type) = types.get(&handle) else {
                 return;
             };

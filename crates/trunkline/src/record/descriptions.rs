@@ -1,4 +1,4 @@
-//! Descriptions of variables, requested from the engine while updates arrive.
+//! Requests the descriptions of variables from the engine while updates arrive.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,25 +13,26 @@ use crate::client::CallError;
 use crate::client::polled::{Client, PendingCall};
 
 /// Maximum number of variables per request.
-const ASKED_MAX: usize = 10_000;
+const NAMES_MAX: usize = 10_000;
 
-/// Longest delay of writing while an answer is awaited.
-const HELD_MAX: Duration = Duration::from_secs(1);
+/// Longest time that writing is delayed for descriptions.
+const WRITE_DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// Fetches the descriptions of recorded variables. One request of at most [`ASKED_MAX`] names is in
-/// progress at a time; the queue grows up to the number of variables.
+/// Fetches the descriptions of recorded variables. One request of at most [`NAMES_MAX`] names is in
+/// progress at a time. The queue is at most as long as the number of variables.
 pub(super) struct Descriptions {
     client: Client,
-    wanted: VecDeque<(VariableId, Arc<str>)>,
-    asked: Option<Request>,
-    /// The request that closes the last described variables.
+    queue: VecDeque<(VariableId, Arc<str>)>,
+    request: Option<Request>,
+    /// The request that closes the variables of the previous answer.
     closing: Option<PendingCall<Vec<Result<(), Fault>>>>,
-    held_until: Tick,
+    /// Time until which writing is delayed for descriptions.
+    delay_until: Tick,
 }
 
 struct Request {
     ids: Vec<VariableId>,
-    asked: PendingCall<Answer>,
+    call: PendingCall<Answer>,
 }
 
 type Answer = Vec<Result<Opened, Fault>>;
@@ -42,45 +43,48 @@ impl Descriptions {
     pub(super) fn new(client: Client) -> Self {
         Self {
             client,
-            wanted: VecDeque::new(),
-            asked: None,
+            queue: VecDeque::new(),
+            request: None,
             closing: None,
-            held_until: Tick::default(),
+            delay_until: Tick::default(),
         }
     }
 
-    /// Queues a variable; the next [`take`](Self::take) requests its description.
-    pub(super) fn want(&mut self, id: VariableId, name: Arc<str>, now: Tick) {
+    /// Queues a variable. The next [`take`](Self::take) requests its description.
+    pub(super) fn enqueue(&mut self, id: VariableId, name: Arc<str>, now: Tick) {
         if !self.are_missing() {
-            self.held_until = now.saturating_add(HELD_MAX);
+            self.delay_until = now.saturating_add(WRITE_DELAY_MAX);
         }
-        self.wanted.push_back((id, name));
+        self.queue.push_back((id, name));
     }
 
-    /// Empties the queue, because the caller will queue all of it again.
+    /// Empties the queue. The caller queues all its variables again.
     pub(super) fn clear(&mut self) {
-        self.wanted.clear();
+        self.queue.clear();
     }
 
-    /// Returns true if it pays to delay writing until descriptions arrive.
+    /// Returns true while writing should be delayed until descriptions arrive.
     pub(super) fn are_awaited(&self, now: Tick) -> bool {
-        self.are_missing() && now < self.held_until
+        self.are_missing() && now < self.delay_until
     }
 
     /// Returns true while descriptions are missing.
     pub(super) fn are_missing(&self) -> bool {
-        self.asked.is_some() || !self.wanted.is_empty()
+        self.request.is_some() || !self.queue.is_empty()
     }
 
-    /// Returns the descriptions that have arrived, and requests more. Never waits.
+    /// Returns the descriptions that have arrived, and requests further ones. Never waits.
     pub(super) fn take(&mut self) -> Vec<Described> {
-        self.ask();
-        let answer = self.asked.as_ref().and_then(|one| one.asked.poll());
-        answer.map_or_else(Vec::new, |answer| self.answered(answer))
+        self.send_request();
+        let answer = self
+            .request
+            .as_ref()
+            .and_then(|request| request.call.poll());
+        answer.map_or_else(Vec::new, |answer| self.handle_answer(answer))
     }
 
-    /// Waits up to `timeout` for descriptions, at most one request's worth. Returns none if none
-    /// are missing.
+    /// Waits up to `timeout` for descriptions, and returns those of at most one request. Returns an
+    /// empty list if none are missing.
     pub(super) fn take_within(&mut self, timeout: Duration) -> Vec<Described> {
         if let Some(closing) = self.closing.take()
             && closing.wait(timeout).is_none()
@@ -88,30 +92,30 @@ impl Descriptions {
             self.closing = Some(closing);
             return Vec::new();
         }
-        self.ask();
-        let asked = self.asked.as_ref();
-        let answer = asked.and_then(|one| one.asked.wait(timeout));
-        answer.map_or_else(Vec::new, |answer| self.answered(answer))
+        self.send_request();
+        let request = self.request.as_ref();
+        let answer = request.and_then(|request| request.call.wait(timeout));
+        answer.map_or_else(Vec::new, |answer| self.handle_answer(answer))
     }
 
-    fn ask(&mut self) {
+    fn send_request(&mut self) {
         self.closing = self.closing.take().filter(|one| one.poll().is_none());
-        if self.asked.is_some() || self.closing.is_some() || self.wanted.is_empty() {
+        if self.request.is_some() || self.closing.is_some() || self.queue.is_empty() {
             return;
         }
-        let count = self.wanted.len().min(ASKED_MAX);
-        let (ids, names): (Vec<_>, Vec<_>) = self.wanted.drain(..count).unzip();
+        let count = self.queue.len().min(NAMES_MAX);
+        let (ids, names): (Vec<_>, Vec<_>) = self.queue.drain(..count).unzip();
         let describe = OpenOptions {
             describe: true,
             ..OpenOptions::default()
         };
-        // If the request fails, the variables are recorded without descriptions.
-        let asked = self.client.open(&names, describe).ok();
-        self.asked = asked.map(|asked| Request { ids, asked });
+        // If the request cannot be sent, the variables are recorded without descriptions.
+        let call = self.client.open(&names, describe).ok();
+        self.request = call.map(|call| Request { ids, call });
     }
 
-    fn answered(&mut self, answer: Result<Answer, CallError>) -> Vec<Described> {
-        let ids = self.asked.take().map(|request| request.ids);
+    fn handle_answer(&mut self, answer: Result<Answer, CallError>) -> Vec<Described> {
+        let ids = self.request.take().map(|request| request.ids);
         let opened = answer.unwrap_or_default();
         let (mut described, mut variables) = (Vec::new(), Vec::new());
         for (id, opened) in ids.into_iter().flatten().zip(opened) {
@@ -122,7 +126,7 @@ impl Descriptions {
             described.extend(opened.properties.map(|properties| (id, properties)));
         }
         if !variables.is_empty() {
-            // It fails only if the client is closed, and then no variables are open.
+            // The call fails only for a closed client, which has no open variables.
             self.closing = self.client.close_variables(&variables).ok();
         }
         described

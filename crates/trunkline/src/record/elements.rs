@@ -1,4 +1,4 @@
-//! Records and plays streams with elements of variable size, or elements that consist of parts.
+//! Records and plays streams whose elements have a variable size or consist of several parts.
 
 use std::io;
 use std::mem::discriminant;
@@ -13,12 +13,12 @@ use trunkline_types::{Tick, Timestamp};
 use super::play_variables::{due, speed_of};
 use super::{RecordingError, Stopped, StreamPlayed, StreamRecorded, UpdateSource};
 
-/// Maximum number of elements taken from the stream at a time. The stream's buffer bounds their
-/// bytes.
-const TAKEN_MAX: usize = 4096;
+/// Maximum number of elements taken from the stream at a time. Their bytes are limited by the
+/// stream's buffer.
+const ELEMENTS_MAX: usize = 4096;
 
-/// Longest wait (for elements, for room in the stream, or for the time of the next element) before
-/// the stop signal is checked.
+/// Longest wait before the stop signal is checked: for elements, for space in the stream, or for
+/// the time of the next element.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Pause between two attempts to write to a full disk.
@@ -27,13 +27,13 @@ const FULL_DISK_WAIT: Duration = Duration::from_millis(100);
 /// Settings for recording the elements of a stream.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RecordElementsOptions {
-    /// Interval at which received elements are written to the file: the most that is lost if the
-    /// program is killed.
+    /// Interval at which received elements are written to the file. If the program is killed, it
+    /// loses at most the elements of one interval.
     pub write_every: Duration,
     /// Interval at which the file is synced to survive a loss of power.
     pub sync_every: Duration,
-    /// Elements per second, above 0, from which the times of elements are computed. `None`: each
-    /// element gets the time at which it was taken from the stream.
+    /// Elements per second, above 0, from which the times of elements are computed. With `None`,
+    /// the time of an element is the moment at which it was taken from the stream.
     pub sample_rate: Option<f64>,
 }
 
@@ -47,25 +47,26 @@ impl Default for RecordElementsOptions {
     }
 }
 
-/// Records elements of any type into a file or a series until the stream ends or the recording is
-/// stopped. `on_turn` is called after each attempt to read and to write. Elements of a fixed size
-/// are recorded faster by [`record_stream`](super::record_stream).
+/// Records elements of any type into a file or a series of files until the stream ends or the
+/// recording is stopped. Calls `on_turn` after each attempt to read and to write. For elements of a
+/// fixed size, [`record_stream`](super::record_stream) is faster.
 ///
-/// The stream waits while the disk is busy or full: nothing is lost. Elements taken from the stream
-/// wait in memory. Memory use is the bytes that the recording allows, the same amount again for a
-/// segment that the file has not accepted yet, and the stream's buffer.
+/// While the disk is busy or full, the stream waits and nothing is lost. Elements taken from the
+/// stream wait in memory. The memory in use is the limit of the recording, the same amount again
+/// for a segment that the file has not accepted yet, and the stream's buffer.
 ///
 /// # Errors
-/// [`RecordingError::SampleRate`]: nothing was taken. After any other error, the elements taken
-/// before are written:
+/// [`RecordingError::SampleRate`]: no element was taken. After any other error, the elements taken
+/// before the error are written:
 ///
 /// - [`RecordingError::Unwritten`]: some taken elements are not in the recording, because it was
 ///   stopped while the disk was full, or because the file accepts no more data.
-/// - [`RecordingError::Variables`]. With [`VariableRecordError::Removed`] the contents of the file
-///   are lost. With [`VariableRecordError::Sync`] all elements taken are in the file, but may not
-///   survive a loss of power. Otherwise all elements taken are in the recording.
-/// - [`RecordingError::Stream`]: all elements taken are in the recording, and synced.
-/// - [`RecordingError::Both`]: several of these, the stream's last.
+/// - [`RecordingError::Variables`]: after [`VariableRecordError::Removed`], the contents of the
+///   file are lost. After [`VariableRecordError::Sync`], all elements taken are in the file, but
+///   may not survive a loss of power. After any other cause, all elements taken are in the
+///   recording.
+/// - [`RecordingError::Stream`]: all elements taken are in the recording, and it is synced.
+/// - [`RecordingError::Both`]: several of these errors; that of the stream is last.
 pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
     stream: &mut ValueReader,
     recording: &mut ElementSeries<S, O>,
@@ -79,7 +80,7 @@ pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
     }
     let before = recording.progress().updates;
     let clock = Clock::new();
-    let mut turns = Turns {
+    let mut recorder = ElementRecorder {
         since: clock.now(),
         clock,
         recording,
@@ -92,61 +93,61 @@ pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
         done: StreamRecorded::default(),
         on_turn,
     };
-    let recorded = turns.record(stream, options);
-    // The elements taken so far are written, whatever the reason for the end.
-    let written = turns.end();
-    let (done, recording) = (turns.done, turns.recording);
-    // Elements that the recording could not accept, and elements that are still waiting.
-    let untaken = done
+    let recorded = recorder.record(stream, options);
+    // Writes the elements taken so far, whatever the reason for the end.
+    let written = recorder.end();
+    let (done, recording) = (recorder.done, recorder.recording);
+    // Counts elements that the recording could not accept, and elements that still wait.
+    let unaccepted = done
         .elements
         .saturating_sub(recording.progress().updates - before);
-    let elements = untaken + recording.discard_waiting();
-    let (of_recording, of_stream) = match recorded {
+    let elements = unaccepted + recording.discard_waiting();
+    let (recording_error, stream_error) = match recorded {
         Ok(()) => (None, None),
         Err(RecordingError::Variables(error)) => (Some(error), None),
         Err(error) => (None, Some(error)),
     };
-    match together(written.err(), of_recording, of_stream, elements) {
+    match combine_errors(written.err(), recording_error, stream_error, elements) {
         None => Ok(done),
         Some(error) => Err(error),
     }
 }
 
-/// Combines the errors of the last writes, of the recording before them, and of the stream. Errors
-/// that cost elements or safety come first. `elements` is the number of elements that no file
-/// contains.
-fn together(
+/// Combines the errors of the final writes, of the recording before them, and of the stream. Errors
+/// that lose elements or endanger them come first. `elements` is the number of elements that no
+/// file contains.
+fn combine_errors(
     at_end: Option<Box<VariableRecordError>>,
-    before: Option<Box<VariableRecordError>>,
-    of_stream: Option<RecordingError>,
+    while_recording: Option<Box<VariableRecordError>>,
+    stream_error: Option<RecordingError>,
     elements: u64,
 ) -> Option<RecordingError> {
-    let mut of_file: Vec<_> = at_end.into_iter().chain(before).collect();
-    // The last writes often fail in the same way as earlier ones.
-    of_file.dedup_by_key(|error| discriminant(&**error));
-    of_file.sort_by_key(|error| {
+    let mut file_errors: Vec<_> = at_end.into_iter().chain(while_recording).collect();
+    // The final writes often fail for the same reason as earlier writes.
+    file_errors.dedup_by_key(|error| discriminant(&**error));
+    file_errors.sort_by_key(|error| {
         !matches!(
             **error,
             VariableRecordError::Removed { .. } | VariableRecordError::Sync { .. }
         )
     });
-    let unwritten = of_file.pop_if(|_| elements > 0).map(|source| {
+    let unwritten = file_errors.pop_if(|_| elements > 0).map(|source| {
         let source = match *source {
-            // There are no more retries at this point.
+            // This error promises no further attempt, because none is made.
             VariableRecordError::File(error) => error.into(),
             source => source.into(),
         };
         RecordingError::Unwritten { elements, source }
     });
-    let of_file = of_file.into_iter().map(RecordingError::Variables);
-    let all = of_file.chain(unwritten).chain(of_stream);
+    let file_errors = file_errors.into_iter().map(RecordingError::Variables);
+    let all = file_errors.chain(unwritten).chain(stream_error);
     all.rev().reduce(|second, first| RecordingError::Both {
         first: Box::new(first),
         second: Box::new(second),
     })
 }
 
-struct Turns<'a, S, O, F> {
+struct ElementRecorder<'a, S, O, F> {
     recording: &'a mut ElementSeries<S, O>,
     clock: Clock,
     since: Tick,
@@ -156,7 +157,7 @@ struct Turns<'a, S, O, F> {
     on_turn: F,
 }
 
-impl<S, O, F> Turns<'_, S, O, F>
+impl<S, O, F> ElementRecorder<'_, S, O, F>
 where
     S: Segments,
     O: FnMut(u32) -> io::Result<S>,
@@ -190,7 +191,8 @@ where
             };
             (self.on_turn)(self.recording);
             match written {
-                // Continues to take elements while memory has room.
+                // A full disk does not stop the recorder from taking elements while memory has
+                // space.
                 Err(error) if error.is_disk_full() => {
                     if !self.recording.has_room() && self.stopped.within(FULL_DISK_WAIT) {
                         break;
@@ -202,9 +204,9 @@ where
         Ok(())
     }
 
-    /// Takes the elements that have arrived; waits briefly for the first.
+    /// Takes the elements that have arrived. Waits briefly for the first element.
     fn take(&mut self, stream: &mut ValueReader) -> Result<(), RecordingError> {
-        let values = match stream.read_up_to(TAKEN_MAX, Some(CHECK_INTERVAL)) {
+        let values = match stream.read_up_to(ELEMENTS_MAX, Some(CHECK_INTERVAL)) {
             Ok(values) => values,
             Err(StreamError::Timeout { .. }) => return Ok(()),
             Err(StreamError::Ended) => {
@@ -223,7 +225,7 @@ where
         Ok(())
     }
 
-    /// Writes and syncs everything. While the disk is full, it retries until stopped.
+    /// Writes and syncs everything. While the disk is full, repeats this until stopped.
     fn end(&mut self) -> Result<(), Box<VariableRecordError>> {
         loop {
             let now = self.now();
@@ -237,10 +239,12 @@ where
     }
 }
 
+/// Computes the times of elements.
 struct Times {
     rate: Option<f64>,
     /// Time at which the first element was taken.
     first: Option<Timestamp>,
+    /// Index of the next element.
     next: u64,
 }
 
@@ -250,25 +254,25 @@ impl Times {
             return taken_at;
         };
         let first = *self.first.get_or_insert(taken_at);
-        let after = self.next as f64 / rate * 1e9;
+        let offset = self.next as f64 / rate * 1e9;
         self.next += 1;
-        Timestamp::from_nanos(first.as_nanos().saturating_add(after as i64))
+        Timestamp::from_nanos(first.as_nanos().saturating_add(offset as i64))
     }
 }
 
-/// Plays the values of one variable into a stream of the same type, each value when it is due,
-/// until they end or playing is stopped. The variable is given by its index in
-/// [`UpdateSource::variables`]. `on_elements` is called after each attempt to write an
-/// element. Plays recordings of [`record_elements`], and any other recorded variable.
+/// Plays the values of one variable into a stream of the same type, each value at its recorded
+/// time, until the values end or playing is stopped. `variable` is the index in
+/// [`UpdateSource::variables`]. Calls `on_elements` after each attempt to write an element. Plays
+/// recordings of [`record_elements`], and any other recorded variable.
 ///
-/// A full stream delays playing: nothing is lost, and all later elements are late by the same time.
-/// Unreadable text is left out and counted in the variable's `unreadable`. A stream carries neither
-/// qualities nor gaps. Elements whose quality was not good are played like the others;
-/// [`StreamPlayed`] counts these elements and the gaps.
+/// While the stream is full, playing waits: nothing is lost, and all later elements are late by the
+/// same time. Unreadable text is omitted and counted in the variable's `unreadable`. A stream
+/// carries neither qualities nor gaps: elements with a bad or uncertain quality are played like all
+/// others, and [`StreamPlayed`] counts these elements and the gaps.
 ///
 /// # Errors
-/// [`RecordingError::OtherElements`]. After any other error, the stream contains the elements
-/// played before.
+/// [`RecordingError::OtherElements`]: nothing was played. After any other error, the stream
+/// contains the elements that were played before the error.
 pub fn play_elements_into_stream(
     recorded: &mut impl UpdateSource,
     variable: usize,
@@ -278,7 +282,7 @@ pub fn play_elements_into_stream(
     on_elements: impl FnMut(&StreamPlayed),
 ) -> Result<StreamPlayed, RecordingError> {
     let mut done = play_elements(recorded, variable, pace, stream, stopped, on_elements)?;
-    // Some sources find the gaps while they are read.
+    // Some sources detect gaps only while they are read.
     if let Some(known) = recorded.variables().get(variable) {
         done.gaps = known.gaps;
         done.lost = known.lost;

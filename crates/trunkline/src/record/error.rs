@@ -20,12 +20,13 @@ pub enum RecordingError {
     /// The recording cannot be written.
     #[error(transparent)]
     Record(Box<RecordError>),
-    /// The recording accepts no more data, and some elements taken from the stream are in no file.
+    /// The recording accepts no more data, and no file contains some elements that were taken from
+    /// the stream.
     #[error(
-        "{elements} elements that were taken from the stream are not in the recording: {source}"
+        "{elements} elements taken from the stream are not in the recording: {source}"
     )]
     Unwritten {
-        /// Number of those elements.
+        /// Number of elements that no file contains.
         elements: u64,
         /// The error of the file.
         source: Box<dyn Error + Send + Sync>,
@@ -47,8 +48,8 @@ pub enum RecordingError {
     Ring(#[from] NoRegion),
     /// Elements of this type cannot be recorded as rows.
     #[error(
-        "elements of the type {data_type} have no fixed size, or parts that are not plain values, \
-         and cannot be recorded as rows; record them with record_elements"
+        "elements of the type {data_type} have no fixed size, or have parts that are not scalar \
+         values, and cannot be recorded as rows; record them with record_elements"
     )]
     Type {
         /// Type of the elements.
@@ -57,17 +58,17 @@ pub enum RecordingError {
     /// The rows of the recording have a different size than the elements of the stream.
     #[error(
         "an element of the type {data_type} has {element_bytes:?} bytes, and a row of the recording \
-         {row_bytes}; make the stream of a type that fits"
+         has {row_bytes}; make the stream of a type that fits"
     )]
     OtherRows {
         /// Type of the stream.
         data_type: DataType,
-        /// Bytes of an element; `None` if they vary.
+        /// Size of an element in bytes; `None` if it varies.
         element_bytes: Option<usize>,
-        /// Bytes of a row in the recording.
+        /// Size of a row of the recording in bytes.
         row_bytes: usize,
     },
-    /// The types of the recorded elements and of the stream differ.
+    /// The type of the recorded elements differs from the type of the stream.
     #[error(
         "the recording has elements of type {recorded}, but the stream has type {stream}; use a \
          stream of the recorded type"
@@ -78,8 +79,8 @@ pub enum RecordingError {
         /// Type of the stream.
         stream: DataType,
     },
-    /// The sample rate is not usable for computing times.
-    #[error("{rate} is not a sample rate; give a number of elements per second above 0")]
+    /// The sample rate is not a positive, finite number.
+    #[error("the sample rate {rate} is invalid; use a number of elements per second above 0")]
     SampleRate {
         /// The rate requested.
         rate: f64,
@@ -87,15 +88,15 @@ pub enum RecordingError {
     /// Two failures, the more serious one first.
     #[error("{first}; also, {second}")]
     Both {
-        /// The failure that makes the recording incomplete or unsafe.
+        /// The failure that makes the recording incomplete, or that endangers it.
         first: Box<RecordingError>,
-        /// The other failure.
+        /// The less serious failure.
         second: Box<RecordingError>,
     },
     /// No variable of the recording can be played.
     #[error("none of the recording's variables can be played; {why}")]
     NothingToPlay {
-        /// The reason, or the first variable and its reason.
+        /// The reason, or the first variable with its reason.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Updates passed to the client, and their outcomes.
+//! Passes played updates to the client, and collects their outcomes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,42 +10,42 @@ use super::RecordingError;
 use crate::client::Client;
 use crate::client::polled::PendingCall;
 
-/// Maximum number of updates without an outcome.
+/// Maximum number of updates that wait for an outcome.
 const WRITES_MAX: usize = 16_384;
 
-/// Maximum number of bytes of those updates, unless a single batch is larger.
+/// Maximum size of these updates in bytes, except for a single batch that is larger.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Maximum number of variables whose failure reason is stored; other failures are only counted.
+/// Maximum number of variables with a stored failure. Failures of other variables are only counted.
 const VARIABLES_MAX: usize = 100;
 
-/// The reason why updates of a variable were not applied.
+/// The reason why played updates of a variable were not applied.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PlayFailure {
     /// Name of the variable.
     pub name: String,
-    /// Code of the first failure, as in the protocol's faults; for programs to match on.
+    /// Code of the first failure, as in faults of the protocol, for programs.
     pub code: String,
-    /// Sentence of the first failure, for people.
+    /// Description of the first failure, for people.
     pub sentence: String,
-    /// Number of its updates that failed.
+    /// Number of failed updates of the variable.
     pub updates: u64,
 }
 
-/// Updates without an outcome, in order. Dropping this ends them and cancels those that were not
-/// sent.
+/// Updates that wait for an outcome, in order. Dropping this ends the wait, and cancels updates
+/// that were not sent.
 #[derive(Debug)]
-pub(super) struct HandedOver<'a> {
+pub(super) struct PendingUpdates<'a> {
     client: &'a Client,
-    /// Each batch with the numbers of its variables and its size in bytes.
+    /// Each batch with the numbers of its variables, and its size in bytes.
     batches: VecDeque<(PendingCall<Vec<WriteOutcome>>, Vec<usize>, usize)>,
     writes: usize,
     bytes: usize,
     failures: Vec<(usize, PlayFailure)>,
 }
 
-impl<'a> HandedOver<'a> {
+impl<'a> PendingUpdates<'a> {
     pub(super) fn new(client: &'a Client) -> Self {
         Self {
             client,
@@ -58,7 +58,7 @@ impl<'a> HandedOver<'a> {
 
     /// Passes updates to the client, each with the number of its variable. Waits while too many
     /// updates have no outcome.
-    pub(super) fn give(
+    pub(super) fn write(
         &mut self,
         updates: Vec<(usize, Write)>,
         name: impl Fn(usize) -> String,
@@ -107,14 +107,15 @@ impl<'a> HandedOver<'a> {
             }
             WriteOutcome::NotTried(NotTried::WouldBlock) => (
                 "would-block".to_owned(),
-                "it would have had to wait".to_owned(),
+                "the write would have had to wait".to_owned(),
             ),
             WriteOutcome::Applied(_) | WriteOutcome::Unchanged(_) | WriteOutcome::Superseded => {
                 return;
             }
         };
-        if let Some((_, known)) = self.failures.iter_mut().find(|(of, _)| *of == variable) {
-            known.updates += 1;
+        if let Some((_, failure)) =
+            self.failures.iter_mut().find(|(number, _)| *number == variable) {
+            failure.updates += 1;
         } else if self.failures.len() < VARIABLES_MAX {
             let failure = PlayFailure {
                 name: name(variable),

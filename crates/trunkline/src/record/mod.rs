@@ -1,4 +1,4 @@
-//! Recording and playing: connects the recorder of `trunkline-record`, which handles memory and
+//! Recording and playback. Connects the recorder of `trunkline-record`, which manages memory and
 //! files, to streams and variables.
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //!   variables -> VariableRecorder -> TDMS file ----> play_into_variables -> variables
 //! ```
 //!
-//! A device, or a program in its place, fills a ring itself: see [`regions`].
+//! A device, or a program that simulates one, fills a ring directly: see [`regions`].
 
 mod descriptions;
 mod elements;
@@ -37,7 +37,7 @@ pub use self::streams::{
 };
 pub use self::update_source::UpdateSource;
 
-/// Rings of memory that a device fills or plays.
+/// Rings of memory that a device fills, or from which it plays.
 pub mod regions {
     pub use trunkline_ring::{
         NoRegion, Pages, PagesWanted, ReadRegion, RegionDrain, RegionFiller, RegionMemory,

@@ -21,33 +21,33 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 pub struct StreamPlayed {
     /// Rows written to the stream.
     pub rows: u64,
-    /// Number of due rows that had not been read from the file in time.
+    /// Number of rows that were due before they had been read from the file.
     pub underruns: u64,
-    /// Lateness of the last row, because the file was read too slowly or the stream was full.
+    /// Delay of the last row, because the file was read too slowly or the stream was full.
     pub lateness: Duration,
-    /// Number of played elements whose quality was not good when they were recorded. A stream
-    /// carries no quality. Rows have no quality.
+    /// Number of played elements whose quality was not good when they were recorded; 0 for
+    /// recordings of rows, which have no qualities. The stream does not carry the quality.
     pub not_good: u64,
-    /// Number of gaps in the whole recording, played or not: places where the recorder lost
-    /// elements.
+    /// Number of gaps in the whole recording, played or not. A gap is a place where the recorder
+    /// lost elements.
     pub gaps: u64,
-    /// Number of elements lost in those gaps, as far as the recorder knew.
+    /// Number of elements lost in these gaps, as far as the recorder knew it.
     pub lost: u64,
-    /// Gaps of unknown length.
+    /// Number of gaps of unknown length.
     pub unknown_gaps: u64,
-    /// True if everything was played, false if playing was stopped.
+    /// True if everything was played; false if playing was stopped.
     pub is_complete: bool,
 }
 
-/// Plays a recording into a stream, each row when it is due, until the recording ends or playing is
-/// stopped. `on_rows` is called after each attempt to write rows. The elements of the stream are
-/// the rows in their memory layout.
+/// Plays a recording into a stream, each row at its recorded time, until the recording ends or
+/// playing is stopped. The elements of the stream are the rows in their memory layout. Calls
+/// `on_rows` after each attempt to write rows.
 ///
-/// Each row is copied once, from the ring to the memory from which the stream sends. A full stream
-/// delays playing: nothing is lost, and all later rows are late by the same time.
+/// Each row is copied once, from the ring to the memory from which the stream sends. While the
+/// stream is full, playing waits: nothing is lost, and all later rows are late by the same time.
 ///
 /// # Errors
-/// [`RecordingError`]: the stream contains the rows played before.
+/// [`RecordingError`]: the stream contains the rows that were played before the error.
 pub fn play_into_stream(
     playback: &mut TdmsPlayback,
     drain: &mut PacedDrain,
@@ -56,11 +56,11 @@ pub fn play_into_stream(
     mut on_rows: impl FnMut(&StreamPlayed),
 ) -> Result<StreamPlayed, RecordingError> {
     let row_bytes = playback.recording().row_bytes();
-    let of_stream = element_bytes(stream.data_type());
-    if of_stream != Some(row_bytes) {
+    let stream_bytes = element_bytes(stream.data_type());
+    if stream_bytes != Some(row_bytes) {
         return Err(RecordingError::OtherRows {
             data_type: stream.data_type().clone(),
-            element_bytes: of_stream,
+            element_bytes: stream_bytes,
             row_bytes,
         });
     }
@@ -72,20 +72,20 @@ pub fn play_into_stream(
         gaps: gaps.len() as u64,
         lost: gaps
             .iter()
-            .fold(0, |all: u64, gap| all.saturating_add(gap.lost)),
+            .fold(0, |sum: u64, gap| sum.saturating_add(gap.lost)),
         ..StreamPlayed::default()
     };
     while !drain.is_over() && !stopped.now() {
         playback.fill()?;
         let written = stream.write_bytes_with(ROWS_MAX, Some(CHECK_INTERVAL), |space| {
             let rows = drain.take(elapsed(clock.now()), space)?;
-            // Writes all rows that fit into the space.
+            // The drain writes as many due rows as fit into the space.
             Ok::<_, RecordingError>(rows as usize * row_bytes)
         });
         let written = match written {
             Ok(written) => written as u64,
-            // There is no room: due rows are late until there is.
-            Err(RecordingError::Stream(error)) if is_late(&error) => {
+            // The stream is full. Rows that are due now are late until it has space.
+            Err(RecordingError::Stream(error)) if is_timeout(&error) => {
                 drain.take(elapsed(clock.now()), &mut [])?
             }
             Err(error) => return Err(error),
@@ -97,7 +97,7 @@ pub fn play_into_stream(
         if written > 0 {
             continue;
         }
-        // The next row is either not due yet or not read yet.
+        // The next row is not due yet, or has not been read yet.
         let now = elapsed(clock.now());
         let due = drain.next_due()?.map(|due| due.saturating_sub(now));
         match due.filter(|due| !due.is_zero()) {
@@ -110,6 +110,6 @@ pub fn play_into_stream(
     Ok(done)
 }
 
-fn is_late(error: &StreamError) -> bool {
+fn is_timeout(error: &StreamError) -> bool {
     matches!(error, StreamError::Timeout { .. })
 }

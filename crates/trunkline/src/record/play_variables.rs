@@ -7,7 +7,7 @@ use trunkline_net::Clock;
 use trunkline_record::{Pace, PlaybackError, PlayedUpdate};
 use trunkline_types::wire::encoded_len;
 
-use super::handed_over::{HandedOver, PlayFailure};
+use super::handed_over::{PendingUpdates, PlayFailure};
 use super::{RecordingError, Stopped, UpdateSource};
 use crate::client::Client;
 
@@ -20,18 +20,18 @@ const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Longest wait before the stop signal is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Delay from which an update counts as late.
-const LATE: Duration = Duration::from_millis(20);
+/// Delay above which an update counts as late.
+const LATE_AFTER: Duration = Duration::from_millis(20);
 
 /// Settings for playing a recording into variables.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PlayVariablesOptions {
-    /// Speed of playing.
+    /// The speed relative to the recording.
     pub pace: Pace,
-    /// True if updates keep the times at which they were measured; otherwise the engine stamps them
-    /// anew.
+    /// True if updates keep their recorded source timestamps. Otherwise the engine sets new
+    /// timestamps.
     pub keeps_times: bool,
-    /// Longest wait for an answer of the engine. 10 s by default.
+    /// Longest wait for an answer of the engine; 10 s by default.
     pub timeout: Duration,
 }
 
@@ -51,40 +51,41 @@ impl Default for PlayVariablesOptions {
 pub struct VariablesPlayed {
     /// Updates passed to the engine.
     pub updates: u64,
-    /// Updates of recorded variables that are left out.
+    /// Updates of recorded variables that are not played.
     pub left_out: u64,
-    /// Updates with unreadable text, of variables that are played.
-    /// [`PlayedVariable::unreadable`](trunkline_record::PlayedVariable::unreadable) counts them per
-    /// variable.
+    /// Updates with unreadable text, of the variables that are played.
+    /// [`PlayedVariable::unreadable`](trunkline_record::PlayedVariable::unreadable) counts these
+    /// per variable.
     pub unreadable: u64,
-    /// Updates passed on more than 20 ms late, because the file, the program or the engine was too
-    /// slow.
+    /// Updates that were passed on more than 20 ms late, because the file, the program or the
+    /// engine was too slow.
     pub late: u64,
     /// Largest delay of an update.
     pub lateness_max: Duration,
-    /// Writes that ended as applied. This and the next two fields count all writes of this client
-    /// since playing began, including writes that do not come from the recording.
+    /// Applied writes. This field and the next two count all writes of this client since playing
+    /// began, including writes that do not come from the recording.
     pub applied: u64,
-    /// Writes that ended as unchanged.
+    /// Writes of a value within the deadband of the previous one.
     pub unchanged: u64,
-    /// Writes that ended as refused or unknown.
+    /// Writes that were refused or not tried, or whose outcome is unknown.
     pub failed: u64,
-    /// The reasons of failure by variable, for the first 100 variables.
+    /// The reasons of failed writes, for the first 100 variables.
     pub failures: Vec<PlayFailure>,
-    /// Variables that are not played, or not to their end, each with the reason.
+    /// Variables that are not played, or not played to their end, each with the reason.
     pub refused: Vec<(String, String)>,
-    /// True if everything was played, false if playing was stopped.
+    /// True if everything was played; false if playing was stopped.
     pub is_complete: bool,
 }
 
-/// Plays a recording or a whole series into variables, each update when it is due, until the
-/// recording ends or playing is stopped. `target` maps a recorded variable to the variable to
-/// write, or to `None` to leave it out; both variables must have the same type. `on_updates` is
-/// called after each batch, and while waiting for the next update.
+/// Plays a recording or a whole series into variables, each update at its recorded time, until the
+/// recording ends or playing is stopped. `target` maps the name of a recorded variable to the name
+/// of the variable to write, or to `None` to omit the variable. Both variables must have the same
+/// type. Calls `on_updates` after each batch and while waiting for the next update.
 ///
 /// # Errors
-/// [`RecordingError::NothingToPlay`]; [`RecordingError::Call`] if the engine does not answer;
-/// [`RecordingError::Playback`].
+/// - [`RecordingError::NothingToPlay`]: no variable can be played.
+/// - [`RecordingError::Call`]: the engine does not answer.
+/// - [`RecordingError::Playback`]: the recording cannot be read further.
 pub fn play_into_variables(
     client: &Client,
     recorded: &mut impl UpdateSource,
@@ -95,17 +96,17 @@ pub fn play_into_variables(
 ) -> Result<VariablesPlayed, RecordingError> {
     let speed = speed_of(options.pace)?;
     let mut done = VariablesPlayed::default();
-    let into = open(client, recorded, target, options.timeout, &mut done)?;
+    let targets = open(client, recorded, target, options.timeout, &mut done)?;
     let before = client.write_counts();
     let name = |variable: usize| {
-        let known = into.get(variable).and_then(Option::as_ref);
+        let known = targets.get(variable).and_then(Option::as_ref);
         known.map_or_else(String::new, |(_, name)| name.clone())
     };
-    let mut handed_over = HandedOver::new(client);
+    let mut pending_updates = PendingUpdates::new(client);
     let clock = Clock::new();
     let since = clock.now();
     let mut next = next_update(recorded, &mut done)?;
-    // A stop requested in the meantime takes effect before anything is written.
+    // A stop that was requested before this call takes effect before the first write.
     on_updates(&done);
     while let Some(first) = next.take() {
         let due = due(first.after, speed);
@@ -130,13 +131,13 @@ pub fn play_into_variables(
                 next = Some(update);
                 break;
             }
-            let late = now - due;
+            let delay = now - due;
             let is_paced = speed.is_some();
-            match into.get(update.variable).and_then(Option::as_ref) {
+            match targets.get(update.variable).and_then(Option::as_ref) {
                 Some((variable, _)) => {
-                    done.late += u64::from(is_paced && late > LATE);
+                    done.late += u64::from(is_paced && delay > LATE_AFTER);
                     if is_paced {
-                        done.lateness_max = done.lateness_max.max(late);
+                        done.lateness_max = done.lateness_max.max(delay);
                     }
                     bytes += encoded_len(&update.value);
                     let number = update.variable;
@@ -146,7 +147,8 @@ pub fn play_into_variables(
             }
             one = match next_update(recorded, &mut done) {
                 Ok(update) => update,
-                // Plays the updates read before the error; in a series, to the end of the file.
+                // Plays the updates that were read before the error. In a series, these extend to
+                // the end of the file.
                 Err(error) => {
                     failure = Some(error);
                     None
@@ -154,8 +156,8 @@ pub fn play_into_variables(
             };
         }
         done.updates += batch.len() as u64;
-        handed_over.give(batch, name, options.timeout)?;
-        outcomes(&mut done, &before, &client.write_counts());
+        pending_updates.write(batch, name, options.timeout)?;
+        count_outcomes(&mut done, &before, &client.write_counts());
         on_updates(&done);
         if let Some(error) = failure {
             client.flush(options.timeout)?;
@@ -163,18 +165,18 @@ pub fn play_into_variables(
         }
     }
     let counts = client.flush(options.timeout)?;
-    outcomes(&mut done, &before, &counts);
-    handed_over.take_outcomes(name);
-    done.failures = handed_over.failures();
+    count_outcomes(&mut done, &before, &counts);
+    pending_updates.take_outcomes(name);
+    done.failures = pending_updates.failures();
     done.is_complete = next.is_none();
-    let played = recorded.variables().iter().zip(&into);
+    let played = recorded.variables().iter().zip(&targets);
     let played = played.filter_map(|(one, target)| target.as_ref().map(|_| one.unreadable));
     done.unreadable = played.sum();
     on_updates(&done);
     Ok(done)
 }
 
-/// Returns the next update that can be played. Reports once if the rest of a variable is damaged.
+/// Returns the next update that can be played. Reports each damaged variable once.
 fn next_update(
     recorded: &mut impl UpdateSource,
     done: &mut VariablesPlayed,
@@ -192,7 +194,7 @@ fn next_update(
     }
 }
 
-/// Returns the speed factor; `None`: as fast as possible.
+/// Returns the speed factor, or `None` for full speed.
 pub(super) fn speed_of(pace: Pace) -> Result<Option<f64>, PlaybackError> {
     match pace {
         Pace::Full => Ok(None),
@@ -202,11 +204,13 @@ pub(super) fn speed_of(pace: Pace) -> Result<Option<f64>, PlaybackError> {
     }
 }
 
-/// Returns the due time of an update that came `after` the first one; zero without a speed.
+/// Returns the time at which to play an update that was recorded `after` the first one; zero at
+/// full speed.
 pub(super) fn due(after: Duration, speed: Option<f64>) -> Duration {
     match speed {
         None => Duration::ZERO,
-        // The speed is above 0, so this is not NaN, and no recording is long enough to overflow.
+        // The result is not NaN, because the speed is above 0. No recording is long enough to
+        // overflow.
         Some(speed) => {
             let nanoseconds = after.as_nanos() as f64 / speed;
             Duration::from_nanos(nanoseconds as u64)
@@ -221,8 +225,8 @@ fn write(variable: VariableRef, update: PlayedUpdate, keeps_times: bool) -> Writ
     write
 }
 
-/// Opens the target variables. Returns them with their names, indexed by the number of the recorded
-/// variable.
+/// Opens the target variables. Returns each with its name, indexed by the number of the recorded
+/// variable; `None` for variables that are not played.
 fn open(
     client: &Client,
     recorded: &impl UpdateSource,
@@ -248,11 +252,11 @@ fn open(
                 continue;
             }
             Some(Ok(opened)) => format!(
-                "it is of the type {}, and {} was recorded",
+                "the variable has the type {}, but the recorded values have the type {}",
                 opened.data_type, variable.data_type
             ),
             Some(Err(fault)) => fault.to_string(),
-            None => "the engine did not answer for it".to_owned(),
+            None => "the engine did not answer for this variable".to_owned(),
         };
         done.refused.push((target.clone(), why));
         into.push(None);
@@ -267,7 +271,7 @@ fn open(
     Ok(into)
 }
 
-fn outcomes(done: &mut VariablesPlayed, before: &WriteCounts, now: &WriteCounts) {
+fn count_outcomes(done: &mut VariablesPlayed, before: &WriteCounts, now: &WriteCounts) {
     done.applied = now.applied - before.applied;
     done.unchanged = now.unchanged - before.unchanged;
     let failed = |counts: &WriteCounts| {

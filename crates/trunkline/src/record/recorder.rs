@@ -1,4 +1,4 @@
-//! Records variables.
+//! Records the updates of variables into TDMS files.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,21 +23,21 @@ use crate::client::{Client, PatternSet};
 /// Settings for recording variables.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct VariableRecorderOptions {
-    /// Contract of the subscription, which selects the updates to record and bounds the waiting
-    /// ones. Every update by default.
+    /// Contract of the subscription. It selects the updates to record and limits the updates that
+    /// wait. Every update by default.
     pub contract: Contract,
-    /// Interval at which waiting updates are written: the most that is lost if the program is
-    /// killed. 1 s by default.
+    /// Interval at which waiting updates are written. If the program is killed, it loses at most
+    /// the updates of one interval. 1 s by default.
     pub write_every: Duration,
     /// Interval at which the file is synced to survive a loss of power. 10 s by default.
     pub sync_every: Duration,
-    /// Bytes that may wait to be written, and the same amount again while the disk accepts nothing.
-    /// 4 MiB by default.
+    /// Maximum size in bytes of the updates that wait to be written. While the disk accepts
+    /// nothing, as much again may wait. 4 MiB by default.
     pub waiting_bytes_max: usize,
     /// Writes checksums beside the file, in `x.tdms.sums`. Off by default.
     pub has_sums: bool,
     /// Condition for continuing in the next file of a series: `x.tdms`, `x_0002.tdms` and so on. A
-    /// series also continues in the next file after a failure. By default there is a single file.
+    /// series also continues in the next file after a failure. By default, there is a single file.
     pub rotation: Option<Rotation>,
 }
 
@@ -58,39 +58,41 @@ impl Default for VariableRecorderOptions {
 #[derive(Clone, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub struct VariableRecorderStatus {
-    /// Progress of the recording, over all its files.
+    /// Progress of the recording, summed over all its files.
     pub progress: VariableProgress,
-    /// Number of files.
+    /// Number of files of the recording.
     pub files: u32,
     /// True while the connection to the engine is up.
     pub is_connected: bool,
-    /// True once the first reading has arrived of every variable that existed when the recording
-    /// began. From then on none of their updates is missed. Never becomes false again.
+    /// True once the first reading of every variable that existed when the recording began has
+    /// arrived. After that, no update of these variables is missed. Never becomes false again.
     pub is_following: bool,
     /// Set if the path of the current file no longer leads to the file. Updates in a file that was
     /// removed or replaced count as lost.
     pub moved_file: Option<MovedFile>,
-    /// Same as `moved_file`, for the file of checksums; recording continues without it.
+    /// As `moved_file`, for the file of checksums. The recording continues without that file.
     pub moved_sums_file: Option<MovedFile>,
     /// Free space on the disk.
     pub room: Room,
-    /// Current failure of the file.
+    /// Current failure of the file; `None` if there is none.
     pub error: Option<String>,
-    /// Patterns, and names without wildcards, that have matched nothing so far. Known once the
-    /// engine has listed all existing variables. Variables that appear later are recorded.
+    /// Patterns, and names without wildcards, that have matched no variable so far. Empty until the
+    /// engine has listed all existing variables. A matching variable that appears later is
+    /// recorded.
     pub unmatched: Vec<String>,
-    /// Variables that are not recorded, each with the reason.
+    /// Variables that are not recorded, each with the reason. At most 100.
     pub refused: Vec<(String, String)>,
-    /// Number of variables that are not recorded.
+    /// Number of all variables that are not recorded.
     pub refused_count: u64,
 }
 
-/// Records the updates of variables into a TDMS file, on a dedicated thread. Dropping it ends the
-/// recording as [`stop`](Self::stop) does.
+/// Records the updates of variables into a TDMS file, on a dedicated thread. Dropping the recorder
+/// ends the recording as [`stop`](Self::stop) does.
 ///
-/// The recorder is driven by events: variables that do not change cost nothing. The contract and
-/// [`waiting_bytes_max`](VariableRecorderOptions::waiting_bytes_max) bound its memory. Lost updates
-/// are counted, and recorded as a gap in the file.
+/// The recorder is driven by events, so variables that do not change cost nothing. Its memory is
+/// limited by the contract and by
+/// [`waiting_bytes_max`](VariableRecorderOptions::waiting_bytes_max). Lost updates are counted, and
+/// recorded as a gap in the file.
 #[derive(Debug)]
 pub struct VariableRecorder {
     status: Arc<Mutex<VariableRecorderStatus>>,
@@ -99,12 +101,14 @@ pub struct VariableRecorder {
 }
 
 impl VariableRecorder {
-    /// Records variables that match `patterns`, now and later, except those that match `excluded`,
-    /// into the new file `path`, or into a series that begins with this file.
+    /// Starts to record the variables that match `patterns` and do not match `excluded`, including
+    /// variables that appear later. The recording is the new file `path`, or a series that begins
+    /// with this file.
     ///
     /// # Errors
-    /// [`RecordingError::File`]: the file, or the next file of the series, already exists or cannot
-    /// be created, or the system has no thread left. [`RecordingError::Call`].
+    /// - [`RecordingError::File`]: the file, or the next file of the series, already exists or
+    ///   cannot be created, or the system cannot start another thread.
+    /// - [`RecordingError::Call`]: the subscription cannot be created.
     pub fn start(
         client: &Client,
         patterns: &[Pattern],
@@ -122,7 +126,7 @@ impl VariableRecorder {
         let clock = Clock::new();
         let next = series_file(path, 2);
         if options.rotation.is_some() && next.exists() {
-            let text = format!("{} is there already", next.display());
+            let text = format!("{} already exists", next.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text).into());
         }
         let files = Files {
@@ -150,7 +154,7 @@ impl VariableRecorder {
             clock,
             since: clock.now(),
             items: HashMap::new(),
-            unheard: 0,
+            awaiting_first_reading: 0,
             unmatched: Unmatched::new(patterns),
             options,
             status: status.clone(),
@@ -165,17 +169,16 @@ impl VariableRecorder {
         })
     }
 
-    /// Returns the current state. Its data about the file dates from the last write.
+    /// Returns the current state. The state of the file is that of the last write.
     #[must_use]
     pub fn status(&self) -> VariableRecorderStatus {
         locked(&self.status).clone()
     }
 
-    /// Ends the recording. Records every update that the engine had when this was called, and waits
-    /// at most 2 s for updates that have not arrived yet, but not for updates of a `sampled`
-    /// subscription. Then writes and syncs everything. If that failed,
-    /// [`VariableRecorderStatus::error`] is set. Removes an empty file that has not even a
-    /// variable.
+    /// Ends the recording. Records every update that the engine had at the time of the call, and
+    /// waits at most 2 s for updates that have not arrived yet, but not for updates of a `sampled`
+    /// subscription. Then writes and syncs everything. A failure of this is in
+    /// [`VariableRecorderStatus::error`]. Removes a file without any variable.
     #[must_use]
     pub fn stop(mut self) -> VariableRecorderStatus {
         self.end();
@@ -199,6 +202,7 @@ impl Drop for VariableRecorder {
 
 pub(super) type Open = Box<dyn FnMut(u32) -> io::Result<SegmentFile> + Send>;
 
+/// Opens the files of a recording.
 struct Files {
     first: PathBuf,
     has_sums: bool,

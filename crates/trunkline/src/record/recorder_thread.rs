@@ -1,4 +1,4 @@
-//! The thread that records variables.
+//! Runs the thread that records variables.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,36 +19,42 @@ use crate::client::{CallError, Client, PatternSubscription};
 /// Longest wait for events before the stop signal is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maximum number of events taken before the thread checks what is due.
-const TAKEN_MAX: usize = 4096;
+/// Maximum number of events handled before the thread checks what is due.
+const EVENTS_MAX: usize = 4096;
 
-/// Longest time that a stopped recorder waits for remaining events.
-const LAST_LOOK: Duration = Duration::from_secs(2);
+/// Longest time that a stopped recorder waits for outstanding events.
+const FINAL_WAIT: Duration = Duration::from_secs(2);
 
-/// Maximum number of unrecorded variables reported by name; others are only counted.
+/// Maximum number of unrecorded variables that the status names. Others are only counted.
 const REFUSED_MAX: usize = 100;
 
+/// State of the recorder's thread.
 pub(super) struct Running {
     pub(super) client: Client,
     pub(super) subscription: PatternSubscription,
     pub(super) descriptions: Descriptions,
     pub(super) recording: VariableSeries<SegmentFile, Open>,
+    /// Path of the first file.
     pub(super) first: PathBuf,
     pub(super) clock: Clock,
+    /// Start of the recording.
     pub(super) since: Tick,
     pub(super) items: HashMap<u32, Item>,
-    /// Number of variables from which nothing has arrived yet.
-    pub(super) unheard: usize,
+    /// Number of variables that have no first reading yet and were not refused.
+    pub(super) awaiting_first_reading: usize,
     pub(super) unmatched: Unmatched,
     pub(super) options: VariableRecorderOptions,
     pub(super) status: Arc<Mutex<VariableRecorderStatus>>,
 }
 
-/// The purpose of a write: save updates, sync the file, or finish it.
+/// The kind of a write.
 #[derive(Clone, Copy, Debug)]
-enum Writing {
+enum WriteKind {
+    /// Writes the updates in memory to the file.
     Out,
+    /// Writes the updates and syncs the file.
     Sync,
+    /// Writes the updates, syncs and ends the file.
     Finish,
 }
 
@@ -56,33 +62,33 @@ enum Writing {
 pub(super) struct Item {
     name: Arc<str>,
     data_type: DataType,
-    place: Place,
-    /// True once a reading has arrived, or is known not to arrive.
-    is_heard: bool,
-    /// True once the variable was reported as not recorded.
+    state: ItemState,
+    /// True once a reading has arrived, or cannot arrive any more.
+    is_first_reading_settled: bool,
+    /// True once the status reports that the variable is not recorded.
     is_refused: bool,
     /// True until the first reading arrives, which is the value that the variable already had.
     is_new: bool,
-    /// Losses since the last reading; the next reading reports them too.
+    /// Updates lost since the last reading. The next reading includes them in its own count.
     lost_since: Lost,
     /// Position of the newest update that has arrived; `None` before the first and after the last.
     position: Option<Position>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
-    /// Not yet: nothing has arrived.
-    None,
+enum ItemState {
+    /// No reading has arrived.
+    New,
     Recorded(VariableId),
     /// The variable cannot be recorded.
-    Never,
+    Unrecordable,
 }
 
 impl Item {
     fn id(&self) -> Option<VariableId> {
-        match self.place {
-            Place::Recorded(id) => Some(id),
-            Place::None | Place::Never => None,
+        match self.state {
+            ItemState::Recorded(id) => Some(id),
+            ItemState::New | ItemState::Unrecordable => None,
         }
     }
 }
@@ -94,34 +100,34 @@ impl Running {
         while !stopped.now() {
             if let Some(event) = self.subscription.next(Some(CHECK_INTERVAL)) {
                 self.handle(event);
-                self.handle_waiting(TAKEN_MAX);
+                self.handle_waiting(EVENTS_MAX);
             }
-            self.tell_unmatched();
+            self.report_unmatched();
             if !is_following && self.follows_all() {
                 is_following = true;
                 locked(&self.status).is_following = true;
             }
-            let described = self.descriptions.take();
-            self.describe(described);
+            let descriptions = self.descriptions.take();
+            self.describe(descriptions);
             let now = self.clock.now();
             if self.descriptions.are_awaited(now) {
-                // Delays writing so that the first header contains the descriptions.
+                // Writing waits, so that the first header contains the descriptions.
                 continue;
             }
             if now >= sync_at {
                 sync_at = now.saturating_add(self.options.sync_every);
                 write_at = now.saturating_add(self.options.write_every);
-                self.write(Writing::Sync);
+                self.write(WriteKind::Sync);
             } else if now >= write_at {
                 write_at = now.saturating_add(self.options.write_every);
-                self.write(Writing::Out);
+                self.write(WriteKind::Out);
             }
         }
-        self.end(self.clock.now().saturating_add(LAST_LOOK));
+        self.end(self.clock.now().saturating_add(FINAL_WAIT));
     }
 
     fn end(&mut self, until: Tick) {
-        while self.handle_waiting(TAKEN_MAX) && self.clock.now() < until {}
+        while self.handle_waiting(EVENTS_MAX) && self.clock.now() < until {}
         // Even a very short recording contains every variable that existed when it began.
         while self.is_connected() && !self.follows_all() && self.clock.now() < until {
             if let Some(event) = self.subscription.next(Some(CHECK_INTERVAL)) {
@@ -129,26 +135,27 @@ impl Running {
             }
         }
         self.catch_up(until);
-        self.tell_unmatched();
-        let mut left = until.since(self.clock.now());
-        while self.is_connected() && self.descriptions.are_missing() && !left.is_zero() {
-            let described = self.descriptions.take_within(left);
-            self.describe(described);
-            left = until.since(self.clock.now());
+        self.report_unmatched();
+        let mut remaining = until.since(self.clock.now());
+        while self.is_connected() && self.descriptions.are_missing() && !remaining.is_zero() {
+            let descriptions = self.descriptions.take_within(remaining);
+            self.describe(descriptions);
+            remaining = until.since(self.clock.now());
         }
         for item in std::mem::take(&mut self.items).into_values() {
-            self.leave(&item);
+            self.note_last_losses(&item);
         }
-        self.write(Writing::Finish);
-        let given_up = self.recording.discard_waiting();
-        if given_up > 0 {
+        self.write(WriteKind::Finish);
+        let unwritten = self.recording.discard_waiting();
+        if unwritten > 0 {
             let mut status = locked(&self.status);
             status.progress = self.recording.progress();
             let why = status.error.take().unwrap_or_default();
-            // There are no more retries at this point.
-            let why = why.split_once("; what waits").map_or(&*why, |(why, _)| why);
+            // The message promises another attempt, but the recorder makes no more attempts here.
+            let why = why.split_once("; the waiting updates").map_or(&*why, |(why, _)| why);
             status.error = Some(format!(
-                "{given_up} updates that waited when the recording ended are not in it: {why}"
+                "the recording ended before {unwritten} updates were written, and does not \
+                 contain them: {why}"
             ));
         }
         let progress = self.recording.progress();
@@ -162,7 +169,7 @@ impl Running {
     }
 
     /// Waits for the updates that the engine had when the recording was stopped. Does not wait for
-    /// those of a `sampled` contract, because the engine sends them only at the next interval.
+    /// a `sampled` contract, because the engine sends its updates only at the next interval.
     fn catch_up(&mut self, until: Tick) {
         if matches!(self.options.contract, Contract::Sampled(_)) || !self.is_connected() {
             return;
@@ -181,15 +188,15 @@ impl Running {
             }
             if let Some(event) = self.subscription.next(Some(CHECK_INTERVAL)) {
                 self.handle(event);
-                self.handle_waiting(TAKEN_MAX);
+                self.handle_waiting(EVENTS_MAX);
             }
         }
     }
 
     /// Asks the engine for the newest position of every recorded variable. Returns the positions by
-    /// item.
+    /// item number.
     fn newest_positions(&self, until: Tick) -> Result<HashMap<u32, Position>, CallError> {
-        let left = || until.since(self.clock.now());
+        let remaining = || until.since(self.clock.now());
         let recorded = self
             .items
             .iter()
@@ -197,13 +204,13 @@ impl Running {
         let (items, names): (Vec<u32>, Vec<Arc<str>>) = recorded
             .map(|(number, item)| (*number, Arc::clone(&item.name)))
             .unzip();
-        let opened = self.client.open(&names, OpenOptions::default(), left())?;
+        let opened = self.client.open(&names, OpenOptions::default(), remaining())?;
         let opened = items.into_iter().zip(opened);
         let (items, variables): (Vec<u32>, Vec<VariableRef>) = opened
             .filter_map(|(item, opened)| Some((item, opened.ok()?.variable)))
             .unzip();
-        let readings = self.client.read(&variables, left());
-        // Fails only for a closed client, which has no open variables.
+        let readings = self.client.read(&variables, remaining());
+        // The call fails only for a closed client, which has no open variables.
         let polled = self.client.clone().into_polled();
         let _closing = polled.close_variables(&variables);
         let readings = items.into_iter().zip(readings?);
@@ -212,7 +219,7 @@ impl Running {
             .collect())
     }
 
-    /// Handles at most `most` waiting events. Returns true if that number was reached.
+    /// Handles at most `most` queued events. Returns true if it handled that many.
     fn handle_waiting(&mut self, most: usize) -> bool {
         for _ in 0..most {
             match self.subscription.try_next() {
@@ -233,9 +240,9 @@ impl Running {
             } => self.add(item, name, data_type),
             FollowEvent::Listed { pattern } => self.unmatched.listed(pattern),
             FollowEvent::Gone { item, .. } => {
-                self.hear_of(item);
+                self.settle_first_reading(item);
                 if let Some(item) = self.items.remove(&item) {
-                    self.leave(&item);
+                    self.note_last_losses(&item);
                 }
             }
             FollowEvent::PatternError { pattern, fault } => {
@@ -249,54 +256,54 @@ impl Running {
 
     fn add(&mut self, item: u32, name: Arc<str>, data_type: DataType) {
         self.unmatched.appeared(&name);
-        let item_of_it = Item {
+        let new_item = Item {
             name,
             data_type,
-            place: Place::None,
-            is_heard: false,
+            state: ItemState::New,
+            is_first_reading_settled: false,
             is_refused: false,
             is_new: true,
             lost_since: Lost::NONE,
             position: None,
         };
-        // An item announced again under the same number replaces the earlier one.
-        self.hear_of(item);
-        if let Some(before) = self.items.insert(item, item_of_it) {
-            self.leave(&before);
+        // A new announcement of an item number replaces the earlier item.
+        self.settle_first_reading(item);
+        if let Some(before) = self.items.insert(item, new_item) {
+            self.note_last_losses(&before);
         }
-        self.unheard += 1;
+        self.awaiting_first_reading += 1;
     }
 
-    /// Records the losses after the last reading of a variable now, because no later reading will
-    /// report them.
-    fn leave(&mut self, item: &Item) {
+    /// Records the updates that a variable lost after its last reading, because no later reading
+    /// can report them.
+    fn note_last_losses(&mut self, item: &Item) {
         if let Some(id) = item.id() {
-            // The variable belongs to this recording.
+            // The call cannot fail, because the variable belongs to this recording.
             let _ = self.recording.note_lost(id, item.lost_since.count());
         }
     }
 
-    fn hear_of(&mut self, item: u32) {
+    fn settle_first_reading(&mut self, item: u32) {
         let item = self.items.get_mut(&item);
-        if item.is_some_and(|one| !std::mem::replace(&mut one.is_heard, true)) {
-            self.unheard -= 1;
+        if item.is_some_and(|one| !std::mem::replace(&mut one.is_first_reading_settled, true)) {
+            self.awaiting_first_reading -= 1;
         }
     }
 
-    /// Returns the variable's id in the recording. The variable is added with its first reading, so
-    /// the recording does not contain unreadable variables.
-    fn recorded(&mut self, item: u32) -> Option<VariableId> {
-        self.hear_of(item);
+    /// Returns the variable's id in the recording. The first reading adds the variable, so the
+    /// recording contains no variable that cannot be read.
+    fn recorded_id(&mut self, item: u32) -> Option<VariableId> {
+        self.settle_first_reading(item);
         let one = self.items.get_mut(&item)?;
-        if let Place::None = one.place {
+        if let ItemState::New = one.state {
             match self.recording.add(&one.name, &one.data_type) {
                 Ok(id) => {
-                    one.place = Place::Recorded(id);
+                    one.state = ItemState::Recorded(id);
                     let now = self.clock.now();
-                    self.descriptions.want(id, Arc::clone(&one.name), now);
+                    self.descriptions.enqueue(id, Arc::clone(&one.name), now);
                 }
                 Err(error) => {
-                    one.place = Place::Never;
+                    one.state = ItemState::Unrecordable;
                     self.refuse_item(item, error.to_string());
                     return None;
                 }
@@ -308,7 +315,7 @@ impl Running {
     fn handle_event(&mut self, event: Event) {
         match event {
             Event::Reading { item, reading } => {
-                let id = self.recorded(item);
+                let id = self.recorded_id(item);
                 let (Some(id), Some(item)) = (id, self.items.get_mut(&item)) else {
                     return;
                 };
@@ -316,22 +323,23 @@ impl Running {
                 item.position = Some(reading.position);
                 let is_new = std::mem::take(&mut item.is_new);
                 let now = self.clock.now().since(self.since);
-                // The variable has no value yet, neither from a write nor from its source.
+                // A variable has no value before its first write and before its source delivers
+                // one.
                 if !reading.has_value() {
                     return;
                 }
                 let (sample, lost) = (&reading.sample, &reading.lost);
-                let taken = match is_new {
+                let result = match is_new {
                     true => self.recording.take_initial(id, sample, lost, now),
                     false => self.recording.take(id, sample, lost, now),
                 };
-                if let Err(error) = taken {
+                if let Err(error) = result {
                     locked(&self.status).error = Some(error.to_string());
                 }
             }
             Event::Ended { item, lost, .. } => {
                 if lost.is_some_and(|lost| lost > 0) {
-                    self.recorded(item);
+                    self.recorded_id(item);
                 }
                 if let Some(item) = self.items.get_mut(&item) {
                     item.position = None;
@@ -341,12 +349,12 @@ impl Running {
             Event::ItemError { item, fault } => self.refuse_item(item, fault.to_string()),
             Event::Connected { .. } => {
                 locked(&self.status).is_connected = true;
-                // The engine may have a new configuration.
+                // The engine may have new descriptions.
                 let now = self.clock.now();
                 self.descriptions.clear();
                 for item in self.items.values() {
                     if let Some(id) = item.id() {
-                        self.descriptions.want(id, Arc::clone(&item.name), now);
+                        self.descriptions.enqueue(id, Arc::clone(&item.name), now);
                     }
                 }
             }
@@ -357,11 +365,11 @@ impl Running {
     /// Returns true once the engine has listed all matching variables, and each of them has
     /// delivered its first reading or was refused.
     fn follows_all(&self) -> bool {
-        self.unmatched.is_known() && self.unheard == 0
+        self.unmatched.is_known() && self.awaiting_first_reading == 0
     }
 
-    fn tell_unmatched(&mut self) {
-        if let Some(unmatched) = self.unmatched.take_news() {
+    fn report_unmatched(&mut self) {
+        if let Some(unmatched) = self.unmatched.take_changes() {
             locked(&self.status).unmatched = unmatched;
         }
     }
@@ -370,20 +378,20 @@ impl Running {
         locked(&self.status).is_connected
     }
 
-    fn describe(&mut self, described: Vec<Described>) {
-        for (id, known) in described {
-            let noted = self
+    fn describe(&mut self, descriptions: Vec<Described>) {
+        for (id, description) in descriptions {
+            let result = self
                 .recording
-                .describe(id, &known.units, &known.description);
-            if let Err(error) = noted {
+                .describe(id, &description.units, &description.description);
+            if let Err(error) = result {
                 locked(&self.status).error = Some(error.to_string());
             }
         }
     }
 
-    /// Reports once that a variable is not recorded, with the reason.
+    /// Reports the reason why a variable is not recorded, once per variable.
     fn refuse_item(&mut self, item: u32, why: String) {
-        self.hear_of(item);
+        self.settle_first_reading(item);
         let Some(one) = self.items.get_mut(&item) else {
             return;
         };
@@ -401,20 +409,20 @@ impl Running {
         }
     }
 
-    fn write(&mut self, writing: Writing) {
+    fn write(&mut self, kind: WriteKind) {
         let now = self.clock.now().since(self.since);
-        let written = match writing {
-            Writing::Out => self.recording.write_out(now),
-            Writing::Sync => self.recording.sync(now),
-            Writing::Finish => self.recording.finish(now),
+        let result = match kind {
+            WriteKind::Out => self.recording.write_out(now),
+            WriteKind::Sync => self.recording.sync(now),
+            WriteKind::Finish => self.recording.finish(now),
         };
-        // The notices of ended files are not used.
+        // Discards the notices of completed files, which this recorder does not use.
         while self.recording.take_ended().is_some() {}
         let progress = self.recording.progress();
         let mut status = locked(&self.status);
-        match written {
+        match result {
             Err(error) => status.error = Some(error.to_string()),
-            // A failed sync remains a failure, whatever is written to this file afterwards.
+            // A failed sync remains an error, even if later writes to this file succeed.
             Ok(()) if progress.sync_failure.is_some() && self.options.rotation.is_none() => {}
             Ok(()) => status.error = None,
         }

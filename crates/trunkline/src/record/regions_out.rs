@@ -1,5 +1,5 @@
-//! Moves elements of a stream from the ring into a recording, in whole regions, or earlier if they
-//! have waited too long.
+//! Moves elements of a stream from the ring into a recording, in whole regions. Elements that have
+//! waited too long are moved without filling a region.
 
 use std::time::Duration;
 
@@ -9,33 +9,37 @@ use trunkline_ring::{NoRegion, ReadRegion, RegionReader};
 use super::Stopped;
 use super::streams::RowsRecording;
 
-/// Longest wait for elements, or for room on the disk, before the stop signal is checked.
+/// Longest wait before the stop signal is checked: for elements, or for free space on the disk.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Longest time that the disk may stall while the ring is full.
 const DISK_WAIT: Duration = Duration::from_secs(5);
 
-/// Longest time that elements of a slow stream wait until a region is full, if they fill at least
-/// one block of the file; fewer elements wait longer. Each write with its header takes up to two
-/// blocks.
+/// Longest time that elements of a slow stream wait for a full region, if they fill at least one
+/// block of the file. Fewer elements wait longer, because each write with its header takes up to
+/// two blocks.
 const AGE_MAX: Duration = Duration::from_secs(1);
-const AGE_MAX_OF_FEW: Duration = Duration::from_secs(5);
+const PARTIAL_BLOCK_AGE_MAX: Duration = Duration::from_secs(5);
 const BLOCK_BYTES: u64 = 4096;
 
-/// Moves elements from the ring to the recording, and uses the recording's clock.
+/// Moves elements from the ring to the recording. Waiting times are measured with the recording's
+/// clock.
 pub(super) struct RegionsOut<'a, R, F> {
     ring: &'a mut RegionReader,
     recording: &'a mut R,
+    /// Maximum number of rows per region.
     rows: u64,
     /// Row in the ring at which the next region begins.
-    at: u64,
+    next_row: u64,
     /// Smallest number of rows that fills whole blocks.
     block_rows: u64,
+    /// Rows of the recording before this stream.
     rows_before: u64,
-    /// Rows of the longest region that may begin within a block; 0 if regions must not.
-    odd_rows_max: u64,
-    /// Time of the last write, from which the waiting time of elements counts.
-    since: Duration,
+    /// Maximum number of rows of a region that begins within a block; 0 if every region must begin
+    /// at a block boundary.
+    unaligned_rows_max: u64,
+    /// Time of the last write. The waiting time of elements counts from here.
+    last_write: Duration,
     stopped: &'a Stopped,
     on_region: F,
 }
@@ -52,12 +56,13 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         let copying = recording.copying();
         Self {
             rows: region_rows.clamp(1, ring.capacity()),
-            at: 0,
-            // The block size divided by the power of two contained in the size of a row.
+            next_row: 0,
+            // The block size divided by the greatest common divisor of the block size and the row
+            // size. The divisor is a power of two, as the block size is.
             block_rows: BLOCK_BYTES >> (row_bytes as u64).trailing_zeros().min(BLOCK_BYTES.ilog2()),
             rows_before: recording.rows(),
-            odd_rows_max: copying.map_or(0, |copying| copying.segment_bytes / row_bytes) as u64,
-            since: recording.now(),
+            unaligned_rows_max: copying.map_or(0, |copying| copying.segment_bytes / row_bytes) as u64,
+            last_write: recording.now(),
             ring,
             recording,
             stopped,
@@ -73,16 +78,16 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         self.stopped.now()
     }
 
-    /// Waits until regions are in the file and have returned to the ring.
+    /// Waits until all regions are in the file and their memory is back in the ring.
     pub(super) fn flush(&mut self) -> Result<(), RecordError> {
         self.recording.flush(Durability::InFile, DISK_WAIT)
     }
 
-    /// Writes what is due after `elements` elements in total: whole regions, or elements that have
+    /// Writes what is due after `elements` elements in total: whole regions, and elements that have
     /// waited too long.
     pub(super) fn write_due(&mut self, elements: u64) -> Result<(), RecordError> {
         if self.write_some(self.rows, u64::MAX)? || self.write_old(elements)? {
-            self.since = self.recording.now();
+            self.last_write = self.recording.now();
         }
         self.recording.poll()?;
         (self.on_region)(self.recording);
@@ -102,41 +107,41 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
     }
 
     /// Writes elements that have waited too long without filling a region: whole blocks, or
-    /// everything if that is less than one block. Returns true if it wrote any.
+    /// everything if the elements fill less than one block. Returns true if it wrote any elements.
     fn write_old(&mut self, elements: u64) -> Result<bool, RecordError> {
-        let age = self.recording.now().saturating_sub(self.since);
+        let age = self.recording.now().saturating_sub(self.last_write);
         let waiting = elements.saturating_sub(self.recorded());
-        if self.odd_rows_max == 0 || waiting == 0 || age < AGE_MAX {
+        if self.unaligned_rows_max == 0 || waiting == 0 || age < AGE_MAX {
             return Ok(false);
         }
         let in_blocks = waiting - waiting % self.block_rows;
-        if in_blocks == 0 && age < AGE_MAX_OF_FEW {
+        if in_blocks == 0 && age < PARTIAL_BLOCK_AGE_MAX {
             return Ok(false);
         }
         let most = if in_blocks == 0 { waiting } else { in_blocks };
         self.write_some(1, most)
     }
 
-    /// Writes regions of at least `least` rows each and at most `most` rows in total. Each region
-    /// ends where it would if all regions had `rows` rows, so that a shorter region does not shift
-    /// later ones off their blocks. Returns true if it wrote any.
+    /// Writes regions of at least `least` rows each, at most `most` rows in total. A region never
+    /// extends beyond a multiple of `rows` rows. After a shorter region, the later ones therefore
+    /// begin at block boundaries again. Returns true if it wrote any rows.
     fn write_some(&mut self, least: u64, most: u64) -> Result<bool, RecordError> {
         let rows = self.rows;
         let mut written = 0;
         while written < most {
-            let at = self.at % self.ring.capacity().max(1);
-            let left = (rows - at % rows).min(most - written);
-            let wanted = match at.is_multiple_of(self.block_rows) || self.odd_rows_max == 0 {
-                true => left,
-                false => left.min(self.odd_rows_max),
+            let row = self.next_row % self.ring.capacity().max(1);
+            let rows_left = (rows - row % rows).min(most - written);
+            let region_rows = match row.is_multiple_of(self.block_rows) || self.unaligned_rows_max == 0 {
+                true => rows_left,
+                false => rows_left.min(self.unaligned_rows_max),
             };
             let region = match least {
-                1 => self.ring.acquire_available(wanted),
-                _ => self.ring.acquire(wanted),
+                1 => self.ring.acquire_available(region_rows),
+                _ => self.ring.acquire(region_rows),
             };
             match region {
                 Ok(region) => {
-                    self.at = region.position() + region.elements();
+                    self.next_row = region.position() + region.elements();
                     written += region.elements();
                     self.write(region)?;
                 }
@@ -147,8 +152,8 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         Ok(written > 0)
     }
 
-    /// Writes a region. While the disk is full, it holds the region until the recording is to end.
-    /// Meanwhile nothing is taken from the stream, which stalls its writer.
+    /// Writes a region. While the disk is full, retries until the recording must end. During this
+    /// time nothing is taken from the stream, which stalls its writer.
     fn write(&mut self, mut region: ReadRegion) -> Result<(), RecordError> {
         loop {
             let refused = match self.recording.write(region) {
@@ -178,7 +183,7 @@ mod tests {
     const WAIT: Duration = Duration::from_secs(60);
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    /// Rows of a region that has the smallest size that is not copied, and rows of a block.
+    /// Rows of the smallest region that is written without a copy, and rows of a block.
     const REGION: u64 = (trunkline_record::COPY_BELOW_BYTES / 8) as u64;
     const BLOCK: u64 = BLOCK_BYTES / 8;
 
@@ -192,8 +197,8 @@ mod tests {
 
     fn rig(options: QueueOptions) -> Rig {
         let rows = 4 * REGION as usize;
-        let made = RegionMemory::for_recording(8, rows, PagesWanted::Ordinary, 16);
-        let (memory, filler, reader) = made.unwrap();
+        let memory = RegionMemory::for_recording(8, rows, PagesWanted::Ordinary, 16);
+        let (memory, filler, reader) = memory.unwrap();
         let disk = SimDisk::new(1, BLOCK_BYTES as usize);
         let queue = WriteQueue::new(Box::new(disk.clone()), options, vec![memory]);
         let layout = TdmsLayout {
@@ -232,27 +237,27 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_elements_is_recorded_after_one_second_and_fewer_after_five() {
+    fn whole_blocks_are_recorded_after_one_second_and_partial_blocks_after_five() {
         let mut rig = rig(QueueOptions::default());
         let (_stopper, stopped) = stopper();
         let ends = (&mut rig.reader, &mut rig.recording);
         let mut sut = RegionsOut::new(ends.0, ends.1, REGION, &stopped, |_| ());
         let mut recorded = 0;
-        for (come, after) in [
+        for (added, steps) in [
             (BLOCK - 1, [(0, 0), (4_999, 0), (1, BLOCK - 1)]),
-            // The remainder after the blocks starts a new wait.
+            // The elements after the last whole block start a new wait.
             (2 * BLOCK + 3, [(999, 0), (1, 2 * BLOCK), (4_999, 0)]),
             (0, [(0, 0), (1, 3), (60_000, 0)]),
         ] {
-            push(&mut rig.filler, come);
-            for (passed, more) in after {
-                rig.disk.pass(passed * MILLISECOND);
+            push(&mut rig.filler, added);
+            for (elapsed, newly_recorded) in steps {
+                rig.disk.pass(elapsed * MILLISECOND);
                 sut.write_due(rig.filler.written()).unwrap();
-                recorded += more;
-                assert_eq!(sut.recorded(), recorded, "{come} and {passed} ms");
+                recorded += newly_recorded;
+                assert_eq!(sut.recorded(), recorded, "{added} and {elapsed} ms");
             }
         }
-        // Collected elements are in the file after one second.
+        // Within one second, collected elements are in the file.
         for _ in 0..100 {
             rig.disk.pass(10 * MILLISECOND);
             sut.write_due(rig.filler.written()).unwrap();
@@ -271,16 +276,17 @@ mod tests {
         let ends = (&mut rig.reader, &mut rig.recording);
         let mut sut = RegionsOut::new(ends.0, ends.1, REGION, &stopped, |_| ());
         push(&mut rig.filler, 100);
-        rig.disk.pass(AGE_MAX_OF_FEW);
+        rig.disk.pass(PARTIAL_BLOCK_AGE_MAX);
         sut.write_due(rig.filler.written()).unwrap();
         assert_eq!(sut.recorded(), 100);
-        // From here on the stream is fast, several times around the ring.
+        // From here on the stream is fast. Its elements fill the ring several times.
         for number in 1..=20 {
             push(&mut rig.filler, REGION);
             sut.write_due(rig.filler.written()).unwrap();
             sut.flush().unwrap();
             assert_eq!(sut.recorded(), number * REGION);
-            // Rows up to the end that the first region would have had, and then whole regions.
+            // One more region is copied: it ends where the first region would have ended. All later
+            // regions are whole.
             let progress = sut.recording.progress();
             assert_eq!(progress.regions_in_place, number - 1);
             assert_eq!(progress.regions_copied, 2);

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Stops, when dropped, the operation that has the matching [`Stopped`].
+/// Stops the operation that has the matching [`Stopped`] when it is dropped.
 #[derive(Debug)]
 pub struct Stopper(#[allow(dead_code, reason = "that it is there is what it says")] Sender<()>);
 
@@ -19,13 +19,13 @@ pub fn stopper() -> (Stopper, Stopped) {
 }
 
 impl Stopped {
-    /// Waits at most `wait` for the stop signal. Returns true if it was given.
+    /// Waits at most `wait` for the stop signal. Returns true if the signal has been given.
     #[must_use]
     pub fn within(&self, wait: Duration) -> bool {
         self.0.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected)
     }
 
-    /// Returns true if the stop signal was given.
+    /// Returns true if the stop signal has been given.
     #[must_use]
     pub fn now(&self) -> bool {
         self.within(Duration::ZERO)

@@ -14,50 +14,52 @@ use trunkline_types::DataType;
 use super::regions_out::{CHECK_INTERVAL, RegionsOut};
 use super::{RecordingError, Stopped};
 
-/// Counts of what was recorded of a stream.
+/// Counts of a recorded stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct StreamRecorded {
-    /// Elements taken from the stream.
+    /// Number of elements taken from the stream.
     pub elements: u64,
-    /// Bytes of these elements, each copied once from the stream's buffer into the ring.
+    /// Size of these elements in bytes. Each was copied once, from the stream's buffer into the
+    /// ring.
     pub bytes: u64,
-    /// True if the stream has ended, false if recording was stopped and the stream continues.
+    /// True if the stream has ended; false if the recording was stopped and the stream continues.
     pub has_ended: bool,
 }
 
 /// A destination for rows: one file, or a series of files.
 pub trait RowsRecording {
-    /// Writes the rows of a region: [`TdmsRecording::write`], [`TdmsSeries::write`].
+    /// Writes the rows of a region, as [`TdmsRecording::write`] and [`TdmsSeries::write`] do.
     ///
     /// # Errors
-    /// The errors of these methods.
+    /// Those of the methods named above.
     fn write(&mut self, region: ReadRegion) -> Result<(), RecordError>;
 
-    /// Waits until everything is as safe as `durability` requires: [`TdmsRecording::flush`],
-    /// [`TdmsSeries::flush`].
+    /// Waits until everything is as safe as `durability` requires, as [`TdmsRecording::flush`] and
+    /// [`TdmsSeries::flush`] do.
     ///
     /// # Errors
-    /// The errors of these methods.
+    /// Those of the methods named above.
     fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError>;
 
-    /// Takes the completions that have arrived: [`TdmsRecording::poll`], [`TdmsSeries::poll`].
+    /// Processes completed writes, as [`TdmsRecording::poll`] and [`TdmsSeries::poll`] do.
     ///
     /// # Errors
-    /// The errors of these methods.
+    /// Those of the methods named above.
     fn poll(&mut self) -> Result<(), RecordError>;
 
-    /// Returns the number of rows taken.
+    /// Returns the number of rows accepted so far.
     fn rows(&self) -> u64;
 
-    /// Returns which regions are copied, as configured in the queue.
+    /// Returns the settings for copying small regions, as configured in the queue; `None` if
+    /// regions are never copied.
     fn copying(&self) -> Option<Copying>;
 
-    /// Returns the time by the backend's clock.
+    /// Returns the time of the backend's clock.
     fn now(&self) -> Duration;
 }
 
-/// Implements the trait with the methods of the same names; `$file` is the current file.
+/// Implements the trait by methods of the same name. `$file` is the current file.
 macro_rules! rows_recording {
     ([$($of:tt)*] $recording:ty, $self:ident, $file:expr) => {
         impl<$($of)*> RowsRecording for $recording {
@@ -92,33 +94,35 @@ rows_recording!([] TdmsRecording, self, self);
 rows_recording!([O: FnMut(u32) -> io::Result<WriteQueue>] TdmsSeries<O>, self, self.file());
 
 /// Copies elements of a stream into a ring for recording: all elements that have arrived and fit,
-/// in one copy. Waits at most `timeout` for the first one. Returns their number; 0 if the ring is
-/// full.
+/// in one copy. Waits at most `timeout` for the first element. Returns the number of elements; 0 if
+/// the ring is full.
 ///
-/// Elements that do not fit stay in the stream, which stalls its writer: nothing is lost.
+/// Elements that do not fit stay in the stream, which stalls its writer, so nothing is lost.
 ///
 /// # Errors
-/// [`RecordingError::Stream`]: no element arrived in time, or the stream has ended.
-/// [`RecordingError::OtherRows`], [`RecordingError::Ring`].
+/// - [`RecordingError::Stream`]: no element arrived in time, or the stream has ended.
+/// - [`RecordingError::OtherRows`]: the elements of the stream and the rows of the ring differ in
+///   size.
+/// - [`RecordingError::Ring`]: the ring has no region for the elements.
 pub fn receive_into_ring(
     stream: &mut ValueReader,
     ring: &mut RegionFiller,
     timeout: Option<Duration>,
 ) -> Result<u64, RecordingError> {
     let row_bytes = ring.element_bytes();
-    let of_stream = element_bytes(stream.data_type());
-    if of_stream != Some(row_bytes) {
+    let stream_bytes = element_bytes(stream.data_type());
+    if stream_bytes != Some(row_bytes) {
         return Err(RecordingError::OtherRows {
             data_type: stream.data_type().clone(),
-            element_bytes: of_stream,
+            element_bytes: stream_bytes,
             row_bytes,
         });
     }
-    let room = ring.room().map_err(NoRegion::from)?;
-    if room == 0 {
+    let free = ring.room().map_err(NoRegion::from)?;
+    if free == 0 {
         return Ok(0);
     }
-    let most = usize::try_from(room).unwrap_or(usize::MAX);
+    let most = usize::try_from(free).unwrap_or(usize::MAX);
     let elements = stream.acquire_bytes(most, timeout)?;
     let count = elements.elements() as u64;
     let space = ring.next(count).map_err(NoRegion::from)?;
@@ -130,20 +134,20 @@ pub fn receive_into_ring(
 }
 
 /// Records a stream into a file or a series, in regions of `region_rows` rows, until the stream
-/// ends or recording is stopped. The recorder owns both ends of the ring, which must be unused, so
-/// that regions begin at block boundaries. `on_region` is called after each region, and repeatedly
+/// ends or the recording is stopped. The recorder owns both ends of the ring, which must be unused
+/// so that regions begin at block boundaries. Calls `on_region` after each region, and repeatedly
 /// while the disk is full.
 ///
-/// The stream waits while the disk is busy or full: nothing is lost. Elements of a slow stream wait
-/// at most 1 s, or 5 s if they have less than 4 KiB. After that they are recorded without filling a
+/// The stream waits while the disk is busy or full, so nothing is lost. Elements of a slow stream
+/// wait at most 1 s, or 5 s if they have less than 4 KiB. They are then recorded without filling a
 /// region, if the recording may copy them
-/// ([`QueueOptions::copying`](trunkline_record::QueueOptions::copying)). The next region then does
+/// ([`QueueOptions::copying`](trunkline_record::QueueOptions::copying)). The region after them does
 /// not begin at a block boundary.
 ///
 /// # Errors
-/// [`RecordingError::Unwritten`]: recording was stopped while the disk was full, or the disk
-/// stalls. Otherwise [`RecordingError`]. As far as they could be written, the elements taken before
-/// are in the recording.
+/// [`RecordingError::Unwritten`] if the recording was stopped while the disk was full, or if the
+/// disk stalls; other variants of [`RecordingError`] for other failures. The recording contains the
+/// elements that were taken before the error and could be written.
 pub fn record_stream<R: RowsRecording>(
     stream: &mut ValueReader,
     (filler, reader): (&mut RegionFiller, &mut RegionReader),
@@ -174,7 +178,8 @@ fn record<R: RowsRecording, F: FnMut(&R)>(
 ) -> Result<(), RecordingError> {
     while !done.has_ended && !out.must_end() {
         match receive_into_ring(stream, filler, Some(CHECK_INTERVAL)) {
-            // The disk is too slow: wait until regions are written and return to the ring.
+            // The disk is too slow. Waits until regions are written and their memory is back in the
+            // ring.
             Ok(0) => out.flush()?,
             Ok(count) => {
                 done.elements += count;
@@ -195,13 +200,13 @@ fn record<R: RowsRecording, F: FnMut(&R)>(
     Ok(out.end()?)
 }
 
-/// Returns the channels for elements of a type, which are recorded without conversion: one channel
-/// named `name`, or one for each field of a struct. Timestamps are recorded as in memory, as 64-bit
-/// nanoseconds since 1970, and properties of the channel say so: `value_type` is `timestamp`,
-/// `unit_string` is `ns`.
+/// Returns the channels for elements of a type: one channel named `name`, or one channel for each
+/// field of a struct. The elements are recorded without conversion. Timestamps are recorded as
+/// 64-bit nanoseconds since 1970, as in memory. Properties of their channel mark them: `value_type`
+/// is `timestamp`, and `unit_string` is `ns`.
 ///
 /// # Errors
-/// [`RecordingError::Type`].
+/// [`RecordingError::Type`]: elements of this type cannot be recorded as rows.
 pub fn stream_layout(
     group: &str,
     name: &str,
@@ -211,10 +216,10 @@ pub fn stream_layout(
         DataType::Struct(fields) => {
             let fields = fields.fields.iter();
             fields
-                .map(|(name, part)| Some((Text::from(&**name), plain(part)?)))
+                .map(|(name, part)| Some((Text::from(&**name), scalar_type(part)?)))
                 .collect()
         }
-        one => plain(one).map(|one| vec![(Text::from(name), one)]),
+        one => scalar_type(one).map(|one| vec![(Text::from(name), one)]),
     };
     let channels: Option<Vec<(Text, TdmsType)>> = channels;
     let timestamps = match data_type {
@@ -231,9 +236,9 @@ pub fn stream_layout(
     };
     channels
         .filter(|channels| {
-            // There is no padding between the fields.
-            let of_stream = element_bytes(data_type).map(|bytes| bytes as u64);
-            of_stream.is_some() && bytes(channels) == of_stream
+            // The struct must have no padding between its fields.
+            let stream_bytes = element_bytes(data_type).map(|bytes| bytes as u64);
+            stream_bytes.is_some() && bytes(channels) == stream_bytes
         })
         .map(|channels| TdmsLayout {
             timestamps,
@@ -246,7 +251,7 @@ pub fn stream_layout(
         })
 }
 
-fn plain(data_type: &DataType) -> Option<TdmsType> {
+fn scalar_type(data_type: &DataType) -> Option<TdmsType> {
     Some(match data_type {
         DataType::Bool => TdmsType::Bool,
         DataType::I8 => TdmsType::I8,

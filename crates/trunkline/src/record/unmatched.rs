@@ -1,23 +1,25 @@
-//! Patterns that have matched nothing.
+//! Finds the patterns of a recording that have matched no variable.
 
 use std::collections::HashMap;
 
 use trunkline_types::Pattern;
 
-/// The patterns of a recording, and which of them have matched nothing so far.
+/// The patterns of a recording, with a mark for each pattern that has matched no variable so far.
 #[derive(Debug)]
 pub(super) struct Unmatched {
     patterns: Vec<Pattern>,
-    /// True for each pattern that has matched nothing.
-    is_open: Vec<bool>,
-    /// Patterns without a wildcard, which match only one name; there may be as many as variables.
+    /// True for each pattern that has matched no variable.
+    is_unmatched: Vec<bool>,
+    /// Patterns without a wildcard, which match only one name, as a map because there may be one
+    /// for each variable.
     names: HashMap<String, Vec<usize>>,
+    /// Numbers of the patterns with a wildcard.
     wildcards: Vec<usize>,
     /// True for each pattern whose matches the engine has listed completely.
     is_listed: Vec<bool>,
-    /// Number of patterns not listed yet.
+    /// Number of patterns whose matches are not listed completely.
     unlisted: usize,
-    /// True if the result has changed since it was last taken.
+    /// True if the set of unmatched patterns has changed since it was last taken.
     has_changed: bool,
 }
 
@@ -36,7 +38,7 @@ impl Unmatched {
         }
         Self {
             patterns: patterns.to_vec(),
-            is_open: vec![true; patterns.len()],
+            is_unmatched: vec![true; patterns.len()],
             names,
             wildcards,
             is_listed: vec![false; patterns.len()],
@@ -45,8 +47,8 @@ impl Unmatched {
         }
     }
 
-    /// Notes that the engine has listed every match of this pattern. Every connection lists the
-    /// matches anew.
+    /// Records that the engine has listed every match of this pattern. Each new connection lists
+    /// the matches again.
     pub(super) fn listed(&mut self, number: usize) {
         let Some(is_listed) = self.is_listed.get_mut(number) else {
             return;
@@ -57,7 +59,7 @@ impl Unmatched {
         }
     }
 
-    /// Returns true once the matches of every pattern are known.
+    /// Returns true once the engine has listed the matches of every pattern.
     pub(super) fn is_known(&self) -> bool {
         self.unlisted == 0
     }
@@ -68,22 +70,22 @@ impl Unmatched {
         let by_name = self.names.get(name).into_iter().flatten().copied();
         let by_wildcard = self.wildcards.iter().copied().filter(matches);
         for number in by_name.chain(by_wildcard) {
-            if let Some(is_open) = self.is_open.get_mut(number) {
-                self.has_changed |= std::mem::replace(is_open, false);
+            if let Some(is_unmatched) = self.is_unmatched.get_mut(number) {
+                self.has_changed |= std::mem::replace(is_unmatched, false);
             }
         }
     }
 
-    /// Returns the listed patterns that have matched nothing; `None` if nothing has changed since
-    /// the last call.
-    pub(super) fn take_news(&mut self) -> Option<Vec<String>> {
+    /// Returns the patterns that are listed completely and have matched no variable; `None` if
+    /// nothing has changed since the last call.
+    pub(super) fn take_changes(&mut self) -> Option<Vec<String>> {
         if !std::mem::take(&mut self.has_changed) {
             return None;
         }
-        let known = self.is_open.iter().zip(&self.is_listed).zip(&self.patterns);
-        let known = known.filter(|((is_open, is_listed), _)| **is_open && **is_listed);
+        let patterns = self.is_unmatched.iter().zip(&self.is_listed).zip(&self.patterns);
+        let unmatched = patterns.filter(|((is_unmatched, is_listed), _)| **is_unmatched && **is_listed);
         Some(
-            known
+            unmatched
                 .map(|(_, pattern)| pattern.as_str().to_owned())
                 .collect(),
         )

@@ -1,21 +1,22 @@
-//! Where recorded updates come from.
+//! Sources of recorded updates.
 
 use trunkline_record::{PlaybackError, PlayedUpdate, PlayedVariable, RecordedVariables};
 
-/// Recorded updates of variables in the order of their times: those of a recording, or of another
-/// source, such as a history.
+/// A source of recorded updates of variables in the order of their times: a recording, or another
+/// source such as a history.
 pub trait UpdateSource {
-    /// Returns the variables. Those of updates are indexes into this list, which does not change.
+    /// Returns the variables. Updates refer to a variable by its index in this list, which does not
+    /// change.
     fn variables(&self) -> &[PlayedVariable];
 
-    /// Leaves out all variables but this one, given as an index into [`variables`](Self::variables).
+    /// Excludes all variables except `variable`, an index in [`variables`](Self::variables).
     fn keep_only(&mut self, variable: usize);
 
     /// Returns the next update, or `None` at the end.
     ///
     /// # Errors
-    /// [`PlaybackError::Damaged`]: a variable is not played any further; the next call continues with
-    /// the others. All other errors end playing.
+    /// [`PlaybackError::Damaged`]: the rest of one variable cannot be played; the next call
+    /// continues with the other variables. After any other error, playing ends.
     fn next_update(&mut self) -> Result<Option<PlayedUpdate>, PlaybackError>;
 }
 

@@ -25,11 +25,11 @@ pub struct Bench {
 pub enum Failure {
     #[default]
     None,
-    /// It does not answer.
+    /// The device does not answer.
     Unreachable,
-    /// The driver has a defect.
+    /// The driver panics in a scan.
     Panic,
-    /// The driver has a defect in what writes.
+    /// The driver panics in a write.
     PanicInSend,
 }
 
@@ -121,7 +121,7 @@ impl IoServer for Device {
                 rule: "the valve does not open that far".to_owned(),
             });
         }
-        // It moves in steps of a milliampere.
+        // The output of the device has steps of one milliampere.
         self.bench().raw = raw.round();
         Ok(Value::F64(raw.round()))
     }

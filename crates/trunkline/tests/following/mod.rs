@@ -5,7 +5,7 @@ use std::time::Duration;
 use trunkline::types::Value;
 use trunkline::{Event, Subscription};
 
-/// Only cuts off a test that hangs.
+/// Limit that only a hanging test reaches.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits for a reading of this value.

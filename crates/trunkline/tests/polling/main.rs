@@ -1,5 +1,5 @@
-//! Programs that poll: calls with a time-out of zero, repeatedly, and programs that work between
-//! one reading and the next. What arrives is taken in at every rhythm of calls.
+//! Programs that poll with a time-out of zero, and programs that work between two readings. Data
+//! arrives at every rhythm of calls.
 //!
 //! Each scenario runs once on a quiet machine and once on one whose processors are all kept busy.
 //! `POLLING_RUNS=200` repeats them, and prints the longest time that something was under way.

@@ -9,11 +9,12 @@ use tempfile::TempDir;
 use trunkline::types::{DataType, LibraryDefinition, SocketPath, VariableDefinition};
 use trunkline::{Client, Engine, EngineOptions};
 
-/// Only cuts off a test that hangs.
+/// Limit that only a hanging test reaches.
 pub const CUT_OFF: Duration = Duration::from_secs(60);
 
-/// Limit of the cost of polling for one event: processor time, and requested pauses. No wall time:
-/// on a busy machine every thread gets less of it, including the ones that are waited for.
+/// Limit on the cost of polling for one event, in processor time and requested pauses. It is not a
+/// wall time, because on a busy machine every thread gets less processor time, including the
+/// threads that the test waits for.
 const POLLING_MAX: Duration = Duration::from_millis(500);
 
 pub const NO_WAITING: Option<Duration> = Some(Duration::ZERO);
@@ -25,7 +26,7 @@ pub enum Between {
     Pause(Duration),
 }
 
-/// Around the interval after which the background thread drives.
+/// Pauses around the interval after which the background thread drives the connection.
 pub const RHYTHMS: [Between; 8] = [
     Between::Work(Duration::ZERO),
     Between::Work(Duration::from_millis(1)),
@@ -92,7 +93,7 @@ impl Poller {
         }
     }
 
-    /// The longest time until a poll had something.
+    /// The longest time until a poll returned something.
     pub fn longest(&self) -> Duration {
         self.longest
     }
@@ -113,10 +114,10 @@ pub fn work(duration: Duration) {
     }
 }
 
-/// Runs a scenario as often as it is asked for, on a quiet and on a busy machine. It returns the
-/// longest time that something took.
+/// Runs a scenario the requested number of times, on a quiet and on a busy machine. Returns the
+/// longest time that a step took.
 pub fn quiet_and_busy(name: &str, scenario: impl Fn() -> Duration) {
-    // One test at a time, or it would never be quiet.
+    // Only one test runs at a time, because otherwise the machine is never quiet.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for &is_busy in loads() {
@@ -140,7 +141,7 @@ pub fn quiet_and_busy(name: &str, scenario: impl Fn() -> Duration) {
 fn with_busy_processors<R>(run: impl FnOnce() -> R) -> R {
     let stop = AtomicBool::new(false);
     let spinning = thread::available_parallelism().map_or(2, |count| count.get());
-    /// Ends the others when the scenario panics too.
+    /// Ends the load threads even if the scenario panics.
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -211,8 +212,8 @@ impl Place {
         };
         let client = client.unwrap();
         client.wait_connected(CUT_OFF).unwrap();
-        // Calls that wait, one soon after the other: the background thread leaves the connection
-        // to them.
+        // The background thread leaves the connection to waiting calls that follow each other
+        // closely.
         for _ in 0..3 {
             client.engine_info(CUT_OFF).unwrap();
         }

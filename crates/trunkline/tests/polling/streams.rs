@@ -12,10 +12,10 @@ use crate::rig::{Between, CUT_OFF, NO_WAITING, Place, Poller, RHYTHMS, quiet_and
 
 const LONG: Option<Duration> = Some(CUT_OFF);
 
-/// Elements that go through each stream: more than both buffers hold.
+/// Number of elements of each stream, more than both buffers hold.
 const ELEMENTS: u32 = 100;
 
-/// The first of them are waited for.
+/// Number of elements that are awaited at first.
 const WAITED_FOR: u32 = 3;
 
 /// How two ends on one machine are connected.
@@ -58,11 +58,10 @@ fn read(reader: &mut Reader<u32>) -> Option<Vec<u32>> {
     or_end(reader.read(NO_WAITING).map(|one| vec![one]))
 }
 
-/// Reads everything up to the end of the stream; the longest time without an element.
+/// Reads everything up to the end of the stream. Returns the longest time without an element.
 fn read_all(reader: &mut Reader<u32>, between: Between, poll: Poll) -> Duration {
     let mut poller = Poller::new(between);
-    // Calls that wait, one soon after the other: the background thread leaves the connection to
-    // them.
+    // The background thread leaves the connection to waiting calls that follow each other closely.
     let mut next = WAITED_FOR;
     for element in 0..WAITED_FOR {
         assert_eq!(reader.read(LONG).unwrap(), element);

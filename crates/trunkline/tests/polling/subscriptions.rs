@@ -1,4 +1,4 @@
-//! Subscriptions that are polled, and that come to a program which works.
+//! Subscriptions of programs that poll, and of programs that work between two readings.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::rig::{
     CUT_OFF, EVERY_WAY, NO_WAITING, Over, Place, Poller, RHYTHMS, quiet_and_busy, runs, work,
 };
 
-/// Updates that each polling program gets, one after the other.
+/// Number of updates that each polling program receives.
 const UPDATES: u32 = 5;
 
-/// One call with a time-out of zero: the newest value that it brought.
+/// Makes one call with a time-out of zero. Returns the newest value that it received.
 type Poll = fn(&Subscription) -> Option<f64>;
 
 fn value_of(event: Event) -> Option<f64> {
@@ -109,7 +109,7 @@ fn reads_without_waiting_leave_the_copy_of_a_value_up_to_date() {
                 for value in 1..=UPDATES {
                     level.write(f64::from(value)).unwrap();
                     poller.until("an update", || {
-                        // An answer takes longer than no time at all.
+                        // No answer can arrive within a time-out of zero.
                         let _ = read.read(Duration::ZERO);
                         own_copy(&copy).filter(|got| *got == f64::from(value))
                     });
@@ -121,8 +121,8 @@ fn reads_without_waiting_leave_the_copy_of_a_value_up_to_date() {
     });
 }
 
-/// Readings that wait already are taken without driving: the connection must be driven
-/// nevertheless, or its copies grow old in silence and the engine gives the client up.
+/// Taking queued readings does not drive the connection. It must be driven nevertheless, because
+/// otherwise its copies become old unnoticed and the engine drops the client.
 #[test]
 fn a_program_that_works_on_a_burst_stays_connected_and_up_to_date() {
     const BURST: u32 = 5000;
@@ -152,7 +152,7 @@ fn a_program_that_works_on_a_burst_stays_connected_and_up_to_date() {
             }
             seen += u32::from(written && own_copy(&copy) != Some(1.0));
             if runs() == 1 && written && own_copy(&copy) == Some(1.0) {
-                // The whole burst only in a long run.
+                // Only a long run uses the whole burst.
                 break;
             }
         }

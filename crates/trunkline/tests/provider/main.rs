@@ -1,5 +1,5 @@
-//! An I/O server as in a separate process: here in this one, but reached over the network. Its
-//! deliveries, its requests, and the effect of its end.
+//! An I/O server that an engine reaches over the network, as if it ran in another process: its
+//! values, its requests, and the effects of its end.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -142,7 +142,7 @@ fn variables_are_bad_between_two_io_servers() {
         .write(25.0)
         .expect_err("there is nobody to take it");
     assert!(refused.to_string().contains("plant"), "{refused}");
-    // Another device, after another I/O server of that name.
+    // Another I/O server with the same name takes over, with another device.
     let spare = Device::default();
     spare.bench().raw = 16.0;
     let _second = provide(sut.engine.local_addrs()[0], &spare, false);
@@ -215,7 +215,7 @@ fn later_variables_are_delivered_and_a_wrong_item_is_reported() {
         .expect_err("there is no such item")
         .to_string();
     assert!(refused.contains("it has no item curent"), "{refused}");
-    // Corrected, it is delivered at once.
+    // After the correction, the variable is delivered at once.
     sut.engine
         .replace(&library("typo", "plant:current"))
         .unwrap();
@@ -245,7 +245,7 @@ fn libraries_that_it_offers_are_deployed_at_the_engine() {
     let provider = provide(engine.local_addrs()[0], &device, true);
     wait_for(&provider, |status| status.variables == 1);
     follow(&engine, "loop/level").next_where(has(50.0));
-    // On the next connection it is the same library, not another one.
+    // The next connection does not deploy another library.
     drop(provider);
     let mut level = follow(&engine, "loop/level");
     level.next_where(is_bad(Reason::ProviderGone));

@@ -15,7 +15,7 @@ use trunkline::{ConnectOptions, Engine, EngineOptions, Provider, ProviderOptions
 
 use crate::device::Device;
 
-/// Only cuts off a test that hangs.
+/// Limit that only a hanging test reaches.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn engine_at(listen: SocketAddr) -> Engine {
@@ -48,7 +48,7 @@ impl Rig {
         self.provider_with(None)
     }
 
-    /// Like [`provider`](Self::provider), scanning at this period.
+    /// As [`provider`](Self::provider), with this scan period.
     pub fn provider_with(&self, period: Option<Duration>) -> Provider {
         let options = ProviderOptions {
             period,
@@ -76,7 +76,7 @@ fn start(engine: SocketAddr, device: &Device, options: &ProviderOptions) -> Prov
     Provider::start(&connect, options, Box::new(device.clone())).expect("a provider")
 }
 
-/// Waits until the I/O server is doing like this.
+/// Waits until the state of the I/O server satisfies the condition.
 pub fn wait_for(provider: &Provider, is_it: impl Fn(&ProviderStatus) -> bool) -> ProviderStatus {
     let mut status = provider.status();
     while !is_it(&status) {
@@ -112,7 +112,7 @@ pub fn follow(engine: &Engine, name: &str) -> Updates {
 }
 
 impl Updates {
-    /// The next reading that is like this.
+    /// Returns the next reading that satisfies the condition.
     pub fn next_where(&mut self, is_it: impl Fn(&Reading) -> bool) -> Reading {
         loop {
             let reading = self.0.next(Some(TIMEOUT)).expect("an update");
@@ -149,7 +149,7 @@ impl Cable {
 
     pub fn cut(&self) {
         for end in self.ends.lock().expect("no panic").drain(..) {
-            // It may have ended by itself.
+            // The connection may already have ended.
             let _ended = end.shutdown(Shutdown::Both);
         }
     }

@@ -13,8 +13,7 @@ use trunkline::{Client, Engine, EngineOptions};
 
 use crate::rig::wait_for;
 
-/// The properties of a variable in a file: the unit of its values or of the whole, and its
-/// description.
+/// The unit and the description of a variable in a file.
 fn described(path: &Path, name: &str) -> [Option<String>; 3] {
     let file = TdmsFile::open(std::fs::File::open(path).unwrap()).unwrap();
     let text = |object: &ObjectPath, property: &str| {
@@ -91,7 +90,8 @@ fn units_and_descriptions_are_in_every_file() {
     }
 }
 
-/// An engine that was started again with another configuration is asked again.
+/// After a restart of the engine with another configuration, the recorder requests the descriptions
+/// again.
 ///
 /// Behaviour: B-72.
 #[test]

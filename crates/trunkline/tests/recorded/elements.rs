@@ -33,7 +33,7 @@ fn waveform(number: u32) -> Value {
     }))
 }
 
-/// Element number so and so of a type, of another size than the one before.
+/// Element with this number, which has another size than the previous element.
 fn element(data_type: &DataType, number: u32) -> Value {
     let text = || Value::String("é".repeat(number as usize % 7).into());
     match data_type {
@@ -158,11 +158,11 @@ fn waveforms_are_recorded_and_played_into_another_stream() {
 #[test]
 fn structs_are_recorded_and_played_into_another_stream() {
     comes_back("struct(number: u32, name: string, raw: struct(data: bytes, axes: array(f64, *)))");
-    // Of a fixed size, and nevertheless not a row of plain values.
+    // This type has a fixed size, but is not a row of scalar values.
     comes_back("struct(number: u32, inner: struct(number: u32))");
 }
 
-/// A file on a disk that is full until it is switched.
+/// A file on a disk that is full until the test frees space.
 struct Disk<'a> {
     is_full: &'a Cell<bool>,
     file: SegmentFile,
@@ -255,7 +255,7 @@ fn texts(path: &Path) -> Vec<Value> {
     values.map(|one| one.value).collect()
 }
 
-/// A full disk delays the stream; with room again, everything is recorded.
+/// A full disk delays the stream. As soon as there is space, everything is recorded.
 ///
 /// Behaviour: ZC-08.
 #[test]
@@ -264,7 +264,7 @@ fn a_stream_of_text_waits_while_the_disk_is_full() {
     let path = folder.path().join("run.tdms");
     let (mut taken, mut turns) = (0, 0);
     let done = on_full_disk(&path, |is_full, updates| {
-        // It takes no more, as the stream is delayed.
+        // The recorder takes no more elements, because the stream waits.
         turns = if updates == taken { turns + 1 } else { 0 };
         taken = updates;
         is_full.set(turns < 3);
@@ -277,7 +277,8 @@ fn a_stream_of_text_waits_while_the_disk_is_full() {
     assert!(texts(&path).into_iter().eq(expected));
 }
 
-/// Stopped while the disk is full, it reports the number of elements that are not in any file.
+/// A recorder that is stopped while the disk is full reports the number of elements that are in no
+/// file.
 ///
 /// Behaviour: ZC-08.
 #[test]
@@ -336,7 +337,7 @@ fn elements_are_played_at_the_rate_at_which_they_were_recorded() {
     let due = std::iter::from_fn(|| recorded.next_update().unwrap()).map(|one| one.after);
     assert!(due.eq((0..5).map(|number| Duration::from_secs(4 * number))));
 
-    // The second one is due when this has been stopped.
+    // The second element is due after playing was stopped.
     let (first, has_come) = channel();
     let reader = thread::spawn({
         let of_reader = options(&engine, None);
@@ -376,7 +377,7 @@ impl Segments for Unsafe {
     }
 }
 
-/// A recording that cannot be made safe is none that has succeeded, though its file has everything.
+/// A recording that cannot be synced has failed, even if its file contains everything.
 ///
 /// Behaviour: B-70.
 #[test]
@@ -412,7 +413,7 @@ fn failed_sync_of_a_text_recording_is_reported() {
     writer.join().unwrap();
 }
 
-/// Writes two elements, and ends the stream with a reason once it is sent a message.
+/// Writes two elements, and ends the stream with an error when it receives a message.
 fn breaks_off(engine: &Engine) -> (Sender<()>, JoinHandle<()>) {
     let (breaks, may_break) = channel();
     let of_writer = options(engine, Some("in"));
@@ -425,8 +426,7 @@ fn breaks_off(engine: &Engine) -> (Sender<()>, JoinHandle<()>) {
     (breaks, writer)
 }
 
-/// A stream that breaks off ends the recording, and the disk may fail then as well: both are
-/// reported.
+/// A stream that fails ends the recording. If the disk fails as well, both errors are reported.
 ///
 /// Behaviour: B-70.
 #[test]
@@ -449,7 +449,8 @@ fn failed_sync_after_a_broken_stream_is_reported_too() {
         &stopped,
         |recording| {
             if recording.progress().updates == 2 {
-                // More than once, and the last one when the writer has ended.
+                // The callback runs more than once, and for the last time after the writer has
+                // ended.
                 let _ = taken.send(());
             }
         },
@@ -484,7 +485,7 @@ fn file_removed_before_the_stream_breaks_is_reported_too() {
     let open = |_| SegmentFile::create(&path);
     let recording = ElementSeries::start(open, None, MEMORY, ("stream", &of), Duration::ZERO);
     let (_stopper, stopped) = stopper();
-    // The file's name is not checked before the end.
+    // The name of the file is checked only at the end.
     let options = RecordElementsOptions {
         write_every: Duration::MAX,
         sync_every: Duration::MAX,
@@ -508,7 +509,7 @@ fn file_removed_before_the_stream_breaks_is_reported_too() {
     writer.join().unwrap();
 }
 
-/// A sample rate of which no times can be counted is refused before anything is taken.
+/// An invalid sample rate is refused before an element is taken.
 #[test]
 fn invalid_sample_rate_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Engines that streams meet at, and recorders that are waited for.
+//! Engines as the directory of streams, and waiting for recorders.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use trunkline::record::{VariableRecorder, stopper};
 use trunkline::stream::Options;
 use trunkline::{Engine, EngineOptions};
 
-/// Only cuts off a test that hangs.
+/// Limit that only a hanging test reaches.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const CUT_OFF: Option<Duration> = Some(PATIENCE);
 
-/// Options of an end of a stream whose directory is the engine.
+/// Options of a stream endpoint that uses the engine as its directory.
 pub fn options(engine: &Engine, peer: Option<&str>) -> Options {
     let socket = engine.local_sockets().remove(0);
     let socket = socket.as_path();

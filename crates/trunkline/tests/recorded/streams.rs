@@ -25,7 +25,7 @@ use crate::rig::{CUT_OFF, PATIENCE, listening, options};
 /// Rows of a region.
 const REGION: u64 = 512;
 
-/// Records the stream `in` of a type until it ends, into `path`; how many elements.
+/// Records the stream `in` into `path` until it ends. Returns the number of elements.
 fn record(of_reader: Options, data_type: &DataType, path: &Path) -> (u64, bool) {
     let mut stream = ValueReader::create("in", data_type, of_reader).unwrap();
     let bytes = trunkline::stream::element_bytes(data_type).unwrap();
@@ -70,7 +70,7 @@ fn a_stream_is_recorded_and_played_into_another_one() {
         move || record(of_reader, &DataType::I64, &path)
     });
     let mut writer = Writer::<i64>::create("out", options(&engine, Some("in"))).unwrap();
-    // More than the ring, and no whole region.
+    // More rows than the ring has, and not a multiple of a region.
     let all: Vec<i64> = (0..20_333).collect();
     all.chunks(1000)
         .for_each(|some| writer.write_many(some, CUT_OFF).unwrap());
@@ -128,7 +128,7 @@ fn elements_of_a_slow_stream_are_written_while_it_runs() {
             let mut writer = Writer::<i64>::create("out", of_writer).unwrap();
             let first: Vec<i64> = (0..1024).collect();
             writer.write_many(&first, CUT_OFF).unwrap();
-            // If they are not seen, the recorder must end nevertheless.
+            // The recorder must end even if these elements do not arrive.
             let _ = may_go_on.recv_timeout(PATIENCE);
             let rest: Vec<i64> = (1024..20_333).collect();
             rest.chunks(1000)
@@ -156,7 +156,7 @@ fn elements_of_a_slow_stream_are_written_while_it_runs() {
         &mut stream,
         ends,
         &mut recording,
-        // More than come at first.
+        // More elements than arrive at first.
         4 * REGION,
         &stopped,
         |recording| {
@@ -260,7 +260,7 @@ fn structs_become_channels_and_other_types_are_refused() {
 /// Elements that the tests of full disks write.
 const ELEMENTS: i64 = 20_000;
 
-/// A stream of them, its reader, and a disk with little room to record it to.
+/// A stream of these elements, its reader, and a recording on a disk with little space.
 struct OnFullDisk {
     _engine: Engine,
     stream: ValueReader,
@@ -304,7 +304,7 @@ fn on_full_disk() -> OnFullDisk {
     }
 }
 
-/// A full disk delays the stream; with room again, everything is recorded.
+/// A full disk delays the stream. As soon as there is space, everything is recorded.
 ///
 /// Behaviour: ZC-08.
 #[test]
@@ -341,7 +341,7 @@ fn a_stream_waits_while_the_disk_is_full() {
     sut.writer.join().unwrap();
 }
 
-/// Ended while the disk is full, it reports the number of elements that are not in any file.
+/// A recorder that ends while the disk is full reports the number of elements that are in no file.
 ///
 /// Behaviour: ZC-08.
 #[test]
@@ -369,7 +369,7 @@ fn elements_not_written_at_the_end_on_a_full_disk_are_counted() {
     assert!(error.to_string().contains("no room"), "{error}");
     sut.recording.close(PATIENCE).unwrap();
     assert_eq!(sut.recording.rows_in_file(), sut.recording.rows());
-    // The rest is in the stream still.
+    // The remaining elements are still in the stream.
     let mut rest = 0;
     while let Ok(some) = sut.stream.acquire_bytes(1000, CUT_OFF) {
         rest += some.elements() as u64;

@@ -37,7 +37,7 @@ fn every_client_is_called_for_each_change_of_any_register_of_a_type() {
     }
 }
 
-/// While it is busy with one update, nine others come.
+/// Nine updates arrive while the function handles one.
 fn after_a_busy_call(client: &Client, contract: Contract) -> Vec<Reading> {
     let (busy, is_busy) = channel();
     let (go_on, may_go_on) = channel();
@@ -149,7 +149,7 @@ fn a_function_that_panics_is_called_again_and_may_end_its_own_calls() {
     assert_eq!(calls.panics(), 1);
     drop(calls);
     assert!(told.recv().is_err(), "the function is gone with its calls");
-    // From within.
+    // The function drops its own callbacks.
     let (hand_over, handed) = channel::<trunkline::Callbacks>();
     let (sender, told) = channel();
     let call = move |_| {

@@ -22,7 +22,7 @@ use trunkline::{
     WriteOutcome,
 };
 
-/// Only cuts off a test that hangs.
+/// Limit that only a hanging test reaches.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One register of each of LabMap's types, and a second whole number, numbered from 20.

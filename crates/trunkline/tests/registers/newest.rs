@@ -1,4 +1,4 @@
-//! Written faster than it can be sent: the queue has the register's number.
+//! Writes that are faster than the connection: the queue contains the number of the register.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn newest_value_is_sent_when_setting_is_faster_than_sending() {
             .write_untracked([newest(0.0)], Duration::from_secs(60))
             .unwrap();
         assert_eq!(has_got.recv_timeout(TIMEOUT), Ok(4.0));
-        // The line is busy. Nothing but the number of the register waits for it.
+        // The connection is busy. Only the number of the register is queued.
         for value in 1..=50 {
             client
                 .write_untracked([newest(f64::from(value))], Duration::from_secs(60))

@@ -124,7 +124,7 @@ pub fn all_gives_every_update_in_order(place: &Place) {
     assert_eq!(copy.position.sequence, 5000);
 }
 
-/// Taken in blocks, by a thread and by a task, they are the same readings in the same order.
+/// A thread and a task that take readings in blocks get the same readings in the same order.
 pub fn readings_are_taken_in_blocks(place: &Place) {
     let level = place
         .engine
@@ -145,8 +145,8 @@ pub fn readings_are_taken_in_blocks(place: &Place) {
     assert!(blocks.next_many(100, Some(Duration::ZERO)).is_empty());
 }
 
-/// A batch that is filled repeatedly has the same readings, by a thread and by a task, and shows a
-/// change of the connection where it happened.
+/// A batch that a thread and a task fill repeatedly has the same readings, and reports a change of
+/// the connection at its position among them.
 pub fn readings_are_looked_at_in_batches(place: &Place) {
     let level = place
         .engine

@@ -21,7 +21,7 @@ fn deploy(place: &Place, name: &str, variables: Vec<VariableDefinition>) {
         .expect("the library is valid");
 }
 
-/// More than one page of them.
+/// The list has more than one page.
 ///
 /// Behaviour: H-27.
 pub fn the_forced_list_comes_in_pages_and_is_switched(place: &Place) {

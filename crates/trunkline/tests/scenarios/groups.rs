@@ -243,7 +243,8 @@ fn write_one(client: &Client, variable: VariableRef, value: f64) -> WriteOutcome
     outcomes.expect("an answer").remove(0)
 }
 
-/// Writes until it is applied: when another client goes, the engine learns of it in its own time.
+/// Writes until the write is applied, because the engine detects the end of another client with a
+/// delay.
 fn write_until_applied(client: &Client, variable: VariableRef) {
     for _ in 0..1_000_000 {
         if let WriteOutcome::Applied(_) = write_one(client, variable, 5.0) {

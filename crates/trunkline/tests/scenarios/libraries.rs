@@ -1,4 +1,4 @@
-//! Libraries as clients see them: they come, change, stop, start and go.
+//! Libraries as clients see them: deployed, changed, stopped, started and undeployed.
 
 use trunkline::proto::{FaultCode, LibraryAfter, LibraryReport, WhyVerdict};
 use trunkline::types::{
@@ -45,7 +45,7 @@ pub fn a_client_deploys_and_undeploys_a_library(place: &Place) {
     let outcome = place.write(Write::new(volts, Value::F64(12.5)));
     assert!(matches!(outcome, WriteOutcome::Applied(_)), "{outcome:?}");
 
-    // A second time it is refused, or nothing changes.
+    // The second call is refused or changes nothing.
     assert_eq!(
         code(client.deploy(bench.clone(), false, TIMEOUT)),
         FaultCode::LibraryExists
@@ -54,7 +54,7 @@ pub fn a_client_deploys_and_undeploys_a_library(place: &Place) {
     assert_eq!((report.kept, report.added), (2, 0));
     assert_eq!(place.read(volts).sample.value, Value::F64(12.5));
 
-    // One that is wrong changes nothing.
+    // An invalid library changes nothing.
     let mut properties = Properties::new(DataType::F64);
     properties.range = Some((1.0, 0.0));
     let wrong = VariableDefinition {

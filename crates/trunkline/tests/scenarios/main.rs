@@ -1,5 +1,5 @@
-//! One table of scenarios, run by a client over TCP, a Unix socket, shared memory and a pipe in
-//! memory: a program sees the same on every transport.
+//! Scenarios that a client runs over TCP, a Unix socket, shared memory and a memory pipe. A program
+//! sees the same on every transport.
 
 #![allow(
     clippy::unwrap_used,

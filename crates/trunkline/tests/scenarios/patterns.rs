@@ -1,4 +1,4 @@
-//! Patterns that are followed while libraries come, change and go.
+//! Patterns that are watched while libraries are deployed, changed and undeployed.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn deploy(place: &Place, library: LibraryDefinition) {
     deployed.expect("it is well formed");
 }
 
-/// The next event, in a word and a name.
+/// Returns the next event as a word and a name.
 fn said(watch: &Watch) -> String {
     match watch.next(Some(TIMEOUT)).expect("something happens") {
         WatchEvent::Appeared {
@@ -84,7 +84,7 @@ fn event(followed: &PatternSubscription) -> FollowEvent {
     }
 }
 
-/// The next event has to be a reading: its item and value.
+/// Returns the item and the value of the next event, which must be a reading.
 fn reading(followed: &PatternSubscription) -> (u32, Value) {
     match event(followed) {
         FollowEvent::Event(Event::Reading { item, reading }) => (item, reading.sample.value),
@@ -129,14 +129,14 @@ pub fn a_subscription_by_pattern_gets_the_updates_of_what_appears(place: &Place)
     }
     let undeployed = place.client.undeploy("plant", true, TIMEOUT);
     undeployed.expect("it is there");
-    // Every update comes, and only then that it is gone.
+    // Every update arrives before the event that the variable is gone.
     for n in 0..50 {
         assert_eq!(reading(&followed), (item, Value::F64(f64::from(n))));
     }
     let gone = FollowEvent::Gone { item, name };
     assert_eq!(event(&followed), gone);
 
-    // Its place is reused.
+    // The index of the item is used again.
     deploy(place, library("plant", &[("b", DataType::F64)]));
     let (again, name) = appeared(&followed);
     assert_eq!((again, &*name), (item, "plant/b"));
@@ -193,7 +193,7 @@ pub fn a_large_library_appears_as_a_whole(place: &Place) {
 pub fn a_notification_is_requested_cancelled_and_carries_all_there_is_to_know(place: &Place) {
     let followed = [
         ("a", DataType::F64),
-        // Another one, so that the library stays in use.
+        // Another subscription, so that the library stays in use.
         ("b", DataType::F64),
     ];
     deploy(place, library("plant", &followed));
@@ -216,6 +216,6 @@ pub fn a_notification_is_requested_cancelled_and_carries_all_there_is_to_know(pl
     assert!(reading.sample.engine_timestamp >= reading.sample.source_timestamp);
     assert!(opened.properties.is_some() && opened.data_type == DataType::F64);
     drop(subscription);
-    // Cancelled: the request that follows finds no subscriber.
+    // The subscription is cancelled: the next request finds no subscriber.
     assert_eq!(subscribers(), 0);
 }

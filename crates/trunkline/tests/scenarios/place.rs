@@ -14,7 +14,7 @@ use trunkline::{
     Subscription, VariableRef, Write, WriteOutcome,
 };
 
-/// Only cuts off a test that hangs.
+/// Limit that only a hanging test reaches.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -115,7 +115,7 @@ fn connect(transport: Transport, engine: &Engine, socket: &SocketPath) -> Client
             let address = engine.local_addrs()[0];
             let options = ConnectOptions::new(&format!("tl+tcp://{address}"));
             let mut options = options.expect("a URL");
-            // Short, because each call of a scenario waits for it twice.
+            // Short, because each call of a scenario waits twice for this delay.
             options.throughput_mode = Some(ThroughputMode {
                 delay: Duration::from_micros(200),
                 ..ThroughputMode::DEFAULT
@@ -147,7 +147,7 @@ pub fn open_with(client: &Client, name: &str) -> VariableRef {
     opened.remove(0).expect("the variable exists").variable
 }
 
-/// The next reading; other events are passed over.
+/// Returns the next reading. Skips other events.
 pub fn reading(subscription: &Subscription) -> Reading {
     loop {
         match subscription.next(Some(TIMEOUT)) {

@@ -50,7 +50,7 @@ pub fn a_polled_call_is_asked_for_its_answer_waited_for_or_awaited(place: &Place
     }
 }
 
-/// A wait that is over does not end the call.
+/// The end of a wait does not end the call.
 pub fn a_polled_call_goes_on_after_a_wait_and_is_abandoned_when_dropped(place: &Place) {
     let client = place.client.clone().into_polled();
     let level = place.variable("all/f64");
@@ -62,7 +62,8 @@ pub fn a_polled_call_goes_on_after_a_wait_and_is_abandoned_when_dropped(place: &
     };
     assert!(read[0].is_ok());
     for _ in 0..2_000 {
-        // More than a client may have unanswered or untaken, were they not abandoned.
+        // More calls than a client may have unanswered or untaken. They do not count, because they
+        // were abandoned.
         drop(client.read(&[level]).unwrap());
     }
     assert!(client.flush().unwrap().wait(TIMEOUT).is_some());

@@ -92,7 +92,7 @@ pub fn many_tasks_wait_on_one_connection(place: &Place) {
             let task = &task;
             scope.spawn(move || block_on(task(n)));
         }
-        // And a thread that drives the connection meanwhile.
+        // A thread drives the connection at the same time.
         for _ in 0..100 {
             place.read(level);
         }
@@ -108,7 +108,7 @@ pub fn a_call_that_is_dropped_is_forgotten(place: &Place) {
     for _ in 0..1000 {
         let call = client.read(&level, TIMEOUT);
         let mut context = Context::from_waker(Waker::noop());
-        // If the answer was faster than the task, there is nothing to drop.
+        // If the answer arrived before the first poll, there is no call to drop.
         let _: Poll<_> = pin!(call).poll(&mut context);
     }
     let read = block_on(client.read(&level, TIMEOUT)).unwrap();

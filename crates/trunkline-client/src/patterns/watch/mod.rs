@@ -1,14 +1,14 @@
-//! Watched patterns: the matching names, and their changes (B-32).
+//! Watches patterns of names: lists the matching names and reports changes (B-32).
 //!
 //! ```text
 //! reported by the engine             reported to the program
-//!    truth, per name    --- differ? ---> pending, in order   --> next_watch_event
+//!   current, per name    --- differ? ---> pending, in order   --> next_watch_event
 //! ```
 //!
-//! Events are computed when they are taken, from the difference between the two states. At most one
-//! event per name is pending, so the number of names bounds the memory even if the program takes no
-//! events for a long time. After a reconnect the engine lists the names again, and only differences
-//! are reported. While the connection is down, no name is reported as gone.
+//! An event is computed when the program takes it, from the difference between the two states. At
+//! most one event per name is pending, so the number of names limits the memory even if the program
+//! takes no events for a long time. After a reconnection the engine lists the names again, and only
+//! differences are reported. While the connection is down, no name is reported as gone.
 
 #[cfg(test)]
 mod tests;
@@ -26,39 +26,39 @@ use crate::client_state::ClientState;
 use crate::error::RequestError;
 use crate::table::{Key, NameMap, NumberMap, Slab};
 
-/// A watched pattern. It survives reconnects.
+/// Identifies a watched pattern, across reconnections.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WatchId(pub(crate) Key);
 
-/// An event of a watched pattern. Events are delivered in order.
+/// An event of a watched pattern. Events arrive in the order of the changes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum WatchEvent {
-    /// A variable with this name exists: it was listed or is new.
+    /// A variable with this name exists: the engine has listed it, or it is new.
     Appeared {
         /// The full name.
         name: Arc<str>,
-        /// The type of its values.
+        /// The type of the variable's values.
         data_type: DataType,
         /// The access that the variable permits.
         access: Access,
     },
-    /// No variable with this name exists any more.
+    /// A variable with this name no longer exists.
     Gone {
         /// The full name.
         name: Arc<str>,
     },
-    /// The listing of existing names is complete. Sent once on each connection, and again after
-    /// more changes at once than the engine's log can hold.
+    /// The list of existing names is complete. This event occurs once on each connection, and again
+    /// after more simultaneous changes than the engine's log can hold.
     Listed,
-    /// The engine refuses to watch the pattern, for this reason. The client asks again on the next
-    /// connection.
+    /// The engine refuses to watch the pattern, with the reason. The client repeats the request on
+    /// the next connection.
     Failed(Fault),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     list: Slab<Watch>,
-    /// Watches by their number on the wire.
+    /// Watches by their protocol number.
     by_number: NumberMap<u32, Key>,
     next_number: u32,
 }
@@ -66,18 +66,19 @@ pub(crate) struct Watches {
 #[derive(Debug)]
 struct Watch {
     pattern: Arc<str>,
-    /// The watch's number on this connection; 0 if none.
+    /// The watch's protocol number on this connection; 0 if it has none.
     number: u32,
     names: NameMap<Entry>,
-    /// Names by handle. Fields share the handle of their variable.
+    /// Names by handle. Several names may have one handle, because fields have the handle of their
+    /// variable.
     by_handle: BTreeSet<(u32, Arc<str>)>,
-    /// Increases with every connection. Entries with an older number are not confirmed on this
-    /// connection.
+    /// Number of the current list of names, which increases with every connection. An entry with an
+    /// older number is not confirmed on this connection.
     listing: u32,
     next_incarnation: u64,
     pending: BTreeMap<u64, Pending>,
     next_serial: u64,
-    /// Serials in `pending` of the end of the listing and of a failure.
+    /// Serial numbers, in `pending`, of the end of the list and of a failure.
     listed: Option<u64>,
     failed: Option<u64>,
 }
@@ -92,24 +93,27 @@ enum Pending {
 /// The state of one name.
 #[derive(Debug, Default)]
 struct Entry {
-    truth: Option<Known>,
-    /// The incarnation that was reported to the program.
-    told: Option<u64>,
+    /// The variable that has this name at the engine.
+    current: Option<CurrentVariable>,
+    /// The incarnation that was last reported to the program; `None` if the program knows of no
+    /// variable.
+    reported: Option<u64>,
+    /// Serial number of the name in [`Watch::pending`].
     pending: Option<u64>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CurrentVariable {
     handle: u32,
     data_type: DataType,
     access: Access,
-    /// Distinguishes successive variables with the same name.
+    /// Distinguishes consecutive variables with the same name.
     incarnation: u64,
     listing: u32,
 }
 
 impl Watches {
-    /// Watches the names that match a pattern, across reconnects, until [`end`](Self::end).
+    /// Watches the names that match a pattern, across reconnections, until [`end`](Self::end).
     pub(crate) fn watch(
         &mut self,
         base: &mut ClientState,
@@ -124,24 +128,25 @@ impl Watches {
         Ok(WatchId(key))
     }
 
-    /// Ends a watch and drops its pending events. Returns its number on this connection; 0 if none.
+    /// Ends a watch and drops its pending events. Returns its number on this connection, or 0 if it
+    /// has none; `None` if there is no such watch.
     pub(crate) fn end(&mut self, id: WatchId) -> Option<u32> {
         let ended = self.list.remove(id.0)?;
         self.by_number.remove(&ended.number);
         Some(ended.number)
     }
 
-    /// Takes the next event; `None` if nothing is pending.
+    /// Takes the next event; `None` if there is none.
     pub(crate) fn next_event(&mut self, id: WatchId) -> Option<WatchEvent> {
         self.list.get_mut(id.0)?.next()
     }
 
-    /// Returns all names that currently match, as far as the engine has reported them, sorted.
+    /// Returns the matching names that the engine has reported so far, sorted.
     pub(crate) fn names(&self, id: WatchId) -> Vec<Arc<str>> {
         let watch = self.list.get(id.0);
         let names = watch.into_iter().flat_map(|watch| &watch.names);
         let mut names: Vec<Arc<str>> = names
-            .filter_map(|(name, entry)| entry.truth.as_ref().map(|_| Arc::clone(name)))
+            .filter_map(|(name, entry)| entry.current.as_ref().map(|_| Arc::clone(name)))
             .collect();
         names.sort();
         names
@@ -163,7 +168,7 @@ impl Watches {
         }
     }
 
-    /// Requests the listing of every pattern on a new connection.
+    /// Requests the list of names for every pattern on a new connection.
     pub(crate) fn restore(&mut self, base: &mut ClientState) {
         let keys: Vec<Key> = self.list.iter().map(|(key, _)| key).collect();
         for key in keys {
@@ -175,7 +180,7 @@ impl Watches {
         self.by_number = NumberMap::default();
         for watch in self.list.values_mut() {
             watch.number = 0;
-            watch.list_anew();
+            watch.begin_listing();
         }
     }
 
@@ -186,8 +191,8 @@ impl Watches {
         }
     }
 
-    /// Handles names that the engine lists for a watch, or that are new. Returns true if the
-    /// listing is complete.
+    /// Handles names that the engine lists for a watch, and new names. Returns true if the list is
+    /// complete.
     pub(crate) fn handle_appeared(
         &mut self,
         base: &mut ClientState,
@@ -202,20 +207,20 @@ impl Watches {
             return Ok(is_complete);
         };
         if listing == Listing::Restarted {
-            watch.list_anew();
+            watch.begin_listing();
         }
         for variable in appeared {
             watch.appeared(&variable?);
         }
         if is_complete {
-            watch.listing_ends();
+            watch.end_listing();
         }
         base.changes += 1;
         let max = base.options.items_max;
         if watch.names.len() > max {
             let sentence = format!(
-                "the pattern matches more than {max} names, as many as this client takes; use a \
-                 narrower one"
+                "the pattern matches more than {max} names, which is the limit of this client; use \
+                 a narrower one"
             );
             watch.forget_names();
             watch.fail(Fault::new(FaultCode::LimitReached, sentence));
@@ -261,8 +266,8 @@ impl Watch {
         }
     }
 
-    /// Begins a new listing, which must confirm the known names.
-    fn list_anew(&mut self) {
+    /// Starts a new list of names, which must confirm the known names.
+    fn begin_listing(&mut self) {
         self.by_handle = BTreeSet::new();
         self.listing = self.listing.wrapping_add(1);
     }
@@ -281,21 +286,22 @@ impl Watch {
         };
         let (listing, incarnation) = (self.listing, self.next_incarnation);
         let entry = self.names.entry(Arc::clone(&name)).or_default();
-        // A name has only one handle at a time, even if the engine did not report the end of the
-        // previous one.
-        if let Some(before) = &entry.truth {
+        // A name has only one handle at a time, even if the engine has not reported the end of the
+        // previous variable.
+        if let Some(before) = &entry.current {
             self.by_handle.remove(&(before.handle, Arc::clone(&name)));
         }
         self.by_handle.insert((variable.handle, Arc::clone(&name)));
-        let known = Known {
+        let known = CurrentVariable {
             handle: variable.handle,
             data_type: variable.data_type.clone(),
             access: variable.access,
             incarnation,
             listing,
         };
-        match &mut entry.truth {
-            // Known from the previous connection; nothing changes for the program.
+        match &mut entry.current {
+            // The variable is known from the previous connection, so nothing changes for the
+            // program.
             Some(before)
                 if before.listing != listing
                     && before.data_type == known.data_type
@@ -305,10 +311,10 @@ impl Watch {
                 before.listing = listing;
                 return;
             }
-            truth => *truth = Some(known),
+            current => *current = Some(known),
         }
         self.next_incarnation += 1;
-        self.note(&name);
+        self.queue_event(&name);
     }
 
     fn vanished(&mut self, handle: u32) {
@@ -317,37 +323,37 @@ impl Watch {
         let to = handle
             .checked_add(1)
             .map_or(Bound::Unbounded, |next| Bound::Excluded((next, empty)));
-        let of_it = self.by_handle.range((Bound::Included(from), to)).cloned();
-        for (handle, name) in of_it.collect::<Vec<_>>() {
+        let names = self.by_handle.range((Bound::Included(from), to)).cloned();
+        for (handle, name) in names.collect::<Vec<_>>() {
             self.by_handle.remove(&(handle, Arc::clone(&name)));
             if let Some(entry) = self.names.get_mut(&name)
                 && entry
-                    .truth
+                    .current
                     .as_ref()
                     .is_some_and(|known| known.handle == handle)
             {
-                entry.truth = None;
-                self.note(&name);
+                entry.current = None;
+                self.queue_event(&name);
             }
         }
     }
 
-    /// Completes the listing. Names from before that it does not contain no longer exist.
-    fn listing_ends(&mut self) {
+    /// Completes the list. Known names that it does not contain no longer exist.
+    fn end_listing(&mut self) {
         let listing = self.listing;
         let mut missing = Vec::new();
         for (name, entry) in &mut self.names {
             if entry
-                .truth
+                .current
                 .as_ref()
                 .is_some_and(|known| known.listing != listing)
             {
-                entry.truth = None;
+                entry.current = None;
                 missing.push(Arc::clone(name));
             }
         }
         missing.sort();
-        missing.iter().for_each(|name| self.note(name));
+        missing.iter().for_each(|name| self.queue_event(name));
         if let Some(before) = self.listed.take() {
             self.pending.remove(&before);
         }
@@ -369,13 +375,13 @@ impl Watch {
         self.failed = Some(self.push(Pending::Failed(fault)));
     }
 
-    /// Queues an event for a name that may differ from what the program knows.
-    fn note(&mut self, name: &Arc<str>) {
+    /// Queues an event for a name whose state may differ from what was reported to the program.
+    fn queue_event(&mut self, name: &Arc<str>) {
         let Some(entry) = self.names.get_mut(name) else {
             return;
         };
-        if entry.truth.is_none() && entry.told.is_none() {
-            // The name appeared and vanished before the program took the event.
+        if entry.current.is_none() && entry.reported.is_none() {
+            // The variable appeared and disappeared before the program took the event.
             if let Some(entry) = self.names.remove(name)
                 && let Some(serial) = entry.pending
             {
@@ -404,8 +410,8 @@ impl Watch {
                 continue;
             };
             entry.pending = None;
-            match (entry.told, &entry.truth) {
-                (Some(told), Some(known)) if told == known.incarnation => {}
+            match (entry.reported, &entry.current) {
+                (Some(reported), Some(known)) if reported == known.incarnation => {}
                 (None, None) => {
                     self.names.remove(&name);
                 }
@@ -414,15 +420,15 @@ impl Watch {
                     return Some(WatchEvent::Gone { name });
                 }
                 (Some(_), Some(_)) => {
-                    // Another variable now has this name, and is reported next.
-                    entry.told = None;
+                    // Another variable has this name now. It is reported next.
+                    entry.reported = None;
                     entry.pending = Some(serial);
                     self.pending
                         .insert(serial, Pending::Name(Arc::clone(&name)));
                     return Some(WatchEvent::Gone { name });
                 }
                 (None, Some(known)) => {
-                    entry.told = Some(known.incarnation);
+                    entry.reported = Some(known.incarnation);
                     return Some(WatchEvent::Appeared {
                         data_type: known.data_type.clone(),
                         access: known.access,

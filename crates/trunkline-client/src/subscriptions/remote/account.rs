@@ -1,10 +1,9 @@
-//! The last update of an item, and the updates missed since, by cause.
+//! Accounts for an item's updates: the last update, and the updates missed since then, by cause.
 
 use trunkline_proto::message::lost::LostRecord;
 use trunkline_types::{Lost, Position};
 
-/// Updates missed before a reading, by cause. Allocates memory only for causes other than
-/// coalescing.
+/// Updates missed before a reading, by cause. Coalesced updates alone need no allocation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Missed {
     coalesced: u64,
@@ -61,35 +60,35 @@ impl Missed {
     }
 }
 
-/// The last update of an item, and the losses reported by the engine since then.
+/// The last update of an item, and the losses that the engine has reported since then.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     position: Option<Position>,
     reported: Option<Box<ReportedLosses>>,
 }
 
-/// The cause of missing updates that no report accounts for.
+/// The cause of missing updates that no report explains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Remainder {
-    /// Merged into newer updates, as the contract specifies.
+    /// The engine merged them into newer updates, as the contract specifies.
     Coalesced,
-    /// Written while the item was not subscribed.
+    /// They were written while the item was not subscribed.
     Disconnect,
-    /// Unknown: under this contract every update is either delivered or reported lost.
+    /// The cause is unknown, because this contract delivers every update or reports its loss.
     Unknown,
 }
 
-/// Reported losses that belong to the item's next update.
+/// Reported losses before the item's next update.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReportedLosses {
     filtered: u64,
     queue: u64,
     overrun: u64,
     disconnect: u64,
-    /// From an ENDED frame. This number includes the updates that later LOST frames report for the
-    /// same gap.
+    /// Losses reported by an ENDED frame. They include the updates that later LOST frames report
+    /// for the same gap.
     ended: u64,
-    /// Ended by the client: an overrun accounts for every missing update.
+    /// True if the client ended the item. Every missing update then counts as an overrun.
     ended_here: bool,
     unknown: bool,
 }
@@ -99,9 +98,9 @@ impl Account {
         self.position
     }
 
-    pub(crate) fn tell(&mut self, record: &LostRecord) {
+    pub(crate) fn add_losses(&mut self, record: &LostRecord) {
         let losses = self.reported.get_or_insert_default();
-        let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);
+        let add = |sum: &mut u64, count: u64| *sum = sum.saturating_add(count);
         add(&mut losses.filtered, record.filtered);
         add(&mut losses.queue, record.queue);
         add(&mut losses.overrun, record.overrun);
@@ -109,27 +108,28 @@ impl Account {
         losses.unknown |= record.unknown;
     }
 
-    /// Records that the subscription ended with `lost` undelivered updates.
-    pub(crate) fn tell_end(&mut self, lost: u64) {
+    /// Records that the engine ended the subscription with `lost` undelivered updates.
+    pub(crate) fn add_end(&mut self, lost: u64) {
         let losses = self.reported.get_or_insert_default();
         losses.ended = losses.ended.saturating_add(lost);
     }
 
     /// Records that the client ended the subscription because the program's queue is full.
-    pub(crate) fn tell_end_here(&mut self) {
+    pub(crate) fn add_local_end(&mut self) {
         self.reported.get_or_insert_default().ended_here = true;
     }
 
-    /// Records that a different variable with the same name replaced this one, so that the updates
-    /// in between cannot be counted.
+    /// Records that another variable with the same name replaced this one, so that updates between
+    /// the two cannot be counted.
     pub(crate) fn replaced(&mut self) {
         if self.position.take().is_some() {
             self.reported.get_or_insert_default().unknown = true;
         }
     }
 
-    /// Returns the number of updates between the last one and this one that no report accounts for.
-    /// Under a contract that delivers or reports every update, these were sent and lost.
+    /// Returns the number of updates between the last position and this one that no report
+    /// explains. Under a contract that delivers or reports every update, they were sent and then
+    /// lost.
     #[inline]
     pub(crate) fn unexplained(&self, position: Position) -> u64 {
         let Some(before) = self.position.filter(|at| at.epoch == position.epoch) else {
@@ -156,14 +156,14 @@ impl Account {
         })
     }
 
-    /// Records an arriving update. Returns the updates missed since the previous one, or `None` if
-    /// the item already has this update.
+    /// Records an arriving update. Returns the updates missed since the previous update, or `None`
+    /// if the item already has this one.
     ///
-    /// Reported causes account for parts of the gap between the two sequences and never exceed it.
-    /// The caller supplies the cause of the rest.
+    /// Each reported cause explains part of the gap between the two sequence numbers. All causes
+    /// together never exceed the gap. `remainder` is the cause of the rest.
     #[inline(always)]
     pub(crate) fn update(&mut self, position: Position, remainder: Remainder) -> Option<Missed> {
-        // Fast path: the next sequence, and no reported losses.
+        // Fast path: the sequence number is the next one, and no losses were reported.
         if let (None, Some(before)) = (&self.reported, &mut self.position)
             && before.epoch == position.epoch
             && before.sequence.checked_add(1) == Some(position.sequence)
@@ -199,12 +199,13 @@ impl Account {
                 count
             };
             part(losses.filtered);
-            let everything = losses.ended_here && bounded;
-            lost.overrun = part(if everything { u64::MAX } else { losses.ended });
+            let counts_all = losses.ended_here && bounded;
+            lost.overrun = part(if counts_all { u64::MAX } else { losses.ended });
             lost.queue = part(losses.queue);
             lost.overrun += part(losses.overrun);
             lost.disconnect = part(losses.disconnect);
-            // Ended here before its first reading: the updates missed so far were not counted.
+            // If the client ended the item before its first reading, the missed updates cannot be
+            // counted.
             lost.unknown |= losses.unknown || (losses.ended_here && !bounded);
         }
         if bounded && gap > 0 {
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_update_has_nothing_before_it() {
+    fn first_update_reports_no_loss() {
         assert_eq!(
             Account::default().lost_at(at(17), Remainder::Coalesced),
             Some(Lost::NONE)
@@ -252,7 +253,7 @@ mod tests {
     #[test]
     fn loss_of_an_item_ended_before_its_first_reading_is_unknown() {
         let mut sut = Account::default();
-        sut.tell_end_here();
+        sut.add_local_end();
         let lost = sut.lost_at(at(17), Remainder::Disconnect).unwrap();
         assert_eq!(
             lost,
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!(sut.unexplained(at(18)), 0);
         assert_eq!(sut.unexplained(at(17)), 0, "again");
         assert_eq!(sut.unexplained(at(24)), 6);
-        sut.tell(&lost(2, 3));
+        sut.add_losses(&lost(2, 3));
         assert_eq!(sut.unexplained(at(24)), 1);
         assert_eq!(sut.unexplained(at(20)), 0);
         let other = Position {
@@ -285,7 +286,7 @@ mod tests {
     fn unreported_updates_were_coalesced() {
         let mut sut = Account::default();
         sut.lost_at(at(1), Remainder::Coalesced);
-        sut.tell(&lost(2, 3));
+        sut.add_losses(&lost(2, 3));
         let lost = Lost {
             coalesced: 4,
             queue: 2,
@@ -322,8 +323,8 @@ mod tests {
     fn causes_never_exceed_the_gap() {
         let mut sut = Account::default();
         sut.lost_at(at(1), Remainder::Unknown);
-        sut.tell_end(5);
-        sut.tell(&lost(0, 7));
+        sut.add_end(5);
+        sut.add_losses(&lost(0, 7));
         let lost = Lost {
             overrun: 5,
             disconnect: 2,
@@ -336,8 +337,8 @@ mod tests {
     fn gap_after_a_local_overrun_counts_as_overrun() {
         let mut sut = Account::default();
         sut.lost_at(at(1), Remainder::Unknown);
-        sut.tell_end_here();
-        sut.tell(&lost(0, 7));
+        sut.add_local_end();
+        sut.add_losses(&lost(0, 7));
         assert_eq!(
             sut.lost_at(at(9), Remainder::Unknown),
             Some(Lost {
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_is_taken_once() {
+    fn repeated_update_is_ignored() {
         let mut sut = Account::default();
         sut.lost_at(at(5), Remainder::Coalesced);
         assert_eq!(
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn across_epochs_the_loss_is_unknown_never_zero() {
+    fn loss_across_epochs_is_unknown() {
         let mut sut = Account::default();
         sut.lost_at(at(5), Remainder::Coalesced);
         let position = Position {

@@ -1,9 +1,9 @@
-//! Subscriptions from the engine's view.
+//! Subscriptions of the client as the engine knows them.
 //!
-//! All `latest` subscriptions of a client with the same filters share one remote subscription: the
+//! All `latest` subscriptions of a client with the same filters share one remote subscription. The
 //! engine sends an update once, and the client passes it to every local subscription that uses it.
-//! Every subscription with another contract has its own remote subscription, because it has its own
-//! buffer.
+//! A subscription with another contract has a remote subscription of its own, because it needs its
+//! own buffer.
 
 pub(crate) mod account;
 
@@ -21,8 +21,8 @@ use crate::table::{Few, NumberMap};
 use crate::variables::reading::Received;
 use crate::variables::{VariableRef, Variables};
 
-/// Maximum number of own writes remembered per item, by sequence, until their updates arrive.
-const OWN_MAX: usize = 4096;
+/// Maximum number of the client's own writes that an item remembers until their updates arrive.
+const OWN_WRITES_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(crate) struct RemoteSubscriptions {
@@ -36,58 +36,64 @@ pub(crate) struct RemoteSubscription {
     items: Vec<Option<RemoteItem>>,
     free: Vec<u32>,
     by_handle: NumberMap<u32, u32>,
-    /// The handle found last, with its item. Handles usually have the same order as the items, so
-    /// the distance to another handle is usually also the distance to its item.
+    /// The handle of the last lookup, with the index of its item. Handles usually have the same
+    /// order as the items, so the distance between two handles is usually the distance between
+    /// their items.
     near: (u32, u32),
-    /// Set once two items have shared a handle. After that, only `by_handle` is correct.
+    /// Set as soon as two items have shared a handle. From then on, only `by_handle` is correct.
     has_shared_handles: bool,
-    /// Number of local subscriptions that use it, including those that currently have no items.
+    /// Number of local subscriptions that use this one, including those without items at present.
     pub(crate) subscribers: usize,
-    /// Number of unanswered requests about its items.
+    /// Number of unanswered requests about the items.
     pub(crate) outstanding: usize,
-    /// True if it is no longer wanted. It is ended once no request about it is outstanding.
+    /// True if no local subscription needs this one. It ends when no request about its items is
+    /// outstanding.
     pub(crate) closing: bool,
-    /// Not subscribed until the program has taken all queued events (`all` only).
+    /// The reason why nothing is subscribed until the program has taken all queued events (`all`
+    /// only).
     pub(crate) pause: Pause,
-    /// The only local subscription that uses it; `None` if it is shared.
+    /// The only local subscription that uses this one; `None` if it is shared.
     pub(crate) owner: Option<u32>,
-    /// Increases whenever the engine's credit starts again. Updates sent in an earlier life return
-    /// no credit in this one.
-    pub(crate) life: u32,
-    /// Number of updates taken since the last grant (`all` only).
+    /// Number of the current credit period, which increases whenever the engine's credit starts
+    /// again. Updates that were sent in an earlier period return no credit in this one.
+    pub(crate) credit_period: u32,
+    /// Number of updates that the program has taken since the last grant (`all` only).
     taken: u32,
-    /// Handles of items that were removed before their first reading, which uses no credit. Each
-    /// stays here until that reading has arrived or the engine has ended the item (`all` only).
+    /// Handles of items that were removed before their first reading, which uses no credit. A
+    /// handle stays here until this reading has arrived or the engine has ended the item (`all`
+    /// only).
     unread: BTreeSet<u32>,
 }
 
 /// The reason why a remote subscription waits for the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pause {
+    /// It does not wait.
     No,
-    /// The subscription overran its bound.
+    /// The queue of the subscription was full.
     Overrun,
     /// Too many readings from an earlier connection are queued.
     Backlog,
 }
 
 #[derive(Debug)]
+/// A variable in a remote subscription.
 pub(crate) struct RemoteItem {
     pub(crate) variable: VariableRef,
     pub(crate) targets: Few<Target>,
     pub(crate) status: Status,
     /// True while the item is part of an unanswered request.
     pub(crate) request_pending: bool,
-    /// True while a live item is waiting for the answer to a repeated subscription, made because
-    /// the report of its end may have been lost.
+    /// True while a live item waits for the answer to a repeated subscription. It was repeated
+    /// because the report of the item's end may have been lost.
     pub(crate) repeat_pending: bool,
-    /// The handle under which it was last subscribed.
+    /// The handle under which the item was last subscribed.
     pub(crate) handle: Option<u32>,
     pub(crate) data_type: Option<DataType>,
-    /// The maximum age from the variable's properties, if known.
+    /// The maximum age in the variable's properties, if known.
     pub(crate) max_age: Option<Duration>,
     pub(crate) account: Account,
-    /// The last update, as the program reads it.
+    /// The last update as the program reads it.
     pub(crate) copy: Option<Received>,
     pub(crate) next: Next,
     #[allow(
@@ -95,20 +101,23 @@ pub(crate) struct RemoteItem {
         reason = "most items have none, and stay small"
     )]
     own: Option<Box<VecDeque<u64>>>,
-    pub(crate) told: Option<FaultCode>,
+    /// Code of the fault that was last reported to the program.
+    pub(crate) reported_fault: Option<FaultCode>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// An item of a local subscription that receives the updates of a remote item.
 pub(crate) struct Target {
     pub(crate) subscription: u32,
     pub(crate) item: u32,
 }
 
 #[derive(Clone, Debug)]
+/// The state of a remote item.
 pub(crate) enum Status {
     /// Not subscribed yet on this connection.
     Opening,
-    /// Like `Opening`, but no longer wanted.
+    /// As `Opening`, but no local subscription needs the item any more.
     Leaving,
     Live,
     Failed(Box<Fault>),
@@ -116,18 +125,19 @@ pub(crate) enum Status {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The update that an item expects next.
 pub(crate) enum Next {
-    /// The value that the variable had when it was subscribed.
+    /// The value that the variable has when it is subscribed.
     First,
-    /// The value that the variable had, or the first update after the item's last one.
+    /// The value that the variable has, or the first update after the item's last one.
     FirstResumed,
-    /// An update from a new write.
+    /// An update that results from a new write.
     Update,
 }
 
 impl RemoteSubscriptions {
-    /// Returns the remote subscription for these terms, and adds one subscriber to it. Shares an
-    /// existing one if possible.
+    /// Returns the remote subscription with these terms, and counts one more subscriber. Shares an
+    /// existing remote subscription if possible.
     pub(crate) fn find_or_add(&mut self, contract: Contract, flags: SubscribeFlags) -> u32 {
         if contract == Contract::Latest {
             let shared = self.by_id.iter_mut().find(|(_, remote)| {
@@ -166,7 +176,7 @@ impl RemoteSubscriptions {
         self.get_mut(id)?.item_mut(item)
     }
 
-    /// Removes an item, which no longer uses its variable.
+    /// Removes an item and its use of the variable.
     pub(crate) fn remove_item(&mut self, variables: &mut Variables, id: u32, index: u32) {
         let remote = self.get_mut(id);
         let Some(item) = remote.and_then(|remote| remote.remove(index)) else {
@@ -178,8 +188,9 @@ impl RemoteSubscriptions {
         variables.release(item.variable);
     }
 
-    /// Remembers an own write by its answer, which arrives before its update. Under `all` the
-    /// update does not contain the flag, because its runs are identical for all sessions.
+    /// Remembers a write of this client by its answer, which arrives before the update. Under
+    /// `all`, an update does not contain the `own` flag, because all sessions receive the same
+    /// bytes.
     pub(crate) fn remember_own(
         &mut self,
         variables: &Variables,
@@ -214,19 +225,19 @@ impl RemoteSubscription {
             closing: false,
             pause: Pause::No,
             owner: None,
-            life: 1,
+            credit_period: 1,
             taken: 0,
             unread: BTreeSet::new(),
         }
     }
 
-    /// Starts a new life, because the engine's credit starts again.
-    pub(crate) fn begin_life(&mut self) {
-        self.life = self.life.wrapping_add(1).max(1);
+    /// Starts a new credit period.
+    pub(crate) fn begin_credit_period(&mut self) {
+        self.credit_period = self.credit_period.wrapping_add(1).max(1);
         self.taken = 0;
     }
 
-    /// Returns and resets the number of updates taken since the last grant.
+    /// Returns and resets the number of updates that the program has taken since the last grant.
     pub(crate) fn take_grant(&mut self) -> u32 {
         std::mem::take(&mut self.taken)
     }
@@ -236,7 +247,7 @@ impl RemoteSubscription {
         matches!(self.terms.contract, Contract::Latest | Contract::Sampled(_))
     }
 
-    /// Returns the cause of missing updates that no report accounts for.
+    /// Returns the cause to report for missing updates that no other report explains.
     pub(crate) fn remainder(&self) -> Remainder {
         match self.has_cells() {
             true => Remainder::Coalesced,
@@ -244,7 +255,7 @@ impl RemoteSubscription {
         }
     }
 
-    /// Reserves room for `items` more items.
+    /// Reserves memory for `items` more items.
     pub(crate) fn reserve(&mut self, items: usize) {
         self.items.reserve(items.saturating_sub(self.free.len()));
         self.by_handle.reserve(items);
@@ -255,8 +266,8 @@ impl RemoteSubscription {
             self.items.push(None);
             (self.items.len() - 1) as u32
         });
-        if let Some(place) = self.items.get_mut(index as usize) {
-            *place = Some(RemoteItem::new(variable));
+        if let Some(slot) = self.items.get_mut(index as usize) {
+            *slot = Some(RemoteItem::new(variable));
         }
         index
     }
@@ -275,8 +286,8 @@ impl RemoteSubscription {
         Some(item)
     }
 
-    /// Records the arrival of an update that belongs to no item. Returns true if it is a first
-    /// reading, which used no credit.
+    /// Records the arrival of an update that belongs to no item. Returns true if the update is the
+    /// first reading of a removed item, which used no credit.
     pub(crate) fn pass_first(&mut self, handle: u32) -> bool {
         self.unread.remove(&handle)
     }
@@ -348,7 +359,7 @@ impl RemoteSubscription {
         Some(index)
     }
 
-    /// Same as [`index_of_handle`](Self::index_of_handle), but without `&mut self`.
+    /// As [`index_of_handle`](Self::index_of_handle), but without updating the last lookup.
     pub(crate) fn item_by_handle(&self, handle: u32) -> Option<&RemoteItem> {
         self.item(*self.by_handle.get(&handle)?)
     }
@@ -375,15 +386,15 @@ impl RemoteSubscription {
         self.has_shared_handles |= other.is_some_and(|other| other != index);
     }
 
-    /// Drops all handles, because handles of a past epoch are invalid.
+    /// Forgets all handles, because handles of an earlier epoch are invalid.
     pub(crate) fn forget_handles(&mut self) {
         self.by_handle = NumberMap::default();
         self.has_shared_handles = false;
         self.items_mut().for_each(|(_, item)| item.handle = None);
     }
 
-    /// Counts updates that the program has taken, or that never arrived. Returns true if a grant is
-    /// due.
+    /// Counts updates that the program has taken, or that never arrived. Returns true if the client
+    /// should grant credit.
     #[inline]
     pub(crate) fn count_taken(&mut self, updates: u32) -> bool {
         let Contract::All { elements, .. } = self.terms.contract else {
@@ -409,68 +420,68 @@ impl RemoteItem {
             copy: None,
             next: Next::First,
             own: None,
-            told: None,
+            reported_fault: None,
         }
     }
 
-    /// Records the end of the item's request, or of the connection.
+    /// Records that the item's request or the connection has ended.
     pub(crate) fn request_ended(&mut self) {
         (self.request_pending, self.repeat_pending) = (false, false);
     }
 
     /// Handles the engine's report that an overrun has ended the item. Returns true if the item
-    /// waits for the outstanding answer to the request for the next life.
+    /// waits for the answer to the request that subscribes it again.
     pub(crate) fn ends_before_answer(&mut self, lost: u64) -> bool {
         if std::mem::take(&mut self.repeat_pending) && matches!(self.status, Status::Live) {
-            self.account.tell_end(lost);
+            self.account.add_end(lost);
             self.status = Status::Opening;
             return true;
         }
-        // An item that the client ended has already reported its end.
+        // An item that the client itself ended has already reported its end.
         self.request_pending && matches!(self.status, Status::Opening)
     }
 
-    /// Remembers that a write of this client resulted in the update with this sequence.
+    /// Remembers that a write of this client resulted in the update with this sequence number.
     pub(crate) fn remember_own(&mut self, sequence: u64) {
         let own = self.own.get_or_insert_default();
-        let place = own.partition_point(|known| *known < sequence);
-        own.insert(place, sequence);
-        if own.len() > OWN_MAX {
+        let index = own.partition_point(|other| *other < sequence);
+        own.insert(index, sequence);
+        if own.len() > OWN_WRITES_MAX {
             own.pop_front();
         }
     }
 
-    /// Returns true if the update with this sequence results from a write of this client. Forgets
-    /// earlier sequences.
+    /// Returns true if the update with this sequence number results from a write of this client.
+    /// Forgets earlier sequence numbers.
     #[inline(always)]
     pub(crate) fn take_own(&mut self, sequence: u64) -> bool {
         let Some(own) = &mut self.own else {
             return false;
         };
-        while let Some(known) = own.pop_front_if(|known| *known <= sequence) {
-            if known == sequence {
+        while let Some(own_sequence) = own.pop_front_if(|first| *first <= sequence) {
+            if own_sequence == sequence {
                 return true;
             }
         }
         false
     }
 
-    /// Returns true if updates are to be delivered. Last updates of a removed variable may arrive
+    /// Returns true if the item delivers updates. The last updates of a removed variable may arrive
     /// after the report of its end, if another subscription received that report first.
     pub(crate) fn takes_updates(&self) -> bool {
         matches!(self.status, Status::Live | Status::Ended(EndReason::Gone))
     }
 
-    /// Discards the state from an engine that was replaced or restarted. Its positions are not
-    /// comparable with the new ones, even if the epochs look alike.
-    pub(crate) fn forget_life(&mut self) {
+    /// Discards the state of an engine that was replaced or restarted. Its positions cannot be
+    /// compared with those of the new engine, even if the epochs have the same number.
+    pub(crate) fn forget_engine_state(&mut self) {
         self.own = None;
         self.account.replaced();
     }
 
-    /// Returns true if a retry can succeed later without action by the program. Returns false while
-    /// the failed request is still pending, because its end would be mistaken for the answer to the
-    /// next request.
+    /// Returns true if a retry can succeed without action by the program. Returns false while the
+    /// failed request is still pending, because its end would be taken for the answer to the next
+    /// request.
     pub(crate) fn may_retry(&self) -> bool {
         match &self.status {
             _ if self.request_pending => false,
@@ -481,8 +492,8 @@ impl RemoteItem {
     }
 }
 
-/// Returns true for faults that disappear once the missing library or variable is deployed or
-/// started.
+/// Returns true for faults that disappear when the missing library or variable is deployed or
+/// started, or when a limit is no longer reached.
 pub(crate) fn is_temporary(code: FaultCode) -> bool {
     use FaultCode::{Gone, LibraryStopped, LimitReached, MemoryFull, UnknownHandle, UnknownName};
     matches!(

@@ -1,30 +1,31 @@
-//! A queue in arrival order from which entries can be removed early.
+//! A queue in the order of arrival, from which entries can also be removed in the middle.
 
 use std::collections::VecDeque;
 
-/// Capacity up to which an emptied lane is not shrunk, in entries.
-pub(crate) const KEPT_ENTRIES: usize = 1024;
+/// Maximum capacity, in entries, that an empty lane keeps.
+pub(crate) const EMPTY_LANE_CAPACITY_MAX: usize = 1024;
 
-/// Entries in the order of their serials. An entry removed from the middle remains as a dead slot
-/// until the entries before it are gone. The first entry is never dead.
+/// Entries in the order of their serials. An entry that is removed in the middle stays as a removed
+/// slot until all entries before it have left. The first entry is never a removed one.
 #[derive(Debug)]
 pub(crate) struct Lane<T> {
     pub(crate) slots: VecDeque<T>,
-    pub(crate) dead: usize,
+    /// Number of removed slots.
+    pub(crate) removed: usize,
     /// The largest number of entries since the lane was last empty.
     pub(crate) peak: usize,
 }
 
 pub(crate) trait Slot {
     fn serial(&self) -> u64;
-    fn is_dead(&self) -> bool;
+    fn is_removed(&self) -> bool;
 }
 
 impl<T> Default for Lane<T> {
     fn default() -> Self {
         let slots = VecDeque::new();
-        let (dead, peak) = (0, 0);
-        Self { slots, dead, peak }
+        let (removed, peak) = (0, 0);
+        Self { slots, removed, peak }
     }
 }
 
@@ -44,13 +45,13 @@ impl<T: Slot> Lane<T> {
         self.slots.get_mut(index.ok()?)
     }
 
-    /// Counts one more dead entry in the middle.
-    pub(crate) fn bury(&mut self) {
-        self.dead += 1;
+    /// Counts one more removed slot in the middle.
+    pub(crate) fn count_removed(&mut self) {
+        self.removed += 1;
         self.trim();
-        if self.dead > 32 && self.dead > self.slots.len() / 2 {
-            self.slots.retain(|slot| !slot.is_dead());
-            self.dead = 0;
+        if self.removed > 32 && self.removed > self.slots.len() / 2 {
+            self.slots.retain(|slot| !slot.is_removed());
+            self.removed = 0;
         }
     }
 
@@ -58,39 +59,39 @@ impl<T: Slot> Lane<T> {
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.peak = self.peak.max(self.slots.len());
         let slot = self.slots.pop_front()?;
-        self.left();
+        self.clean_up();
         Some(slot)
     }
 
-    /// Cleans up after entries were removed at the front.
+    /// Cleans up after entries have left at the front.
     #[inline]
-    pub(crate) fn left(&mut self) {
-        if self.dead > 0 {
+    pub(crate) fn clean_up(&mut self) {
+        if self.removed > 0 {
             self.trim();
         }
         if self.slots.is_empty() {
-            self.emptied();
+            self.release_capacity();
         }
     }
 
-    /// Releases capacity that was not used since the lane was last empty. A lane that fills and
-    /// empties repeatedly retains its capacity and allocates nothing.
-    fn emptied(&mut self) {
-        let needed = std::mem::take(&mut self.peak).max(KEPT_ENTRIES);
+    /// Releases capacity that was not used since the lane was last empty. A lane that is filled and
+    /// emptied repeatedly keeps its capacity, and allocates nothing.
+    fn release_capacity(&mut self) {
+        let needed = std::mem::take(&mut self.peak).max(EMPTY_LANE_CAPACITY_MAX);
         if self.slots.capacity() / 4 > needed {
             self.slots.shrink_to(needed);
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.dead
+        self.slots.len() - self.removed
     }
 
-    /// Removes dead entries from the front, so that the first entry is never dead.
+    /// Removes removed slots from the front, so that the first entry is never a removed one.
     fn trim(&mut self) {
-        while self.slots.front().is_some_and(Slot::is_dead) {
+        while self.slots.front().is_some_and(Slot::is_removed) {
             self.slots.pop_front();
-            self.dead -= 1;
+            self.removed -= 1;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One subscription of the program: its items, its queue, and its ledger.
+//! Subscriptions of the program: the items, the queue and the ledger of each.
 
 mod lane;
 pub(crate) mod queue;
@@ -20,31 +20,32 @@ use crate::subscriptions::remote::account::Missed;
 use crate::table::Key;
 use crate::variables::reading::Received;
 
-/// Emptied buffers with a larger capacity than this are freed.
+/// Maximum capacity that an empty buffer keeps. A larger buffer is freed when it becomes empty.
 const KEPT_SERIALS_MAX: usize = 64;
-/// Memory for a queued reading, in addition to its value, in bytes.
-const COST: usize = size_of::<Queued>();
+/// Memory for a queued reading in bytes, without its value.
+const READING_BYTES: usize = size_of::<Queued>();
 /// The documentation of `SubscribeOptions::buffer_bytes_max` states 120 bytes.
-const _: () = assert!(COST <= 120);
+const _: () = assert!(READING_BYTES <= 120);
 
-/// Returns the memory used by `readings` queued readings whose values take `bytes`.
-fn held(bytes: usize, readings: u64) -> usize {
-    // The cast is safe: the number of readings is limited by the memory.
-    bytes.saturating_add((readings as usize).saturating_mul(COST))
+/// Returns the memory in bytes of `readings` queued readings, of which `bytes` are their values.
+fn queue_bytes(bytes: usize, readings: u64) -> usize {
+    // The cast is lossless, because the number of readings is limited by the memory.
+    bytes.saturating_add((readings as usize).saturating_mul(READING_BYTES))
 }
 
-/// The `remote_item` of a free place.
+/// The `remote_item` of a free slot.
 pub(crate) const NO_ITEM: u32 = u32::MAX;
 
-/// A subscription of the program. It survives reconnects.
+/// Identifies a subscription of the program, across reconnections.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SubscriptionId(pub(crate) Key);
 
-/// The account of every update of one subscription's variables, as known to the client: updates
-/// that arrived, with what the program did with them, and updates that did not arrive, by cause.
+/// Accounts for every update of one subscription's variables, as far as the client knows: the
+/// updates that arrived, with what the program did with them, and the updates that did not arrive,
+/// by cause.
 ///
-/// Between two arrived updates, the sequence increases by one for each arrival, each missed update,
-/// and each update that a filter of the subscription left out:
+/// Between two arrived updates, the sequence number increases by one for each missed update, for
+/// each update that a filter of the subscription excluded, and for the arrival itself:
 ///
 /// ```text
 /// written since the first reading = received - items + missed.coalesced + missed.queue
@@ -52,13 +53,13 @@ pub struct SubscriptionId(pub(crate) Key);
 /// received                        = taken + coalesced + dropped + waiting
 /// ```
 ///
-/// Updates missed across epochs cannot be counted; `missed.unknown` is set instead.
+/// Updates missed between two epochs cannot be counted. `missed.unknown` is set instead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SubscriptionAccount {
-    /// The updates that arrived, by what happened to them at the client.
+    /// The updates that arrived, counted by what happened to them at the client.
     pub ledger: ClientLedger,
-    /// The updates that did not arrive: coalesced or dropped by the engine, or written while there
-    /// was no connection.
+    /// The updates that did not arrive: the engine coalesced or dropped them, or they were written
+    /// while there was no connection.
     pub missed: Lost,
 }
 
@@ -70,19 +71,20 @@ pub(crate) struct Subscription {
     pub(crate) items: Vec<LocalItem>,
     queue: Queue,
     pub(crate) ledger: ClientLedger,
-    /// The updates that did not arrive, of all items together.
+    /// The updates that did not arrive, summed over all items.
     pub(crate) missed: Lost,
     /// Total size of the queued values in bytes.
     bytes: usize,
-    /// Increases with every queued event.
+    /// Number that increases with every queued event.
     pub(crate) changes: u64,
 }
 
 #[derive(Debug)]
+/// An item of a subscription.
 pub(crate) struct LocalItem {
     pub(crate) remote_item: u32,
     waiting: Waiting,
-    /// Updates missed since the last reading was queued (buffers) or taken (cells).
+    /// Updates missed since the last reading was queued (for buffers) or taken (for cells).
     missed: Missed,
     notice: Option<Box<(u64, Notice)>>,
 }
@@ -90,7 +92,7 @@ pub(crate) struct LocalItem {
 /// The queued readings of one item.
 #[derive(Debug)]
 enum Waiting {
-    /// Set while the local copy is new: the serial of its mark, and the era.
+    /// For a new value in the local copy: the serial of its mark, and its era.
     Cell(Option<(u64, u32)>),
     /// Serials of the queued readings, oldest first.
     #[allow(
@@ -98,10 +100,11 @@ enum Waiting {
         reason = "most items have a cell, and stay small"
     )]
     Buffer(Box<VecDeque<u64>>),
+    /// Number of the queued readings.
     Count(u32),
 }
 
-/// An event of an item other than a reading. A newer notice replaces a queued one.
+/// An event of an item other than a reading. A newer notice replaces the queued one.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
     Fault(Fault),
@@ -113,18 +116,20 @@ pub(crate) enum Notice {
     },
 }
 
+/// An arriving update for one item.
 pub(crate) struct Delivery<'a> {
     pub(crate) received: &'a Received,
     pub(crate) missed: Missed,
-    /// See [`Queued`].
+    /// As the field of [`Queued`].
     pub(crate) bytes: u32,
+    /// As the field of [`Queued`].
     pub(crate) credit: u32,
-    /// True if the replaced local copy is an update, not the placeholder of a variable that was
-    /// never written.
+    /// True if the replaced local copy was an update, and not the placeholder for a variable that
+    /// was never written.
     pub(crate) replaces_update: bool,
 }
 
-/// The context needed to make readings from queued entries.
+/// The context for making readings from queued entries.
 #[derive(Clone, Copy)]
 pub(crate) struct Taking<'a> {
     pub(crate) now: Tick,
@@ -147,32 +152,32 @@ impl Subscription {
         }
     }
 
-    /// Puts an item at a place: after the last item, or at a free place.
-    pub(crate) fn put_item(&mut self, place: u32, remote_item: u32) {
-        let waiting = self.nothing_waits();
+    /// Adds an item in a slot: after the last item, or in a free slot.
+    pub(crate) fn put_item(&mut self, slot: u32, remote_item: u32) {
+        let waiting = self.empty_waiting();
         let item = LocalItem {
             remote_item,
             waiting,
             missed: Missed::NOTHING,
             notice: None,
         };
-        match self.items.get_mut(place as usize) {
+        match self.items.get_mut(slot as usize) {
             Some(free) => *free = item,
             None => self.items.push(item),
         }
     }
 
-    /// Removes an item from its place and drops its queued entries. Returns its remote item, if any.
-    pub(crate) fn take_item(&mut self, place: u32) -> Option<u32> {
-        let nothing = self.nothing_waits();
-        let item = self.items.get_mut(place as usize)?;
+    /// Removes an item from its slot and drops its queued entries. Returns its remote item, if any.
+    pub(crate) fn take_item(&mut self, slot: u32) -> Option<u32> {
+        let empty = self.empty_waiting();
+        let item = self.items.get_mut(slot as usize)?;
         let remote_item = std::mem::replace(&mut item.remote_item, NO_ITEM);
         if let Some(notice) = item.notice.take() {
-            self.queue.kill_mark(notice.0);
+            self.queue.remove_mark(notice.0);
         }
-        match std::mem::replace(&mut item.waiting, nothing) {
+        match std::mem::replace(&mut item.waiting, empty) {
             Waiting::Cell(cell) => {
-                if cell.is_some_and(|(serial, _)| self.queue.kill_mark(serial)) {
+                if cell.is_some_and(|(serial, _)| self.queue.remove_mark(serial)) {
                     self.count_dropped();
                 }
             }
@@ -181,7 +186,7 @@ impl Subscription {
             }
             Waiting::Count(count) => {
                 for _ in 0..count {
-                    let Some(serial) = self.queue.first_reading_of(place) else {
+                    let Some(serial) = self.queue.first_reading_of(slot) else {
                         break;
                     };
                     self.drop_reading(serial);
@@ -192,7 +197,7 @@ impl Subscription {
     }
 
     fn drop_reading(&mut self, serial: u64) {
-        if let Some(bytes) = self.queue.kill_reading(serial, |queued| queued.bytes) {
+        if let Some(bytes) = self.queue.remove_reading(serial, |queued| queued.bytes) {
             self.bytes -= bytes as usize;
             self.count_dropped();
         }
@@ -203,7 +208,7 @@ impl Subscription {
         self.ledger.waiting -= 1;
     }
 
-    fn nothing_waits(&self) -> Waiting {
+    fn empty_waiting(&self) -> Waiting {
         match self.contract {
             Contract::Last(_) => Waiting::Buffer(Box::default()),
             Contract::First(_) | Contract::All { .. } => Waiting::Count(0),
@@ -211,12 +216,12 @@ impl Subscription {
         }
     }
 
-    /// Returns true if an `all` subscription has room for one more update. The engine does not
+    /// Returns true if an `all` subscription has space for one more update. The queue may have
+    /// twice the limit of the contract, plus the first readings of the items. The engine does not
     /// exceed the credit, so only values far larger than expected, or readings from before a
-    /// reconnect, exceed the bound. At most twice the bound is queued here, plus the first readings
-    /// of the items.
+    /// reconnection, can exceed that.
     #[inline(always)]
-    pub(crate) fn has_room(&self, update_bytes: usize) -> bool {
+    pub(crate) fn has_space(&self, update_bytes: usize) -> bool {
         let Contract::All { elements, bytes } = self.contract else {
             return true;
         };
@@ -241,14 +246,14 @@ impl Subscription {
                 entry.missed.add(delivery.missed);
                 match *cell {
                     None => self.ledger.waiting += 1,
-                    Some((serial, its_era)) => {
+                    Some((serial, mark_era)) => {
                         self.ledger.coalesced += 1;
                         let updates = u64::from(delivery.replaces_update);
                         entry.missed.add(Missed::coalesced(updates));
-                        if its_era == era {
+                        if mark_era == era {
                             return;
                         }
-                        self.queue.kill_mark(serial);
+                        self.queue.remove_mark(serial);
                     }
                 }
                 *cell = Some((self.queue.push_cell(item), era));
@@ -256,9 +261,9 @@ impl Subscription {
             Waiting::Count(count) => {
                 let mut missed = delivery.missed;
                 if let Contract::First(n) = self.contract {
-                    let held = held(self.bytes, self.ledger.waiting);
-                    let bytes = held + COST + delivery.bytes as usize;
-                    let is_full = held > 0 && bytes > self.options.buffer_bytes_max;
+                    let queued = queue_bytes(self.bytes, self.ledger.waiting);
+                    let bytes = queued + READING_BYTES + delivery.bytes as usize;
+                    let is_full = queued > 0 && bytes > self.options.buffer_bytes_max;
                     entry.missed.add(missed);
                     if *count >= n || is_full {
                         self.ledger.dropped += 1;
@@ -278,7 +283,7 @@ impl Subscription {
         }
     }
 
-    /// Queues an arrived update for an item under `last:n`.
+    /// Queues an arrived update of an item under `last:n`.
     fn deliver_last(&mut self, item: u32, delivery: Delivery<'_>) {
         let Some(entry) = self.items.get_mut(item as usize) else {
             return;
@@ -291,28 +296,31 @@ impl Subscription {
         let max = self.options.buffer_bytes_max;
         while serials.len() >= n as usize
             || (!serials.is_empty()
-                && held(self.bytes, self.ledger.waiting) + COST + delivery.bytes as usize > max)
+                && queue_bytes(self.bytes, self.ledger.waiting)
+                    + READING_BYTES
+                    + delivery.bytes as usize
+                    > max)
         {
             let oldest = serials.pop_front().and_then(|serial| {
-                self.queue.kill_reading(serial, |queued| {
+                self.queue.remove_reading(serial, |queued| {
                     let missed = std::mem::take(&mut queued.missed);
                     (queued.bytes, missed, queued.received.position.sequence)
                 })
             });
-            let Some((bytes, mut before, sequence)) = oldest else {
+            let Some((bytes, mut missed_before, sequence)) = oldest else {
                 continue;
             };
             self.bytes -= bytes as usize;
             self.ledger.dropped += 1;
             self.ledger.waiting -= 1;
-            // The placeholder of a variable that was never written is not an update.
+            // The placeholder for a variable that was never written is not an update.
             if sequence > 0 {
-                before.add(dropped_by_queue());
+                missed_before.add(dropped_by_queue());
             }
             let next = serials.front();
             match next.and_then(|next| self.queue.reading_mut(*next)) {
-                Some(next) => next.missed.add(before),
-                None => missed.add(before),
+                Some(next) => next.missed.add(missed_before),
+                None => missed.add(missed_before),
             }
         }
         let (received, bytes) = (delivery.received.clone(), delivery.bytes);
@@ -329,7 +337,7 @@ impl Subscription {
             return;
         };
         if let Some(old) = entry.notice.take() {
-            self.queue.kill_mark(old.0);
+            self.queue.remove_mark(old.0);
         }
         let serial = self.queue.push_notice(item);
         entry.notice = Some(Box::new((serial, notice)));
@@ -354,7 +362,7 @@ impl Subscription {
     }
 }
 
-/// One update that was dropped because the queue was full.
+/// Returns the loss of one update that was dropped because the queue was full.
 fn dropped_by_queue() -> Missed {
     Missed::of(Lost {
         queue: 1,

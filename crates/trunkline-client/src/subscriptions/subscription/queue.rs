@@ -1,13 +1,13 @@
-//! The queue of one subscription: its entries in the order in which the program takes them.
+//! The queue of one subscription, with entries in the order in which the program takes them.
 //!
 //! Readings, notices about items and changes of the connection share one order, so the program can
-//! tell values before a reconnect from values after it. Under `latest` and `sampled`, an entry only
-//! records *that* an item has a new value; the value is in the item's local copy.
+//! tell readings before a reconnection from readings after it. Under `latest` and `sampled`, an
+//! entry only records *that* an item has a new value. The value itself is in the item's local copy.
 //!
 //! ```text
-//! readings   |  0 |  1 |  2 |  5 |  6 |          values where they lie, no block of memory each
-//! marks      |  3 (connection) |  4 (notice) |   everything else
-//!               the numbers are serials: the smaller one at the two fronts is next
+//! readings   |  0 |  1 |  2 |  5 |  6 |          stored in the lane itself, without an allocation each
+//! marks      |  3 (connection) |  4 (notice) |   all other entries
+//!               The numbers are serials. The entry with the smaller serial of both fronts is next.
 //! ```
 
 use std::collections::VecDeque;
@@ -19,9 +19,11 @@ use crate::event::Event;
 use crate::subscriptions::remote::account::Missed;
 use crate::variables::reading::Received;
 
-/// Maximum number of queued connection events. Beyond it, the two oldest are dropped together.
+/// Maximum number of queued connection events. Above it, the two oldest events are dropped
+/// together.
 pub(crate) const CONNECTION_EVENTS_MAX: usize = 16;
-const DEAD: u32 = u32::MAX;
+/// The `item` of a removed reading.
+const REMOVED: u32 = u32::MAX;
 
 /// The queued entries of one subscription.
 #[derive(Debug, Default)]
@@ -29,26 +31,29 @@ pub(crate) struct Queue {
     readings: Lane<Queued>,
     marks: Lane<Mark>,
     next_serial: u64,
-    /// Serials of the queued connection events.
+    /// Serials of the queued connection events, oldest first.
     connection: VecDeque<u64>,
-    /// Increases with every connection event. A cell may be replaced in place only within one era.
+    /// Number of the current era, which every connection event increases. A new value may replace a
+    /// queued one in place only within one era.
     era: u32,
 }
 
 #[derive(Debug)]
+/// A queued reading.
 pub(crate) struct Queued {
     pub(crate) received: Received,
     pub(crate) missed: Missed,
     serial: u64,
     pub(crate) item: u32,
-    /// Size of the value in wire form, in bytes.
+    /// Size of the encoded value in bytes.
     pub(crate) bytes: u32,
-    /// The life of the remote subscription in which taking this reading returns one credit; 0 for
-    /// none.
+    /// The credit period of the remote subscription to which the reading returns one credit when it
+    /// is taken; 0 if it returns none.
     pub(crate) credit: u32,
 }
 
 #[derive(Debug)]
+/// An entry other than a reading.
 struct Mark {
     serial: u64,
     kind: Kind,
@@ -56,13 +61,13 @@ struct Mark {
 
 #[derive(Debug)]
 enum Kind {
-    Dead,
+    Removed,
     Cell { item: u32 },
     Notice { item: u32 },
     Connection(Box<Event>),
 }
 
-/// The next entry, if it is not a queued reading.
+/// The next entry if it is not a reading.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// The item's local copy has a new value.
@@ -83,13 +88,13 @@ impl Queued {
         self.received.into_reading(lost, stale)
     }
 
-    /// Same as [`into_reading`](Self::into_reading), but moves the value out.
+    /// As [`into_reading`](Self::into_reading), but moves the value out of the entry.
     pub(crate) fn take_reading(&mut self) -> Reading {
         let (lost, stale) = (self.missed.lost(), self.received.stale_when_taken());
         self.received.take().into_reading(lost, stale)
     }
 
-    /// Returns an entry for a reading that already exists and is not queued.
+    /// Returns an entry for a reading outside a queue.
     #[inline]
     pub(crate) fn of_reading(item: u32, reading: Reading) -> Self {
         Self {
@@ -125,7 +130,7 @@ impl Queue {
         serial
     }
 
-    /// Appends a mark that an item's local copy is new, and returns its serial.
+    /// Appends a mark that an item's local copy has a new value. Returns the serial of the mark.
     pub(crate) fn push_cell(&mut self, item: u32) -> u64 {
         self.push_mark(Kind::Cell { item })
     }
@@ -138,7 +143,7 @@ impl Queue {
         if self.connection.len() >= CONNECTION_EVENTS_MAX {
             for _ in 0..2 {
                 if let Some(serial) = self.connection.pop_front() {
-                    self.kill_mark(serial);
+                    self.remove_mark(serial);
                 }
             }
         }
@@ -151,27 +156,27 @@ impl Queue {
         self.era
     }
 
-    /// Removes a cell or a notice at any position. Returns true if it was queued.
-    pub(crate) fn kill_mark(&mut self, serial: u64) -> bool {
+    /// Removes a mark at any position. Returns true if it was queued.
+    pub(crate) fn remove_mark(&mut self, serial: u64) -> bool {
         let Some(mark) = self.marks.find(serial) else {
             return false;
         };
-        mark.kind = Kind::Dead;
-        self.marks.bury();
+        mark.kind = Kind::Removed;
+        self.marks.count_removed();
         true
     }
 
-    /// Removes a reading at any position, after passing it to `look`.
-    pub(crate) fn kill_reading<T>(
+    /// Passes a reading at any position to `visit`, then removes it.
+    pub(crate) fn remove_reading<T>(
         &mut self,
         serial: u64,
-        look: impl FnOnce(&mut Queued) -> T,
+        visit: impl FnOnce(&mut Queued) -> T,
     ) -> Option<T> {
         let queued = self.readings.find(serial)?;
-        let result = look(queued);
-        // Frees the contents now; the dead slot is removed with its neighbours.
-        (queued.received.value, queued.missed, queued.item) = (None, Missed::NOTHING, DEAD);
-        self.readings.bury();
+        let result = visit(queued);
+        // The contents are freed now. The slot is removed later, with its neighbours.
+        (queued.received.value, queued.missed, queued.item) = (None, Missed::NOTHING, REMOVED);
+        self.readings.count_removed();
         Some(result)
     }
 
@@ -179,7 +184,7 @@ impl Queue {
         self.readings.find(serial)
     }
 
-    /// Returns the serial of the item's oldest reading. Scans every entry before it.
+    /// Returns the serial of the item's oldest reading. Scans all entries before it.
     pub(crate) fn first_reading_of(&self, item: u32) -> Option<u64> {
         let mut readings = self.readings.slots.iter();
         readings
@@ -187,41 +192,41 @@ impl Queue {
             .map(|queued| queued.serial)
     }
 
-    /// Takes up to `most` readings from the front. First `look` visits all of them in place, then
-    /// `give` receives each one. Returns their number, or 0 if the next entry is not a reading.
+    /// Takes up to `most` readings from the front: first calls `visit` for all of them in place,
+    /// then passes each to `take`. Returns their number, or 0 if the next entry is not a reading.
     #[inline(always)]
     pub(crate) fn take_readings(
         &mut self,
         most: usize,
-        look: impl FnMut(&mut Queued),
-        mut give: impl FnMut(Queued),
+        visit: impl FnMut(&mut Queued),
+        mut take: impl FnMut(Queued),
     ) -> usize {
-        let Lane { slots, dead, peak } = &mut self.readings;
+        let Lane { slots, removed, peak } = &mut self.readings;
         let next = match self.marks.front_serial() {
-            // Only the readings before the next mark.
+            // Only the readings before the next mark are taken.
             Some(mark) => slots.partition_point(|queued| queued.serial < mark),
             None => slots.len(),
         };
         *peak = (*peak).max(slots.len());
         let count = next.min(most);
-        let alive = slots.range_mut(..count).filter(|queued| !queued.is_dead());
-        alive.for_each(look);
+        let remaining = slots.range_mut(..count).filter(|queued| !queued.is_removed());
+        remaining.for_each(visit);
         let mut taken = count;
         for queued in slots.drain(..count) {
-            if queued.is_dead() {
-                *dead -= 1;
+            if queued.is_removed() {
+                *removed -= 1;
                 taken -= 1;
             } else {
-                give(queued);
+                take(queued);
             }
         }
         if count > 0 {
-            self.readings.left();
+            self.readings.clean_up();
         }
         taken
     }
 
-    /// Takes the next entry, unless it is a reading.
+    /// Takes the next entry if it is not a reading.
     #[inline]
     pub(crate) fn next_mark(&mut self) -> Option<Next> {
         let mark = self.marks.front_serial()?;
@@ -239,8 +244,8 @@ impl Queue {
                 self.connection.pop_front();
                 Next::Connection(*event)
             }
-            // The first entry is never dead.
-            Kind::Dead => return None,
+            // The first entry of a lane is never removed.
+            Kind::Removed => return None,
         };
         Some(next)
     }
@@ -271,8 +276,8 @@ impl Slot for Queued {
         self.serial
     }
 
-    fn is_dead(&self) -> bool {
-        self.item == DEAD
+    fn is_removed(&self) -> bool {
+        self.item == REMOVED
     }
 }
 
@@ -281,22 +286,22 @@ impl Slot for Mark {
         self.serial
     }
 
-    fn is_dead(&self) -> bool {
-        matches!(self.kind, Kind::Dead)
+    fn is_removed(&self) -> bool {
+        matches!(self.kind, Kind::Removed)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subscriptions::subscription::lane::KEPT_ENTRIES;
+    use crate::subscriptions::subscription::lane::EMPTY_LANE_CAPACITY_MAX;
 
-    /// Takes all entries, which must be cells, and returns their items in order.
+    /// Takes all entries and returns their items in order. Every entry must be a cell.
     fn items(queue: &mut Queue) -> Vec<u32> {
         let mut items = Vec::new();
         while let Some(next) = queue.next_mark() {
             let Next::Cell { item } = next else {
-                panic!("no cell: {next:?}")
+                panic!("not a cell: {next:?}")
             };
             items.push(item);
         }
@@ -311,17 +316,17 @@ mod tests {
     fn entries_leave_in_order_after_removals() {
         let mut sut = Queue::default();
         let serials: Vec<u64> = (0..5).map(|item| sut.push_cell(item)).collect();
-        assert!(sut.kill_mark(serials[2]));
-        assert!(sut.kill_mark(serials[0]));
+        assert!(sut.remove_mark(serials[2]));
+        assert!(sut.remove_mark(serials[0]));
         assert_eq!((sut.len(), items(&mut sut)), (3, vec![1, 3, 4]));
     }
 
     #[test]
-    fn readings_and_everything_else_keep_one_order() {
+    fn readings_and_marks_keep_one_order() {
         let mut sut = Queue::default();
         sut.push_cell(0);
         push_reading(&mut sut, 1);
-        let gone = push_reading(&mut sut, 2);
+        let middle = push_reading(&mut sut, 2);
         sut.push_notice(3);
         sut.push_connection(Event::Connected {
             session: 4,
@@ -329,7 +334,7 @@ mod tests {
             engine_id: [0; 16],
         });
         push_reading(&mut sut, 5);
-        assert_eq!(sut.kill_reading(gone, |queued| queued.item), Some(2));
+        assert_eq!(sut.remove_reading(middle, |queued| queued.item), Some(2));
         let mut order = Vec::new();
         loop {
             let taken = sut.take_readings(9, |_| {}, |queued| order.push(("reading", queued.item)));
@@ -353,18 +358,18 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_were_taken_out_do_not_pile_up() {
+    fn removed_entries_do_not_accumulate() {
         let mut sut = Queue::default();
         sut.push_cell(7);
         push_reading(&mut sut, 8);
         for item in 0..10_000 {
             let serial = sut.push_cell(item);
-            sut.kill_mark(serial);
+            sut.remove_mark(serial);
             let serial = push_reading(&mut sut, item);
-            sut.kill_reading(serial, |_| ());
+            sut.remove_reading(serial, |_| ());
         }
-        let held = (sut.marks.slots.len(), sut.readings.slots.len());
-        assert!(held.0 < 100 && held.1 < 100, "{held:?} entries");
+        let slots = (sut.marks.slots.len(), sut.readings.slots.len());
+        assert!(slots.0 < 100 && slots.1 < 100, "{slots:?} entries");
         assert_eq!(sut.len(), 2);
     }
 
@@ -385,7 +390,7 @@ mod tests {
         }
         assert_eq!(sut.len(), CONNECTION_EVENTS_MAX);
         let Some(Next::Connection(first)) = sut.next_mark() else {
-            panic!("nothing waits")
+            panic!("the queue is empty")
         };
         let expected = Event::Connected {
             session: 92,
@@ -396,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn unneeded_room_is_released() {
+    fn unused_memory_is_released() {
         let mut sut = Queue::default();
         for item in 0..100_000 {
             sut.push_cell(item);
@@ -404,11 +409,11 @@ mod tests {
         assert_eq!(items(&mut sut).len(), 100_000);
         sut.push_cell(7);
         assert_eq!(items(&mut sut), [7]);
-        assert!(sut.marks.slots.capacity() <= 2 * KEPT_ENTRIES);
+        assert!(sut.marks.slots.capacity() <= 2 * EMPTY_LANE_CAPACITY_MAX);
     }
 
     #[test]
-    fn repeatedly_needed_room_is_kept() {
+    fn repeatedly_used_memory_is_kept() {
         let mut sut = Queue::default();
         let fill_and_empty = |queue: &mut Queue| {
             for item in 0..50_000 {
@@ -417,8 +422,8 @@ mod tests {
             items(queue);
             queue.marks.slots.capacity()
         };
-        let before = fill_and_empty(&mut sut);
-        assert!(before >= 50_000);
-        assert_eq!(fill_and_empty(&mut sut), before);
+        let capacity = fill_and_empty(&mut sut);
+        assert!(capacity >= 50_000);
+        assert_eq!(fill_and_empty(&mut sut), capacity);
     }
 }

@@ -1,4 +1,4 @@
-//! Taking queued readings and events from a subscription.
+//! Takes queued readings and events from a subscription.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,38 +13,38 @@ use crate::subscriptions::subscription::queue::{Next, Queued};
 use crate::variables::reading::Received;
 
 impl Subscription {
-    /// Hands over up to `most` next events. Returns their number, and the number of credits that
-    /// they return.
+    /// Passes up to `most` of the next events to `receive`. Returns their number, and the number of
+    /// credits that they return.
     #[inline]
     pub(crate) fn take(
         &mut self,
         taking: Taking<'_>,
         most: usize,
-        mut give: impl FnMut(Event),
+        mut receive: impl FnMut(Event),
     ) -> (usize, u32) {
-        let (mut given, mut credits) = (0, 0);
-        while given < most {
-            let (readings, room) = self.take_readings(taking, most - given, |queued| {
+        let (mut taken, mut credits) = (0, 0);
+        while taken < most {
+            let (readings, returned) = self.take_readings(taking, most - taken, |queued| {
                 let item = queued.item;
                 let reading = queued.into_reading();
-                give(Event::Reading { item, reading });
+                receive(Event::Reading { item, reading });
             });
-            given += readings;
-            credits += room;
-            if given == most {
+            taken += readings;
+            credits += returned;
+            if taken == most {
                 break;
             }
             match self.next_mark(taking) {
-                Some(event) => give(event),
+                Some(event) => receive(event),
                 None => break,
             }
-            given += 1;
+            taken += 1;
         }
-        (given, credits)
+        (taken, credits)
     }
 
-    /// Fills a batch with up to `most` next readings, and with the event after them if it is not a
-    /// reading. Returns the number of credits that they return.
+    /// Fills a batch with up to `most` of the next readings, and with the event after them if it is
+    /// not a reading. Returns the number of credits that the readings return.
     #[inline]
     pub(crate) fn take_batch(&mut self, taking: Taking<'_>, most: usize, batch: &mut Batch) -> u32 {
         batch.reserve(most.min(self.queue.len()));
@@ -53,7 +53,7 @@ impl Subscription {
             && let Some(event) = self.next_mark(taking)
         {
             match event {
-                // Under `latest`, every reading is made from a local copy.
+                // Under `latest` and `sampled`, every reading is made from a local copy.
                 Event::Reading { item, reading } => {
                     batch.push(Queued::of_reading(item, reading));
                     self.take_cells(taking, most - 1, batch);
@@ -64,7 +64,7 @@ impl Subscription {
         credits
     }
 
-    /// Continues a batch with readings made from local copies.
+    /// Adds readings from local copies to a batch.
     fn take_cells(&mut self, taking: Taking<'_>, most: usize, batch: &mut Batch) {
         for _ in 0..most {
             match self.next_mark(taking) {
@@ -84,7 +84,7 @@ impl Subscription {
         &mut self,
         taking: Taking<'_>,
         most: usize,
-        give: impl FnMut(Queued),
+        receive: impl FnMut(Queued),
     ) -> (usize, u32) {
         let Self {
             items,
@@ -94,19 +94,19 @@ impl Subscription {
             ..
         } = self;
         let mut credits = 0;
-        let look = |queued: &mut Queued| {
-            credits += u32::from(queued.credit == taking.remote.life);
+        let visit = |queued: &mut Queued| {
+            credits += u32::from(queued.credit == taking.remote.credit_period);
             *bytes -= queued.bytes as usize;
             let entry = items.get_mut(queued.item as usize);
             take_queued(queued, entry, options.max_age, taking);
         };
-        let readings = queue.take_readings(most, look, give);
+        let readings = queue.take_readings(most, visit, receive);
         self.ledger.taken += readings as u64;
         self.ledger.waiting -= readings as u64;
         (readings, credits)
     }
 
-    /// Takes the next event, unless it is a queued reading.
+    /// Takes the next event if it is not a queued reading.
     fn next_mark(&mut self, taking: Taking<'_>) -> Option<Event> {
         loop {
             let event = match self.queue.next_mark()? {
@@ -123,14 +123,14 @@ impl Subscription {
         }
     }
 
-    /// Takes the next reading of one item, regardless of entries queued before it. Also returns the
-    /// number of credits that it returns.
+    /// Takes the next reading of one item, even if other entries were queued before it. Also
+    /// returns the number of credits that the reading returns.
     pub(crate) fn next_of(&mut self, item: u32, taking: Taking<'_>) -> Option<(Reading, u32)> {
         let entry = self.items.get_mut(item as usize)?;
         let serial = match &entry.waiting {
             Waiting::Cell(cell) => {
                 let (serial, _) = (*cell)?;
-                self.queue.kill_mark(serial);
+                self.queue.remove_mark(serial);
                 return Some((self.take_cell(item, taking)?, 0));
             }
             Waiting::Buffer(serials) => serials.front().copied(),
@@ -138,17 +138,17 @@ impl Subscription {
             Waiting::Count(_) => self.queue.first_reading_of(item),
         }?;
         let max_age = self.options.max_age;
-        let (reading, bytes, credit) = self.queue.kill_reading(serial, |queued| {
+        let (reading, bytes, credit) = self.queue.remove_reading(serial, |queued| {
             take_queued(queued, Some(entry), max_age, taking);
             (queued.take_reading(), queued.bytes, queued.credit)
         })?;
         self.bytes -= bytes as usize;
         self.ledger.taken += 1;
         self.ledger.waiting -= 1;
-        Some((reading, u32::from(credit == taking.remote.life)))
+        Some((reading, u32::from(credit == taking.remote.credit_period)))
     }
 
-    /// Returns the current local copy of an item, without taking it.
+    /// Returns the current local copy of an item without taking it.
     pub(crate) fn peek(&self, item: u32, taking: Taking<'_>) -> Option<Reading> {
         let remote_item = taking
             .remote
@@ -157,7 +157,7 @@ impl Subscription {
         let stale = staleness(copy, remote_item, self.options.max_age, taking);
         let data_type = Some(remote_item.data_type.as_ref()?);
         let mut copy = copy.clone();
-        copy.taken(data_type, None);
+        copy.prepare(data_type, None);
         Some(copy.into_reading(Lost::NONE, stale))
     }
 
@@ -191,7 +191,7 @@ impl Subscription {
     }
 }
 
-/// Updates an item's state for a queued reading that is passed to the program.
+/// Updates the state of an item whose queued reading is passed to the program.
 #[inline(always)]
 fn take_queued(
     queued: &mut Queued,
@@ -204,7 +204,7 @@ fn take_queued(
         match &mut entry.waiting {
             Waiting::Count(count) => *count -= 1,
             Waiting::Buffer(serials) => {
-                // Both `next_of` and the queue's order take the oldest reading first.
+                // The oldest reading is always taken first, by `next_of` and by the queue.
                 serials.pop_front();
                 if serials.is_empty() && serials.capacity() > KEPT_SERIALS_MAX {
                     **serials = VecDeque::new();
@@ -217,10 +217,10 @@ fn take_queued(
     let received = &mut queued.received;
     let stale = remote_item.and_then(|item| staleness(received, item, max_age, taking));
     let data_type = remote_item.and_then(|item| item.data_type.as_ref());
-    received.taken(data_type, stale);
+    received.prepare(data_type, stale);
 }
 
-/// Returns the age of a reading if it may no longer be the current one.
+/// Returns the age of a reading if the variable may have a newer value.
 #[inline]
 fn staleness(
     received: &Received,
@@ -230,12 +230,12 @@ fn staleness(
 ) -> Option<Duration> {
     let is_live = taking.connected && matches!(item.status, Status::Live);
     let max_age = max_age.or(item.max_age);
-    if is_live && max_age.is_none() && !received.is_said_to_be_stale() {
+    if is_live && max_age.is_none() && !received.is_marked_stale() {
         return None;
     }
     let age = received.age(taking.now);
     match is_live {
-        true => received.too_old(age, max_age),
+        true => received.stale_age(age, max_age),
         false => Some(age),
     }
 }

@@ -9,13 +9,13 @@ fn reading(sequence: u64, value: f64) -> Entry {
 }
 
 #[test]
-fn unasked_and_unanswered_items_have_their_fault_in_place() {
+fn unsent_and_unanswered_items_have_their_fault_at_their_index() {
     let mut sut = ReadList::new(&[VariableRef::NOBODY; 6], ReadingBuffer::new());
-    // No variable is known. The client refuses 1 and 4 and sends the others; the engine refuses 2
-    // and does not answer 5.
+    // The buffer knows no variable. The client refuses 1 and 4 and sends the others. The engine
+    // refuses 2 and does not answer 5.
     assert_eq!(sut.ask(&Variables::default()), 0);
     sut.refused.retain(|(item, _)| [1, 4].contains(item));
-    sut.asked = vec![(0, 10), (2, 12), (3, 13), (5, 15)];
+    sut.sent = vec![(0, 10), (2, 12), (3, 13), (5, 15)];
     sut.set_epoch(7);
     for index in 0..3 {
         assert_eq!(sut.answered(index), Some(VariableRef::NOBODY));
@@ -29,7 +29,7 @@ fn unasked_and_unanswered_items_have_their_fault_in_place() {
     let buffer = sut.finish(&FaultCode::TimedOut.into());
     let codes: Vec<_> = buffer
         .iter()
-        .map(|one| one.map(|reading| reading.get::<f64>()).map_err(|f| f.code))
+        .map(|one| one.map(|reading| reading.get::<f64>()).map_err(|fault| fault.code))
         .collect();
     let expected = [
         Ok(Some(0.0)),
@@ -40,8 +40,8 @@ fn unasked_and_unanswered_items_have_their_fault_in_place() {
         Err(FaultCode::TimedOut),
     ];
     assert_eq!(codes, expected);
-    let places: Vec<usize> = buffer.faults().map(|(place, _)| place).collect();
-    assert_eq!(places, [1, 2, 4, 5]);
+    let indices: Vec<usize> = buffer.faults().map(|(index, _)| index).collect();
+    assert_eq!(indices, [1, 2, 4, 5]);
     let values: Vec<_> = buffer.values::<f64>().collect();
     assert_eq!(values, [Some(0.0), None, None, Some(2.0), None, None]);
     assert_eq!((buffer.len(), buffer.get(6).is_none()), (6, true));
@@ -54,16 +54,16 @@ fn unasked_and_unanswered_items_have_their_fault_in_place() {
 }
 
 #[test]
-fn a_buffer_that_is_filled_again_keeps_its_room() {
+fn refilled_buffer_keeps_its_memory() {
     let variables = [VariableRef::NOBODY; 100];
     let mut sut = ReadList::new(&variables, ReadingBuffer::new());
-    sut.asked = (0..100).map(|item| (item, item)).collect();
+    sut.sent = (0..100).map(|item| (item, item)).collect();
     for index in 0..100 {
         sut.answered(index);
         sut.push(reading(1, 1.0));
     }
     let buffer = sut.finish(&FaultCode::Internal.into());
-    let (place, room) = (buffer.entries.as_ptr(), buffer.entries.capacity());
+    let (address, capacity) = (buffer.entries.as_ptr(), buffer.entries.capacity());
     let again = ReadList::new(&variables[..50], buffer).finish(&FaultCode::Internal.into());
     assert_eq!(
         (
@@ -71,7 +71,7 @@ fn a_buffer_that_is_filled_again_keeps_its_room() {
             again.entries.as_ptr(),
             again.entries.capacity()
         ),
-        (50, place, room)
+        (50, address, capacity)
     );
     assert!(again.iter().all(|one| one.is_err()));
 }

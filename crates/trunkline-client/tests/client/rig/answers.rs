@@ -1,4 +1,4 @@
-//! How the fake engine answers.
+//! The answers of the fake engine.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use trunkline_types::Contract;
 use super::engine::{FakeEngine, FakeSubscription};
 use super::said::{Said, SaidWrite};
 
-/// Names that an answer to a search carries at most, so that searches have pages.
+/// Maximum number of names in an answer to a search, so that searches have several pages.
 const NAMES_PAGE: u64 = 100;
 
 impl FakeEngine {

@@ -1,4 +1,4 @@
-//! A fake engine: enough of one to answer a client, built from the protocol's codecs alone.
+//! A fake engine that answers a client, built only from the protocol's codecs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +15,11 @@ use super::said::Said;
 
 pub struct FakeEngine {
     pub welcome: Welcome,
-    /// The hello is refused with this.
+    /// The frame that refuses the hello.
     pub refused: Option<Refused>,
     pub variables: Vec<FakeVariable>,
     pub subscriptions: BTreeMap<u32, FakeSubscription>,
-    /// Kinds that are not answered.
+    /// Kinds of frames that the engine does not answer.
     pub held: BTreeSet<u8>,
     /// Every frame of the client on this connection.
     pub said: Vec<Said>,
@@ -29,7 +29,7 @@ pub struct FakeEngine {
     pub records_confirmed: u64,
     frames: FrameBuffer,
     pub(super) pages: BTreeMap<u32, u32>,
-    /// Places of variables by name, for large engines; see [`FakeEngine::index`].
+    /// Indices of variables by name, for many variables; see [`FakeEngine::index`].
     pub(super) places: BTreeMap<String, usize>,
 }
 
@@ -75,7 +75,8 @@ impl FakeEngine {
         }
     }
 
-    /// Finds variables quickly from now on: none is added, removed or renumbered after this.
+    /// Builds an index of the variables. No variable may be added, removed or renumbered
+    /// afterwards.
     pub fn index(&mut self) {
         let names = self.variables.iter().map(|variable| variable.name.clone());
         self.places = names.zip(0..).collect();
@@ -184,7 +185,7 @@ impl FakeEngine {
         frame.finish(false);
     }
 
-    /// A new connection.
+    /// Starts a new connection.
     pub fn connected(&mut self) {
         self.frames.reset(FrameLimits::HELLO);
         self.subscriptions.clear();

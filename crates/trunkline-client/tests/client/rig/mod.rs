@@ -30,7 +30,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Not connected yet.
+    /// Returns a client that is not connected yet.
     pub fn new() -> Self {
         Self::with(ClientOptions {
             seed: 7,
@@ -48,7 +48,7 @@ impl Rig {
         }
     }
 
-    /// Connected, with these variables at the engine, each an f64 of value 0.
+    /// Returns a connected client. The engine has these variables, each an f64 with the value 0.
     pub fn connected(names: &[&str]) -> Self {
         let mut rig = Self::new();
         for name in names {
@@ -104,27 +104,27 @@ impl Rig {
         }
     }
 
-    /// The engine sends what `encode` appends.
+    /// Sends what `encode` appends from the engine to the client.
     pub fn tell(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         encode(&mut self.engine.out);
         self.exchange();
     }
 
-    /// The connection breaks.
+    /// Breaks the connection.
     pub fn cut(&mut self) {
         self.connected = false;
         self.client
             .handle_disconnected(self.now, Disconnect::PeerClosed);
     }
 
-    /// Breaks and makes the connection.
+    /// Breaks the connection and establishes it again.
     pub fn reconnect(&mut self) {
         self.cut();
         self.engine.welcome.session += 1;
         self.connect();
     }
 
-    /// Lets time pass, calling the client whenever it wants to be.
+    /// Lets time pass, and calls the client at each of its timeouts.
     pub fn pass(&mut self, time: Duration) {
         let end = self.now.saturating_add(time);
         let mut calls = 0;
@@ -187,13 +187,13 @@ impl Rig {
         self.client.wire_number(id).unwrap()
     }
 
-    /// The engine sets a variable, and the update arrives.
+    /// Sets a variable at the engine and delivers the update.
     pub fn set(&mut self, name: &str, value: f64) {
         self.engine.set(name, value);
         self.exchange();
     }
 
-    /// Everything that waits under a subscription.
+    /// Takes all queued events of a subscription.
     pub fn events(&mut self, id: SubscriptionId) -> Vec<Event> {
         let events = std::iter::from_fn(|| self.client.next_event(self.now, id)).collect();
         self.exchange();

@@ -49,7 +49,7 @@ pub enum Said {
         handles: Vec<u32>,
         more: bool,
     },
-    /// The engine is to check everything, or has found that this differs.
+    /// A request to check everything, or the items whose digests differ.
     Compare,
     Write(Vec<SaidWrite>),
     Find {

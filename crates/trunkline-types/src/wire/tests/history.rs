@@ -28,8 +28,7 @@ impl Draft {
     }
 }
 
-/// Generates keys that mostly continue the previous one, so that steps get long, but sometimes do
-/// not.
+/// Generates keys. Most keys continue the previous key, so that some steps are long.
 fn drafts() -> impl Strategy<Value = Vec<Draft>> {
     let jump = prop_oneof![9 => Just(1_u64), 1 => any::<u64>()];
     let time = prop_oneof![8 => 0..2_000_000_i64, 1 => any::<i64>()];
@@ -152,7 +151,7 @@ fn bucket() -> impl Strategy<Value = Bucket> {
     })
 }
 
-/// The content bit for bit, also of numbers that are none.
+/// Returns the content bit for bit, including the bits of NaN.
 fn content(bucket: &Bucket) -> ([u64; 4], i64, [u64; 6]) {
     let Bucket {
         start,
@@ -187,7 +186,7 @@ proptest! {
         prop_assert_eq!(decoded, Ok(rows));
     }
 
-    /// The log stores rows in such parts.
+    /// The log stores rows in parts that start at any row.
     #[test]
     fn rows_from_any_row_on_round_trip(rows in rows(), from in 0..70_usize, mark in 0..8_usize) {
         let run = decode(&encoded(&rows, from, mark)).unwrap();
@@ -282,7 +281,7 @@ fn regular_numbers_take_few_bytes() {
 }
 
 #[test]
-fn announced_rows_and_buckets_must_be_there() {
+fn count_beyond_the_bytes_present_is_refused() {
     for count in [2, 1 << 20, u64::from(u32::MAX), u64::MAX] {
         let mut bytes = Vec::new();
         put_varint(&mut bytes, count);
@@ -293,7 +292,7 @@ fn announced_rows_and_buckets_must_be_there() {
 }
 
 #[test]
-fn columns_must_belong_together() {
+fn inconsistent_columns_are_refused() {
     let mut rows = Rows::new(Some(1));
     Draft {
         key: RowKey::default(),

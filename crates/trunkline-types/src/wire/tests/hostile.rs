@@ -12,7 +12,7 @@ use crate::wire::{
 };
 use crate::{ArrayType, DataType, ElementType, Elements, StructType, Value, Waveform};
 
-/// Decodes, and checks that the checker agrees with the decoder.
+/// Decodes a value, and checks that the checker agrees with the decoder.
 fn decode(ty: &DataType, bytes: &[u8]) -> Result<Value, DecodeError> {
     let mut reader = Reader::new(bytes);
     let decoded = decode_value(ty, &mut reader).and_then(|value| {
@@ -157,7 +157,7 @@ fn empty_array_with_long_dimensions_allocates_nothing() {
 }
 
 #[test]
-fn fixed_lengths_are_held() {
+fn array_with_a_wrong_fixed_length_is_refused() {
     let error = decode(&ty("array(u8, 2)"), &[3, 1, 2, 3]).unwrap_err();
     assert_eq!(
         error,
@@ -171,7 +171,7 @@ fn fixed_lengths_are_held() {
 }
 
 #[test]
-fn truth_values_are_0_or_1() {
+fn boolean_byte_other_than_0_and_1_is_refused() {
     let error = decode(&DataType::Bool, &[2]).unwrap_err();
     assert_eq!(error.to_string(), "at byte 0: expected 0 or 1, found 2");
     let error = decode(&ty("array(bool, *)"), &[3, 1, 0, 255]).unwrap_err();
@@ -179,7 +179,7 @@ fn truth_values_are_0_or_1() {
 }
 
 #[test]
-fn enum_numbers_need_a_label() {
+fn enum_number_without_a_label_is_refused() {
     let mode = ty("enum(OFF, AUTO)");
     assert_eq!(decode(&mode, &[1, 0, 0, 0]), Ok(Value::Enum(1)));
     let error = decode(&mode, &[2, 0, 0, 0]).unwrap_err();

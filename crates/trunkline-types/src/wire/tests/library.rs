@@ -40,7 +40,7 @@ fn shared_properties_are_written_once_and_shared_again() {
 }
 
 #[test]
-fn reference_to_what_was_never_written_is_refused() {
+fn reference_to_properties_never_written_is_refused() {
     for back in [1, 2, 17, u64::MAX] {
         let mut bytes = Vec::new();
         put_str(&mut bytes, "a");

@@ -27,7 +27,7 @@ proptest! {
     }
 
     #[test]
-    fn tagged_values_bring_their_type((ty, value) in typed_value()) {
+    fn tagged_values_round_trip_with_their_type((ty, value) in typed_value()) {
         let mut bytes = Vec::new();
         encode_tagged(&ty, &value, &mut bytes);
         let mut reader = Reader::new(&bytes);
@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn values_are_concatenated((first, a) in typed_value(), (second, b) in typed_value()) {
+    fn concatenated_values_are_decoded_in_sequence((first, a) in typed_value(), (second, b) in typed_value()) {
         let mut bytes = bits(&a);
         encode_value(&b, &mut bytes);
         let mut reader = Reader::new(&bytes);
@@ -83,7 +83,7 @@ fn timestamps_are_nanoseconds_since_1970_on_the_wire() {
 }
 
 #[test]
-fn every_bit_of_a_nan_is_kept() {
+fn every_bit_of_a_nan_is_preserved() {
     let odd = f64::from_bits(0x7ff8_dead_beef_0001);
     let bytes = bits(&Value::F64(odd));
     match decode_value(&DataType::F64, &mut Reader::new(&bytes)) {

@@ -39,7 +39,7 @@ fn zigzag_keeps_small_magnitudes_short() {
 }
 
 #[test]
-fn overlong_varints_are_refused_and_padded_ones_are_not() {
+fn overlong_varint_is_refused_and_padded_varint_is_accepted() {
     // Zero, encoded in ten bytes.
     let padded = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00];
     assert_eq!(Reader::new(&padded).varint(), Ok(0));
@@ -70,7 +70,7 @@ fn a_varint_that_does_not_end_is_truncated() {
 }
 
 #[test]
-fn a_reader_knows_where_it_is_also_within_another() {
+fn offset_is_counted_from_the_outermost_reader() {
     let bytes = [1, 2, 3, 4, 5, 6];
     let mut outer = Reader::new(&bytes);
     outer.u16().unwrap();

@@ -1,34 +1,36 @@
-//! The series that match a query.
+//! Selects the series that match a query.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use trunkline_types::{Pattern, StepBudget};
 
-use super::reading::{PAGE_WORK, Page};
+use super::reading::{PAGE_WORK, PageState};
 use crate::catalogue::{ENGINE_SERIES, Series};
 
-/// Number of pattern comparison steps that take as long as decoding one row.
+/// Number of steps of pattern comparison that take as long as decoding one row.
 const STEPS_PER_WORK: usize = 16;
-/// Steps for looking up a name, and for starting the comparison with a pattern.
+/// Number of steps for looking up a name, and for starting the comparison with a pattern.
 const STEPS_MIN: usize = 8;
 
-/// The wanted series, sorted by name and id. They are found on demand, and the comparisons count as
-/// work of the page: comparing many patterns with many series takes long.
-pub(crate) struct Wanted<'a> {
-    /// The series among which the wanted ones are found.
+/// The series that match a query, sorted by name and id. They are found on demand. The comparisons count as
+/// work of the page, because comparing many patterns with many series takes long.
+pub(crate) struct Selection<'a> {
+    /// All series that may match, sorted by name and id.
     series: &'a [Series],
-    /// The patterns without wildcards; `patterns` are the others.
+    /// The patterns without wildcards, which are names.
     names: HashSet<&'a str>,
+    /// The patterns with wildcards.
     patterns: Vec<&'a Pattern>,
-    /// The wanted series among the first `compared` ones.
+    /// The matching series among the first `compared` elements of `series`.
     found: RefCell<Vec<&'a Series>>,
+    /// Number of series that were compared.
     compared: Cell<usize>,
     /// Steps that have not been counted as work yet.
     steps: Cell<usize>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> Selection<'a> {
     pub(crate) fn new(series: &'a [Series], patterns: &'a [Pattern]) -> Self {
         let (names, patterns): (Vec<&Pattern>, Vec<&Pattern>) =
             patterns.iter().partition(|pattern| pattern.is_literal());
@@ -42,17 +44,17 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Returns the wanted series with this number. Returns `None` if there is none, or if the page
-    /// reaches its work limit first.
-    pub(crate) fn get(&self, number: usize, page: &Page) -> Option<&'a Series> {
+    /// Returns the matching series with this number, counted from 0. Returns `None` if there is none, or if
+    /// the page reaches its work limit first.
+    pub(crate) fn get(&self, number: usize, page: &PageState) -> Option<&'a Series> {
         self.get_within(number, page, PAGE_WORK)
     }
 
-    /// As [`get`](Self::get), but compares names only until the work of the page reaches `limit`.
+    /// Does the same as [`get`](Self::get), but stops comparing when the work of the page reaches `limit`.
     pub(crate) fn get_within(
         &self,
         number: usize,
-        page: &Page,
+        page: &PageState,
         limit: usize,
     ) -> Option<&'a Series> {
         loop {
@@ -60,7 +62,7 @@ impl<'a> Wanted<'a> {
             if found.is_some() || page.work() >= limit {
                 return found;
             }
-            let one = self.rest()?;
+            let one = self.next_candidate()?;
             self.compared.set(self.compared.get() + 1);
             if self.includes(one, page) {
                 self.found.borrow_mut().push(one);
@@ -68,12 +70,12 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Returns the first series that has not been compared yet.
-    pub(crate) fn rest(&self) -> Option<&'a Series> {
+    /// Returns the first series that was not compared yet; `None` if all were.
+    pub(crate) fn next_candidate(&self) -> Option<&'a Series> {
         self.series.get(self.compared.get())
     }
 
-    fn includes(&self, series: &Series, page: &Page) -> bool {
+    fn includes(&self, series: &Series, page: &PageState) -> bool {
         if series.id == ENGINE_SERIES {
             return false;
         }
@@ -83,11 +85,11 @@ impl<'a> Wanted<'a> {
             budget.spend(STEPS_MIN);
             pattern.matches_within(&mut budget, &series.name)
         };
-        let is_wanted =
+        let is_selected =
             self.names.contains(series.name.as_str()) || self.patterns.iter().any(matches);
         let steps = self.steps.get() + (usize::MAX - budget.left());
         page.spend(steps / STEPS_PER_WORK);
         self.steps.set(steps % STEPS_PER_WORK);
-        is_wanted
+        is_selected
     }
 }
