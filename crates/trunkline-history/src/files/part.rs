@@ -6,8 +6,9 @@
 //!   first and last time, and its definition as in the log, in hexadecimal.
 //! - `trunkline.checksums`: the CRC32C of each block of 64 KiB before the footer, as eight hexadecimal
 //!   digits each.
-//! - `trunkline.file`: the number of bytes before the footer, the CRC32C of the summary, and the log
-//!   segments whose rows the file has, so that the catalogue can be rebuilt.
+//! - `trunkline.file`: the number of bytes before the footer, the CRC32C of the summary, the log segments
+//!   whose rows the file has, and the logs of spools among them, each with the number of files that have
+//!   its rows, so that the catalogue can be rebuilt.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
@@ -31,7 +32,7 @@ use trunkline_types::history::{HistoryMark, RowKey, Rows};
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
 use crate::files::block_checksums::{CheckedFile, ChecksumWriter};
-use crate::files::footer::{self, FileNote, Footer, FooterContent};
+use crate::files::footer::{self, FileNote, Footer, FooterContent, SealedLog};
 use crate::files::row_groups::RowGroups;
 use crate::files::schema::{Projection, ReadBatch, SCHEMA, column};
 use crate::files::summary::{self, Expected, Summarizer, Summary, SummaryBucket};
@@ -71,6 +72,7 @@ struct Index {
     /// Checksums of the blocks of the file.
     sums: Arc<Vec<u32>>,
     segments: Vec<(u64, u64)>,
+    spool_logs: Vec<SealedLog>,
 }
 
 /// The rows of a series in a part.
@@ -193,8 +195,13 @@ impl PartWriter {
     }
 
     /// Completes the file, which is then durable under its name. `segments` are the log segments whose
-    /// rows it has, as ranges in ascending order.
-    pub(crate) fn finish(self, folder: &Path, segments: Vec<(u64, u64)>) -> Result<PartRow, Error> {
+    /// rows it has, as ranges in ascending order, and `spool_logs` the logs of spools among them.
+    pub(crate) fn finish(
+        self,
+        folder: &Path,
+        segments: Vec<(u64, u64)>,
+        spool_logs: Vec<SealedLog>,
+    ) -> Result<PartRow, Error> {
         // From here on, only the footer is written.
         let mut writer = self.writer.finish()?;
         let summary = self.summarizer.finish()?;
@@ -202,6 +209,7 @@ impl PartWriter {
             data_bytes: writer.inner().written,
             summary: summary.as_deref().map_or(0, crc32c::crc32c),
             segments,
+            spool_logs,
         };
         let sums = writer.inner().sums().iter();
         let sums: String = sums.map(|sum| format!("{sum:08x}")).collect();
@@ -316,6 +324,7 @@ impl Part {
             series: series.collect(),
             sums: Arc::new(sums),
             segments: note.segments,
+            spool_logs: note.spool_logs,
         });
         let of_series = index.series.len() * (size_of::<SeriesSpan>() + 32) + index.sums.len() * 4;
         let mut loaded = lock(&self.loaded);
@@ -535,6 +544,11 @@ impl Part {
     /// Returns the log segments whose rows the part has, as ranges in ascending order.
     pub(crate) fn segments(&self) -> Result<Vec<(u64, u64)>, Error> {
         Ok(self.index()?.segments.clone())
+    }
+
+    /// Returns the logs of spools whose rows the part has.
+    pub(crate) fn spool_logs(&self) -> Result<Vec<SealedLog>, Error> {
+        Ok(self.index()?.spool_logs.clone())
     }
 
     /// Returns the row ranges of all series.
@@ -900,7 +914,7 @@ mod tests {
         let path = "samples/date=2026-11-28/0000000001.parquet";
         let mut writer = PartWriter::create(folder, path).unwrap();
         writer.add_series(series, &rows).unwrap();
-        let row = writer.finish(folder, vec![(1, 1)]).unwrap();
+        let row = writer.finish(folder, vec![(1, 1)], Vec::new()).unwrap();
         Part::new(folder, row)
     }
 

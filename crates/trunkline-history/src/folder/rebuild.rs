@@ -12,10 +12,10 @@ use std::path::Path;
 use trunkline_types::Timestamp;
 
 use crate::catalogue::snapshot::Snapshot;
-use crate::catalogue::{Catalogue, PartRow, Series};
+use crate::catalogue::{Catalogue, PartRow, Series, SpoolLog};
 use crate::error::Error;
 use crate::files::files_in;
-use crate::files::footer::{self, FileNote};
+use crate::files::footer::{self, FileNote, SealedLog};
 use crate::files::join::date_of;
 use crate::files::part::SeriesSpan;
 use crate::files::unsealed::Unsealed;
@@ -45,6 +45,7 @@ pub(crate) struct Found {
     pub(crate) row: PartRow,
     series: Vec<(Series, SeriesSpan)>,
     segments: Vec<(u64, u64)>,
+    spool_logs: Vec<SealedLog>,
 }
 
 /// What the files and logs of a folder say about themselves.
@@ -53,6 +54,8 @@ pub(crate) struct Scanned {
     pub(crate) parts: Vec<PartRow>,
     pub(crate) series: Vec<Series>,
     pub(crate) left_out: Vec<Finding>,
+    /// The logs of spools whose rows are in these parts.
+    pub(crate) spool_logs: Vec<SpoolLog>,
 }
 
 /// Writes a new catalogue. `wall` is the current time.
@@ -82,7 +85,7 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     let mut catalogue = Catalogue::open(&new, true)?;
     catalogue.add_series(&scanned.series)?;
     catalogue.replace_parts(&[], &scanned.parts, None)?;
-    copy_spools(folder, &mut catalogue)?;
+    enter_spools(folder, &scanned.spool_logs, &mut catalogue)?;
     // Moves the write-ahead log into the main file.
     catalogue.close()?;
     File::open(&new)?.sync_all()?;
@@ -112,15 +115,39 @@ fn former_lacks(folder: &Path, segment: u64) -> bool {
     former.is_ok_and(|former| former.parts.iter().all(|part| part.segment != segment))
 }
 
-/// Copies what the old catalogue says about logs of spools. Only it has that.
-fn copy_spools(folder: &Path, catalogue: &mut Catalogue) -> Result<(), Error> {
-    let Ok(former) = Snapshot::read(folder) else {
-        return Ok(());
+/// Returns the logs of spools of which these files have all rows.
+fn sealed_logs(files: &[&Found]) -> Vec<SpoolLog> {
+    let named = || files.iter().flat_map(|file| &file.spool_logs);
+    let mut counts: HashMap<(&str, u64), usize> = HashMap::new();
+    for SealedLog { log, .. } in named() {
+        *counts.entry((&log.spool, log.log)).or_default() += 1;
+    }
+    let has_all = |one: &&SealedLog| {
+        let count = counts.get(&(one.log.spool.as_str(), one.log.log));
+        count.is_some_and(|count| *count >= one.files)
     };
-    for one in &former.spool_logs {
+    let mut sealed: Vec<SpoolLog> = Vec::new();
+    for one in named().filter(has_all) {
+        if !sealed.contains(&one.log) {
+            sealed.push(one.log.clone());
+        }
+    }
+    sealed
+}
+
+/// Enters the logs of spools whose rows are in files, and what the old catalogue says about others.
+fn enter_spools(
+    folder: &Path,
+    of_files: &[SpoolLog],
+    catalogue: &mut Catalogue,
+) -> Result<(), Error> {
+    let former = Snapshot::read(folder).ok();
+    let of_former = former.iter().flat_map(|former| &former.spool_logs);
+    for one in of_former.chain(of_files) {
         catalogue.replace_parts(&[], &[], Some(one))?;
     }
-    catalogue.add_spool_ends(&former.spool_ends)
+    let ends = former.map(|former| former.spool_ends);
+    catalogue.add_spool_ends(&ends.unwrap_or_default())
 }
 
 /// Moves the catalogue to a folder of its own, and returns its new path.
@@ -195,12 +222,14 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
     let mut entered: Vec<&Found> = found.iter().filter(is_entered).collect();
     entered.sort_by_key(|one| (one.row.segment, one.row.path.clone()));
     let mut known: HashMap<u32, Series> = HashMap::new();
+    let mut consistent = Vec::new();
     for one in entered {
         match unknown(&one.series, &known) {
             Ok(new) => {
                 known.extend(new.iter().map(|one| (one.id, one.clone())));
                 scanned.series.extend(new);
                 scanned.parts.push(one.row.clone());
+                consistent.push(one);
             }
             Err(name) => scanned.left_out.push(Finding::of_file(
                 &one.row.path,
@@ -209,6 +238,7 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
             )),
         }
     }
+    scanned.spool_logs = sealed_logs(&consistent);
     let sealed = scanned.parts.iter().map(|part| part.segment).max();
     let unsealed = Unsealed::read(folder, sealed.unwrap_or(0), &[], wall)?;
     for damaged in &unsealed.damaged {
@@ -243,6 +273,7 @@ fn read(folder: &Path, path: &str) -> Result<Found, Error> {
         data_bytes,
         summary,
         segments,
+        spool_logs,
     } = content.note;
     let spans = || content.series.iter().map(|(_, span)| span);
     let last_time = spans().map(|span| span.last_time).max().unwrap_or(0);
@@ -263,5 +294,6 @@ fn read(folder: &Path, path: &str) -> Result<Found, Error> {
         row,
         series: content.series,
         segments,
+        spool_logs,
     })
 }

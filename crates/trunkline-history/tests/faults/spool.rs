@@ -314,6 +314,61 @@ fn log_that_comes_back_after_its_rows_are_in_files_is_recognised() {
     );
 }
 
+/// The rows of a log of the spool are in files of two dates, which are joined with others.
+///
+/// Behaviour: H-14.
+#[test]
+fn catalogue_rebuilt_from_files_recognises_a_log_whose_rows_are_in_all_of_its_files() {
+    let name = "catalogue_rebuilt_from_files_recognises_a_log_whose_rows_are_in_all_of_its_files";
+    in_own_process(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        let copied = disks.root.path().join("copied");
+        for n in 0..2 {
+            disks.lengthen(&mut plant);
+            disks.write(&mut plant);
+            let yesterday = START - 86_400 * SECOND + n * SECOND;
+            let line = plant.write_at("x", &Value::F64(1.0), yesterday);
+            disks.written.push(line);
+            disks.record_with_room(&plant, 10);
+            copy(&disks.spool(), &copied);
+            disks.assert_back(&plant, "with room");
+        }
+        disks.kill(plant);
+        let samples = disks.history().join("samples");
+        for is_joined in [false, true] {
+            if is_joined {
+                compact(&disks.history()).unwrap();
+                assert_eq!(files_of(&samples, "parquet").len(), 2, "one for each date");
+            }
+            copy(&copied, &disks.spool());
+            rebuild_from_files(&disks.history());
+            let plant = disks.start();
+            disks.assert_back(&plant, "with a new catalogue");
+            plant.seal();
+            disks.kill(plant);
+        }
+
+        // Without one of the files, the log has the only copy of some rows.
+        copy(&copied, &disks.spool());
+        let of_yesterday = files_of(&samples, "parquet").remove(0);
+        fs::remove_file(samples.join(&of_yesterday)).unwrap();
+        rebuild_from_files(&disks.history());
+        let plant = disks.start();
+        plant.maintain();
+        let found = plant.everything().lines;
+        let line = disks.written.iter().rfind(|line| line.key.time < START);
+        assert!(found.contains(line.unwrap()), "{found:?}");
+    });
+}
+
+/// Rebuilds the catalogue, and cannot read the former one.
+fn rebuild_from_files(history: &Path) {
+    fs::remove_file(history.join("catalogue.sqlite")).unwrap();
+    let wall = trunkline_types::Timestamp::from_nanos(START);
+    trunkline_history::rebuild(history, wall).unwrap();
+}
+
 /// Behaviour: H-14.
 #[test]
 fn rows_wait_in_memory_while_neither_folder_has_room() {
