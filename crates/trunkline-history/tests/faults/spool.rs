@@ -13,7 +13,7 @@ use trunkline_history::{FolderError, HistoryFolder, verify};
 use trunkline_types::history::HistoryEvent::{Interrupted, Started, Stopped};
 use trunkline_types::{DataType, Value};
 
-use crate::disk_full::{VARIABLES, in_process_of};
+use crate::disk_full::{VARIABLES, in_own_process};
 use crate::disks::{Away, Disks, Replacement, record, state};
 use crate::rig::{
     Plant, SECOND, START, assert_same, copy, difference, files, files_of, flip, length_of_log,
@@ -22,11 +22,6 @@ use crate::rig::{
 
 /// The first log of a folder.
 const LOG: &str = "log-0000000001.tlh";
-
-/// Runs `work`, the test of this name, in a process of its own, because it limits the size of files.
-fn in_own_process(test: &str, work: impl FnOnce()) {
-    in_process_of(&format!("spool::{test}"), work);
-}
 
 /// Starts an engine whose folder has no room for a commit. Also returns the content of its log if the
 /// commit has left all its rows there: that of an equal engine that had room.
@@ -43,71 +38,65 @@ fn after_failed_commit() -> (Disks, Plant, Vec<u8>) {
 /// Behaviour: H-14.
 #[test]
 fn rows_that_find_no_room_are_in_the_spool_until_there_is_room() {
-    in_own_process(
-        "rows_that_find_no_room_are_in_the_spool_until_there_is_room",
-        || {
-            let mut disks = Disks::new();
-            let mut plant = disks.start();
-            assert_eq!(state(&plant).cause, None);
-            assert_eq!(state(&plant).fault, None);
-            disks.write(&mut plant);
-            disks.record_with_room(&plant, 10);
-            let cause = state(&plant).cause.unwrap().to_string();
-            let name = disks.history().display().to_string();
-            assert!(cause.contains(&name), "{cause}");
-            assert_eq!(plant.history.figures().spooled, 6);
-            assert_eq!(disks.logs(), 1);
-            disks.assert_all(&plant, "while there is no room");
-            // The closed segments are moved to files first, which shows that there is room.
-            disks.write(&mut plant);
-            plant.record();
-            assert_eq!(plant.history.figures().spooled, 12);
-            disks.assert_all(&plant, "while they are not files");
-            disks.assert_back(&plant, "with room");
-            disks.write(&mut plant);
-            plant.record();
-            assert_eq!(plant.history.figures().lost, 0);
-            let (closed, time) = (plant.moment().wall, plant.time + SECOND);
-            plant.history.close(closed).unwrap();
-            drop(plant);
-            disks.time = time;
-            let plant = disks.start();
-            disks.assert_back(&plant, "after a restart");
-            let events = plant.everything().events_of("x");
-            assert!(!events.contains(&Interrupted), "{events:?}");
-        },
-    );
+    in_own_process(|| {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        assert_eq!(state(&plant).cause, None);
+        assert_eq!(state(&plant).fault, None);
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        let cause = state(&plant).cause.unwrap().to_string();
+        let name = disks.history().display().to_string();
+        assert!(cause.contains(&name), "{cause}");
+        assert_eq!(plant.history.figures().spooled, 6);
+        assert_eq!(disks.logs(), 1);
+        disks.assert_all(&plant, "while there is no room");
+        // The closed segments are moved to files first, which shows that there is room.
+        disks.write(&mut plant);
+        plant.record();
+        assert_eq!(plant.history.figures().spooled, 12);
+        disks.assert_all(&plant, "while they are not files");
+        disks.assert_back(&plant, "with room");
+        disks.write(&mut plant);
+        plant.record();
+        assert_eq!(plant.history.figures().lost, 0);
+        let (closed, time) = (plant.moment().wall, plant.time + SECOND);
+        plant.history.close(closed).unwrap();
+        drop(plant);
+        disks.time = time;
+        let plant = disks.start();
+        disks.assert_back(&plant, "after a restart");
+        let events = plant.everything().events_of("x");
+        assert!(!events.contains(&Interrupted), "{events:?}");
+    });
 }
 
 /// Behaviour: H-14.
 #[test]
 fn kill_while_rows_are_in_the_spool_costs_and_doubles_none() {
-    in_own_process(
-        "kill_while_rows_are_in_the_spool_costs_and_doubles_none",
-        || {
-            let mut disks = Disks::new();
-            for room in (0..420).step_by(7) {
-                let what = format!("room {room}");
-                let mut plant = disks.start();
-                disks.write(&mut plant);
-                disks.record_with_room(&plant, room);
-                disks.write(&mut plant);
-                plant.record();
-                disks.assert_all(&plant, &what);
-                disks.kill(plant);
-                let mut plant = disks.start();
-                disks.assert_all(&plant, &what);
-                disks.assert_back(&plant, &what);
-                disks.write(&mut plant);
-                plant.record();
-                disks.kill(plant);
-            }
-            let plant = disks.start();
-            disks.assert_back(&plant, "in the end");
-            plant.seal();
-            disks.assert_all(&plant, "from files");
-        },
-    );
+    in_own_process(|| {
+        let mut disks = Disks::new();
+        for room in (0..420).step_by(7) {
+            let what = format!("room {room}");
+            let mut plant = disks.start();
+            disks.write(&mut plant);
+            disks.record_with_room(&plant, room);
+            disks.write(&mut plant);
+            plant.record();
+            disks.assert_all(&plant, &what);
+            disks.kill(plant);
+            let mut plant = disks.start();
+            disks.assert_all(&plant, &what);
+            disks.assert_back(&plant, &what);
+            disks.write(&mut plant);
+            plant.record();
+            disks.kill(plant);
+        }
+        let plant = disks.start();
+        disks.assert_back(&plant, "in the end");
+        plant.seal();
+        disks.assert_all(&plant, "from files");
+    });
 }
 
 /// A failed commit may have left all its rows in a log whose disk can no longer be changed.
@@ -115,22 +104,19 @@ fn kill_while_rows_are_in_the_spool_costs_and_doubles_none() {
 /// Behaviour: H-14.
 #[test]
 fn rows_that_a_failed_commit_has_left_are_not_recorded_twice() {
-    in_own_process(
-        "rows_that_a_failed_commit_has_left_are_not_recorded_twice",
-        || {
-            let (mut disks, mut plant, left) = after_failed_commit();
-            disks.write(&mut plant);
-            plant.record();
-            disks.kill(plant);
-            let log = disks.history().join(LOG);
-            let before = fs::metadata(&log).unwrap().len();
-            assert!(left.len() as u64 > before, "the rows are in the log");
-            fs::write(&log, left).unwrap();
-            let plant = disks.start();
-            disks.assert_all(&plant, "after the kill");
-            disks.assert_back(&plant, "with room");
-        },
-    );
+    in_own_process(|| {
+        let (mut disks, mut plant, left) = after_failed_commit();
+        disks.write(&mut plant);
+        plant.record();
+        disks.kill(plant);
+        let log = disks.history().join(LOG);
+        let before = fs::metadata(&log).unwrap().len();
+        assert!(left.len() as u64 > before, "the rows are in the log");
+        fs::write(&log, left).unwrap();
+        let plant = disks.start();
+        disks.assert_all(&plant, "after the kill");
+        disks.assert_back(&plant, "with room");
+    });
 }
 
 /// A failed commit may have left all its rows in the spool, whose disk can no longer be changed.
@@ -138,53 +124,50 @@ fn rows_that_a_failed_commit_has_left_are_not_recorded_twice() {
 /// Behaviour: H-14.
 #[test]
 fn rows_that_a_failed_commit_has_left_in_the_spool_are_not_read() {
-    in_own_process(
-        "rows_that_a_failed_commit_has_left_in_the_spool_are_not_read",
-        || {
-            for case in ["killed", "not in memory", "missing at a start"] {
-                let mut disks = Disks::new();
-                let mut plant = disks.start();
-                // An equal engine that has room.
-                let mut equal = Disks::new();
-                let mut other = equal.start();
-                for (disks, plant) in [(&mut disks, &mut plant), (&mut equal, &mut other)] {
-                    disks.write(plant);
-                    disks.record_with_room(plant, 10);
-                    disks.lengthen(plant);
-                    disks.write(plant);
-                }
-                let length = length_of_log(&disks.spool());
-                limited(length + 10, || plant.record());
-                assert_eq!(state(&plant).cause, None, "the spool has no room");
-                other.record();
-                fs::copy(equal.spool().join(LOG), disks.spool().join(LOG)).unwrap();
-                assert!(length_of_log(&disks.spool()) > length, "the rows are there");
-                match case {
-                    "killed" => disks.kill(plant),
-                    "not in memory" => {
-                        for _ in 0..2 {
-                            disks.write(&mut plant);
-                            plant.record();
-                            plant.close_segment();
-                        }
-                        assert!(!plant.everything().states.is_empty());
-                        disks.assert_back(&plant, case);
-                        continue;
-                    }
-                    _ => {
-                        disks.kill(plant);
-                        let spool = Away::new(disks.spool(), Replacement::File);
-                        let plant = disks.try_start().unwrap();
-                        plant.seal();
-                        disks.kill(plant);
-                        spool.restore();
-                    }
-                }
-                let plant = disks.start();
-                disks.assert_back(&plant, case);
+    in_own_process(|| {
+        for case in ["killed", "not in memory", "missing at a start"] {
+            let mut disks = Disks::new();
+            let mut plant = disks.start();
+            // An equal engine that has room.
+            let mut equal = Disks::new();
+            let mut other = equal.start();
+            for (disks, plant) in [(&mut disks, &mut plant), (&mut equal, &mut other)] {
+                disks.write(plant);
+                disks.record_with_room(plant, 10);
+                disks.lengthen(plant);
+                disks.write(plant);
             }
-        },
-    );
+            let length = length_of_log(&disks.spool());
+            limited(length + 10, || plant.record());
+            assert_eq!(state(&plant).cause, None, "the spool has no room");
+            other.record();
+            fs::copy(equal.spool().join(LOG), disks.spool().join(LOG)).unwrap();
+            assert!(length_of_log(&disks.spool()) > length, "the rows are there");
+            match case {
+                "killed" => disks.kill(plant),
+                "not in memory" => {
+                    for _ in 0..2 {
+                        disks.write(&mut plant);
+                        plant.record();
+                        plant.close_segment();
+                    }
+                    assert!(!plant.everything().states.is_empty());
+                    disks.assert_back(&plant, case);
+                    continue;
+                }
+                _ => {
+                    disks.kill(plant);
+                    let spool = Away::new(disks.spool(), Replacement::File);
+                    let plant = disks.try_start().unwrap();
+                    plant.seal();
+                    disks.kill(plant);
+                    spool.restore();
+                }
+            }
+            let plant = disks.start();
+            disks.assert_back(&plant, case);
+        }
+    });
 }
 
 /// Creating a log in the spool may fail after its first frame, and removing it, too. The log in the
@@ -193,8 +176,7 @@ fn rows_that_a_failed_commit_has_left_in_the_spool_are_not_read() {
 /// Behaviour: H-14.
 #[test]
 fn log_of_the_spool_without_rows_does_not_end_the_log_in_the_folder() {
-    let name = "log_of_the_spool_without_rows_does_not_end_the_log_in_the_folder";
-    in_own_process(name, || {
+    in_own_process(|| {
         let mut other = Disks::new();
         let mut plant = other.start();
         other.write(&mut plant);
@@ -225,30 +207,27 @@ fn log_of_the_spool_without_rows_does_not_end_the_log_in_the_folder() {
 /// Behaviour: H-14.
 #[test]
 fn log_that_a_failed_commit_has_lengthened_is_cut_before_the_return() {
-    in_own_process(
-        "log_that_a_failed_commit_has_lengthened_is_cut_before_the_return",
-        || {
-            let (mut disks, mut plant, left) = after_failed_commit();
-            let log = disks.history().join(LOG);
-            let before = fs::metadata(&log).unwrap().len();
-            fs::write(&log, left).unwrap();
-            disks.lengthen(&mut plant);
-            disks.write(&mut plant);
-            let length = length_of_log(&disks.spool());
-            limited(length + 10, || plant.record());
-            assert_eq!(state(&plant).cause, None, "the spool has no room");
-            assert_eq!(fs::metadata(&log).unwrap().len(), before);
-            disks.kill(plant);
-            let plant = disks.start();
-            disks.assert_back(&plant, "after the kill");
-        },
-    );
+    in_own_process(|| {
+        let (mut disks, mut plant, left) = after_failed_commit();
+        let log = disks.history().join(LOG);
+        let before = fs::metadata(&log).unwrap().len();
+        fs::write(&log, left).unwrap();
+        disks.lengthen(&mut plant);
+        disks.write(&mut plant);
+        let length = length_of_log(&disks.spool());
+        limited(length + 10, || plant.record());
+        assert_eq!(state(&plant).cause, None, "the spool has no room");
+        assert_eq!(fs::metadata(&log).unwrap().len(), before);
+        disks.kill(plant);
+        let plant = disks.start();
+        disks.assert_back(&plant, "after the kill");
+    });
 }
 
 /// Behaviour: H-14, B-64.
 #[test]
 fn spool_that_is_missing_at_a_start_comes_back_later() {
-    in_own_process("spool_that_is_missing_at_a_start_comes_back_later", || {
+    in_own_process(|| {
         let (mut disks, plant) = Disks::spooling();
         disks.kill(plant);
         let spooled = disks.written.split_off(1);
@@ -284,34 +263,31 @@ fn spool_that_is_missing_at_a_start_comes_back_later() {
 /// Behaviour: H-14.
 #[test]
 fn log_that_comes_back_after_its_rows_are_in_files_is_recognised() {
-    in_own_process(
-        "log_that_comes_back_after_its_rows_are_in_files_is_recognised",
-        || {
-            let (mut disks, plant) = Disks::spooling();
-            let copied = disks.root.path().join("copied");
-            copy(&disks.spool(), &copied);
-            disks.assert_back(&plant, "with room");
-            disks.kill(plant);
-            // As if the deletion had not become durable.
-            copy(&copied, &disks.spool());
-            let mut plant = disks.start();
-            disks.assert_back(&plant, "after a restart");
-            disks.write(&mut plant);
-            disks.record_with_room(&plant, 10);
-            copy(&disks.spool(), &copied);
-            disks.assert_back(&plant, "with room");
-            disks.kill(plant);
-            copy(&copied, &disks.spool());
-            // A rebuilt catalogue recognises it, too.
-            trunkline_history::rebuild(
-                &disks.history(),
-                trunkline_types::Timestamp::from_nanos(START),
-            )
-            .unwrap();
-            let plant = disks.start();
-            disks.assert_back(&plant, "with a new catalogue");
-        },
-    );
+    in_own_process(|| {
+        let (mut disks, plant) = Disks::spooling();
+        let copied = disks.root.path().join("copied");
+        copy(&disks.spool(), &copied);
+        disks.assert_back(&plant, "with room");
+        disks.kill(plant);
+        // As if the deletion had not become durable.
+        copy(&copied, &disks.spool());
+        let mut plant = disks.start();
+        disks.assert_back(&plant, "after a restart");
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        copy(&disks.spool(), &copied);
+        disks.assert_back(&plant, "with room");
+        disks.kill(plant);
+        copy(&copied, &disks.spool());
+        // A rebuilt catalogue recognises it, too.
+        trunkline_history::rebuild(
+            &disks.history(),
+            trunkline_types::Timestamp::from_nanos(START),
+        )
+        .unwrap();
+        let plant = disks.start();
+        disks.assert_back(&plant, "with a new catalogue");
+    });
 }
 
 /// The rows of a log of the spool are in files of two dates, which are joined with others.
@@ -319,8 +295,7 @@ fn log_that_comes_back_after_its_rows_are_in_files_is_recognised() {
 /// Behaviour: H-14.
 #[test]
 fn catalogue_rebuilt_from_files_recognises_a_log_whose_rows_are_in_all_of_its_files() {
-    let name = "catalogue_rebuilt_from_files_recognises_a_log_whose_rows_are_in_all_of_its_files";
-    in_own_process(name, || {
+    in_own_process(|| {
         let mut disks = Disks::new();
         let mut plant = disks.start();
         let copied = disks.root.path().join("copied");
@@ -372,7 +347,7 @@ fn rebuild_from_files(history: &Path) {
 /// Behaviour: H-14.
 #[test]
 fn rows_wait_in_memory_while_neither_folder_has_room() {
-    in_own_process("rows_wait_in_memory_while_neither_folder_has_room", || {
+    in_own_process(|| {
         let mut disks = Disks::new();
         for room in (0..60).step_by(5) {
             let what = format!("room {room}");
@@ -399,45 +374,42 @@ fn rows_wait_in_memory_while_neither_folder_has_room() {
 /// Behaviour: H-14.
 #[test]
 fn start_that_finds_no_room_in_either_folder_leaves_no_log() {
-    in_own_process(
-        "start_that_finds_no_room_in_either_folder_leaves_no_log",
-        || {
-            let (mut disks, plant) = Disks::spooling();
-            disks.kill(plant);
-            // While this reader is open, the catalogue needs no more room.
-            let reader = Connection::open(disks.history().join("catalogue.sqlite")).unwrap();
-            let series = "SELECT count(*) FROM series";
-            let count: i64 = reader.query_row(series, [], |row| row.get(0)).unwrap();
-            assert_eq!(count, 2);
-            let (sender, receiver) = mpsc::channel();
-            // A start that waits for itself never ends.
-            thread::spawn(move || {
-                let mut failures = 0;
-                for room in 0..400 {
-                    match limited(room, || disks.try_start().map(drop)) {
-                        Err(_) => failures += 1,
-                        Ok(()) => break,
-                    }
-                    let logs = files_of(&disks.history(), "tlh").len();
-                    assert_eq!((logs, disks.logs()), (1, 1), "room {room}");
+    in_own_process(|| {
+        let (mut disks, plant) = Disks::spooling();
+        disks.kill(plant);
+        // While this reader is open, the catalogue needs no more room.
+        let reader = Connection::open(disks.history().join("catalogue.sqlite")).unwrap();
+        let series = "SELECT count(*) FROM series";
+        let count: i64 = reader.query_row(series, [], |row| row.get(0)).unwrap();
+        assert_eq!(count, 2);
+        let (sender, receiver) = mpsc::channel();
+        // A start that waits for itself never ends.
+        thread::spawn(move || {
+            let mut failures = 0;
+            for room in 0..400 {
+                match limited(room, || disks.try_start().map(drop)) {
+                    Err(_) => failures += 1,
+                    Ok(()) => break,
                 }
-                sender.send((disks, failures)).unwrap();
-            });
-            let started = receiver.recv_timeout(Duration::from_secs(60));
-            let (mut disks, failures) = started.expect("each start ends");
-            // Some have room for a log in one folder or in both, but not for their first rows.
-            assert!((60..400).contains(&failures), "{failures} failures");
-            drop(reader);
-            let plant = disks.start();
-            disks.assert_back(&plant, "with room");
-        },
-    );
+                let logs = files_of(&disks.history(), "tlh").len();
+                assert_eq!((logs, disks.logs()), (1, 1), "room {room}");
+            }
+            sender.send((disks, failures)).unwrap();
+        });
+        let started = receiver.recv_timeout(Duration::from_secs(60));
+        let (mut disks, failures) = started.expect("each start ends");
+        // Some have room for a log in one folder or in both, but not for their first rows.
+        assert!((60..400).contains(&failures), "{failures} failures");
+        drop(reader);
+        let plant = disks.start();
+        disks.assert_back(&plant, "with room");
+    });
 }
 
 /// Behaviour: H-14.
 #[test]
 fn rows_go_to_the_folder_again_when_the_spool_fails() {
-    in_own_process("rows_go_to_the_folder_again_when_the_spool_fails", || {
+    in_own_process(|| {
         let mut disks = Disks::new();
         for room in (0..200).step_by(9) {
             let what = format!("room {room}");
@@ -469,50 +441,47 @@ fn rows_go_to_the_folder_again_when_the_spool_fails() {
 /// Behaviour: H-14.
 #[test]
 fn rows_wait_while_the_spool_has_no_room_and_files_cannot_be_written() {
-    in_own_process(
-        "rows_wait_while_the_spool_has_no_room_and_files_cannot_be_written",
-        || {
-            let mut disks = Disks::new();
-            let mut plant = disks.start();
-            let samples = disks.history().join("samples");
-            fs::write(&samples, "").unwrap();
-            for _ in 0..3 {
-                disks.write(&mut plant);
-                plant.record();
-                plant.close_segment();
-            }
-            let wall = plant.moment().wall;
-            plant.history.maintain(wall).unwrap_err();
-            disks.lengthen(&mut plant);
-            assert!(state(&plant).cause.is_some(), "the log is in the spool");
-            let logs = files_of(&disks.history(), "tlh").len();
+    in_own_process(|| {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        let samples = disks.history().join("samples");
+        fs::write(&samples, "").unwrap();
+        for _ in 0..3 {
             disks.write(&mut plant);
-            let length = length_of_log(&disks.spool());
-            for _ in 0..5 {
-                limited(length + 10, || plant.try_record()).unwrap_err();
-            }
-            assert_eq!(files_of(&disks.history(), "tlh").len(), logs);
             plant.record();
-            disks.assert_all(&plant, "with room in the spool");
-            disks.write(&mut plant);
-            // What waits at the stop is recorded nevertheless.
-            let wall = plant.moment().wall;
-            limited(length_of_log(&disks.spool()) + 10, || {
-                plant.history.close(wall)
-            })
-            .unwrap();
-            fs::remove_file(&samples).unwrap();
-            disks.kill(plant);
-            let plant = disks.start();
-            disks.assert_back(&plant, "after a restart");
-        },
-    );
+            plant.close_segment();
+        }
+        let wall = plant.moment().wall;
+        plant.history.maintain(wall).unwrap_err();
+        disks.lengthen(&mut plant);
+        assert!(state(&plant).cause.is_some(), "the log is in the spool");
+        let logs = files_of(&disks.history(), "tlh").len();
+        disks.write(&mut plant);
+        let length = length_of_log(&disks.spool());
+        for _ in 0..5 {
+            limited(length + 10, || plant.try_record()).unwrap_err();
+        }
+        assert_eq!(files_of(&disks.history(), "tlh").len(), logs);
+        plant.record();
+        disks.assert_all(&plant, "with room in the spool");
+        disks.write(&mut plant);
+        // What waits at the stop is recorded nevertheless.
+        let wall = plant.moment().wall;
+        limited(length_of_log(&disks.spool()) + 10, || {
+            plant.history.close(wall)
+        })
+        .unwrap();
+        fs::remove_file(&samples).unwrap();
+        disks.kill(plant);
+        let plant = disks.start();
+        disks.assert_back(&plant, "after a restart");
+    });
 }
 
 /// Behaviour: H-14.
 #[test]
 fn spool_holds_more_segments_than_memory() {
-    in_own_process("spool_holds_more_segments_than_memory", || {
+    in_own_process(|| {
         let (mut disks, mut plant) = Disks::spooling();
         for _ in 0..6 {
             plant.close_segment();
@@ -556,36 +525,33 @@ fn spool_holds_more_segments_than_memory() {
 /// Behaviour: H-14.
 #[test]
 fn spool_that_comes_back_while_the_folder_has_no_room_is_used() {
-    in_own_process(
-        "spool_that_comes_back_while_the_folder_has_no_room_is_used",
-        || {
-            let (mut disks, plant) = Disks::spooling();
-            disks.kill(plant);
-            let spool = Away::new(disks.spool(), Replacement::File);
-            let mut plant = disks.try_start().unwrap();
-            disks.write(&mut plant);
-            plant.record();
-            // No other log can be created.
-            let logs = (3..20).map(|number| disks.history().join(format!("log-{number:010}.tlh")));
-            let logs: Vec<PathBuf> = logs.collect();
-            logs.iter().for_each(|log| fs::create_dir(log).unwrap());
-            spool.restore();
-            let wall = plant.moment().wall;
-            let _failed = plant.history.maintain(wall);
-            assert!(state(&plant).cause.is_some(), "the log is in the spool");
-            disks.write(&mut plant);
-            plant.record();
-            disks.assert_all(&plant, "while there is no room");
-            logs.iter().for_each(|log| fs::remove_dir(log).unwrap());
-            disks.assert_back(&plant, "with room");
-        },
-    );
+    in_own_process(|| {
+        let (mut disks, plant) = Disks::spooling();
+        disks.kill(plant);
+        let spool = Away::new(disks.spool(), Replacement::File);
+        let mut plant = disks.try_start().unwrap();
+        disks.write(&mut plant);
+        plant.record();
+        // No other log can be created.
+        let logs = (3..20).map(|number| disks.history().join(format!("log-{number:010}.tlh")));
+        let logs: Vec<PathBuf> = logs.collect();
+        logs.iter().for_each(|log| fs::create_dir(log).unwrap());
+        spool.restore();
+        let wall = plant.moment().wall;
+        let _failed = plant.history.maintain(wall);
+        assert!(state(&plant).cause.is_some(), "the log is in the spool");
+        disks.write(&mut plant);
+        plant.record();
+        disks.assert_all(&plant, "while there is no room");
+        logs.iter().for_each(|log| fs::remove_dir(log).unwrap());
+        disks.assert_back(&plant, "with room");
+    });
 }
 
 /// Behaviour: H-14.
 #[test]
 fn log_of_the_spool_that_cannot_be_read_is_read_later() {
-    in_own_process("log_of_the_spool_that_cannot_be_read_is_read_later", || {
+    in_own_process(|| {
         for is_restarted in [true, false] {
             let (mut disks, mut plant) = Disks::spooling();
             for _ in 0..4 {
@@ -617,7 +583,7 @@ fn log_of_the_spool_that_cannot_be_read_is_read_later() {
 /// Behaviour: B-64.
 #[test]
 fn stop_and_interruption_in_the_spool_are_events() {
-    in_own_process("stop_and_interruption_in_the_spool_are_events", || {
+    in_own_process(|| {
         for is_stopped in [true, false] {
             let (mut disks, plant) = Disks::spooling();
             if is_stopped {
@@ -637,7 +603,7 @@ fn stop_and_interruption_in_the_spool_are_events() {
 /// Behaviour: H-14.
 #[test]
 fn folder_says_how_many_rows_wait_in_its_spool() {
-    in_own_process("folder_says_how_many_rows_wait_in_its_spool", || {
+    in_own_process(|| {
         let wall = trunkline_types::Timestamp::from_nanos(START);
         let info = |disks: &Disks| {
             let folder = HistoryFolder::open(disks.history(), wall).unwrap();
@@ -689,25 +655,22 @@ fn compact(folder: &Path) -> Result<(), FolderError> {
 /// Behaviour: B-64.
 #[test]
 fn stop_in_the_spool_is_no_interruption_after_compaction() {
-    in_own_process(
-        "stop_in_the_spool_is_no_interruption_after_compaction",
-        || {
-            for is_stopped in [true, false] {
-                let (mut disks, plant) = Disks::spooling();
-                if is_stopped {
-                    let wall = plant.moment().wall;
-                    plant.history.close(wall).unwrap();
-                }
-                disks.kill(plant);
-                compact(&disks.history()).unwrap();
-                let plant = disks.start();
-                disks.assert_back(&plant, "after a restart");
-                let events = plant.everything().events_of("x");
-                assert_eq!(events.contains(&Stopped), is_stopped, "{events:?}");
-                assert_eq!(events.contains(&Interrupted), !is_stopped, "{events:?}");
+    in_own_process(|| {
+        for is_stopped in [true, false] {
+            let (mut disks, plant) = Disks::spooling();
+            if is_stopped {
+                let wall = plant.moment().wall;
+                plant.history.close(wall).unwrap();
             }
-        },
-    );
+            disks.kill(plant);
+            compact(&disks.history()).unwrap();
+            let plant = disks.start();
+            disks.assert_back(&plant, "after a restart");
+            let events = plant.everything().events_of("x");
+            assert_eq!(events.contains(&Stopped), is_stopped, "{events:?}");
+            assert_eq!(events.contains(&Interrupted), !is_stopped, "{events:?}");
+        }
+    });
 }
 
 /// Without an identity, a history has no spool, and its logs alone say how the last run ended.
@@ -732,30 +695,27 @@ fn history_whose_identity_cannot_be_looked_up_is_not_compacted() {
 /// Behaviour: B-64.
 #[test]
 fn log_that_the_folder_continues_does_not_say_how_a_run_ended() {
-    in_own_process(
-        "log_that_the_folder_continues_does_not_say_how_a_run_ended",
-        || {
-            let (mut disks, mut plant) = Disks::spooling();
-            plant.maintain();
-            plant.record();
-            assert_eq!(state(&plant).cause, None, "the log has returned");
-            disks.write(&mut plant);
-            plant.record();
-            disks.kill(plant);
-            let spool = Away::new(disks.spool(), Replacement::File);
-            let plant = disks.start();
-            let wall = plant.moment().wall;
-            plant.history.close(wall).unwrap();
-            disks.kill(plant);
-            compact(&disks.history()).unwrap();
-            spool.restore();
-            let plant = disks.start();
-            disks.assert_back(&plant, "with the spool");
-            let events = plant.everything().events_of("x");
-            let ends = events.iter().filter(|event| **event == Interrupted).count();
-            assert_eq!(ends, 1, "{events:?}");
-        },
-    );
+    in_own_process(|| {
+        let (mut disks, mut plant) = Disks::spooling();
+        plant.maintain();
+        plant.record();
+        assert_eq!(state(&plant).cause, None, "the log has returned");
+        disks.write(&mut plant);
+        plant.record();
+        disks.kill(plant);
+        let spool = Away::new(disks.spool(), Replacement::File);
+        let plant = disks.start();
+        let wall = plant.moment().wall;
+        plant.history.close(wall).unwrap();
+        disks.kill(plant);
+        compact(&disks.history()).unwrap();
+        spool.restore();
+        let plant = disks.start();
+        disks.assert_back(&plant, "with the spool");
+        let events = plant.everything().events_of("x");
+        let ends = events.iter().filter(|event| **event == Interrupted).count();
+        assert_eq!(ends, 1, "{events:?}");
+    });
 }
 
 /// Behaviour: H-14.
@@ -836,7 +796,7 @@ fn folder_of_another_history_is_not_changed() {
 /// Behaviour: H-14.
 #[test]
 fn ids_of_series_in_the_spool_are_those_of_its_log() {
-    in_own_process("ids_of_series_in_the_spool_are_those_of_its_log", || {
+    in_own_process(|| {
         let (mut disks, mut plant) = Disks::spooling();
         let with_new = [&VARIABLES[..], &[("new", DataType::I64)]].concat();
         plant.undeploy();
@@ -863,16 +823,13 @@ fn ids_of_series_in_the_spool_are_those_of_its_log() {
 /// Behaviour: H-14.
 #[test]
 fn every_row_is_there_once_after_random_failures_and_kills() {
-    in_own_process(
-        "every_row_is_there_once_after_random_failures_and_kills",
-        || {
-            for seed in 0..60 {
-                if let Err(difference) = random_run(seed) {
-                    panic!("seed {seed}: {difference}");
-                }
+    in_own_process(|| {
+        for seed in 0..60 {
+            if let Err(difference) = random_run(seed) {
+                panic!("seed {seed}: {difference}");
             }
-        },
-    );
+        }
+    });
 }
 
 fn random_run(seed: u64) -> Result<(), String> {

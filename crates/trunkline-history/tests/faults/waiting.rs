@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use trunkline_engine::history::History;
 
-use crate::disk_full::in_process_of;
+use crate::disk_full::in_own_process;
 use crate::disks::{Away, Disks, Replacement, make_pipe};
 
 /// Only cuts off a test that hangs.
@@ -34,8 +34,7 @@ fn without_waiting<'scope, T: Send + 'scope>(
 /// Behaviour: H-14.
 #[test]
 fn updates_are_recorded_while_a_log_of_the_spool_is_read() {
-    let name = "waiting::updates_are_recorded_while_a_log_of_the_spool_is_read";
-    in_process_of(name, || {
+    in_own_process(|| {
         let (mut disks, plant) = Disks::spooling();
         disks.kill(plant);
         let spool = Away::new(disks.spool(), Replacement::File);
