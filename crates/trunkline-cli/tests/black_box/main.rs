@@ -23,6 +23,7 @@ mod following;
 mod full_disks;
 mod helping;
 mod history;
+mod history_exports;
 mod history_folders;
 mod hostile_text;
 mod hosting;

@@ -631,37 +631,3 @@ fn create(folder: &Path) -> Result<(), Error> {
     builder.recursive(true).mode(0o700).create(folder)?;
     missing.into_iter().try_for_each(sync_parent)
 }
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
-mod tests {
-    use trunkline_engine::EngineOptions;
-
-    use super::*;
-
-    struct NoWake;
-
-    impl Wake for NoWake {
-        fn wake(&self) {}
-    }
-
-    /// The recorder holds its lock while it waits for the disk.
-    #[test]
-    fn figures_do_not_wait_for_the_recorder() {
-        let folder = tempfile::tempdir().unwrap();
-        let engine = Engine::new(EngineOptions::new("test", 1));
-        let wall = Timestamp::from_nanos(1_790_000_000_000_000_000);
-        let wake = Box::new(NoWake);
-        let (main, spool) = (folder.path().join("main"), folder.path().join("spool"));
-        let rules = Vec::new();
-        let history =
-            FileHistory::open_with_spool(&main, Some(&spool), rules, &engine, wake, wall).unwrap();
-        let recorder = history.recorder.lock().unwrap();
-        let spooling = history.spooling.lock().unwrap();
-        let figures = history.figures();
-        assert_eq!(history.spool(), spooling.state());
-        assert_eq!(figures.recorded, recorder.recorded);
-        assert_eq!(figures.recorded, 1, "the start of the engine");
-        assert_eq!(figures.unsealed, 1);
-    }
-}

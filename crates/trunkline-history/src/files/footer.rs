@@ -18,7 +18,7 @@ use parquet::file::metadata::{FileMetaData, PageIndexPolicy, ParquetMetaData};
 use parquet::file::metadata::{ParquetMetaDataBuilder, ParquetMetaDataReader};
 use parquet::file::reader::{ChunkReader, Length};
 
-use crate::catalogue::Series;
+use crate::catalogue::{Series, SpoolLog};
 use crate::error::Error;
 use crate::files::part::SeriesSpan;
 
@@ -50,6 +50,16 @@ pub(crate) struct FileNote {
     pub(crate) summary: u32,
     /// The log segments whose rows the file contains, as ranges in ascending order.
     pub(crate) segments: Vec<(u64, u64)>,
+    /// The logs of spools with the rows of some of these segments.
+    pub(crate) spool_logs: Vec<SealedLog>,
+}
+
+/// A log of a spool whose rows are in files.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SealedLog {
+    pub(crate) log: SpoolLog,
+    /// Number of files that have its rows. With fewer, some of its rows are only in the log.
+    pub(crate) files: usize,
 }
 
 /// The content of a footer.
@@ -205,7 +215,11 @@ impl FileNote {
             summary,
             ..
         } = self;
-        format!("{data_bytes} {summary:08x} {}", segments.join(","))
+        let mut text = format!("{data_bytes} {summary:08x} {}", segments.join(","));
+        for SealedLog { log, files } in &self.spool_logs {
+            text.push_str(&format!(" {}:{}:{files}", log.spool, log.log));
+        }
+        text
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -216,10 +230,23 @@ impl FileNote {
             let (from, to) = range.split_once('-')?;
             Some((from.parse().ok()?, to.parse().ok()?))
         });
+        let segments = segments.collect::<Option<Vec<_>>>()?;
+        let spool_logs = words.map(|word| {
+            let (spool, rest) = word.split_once(':')?;
+            let (log, files) = rest.split_once(':')?;
+            Some(SealedLog {
+                log: SpoolLog {
+                    spool: spool.to_owned(),
+                    log: log.parse().ok()?,
+                },
+                files: files.parse().ok()?,
+            })
+        });
         Some(Self {
             data_bytes,
             summary,
-            segments: segments.collect::<Option<Vec<_>>>()?,
+            segments,
+            spool_logs: spool_logs.collect::<Option<Vec<_>>>()?,
         })
     }
 }

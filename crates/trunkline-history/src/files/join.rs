@@ -235,11 +235,12 @@ pub(crate) fn join(
     if expires == i64::MIN {
         return Ok(None);
     }
-    let mut segments = Vec::new();
+    let (mut segments, mut spool_logs) = (Vec::new(), Vec::new());
     for part in parts {
         segments.extend(part.segments()?);
+        spool_logs.extend(part.spool_logs()?);
     }
-    let mut part = writer.finish(folder, merge_ranges(segments))?;
+    let mut part = writer.finish(folder, merge_ranges(segments), spool_logs)?;
     part.expires = expires;
     Ok(Some(part))
 }

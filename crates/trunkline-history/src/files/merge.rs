@@ -212,7 +212,9 @@ mod tests {
         let path = format!("samples/date=2026-11-28/{number:010}.parquet");
         let mut writer = PartWriter::create(folder, &path).unwrap();
         writer.add_series(&series, &rows).unwrap();
-        let row = writer.finish(folder, vec![(number, number)]).unwrap();
+        let row = writer
+            .finish(folder, vec![(number, number)], Vec::new())
+            .unwrap();
         Part::new(folder, row)
     }
 

@@ -6,8 +6,9 @@
 //!   of the first and the last row, and the definition of the series in hexadecimal, encoded as in the log.
 //! - `trunkline.checksums`: the CRC32C of each 64 KiB block before the footer, eight hexadecimal digits
 //!   per block.
-//! - `trunkline.file`: the number of bytes before the footer, the CRC32C of the summary, and the log
-//!   segments whose rows the file contains. The catalogue can be rebuilt from this entry.
+//! - `trunkline.file`: the number of bytes before the footer, the CRC32C of the summary, the log
+//!   segments whose rows the file contains, and the logs of spools among them, each with the number of
+//!   files that have its rows. The catalogue can be rebuilt from this entry.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
@@ -31,7 +32,7 @@ use trunkline_types::history::{HistoryMark, RowKey, Rows};
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
 use crate::files::block_checksums::{CheckedFile, ChecksumWriter};
-use crate::files::footer::{self, FileNote, Footer, FooterContent};
+use crate::files::footer::{self, FileNote, Footer, FooterContent, SealedLog};
 use crate::files::row_groups::RowGroups;
 use crate::files::schema::{Projection, ReadBatch, SCHEMA, column};
 use crate::files::summary::{self, Expected, Summarizer, Summary, SummaryBucket};
@@ -71,6 +72,7 @@ struct Index {
     /// CRC32C of each 64 KiB block before the footer.
     sums: Arc<Vec<u32>>,
     segments: Vec<(u64, u64)>,
+    spool_logs: Vec<SealedLog>,
 }
 
 /// The range of rows of a series in a part.
@@ -195,8 +197,13 @@ impl PartWriter {
     }
 
     /// Completes the file and gives it its final name durably. `segments` are the log segments whose rows
-    /// the file contains, as ranges in ascending order.
-    pub(crate) fn finish(self, folder: &Path, segments: Vec<(u64, u64)>) -> Result<PartRow, Error> {
+    /// the file contains, as ranges in ascending order, and `spool_logs` the logs of spools among them.
+    pub(crate) fn finish(
+        self,
+        folder: &Path,
+        segments: Vec<(u64, u64)>,
+        spool_logs: Vec<SealedLog>,
+    ) -> Result<PartRow, Error> {
         // All rows are written now; only the footer remains.
         let mut writer = self.writer.finish()?;
         let summary = self.summarizer.finish()?;
@@ -204,6 +211,7 @@ impl PartWriter {
             data_bytes: writer.inner().written,
             summary: summary.as_deref().map_or(0, crc32c::crc32c),
             segments,
+            spool_logs,
         };
         let sums = writer.inner().sums().iter();
         let sums: String = sums.map(|sum| format!("{sum:08x}")).collect();
@@ -318,6 +326,7 @@ impl Part {
             series: series.collect(),
             sums: Arc::new(sums),
             segments: note.segments,
+            spool_logs: note.spool_logs,
         });
         let index_bytes = index.series.len() * (size_of::<SeriesSpan>() + 32) + index.sums.len() * 4;
         let mut loaded = lock(&self.loaded);
@@ -536,6 +545,11 @@ impl Part {
     /// Returns the log segments whose rows the part contains, as ranges in ascending order.
     pub(crate) fn segments(&self) -> Result<Vec<(u64, u64)>, Error> {
         Ok(self.index()?.segments.clone())
+    }
+
+    /// Returns the logs of spools whose rows the part has.
+    pub(crate) fn spool_logs(&self) -> Result<Vec<SealedLog>, Error> {
+        Ok(self.index()?.spool_logs.clone())
     }
 
     /// Returns the row ranges of all series.
@@ -902,7 +916,7 @@ mod tests {
         let path = "samples/date=2026-11-28/0000000001.parquet";
         let mut writer = PartWriter::create(folder, path).unwrap();
         writer.add_series(series, &rows).unwrap();
-        let row = writer.finish(folder, vec![(1, 1)]).unwrap();
+        let row = writer.finish(folder, vec![(1, 1)], Vec::new()).unwrap();
         Part::new(folder, row)
     }
 

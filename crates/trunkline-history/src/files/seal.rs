@@ -13,6 +13,7 @@ use trunkline_types::history::Rows;
 
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
+use crate::files::footer::SealedLog;
 use crate::files::part::PartWriter;
 use crate::log::tail::{Segment, SeriesRows};
 
@@ -51,6 +52,10 @@ pub(crate) fn seal(
             files.entry(day).or_default().push((one, rows));
         }
     }
+    let spool_log = segment.spool_log.clone().map(|log| SealedLog {
+        log,
+        files: files.len(),
+    });
     let mut parts = Vec::new();
     for (day, all) in files {
         let date = day.map_or(NO_DATE.to_owned(), date_of);
@@ -61,7 +66,8 @@ pub(crate) fn seal(
             writer.add_series(one, rows)?;
             expires = expires.max(expires_of(rows, keep_of(one)));
         }
-        let mut part = writer.finish(folder, vec![(segment.number, segment.number)])?;
+        let segments = vec![(segment.number, segment.number)];
+        let mut part = writer.finish(folder, segments, spool_log.iter().cloned().collect())?;
         part.expires = expires;
         parts.push(part);
     }

@@ -12,10 +12,10 @@ use std::path::Path;
 use trunkline_types::Timestamp;
 
 use crate::catalogue::snapshot::Snapshot;
-use crate::catalogue::{Catalogue, PartRow, Series};
+use crate::catalogue::{Catalogue, PartRow, Series, SpoolLog};
 use crate::error::Error;
 use crate::files::files_in;
-use crate::files::footer::{self, FileNote};
+use crate::files::footer::{self, FileNote, SealedLog};
 use crate::files::join::date_of;
 use crate::files::part::SeriesSpan;
 use crate::files::unsealed::Unsealed;
@@ -45,6 +45,7 @@ pub(crate) struct ReadableFile {
     pub(crate) row: PartRow,
     series: Vec<(Series, SeriesSpan)>,
     segments: Vec<(u64, u64)>,
+    spool_logs: Vec<SealedLog>,
 }
 
 /// The catalogue entries that the files and logs of a folder determine.
@@ -53,6 +54,8 @@ pub(crate) struct Scanned {
     pub(crate) parts: Vec<PartRow>,
     pub(crate) series: Vec<Series>,
     pub(crate) left_out: Vec<Finding>,
+    /// The logs of spools whose rows are in these parts.
+    pub(crate) spool_logs: Vec<SpoolLog>,
 }
 
 /// Writes a new catalogue. `wall` is the current time.
@@ -82,7 +85,7 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     let mut catalogue = Catalogue::open(&new, true)?;
     catalogue.add_series(&scanned.series)?;
     catalogue.replace_parts(&[], &scanned.parts, None)?;
-    copy_spools(folder, &mut catalogue)?;
+    enter_spools(folder, &scanned.spool_logs, &mut catalogue)?;
     // Closing merges the write-ahead log into the database file, which is then complete.
     catalogue.close()?;
     File::open(&new)?.sync_all()?;
@@ -113,15 +116,39 @@ fn former_lacks(folder: &Path, segment: u64) -> bool {
     former.is_ok_and(|former| former.parts.iter().all(|part| part.segment != segment))
 }
 
-/// Copies the entries of logs of spools from the old catalogue, because no other file contains them.
-fn copy_spools(folder: &Path, catalogue: &mut Catalogue) -> Result<(), Error> {
-    let Ok(former) = Snapshot::read(folder) else {
-        return Ok(());
+/// Returns the logs of spools of which these files have all rows.
+fn sealed_logs(files: &[&ReadableFile]) -> Vec<SpoolLog> {
+    let named = || files.iter().flat_map(|file| &file.spool_logs);
+    let mut counts: HashMap<(&str, u64), usize> = HashMap::new();
+    for SealedLog { log, .. } in named() {
+        *counts.entry((&log.spool, log.log)).or_default() += 1;
+    }
+    let has_all = |one: &&SealedLog| {
+        let count = counts.get(&(one.log.spool.as_str(), one.log.log));
+        count.is_some_and(|count| *count >= one.files)
     };
-    for one in &former.spool_logs {
+    let mut sealed: Vec<SpoolLog> = Vec::new();
+    for one in named().filter(has_all) {
+        if !sealed.contains(&one.log) {
+            sealed.push(one.log.clone());
+        }
+    }
+    sealed
+}
+
+/// Enters the logs of spools whose rows are in files, and what the old catalogue says about others.
+fn enter_spools(
+    folder: &Path,
+    of_files: &[SpoolLog],
+    catalogue: &mut Catalogue,
+) -> Result<(), Error> {
+    let former = Snapshot::read(folder).ok();
+    let of_former = former.iter().flat_map(|former| &former.spool_logs);
+    for one in of_former.chain(of_files) {
         catalogue.replace_parts(&[], &[], Some(one))?;
     }
-    catalogue.add_spool_ends(&former.spool_ends)
+    let ends = former.map(|former| former.spool_ends);
+    catalogue.add_spool_ends(&ends.unwrap_or_default())
 }
 
 /// Moves the old catalogue to a new subfolder of `set-apart`. Returns its new path; `None` if there is none.
@@ -197,12 +224,14 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
     let mut entered: Vec<&ReadableFile> = found.iter().filter(is_entered).collect();
     entered.sort_by_key(|one| (one.row.segment, one.row.path.clone()));
     let mut known: HashMap<u32, Series> = HashMap::new();
+    let mut consistent = Vec::new();
     for one in entered {
         match unknown(&one.series, &known) {
             Ok(new) => {
                 known.extend(new.iter().map(|one| (one.id, one.clone())));
                 scanned.series.extend(new);
                 scanned.parts.push(one.row.clone());
+                consistent.push(one);
             }
             Err(name) => scanned.left_out.push(Finding::of_file(
                 &one.row.path,
@@ -211,6 +240,7 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
             )),
         }
     }
+    scanned.spool_logs = sealed_logs(&consistent);
     let sealed = scanned.parts.iter().map(|part| part.segment).max();
     let unsealed = Unsealed::read(folder, sealed.unwrap_or(0), &[], wall)?;
     for damaged in &unsealed.damaged {
@@ -247,6 +277,7 @@ fn read(folder: &Path, path: &str) -> Result<ReadableFile, Error> {
         data_bytes,
         summary,
         segments,
+        spool_logs,
     } = content.note;
     let spans = || content.series.iter().map(|(_, span)| span);
     let last_time = spans().map(|span| span.last_time).max().unwrap_or(0);
@@ -267,5 +298,6 @@ fn read(folder: &Path, path: &str) -> Result<ReadableFile, Error> {
         row,
         series: content.series,
         segments,
+        spool_logs,
     })
 }

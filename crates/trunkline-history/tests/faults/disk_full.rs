@@ -1,6 +1,7 @@
-//! Tests a full disk, simulated by a limit of the file size. The limit applies to a whole process, so each
-//! test runs in its own process.
+//! A full disk, simulated by a limit of the file size. The limit applies to a whole process, so each
+//! test runs in a process of its own.
 
+use std::any::type_name;
 use std::env;
 use std::process::Command;
 
@@ -21,13 +22,13 @@ const CHILD: &str = "HISTORY_DISK_FULL";
 pub(crate) const VARIABLES: [(&str, DataType); 2] =
     [("x", DataType::F64), ("text", DataType::String)];
 
-fn in_own_process(test: &str, work: impl FnOnce()) {
-    in_process_of(&format!("disk_full::{test}"), work);
-}
-
-/// Runs the test with this name in its own process. `work` is the test. In this process, writing beyond the
-/// limit is an error instead of a signal.
-pub(crate) fn in_process_of(name: &str, work: impl FnOnce()) {
+/// Runs `work`, a closure of a test, in a process of its own, in which writing beyond the limit is an
+/// error.
+pub(crate) fn in_own_process<W: FnOnce()>(work: W) {
+    // `faults::disk_full::name_of_the_test::{{closure}}`
+    let closure = type_name::<W>();
+    let name = closure.split_once("::").map_or(closure, |(_, path)| path);
+    let name = name.strip_suffix("::{{closure}}").unwrap_or(name);
     if env::var(CHILD).is_ok_and(|child| child == name) {
         let mut signals = SigSet::empty();
         signals.add(Signal::SIGXFSZ);
@@ -61,10 +62,10 @@ pub(crate) fn some_writes(plant: &mut Plant, count: usize) -> Vec<Line> {
 /// H-14: the disk is full at every byte of a commit.
 #[test]
 fn failed_commit_is_recorded_when_space_is_free() {
-    in_own_process("failed_commit_is_recorded_when_space_is_free", || {
+    in_own_process(|| {
         let folder = folder();
         let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
-        // Make the log longer than other files, so that only the log reaches the limit.
+        // Longer than other files, so that only the log reaches the limit.
         let long = Value::String("x".repeat(150_000).into());
         let mut written = vec![plant.write("text", &long)];
         plant.record();
@@ -76,7 +77,7 @@ fn failed_commit_is_recorded_when_space_is_free() {
             let result = limited(length + room, || {
                 let first = plant.try_record();
                 if first.is_err() {
-                    // Further rows join the pending rows.
+                    // More rows are added to those that wait.
                     written.extend(some_writes(&mut plant, 1));
                     assert!(plant.try_record().is_err(), "{room} bytes were enough");
                 }
@@ -106,79 +107,73 @@ fn failed_commit_is_recorded_when_space_is_free() {
 /// The engine is killed while its disk is full.
 #[test]
 fn kill_while_the_disk_is_full_keeps_acknowledged_rows() {
-    in_own_process(
-        "kill_while_the_disk_is_full_keeps_acknowledged_rows",
-        || {
-            let folder = folder();
-            let mut written = Vec::new();
-            let mut time = START;
-            for epoch in 1..60 {
-                let mut plant = Plant::start(folder.path(), epoch, time, &VARIABLES);
-                let long = Value::String("x".repeat(150_000).into());
-                written.push(plant.write("text", &long));
-                plant.record();
-                let unrecorded = some_writes(&mut plant, 3);
-                let length = length_of_log(folder.path());
-                let result = limited(length + epoch * 5, || plant.try_record());
-                if result.is_ok() {
-                    written.extend(unrecorded);
-                }
-                time = plant.time + SECOND;
-                drop(plant);
-                let plant = Plant::start(folder.path(), 1000 + epoch, time, &VARIABLES);
-                assert_same(
-                    &plant.everything().lines,
-                    &written,
-                    &format!("epoch {epoch}"),
-                );
-                plant.maintain();
+    in_own_process(|| {
+        let folder = folder();
+        let mut written = Vec::new();
+        let mut time = START;
+        for epoch in 1..60 {
+            let mut plant = Plant::start(folder.path(), epoch, time, &VARIABLES);
+            let long = Value::String("x".repeat(150_000).into());
+            written.push(plant.write("text", &long));
+            plant.record();
+            let unrecorded = some_writes(&mut plant, 3);
+            let length = length_of_log(folder.path());
+            let result = limited(length + epoch * 5, || plant.try_record());
+            if result.is_ok() {
+                written.extend(unrecorded);
             }
-        },
-    );
+            time = plant.time + SECOND;
+            drop(plant);
+            let plant = Plant::start(folder.path(), 1000 + epoch, time, &VARIABLES);
+            assert_same(
+                &plant.everything().lines,
+                &written,
+                &format!("epoch {epoch}"),
+            );
+            plant.maintain();
+        }
+    });
 }
 
-/// Rows stay in the log until there is space for their file.
+/// Rows stay in the log until there is room for their file.
 #[test]
 fn failed_move_to_files_is_completed_when_space_is_free() {
-    in_own_process(
-        "failed_move_to_files_is_completed_when_space_is_free",
-        || {
-            let folder = folder();
-            let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
-            let mut written = Vec::new();
-            let mut failures = 0;
-            for room in (0..20_000).step_by(500).chain([40_000, 60_000]) {
-                written.extend(some_writes(&mut plant, 700));
-                plant.record_everything();
-                plant.close_segment();
-                let wall = plant.moment().wall;
-                let result = limited(room, || plant.history.maintain(wall));
-                let what = format!("room {room}");
-                if result.is_err() {
-                    failures += 1;
-                    assert!(plant.history.is_maintenance_due(), "{what}");
-                    assert_same(&plant.everything().lines, &written, &what);
-                    if room % 1000 == 0 {
-                        let (epoch, time) = (plant.engine.epoch() + 1, plant.time + SECOND);
-                        drop(plant);
-                        plant = Plant::start(folder.path(), epoch, time, &VARIABLES);
-                        assert_same(&plant.everything().lines, &written, &what);
-                    }
-                }
-                plant.maintain();
-                // The events of a start are in the log immediately.
-                assert!(plant.history.figures().unsealed <= 2, "{what}");
+    in_own_process(|| {
+        let folder = folder();
+        let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+        let mut written = Vec::new();
+        let mut failures = 0;
+        for room in (0..20_000).step_by(500).chain([40_000, 60_000]) {
+            written.extend(some_writes(&mut plant, 700));
+            plant.record_everything();
+            plant.close_segment();
+            let wall = plant.moment().wall;
+            let result = limited(room, || plant.history.maintain(wall));
+            let what = format!("room {room}");
+            if result.is_err() {
+                failures += 1;
+                assert!(plant.history.is_maintenance_due(), "{what}");
                 assert_same(&plant.everything().lines, &written, &what);
+                if room % 1000 == 0 {
+                    let (epoch, time) = (plant.engine.epoch() + 1, plant.time + SECOND);
+                    drop(plant);
+                    plant = Plant::start(folder.path(), epoch, time, &VARIABLES);
+                    assert_same(&plant.everything().lines, &written, &what);
+                }
             }
-            assert!(failures > 5, "{failures} failures");
-        },
-    );
+            plant.maintain();
+            // The events of a start are in the log immediately.
+            assert!(plant.history.figures().unsealed <= 2, "{what}");
+            assert_same(&plant.everything().lines, &written, &what);
+        }
+        assert!(failures > 5, "{failures} failures");
+    });
 }
 
-/// There is no space for the log of the next segment.
+/// There is no room for the log of the next segment.
 #[test]
 fn failed_new_segment_leaves_the_open_segment_in_use() {
-    in_own_process("failed_new_segment_leaves_the_open_segment_in_use", || {
+    in_own_process(|| {
         let folder = folder();
         let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
         let mut written = Vec::new();
@@ -206,12 +201,12 @@ fn failed_new_segment_leaves_the_open_segment_in_use() {
 /// H-14.
 #[test]
 fn start_on_a_full_disk_fails_and_loses_nothing() {
-    in_own_process("start_on_a_full_disk_fails_and_loses_nothing", || {
+    in_own_process(|| {
         let folder = folder();
         for room in [0, 1, 10, 100, 4096, 20_000] {
             let fresh = folder.path().join(format!("fresh-{room}"));
             let _opened = limited(room, || Plant::open(&fresh, 1, START, &VARIABLES).err());
-            // Files that the failed start leaves behind are harmless.
+            // What the failed start leaves behind does no harm.
             let mut plant = Plant::start(&fresh, 2, START, &VARIABLES);
             let mut written = some_writes(&mut plant, 3);
             plant.record();
@@ -232,7 +227,7 @@ fn start_on_a_full_disk_fails_and_loses_nothing() {
 /// B-64: a stop that could not be recorded counts as an interruption.
 #[test]
 fn stop_on_a_full_disk_fails_and_is_an_interruption() {
-    in_own_process("stop_on_a_full_disk_fails_and_is_an_interruption", || {
+    in_own_process(|| {
         let folder = folder();
         let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
         let written = some_writes(&mut plant, 3);
@@ -256,9 +251,10 @@ fn stop_on_a_full_disk_fails_and_is_an_interruption() {
     });
 }
 
+/// A stop that succeeds at its second attempt is entered once.
 #[test]
 fn stop_at_the_second_attempt_is_recorded_once() {
-    in_own_process("stop_at_the_second_attempt_is_recorded_once", || {
+    in_own_process(|| {
         let folder = folder();
         let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
         let mut written = some_writes(&mut plant, 3);
@@ -286,7 +282,7 @@ fn stop_at_the_second_attempt_is_recorded_once() {
 /// B-64: the number of dropped updates is recorded exactly.
 #[test]
 fn dropped_updates_are_counted_exactly() {
-    in_own_process("dropped_updates_are_counted_exactly", || {
+    in_own_process(|| {
         let folder = folder();
         let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
         plant.record();
@@ -340,48 +336,45 @@ fn dropped_updates_are_counted_exactly() {
 /// H-14: the disk is full at every byte that the start writes to the log.
 #[test]
 fn history_on_a_full_disk_is_opened_later_without_loss() {
-    in_own_process(
-        "history_on_a_full_disk_is_opened_later_without_loss",
-        || {
-            let folder = folder();
-            let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
-            let written = some_writes(&mut plant, 20);
-            plant.record();
-            let time = plant.time;
-            drop(plant);
-            // While this reader is open, the catalogue needs no further space.
-            let reader = Connection::open(folder.path().join("catalogue.sqlite")).unwrap();
-            let read = || {
-                let sql = "SELECT count(*) FROM series";
-                let count: rusqlite::Result<i64> = reader.query_row(sql, [], |row| row.get(0));
-                count.unwrap()
-            };
-            assert_eq!(read(), 2);
-            let mut failures = 0;
-            for room in 0..400_u64 {
-                let open = || Plant::open(folder.path(), 2 + room, time, &VARIABLES).map(drop);
-                match limited(room, open) {
-                    Err(_) => failures += 1,
-                    Ok(()) => break,
-                }
-                assert_eq!(files_of(folder.path(), "tlh").len(), 1, "{room} bytes");
+    in_own_process(|| {
+        let folder = folder();
+        let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+        let written = some_writes(&mut plant, 20);
+        plant.record();
+        let time = plant.time;
+        drop(plant);
+        // While this reader is open, the catalogue needs no more room.
+        let reader = Connection::open(folder.path().join("catalogue.sqlite")).unwrap();
+        let read = || {
+            let sql = "SELECT count(*) FROM series";
+            let count: rusqlite::Result<i64> = reader.query_row(sql, [], |row| row.get(0));
+            count.unwrap()
+        };
+        assert_eq!(read(), 2);
+        let mut failures = 0;
+        for room in 0..400_u64 {
+            let open = || Plant::open(folder.path(), 2 + room, time, &VARIABLES).map(drop);
+            match limited(room, open) {
+                Err(_) => failures += 1,
+                Ok(()) => break,
             }
-            assert!((30..400).contains(&failures), "{failures} failures");
-            assert_eq!(read(), 2);
-            let plant = Plant::start(folder.path(), 1000, time, &VARIABLES);
-            let found = plant.everything();
-            assert_same(&found.lines, &written, "after all attempts");
-            assert_eq!(found.states, Vec::<String>::new());
-            plant.seal();
-            assert_same(&plant.everything().lines, &written, "from files");
-        },
-    );
+            assert_eq!(files_of(folder.path(), "tlh").len(), 1, "{room} bytes");
+        }
+        assert!((30..400).contains(&failures), "{failures} failures");
+        assert_eq!(read(), 2);
+        let plant = Plant::start(folder.path(), 1000, time, &VARIABLES);
+        let found = plant.everything();
+        assert_same(&found.lines, &written, "after all attempts");
+        assert_eq!(found.states, Vec::<String>::new());
+        plant.seal();
+        assert_same(&plant.everything().lines, &written, "from files");
+    });
 }
 
-/// The disk is full during a join. Files are joined later, and no file is left over.
+/// If the disk is full during a join, the files are joined later, and nothing is left behind.
 #[test]
 fn failed_join_is_repeated_later() {
-    in_own_process("failed_join_is_repeated_later", || {
+    in_own_process(|| {
         let folder = folder();
         let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
         let mut written = Vec::new();

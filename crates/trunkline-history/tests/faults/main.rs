@@ -8,6 +8,7 @@
 //! - `folder`: folders that are in use or cannot be written.
 //! - `disk_full`: a full disk.
 //! - `spool`: a second disk that stores rows while the first one cannot be written.
+//! - `waiting`: reading and recording while another thread waits for a disk.
 //! - `offline`: reading, compacting and rebuilding folders without an engine.
 //! - `events`: interruptions and retirements.
 //!
@@ -20,6 +21,7 @@
 )]
 
 mod disk_full;
+mod disks;
 mod events;
 mod file_damage;
 mod folder;
@@ -30,3 +32,4 @@ mod offline;
 mod rig;
 mod spool;
 mod values;
+mod waiting;

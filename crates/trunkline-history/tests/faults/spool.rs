@@ -2,130 +2,43 @@
 //! are moved back, each once.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tempfile::TempDir;
-use trunkline_engine::history::{History, HistoryError, SpoolState};
-use trunkline_history::{HistoryFolder, verify};
+use trunkline_engine::history::{History, HistoryError};
+use trunkline_history::{FolderError, HistoryFolder, verify};
 use trunkline_types::history::HistoryEvent::{Interrupted, Started, Stopped};
 use trunkline_types::{DataType, Value};
 
-use crate::disk_full::{VARIABLES, in_process_of, some_writes};
+use crate::disk_full::{VARIABLES, in_own_process};
+use crate::disks::{Away, Disks, Replacement, record, state};
 use crate::rig::{
-    Line, Plant, SECOND, START, assert_same, copy, difference, files, files_of, flip, folder,
-    length_of_log, limited,
+    Plant, SECOND, START, assert_same, copy, difference, files, files_of, flip, length_of_log,
+    limited,
 };
 
-/// The folder of a history and its spool, and the rows written to the history.
-struct Disks {
-    root: TempDir,
-    epoch: u64,
-    time: i64,
-    written: Vec<Line>,
-}
+/// The first log of a folder.
+const LOG: &str = "log-0000000001.tlh";
 
-impl Disks {
-    fn new() -> Self {
-        Self {
-            root: folder(),
-            epoch: 0,
-            time: START,
-            written: Vec::new(),
-        }
-    }
-
-    fn history(&self) -> PathBuf {
-        self.root.path().join("history")
-    }
-
-    fn spool(&self) -> PathBuf {
-        self.root.path().join("spool")
-    }
-
-    fn away(&self) -> PathBuf {
-        self.root.path().join("away")
-    }
-
-    fn try_start(&mut self) -> Result<Plant, HistoryError> {
-        self.epoch += 1;
-        let (history, spool) = (self.history(), self.spool());
-        Plant::open_with_spool(&history, Some(&spool), self.epoch, self.time, &VARIABLES)
-    }
-
-    fn start(&mut self) -> Plant {
-        let mut plant = self.try_start().unwrap();
-        self.lengthen(&mut plant);
-        plant
-    }
-
-    /// Makes the log in the folder longer than other files, so that only the log reaches a limit.
-    fn lengthen(&mut self, plant: &mut Plant) {
-        let long = Value::String("x".repeat(150_000).into());
-        self.written.push(plant.write("text", &long));
-        record(plant);
-    }
-
-    /// Ends the engine without a stop.
-    fn kill(&mut self, plant: Plant) {
-        self.time = plant.time + SECOND;
-        drop(plant);
-    }
-
-    fn write(&mut self, plant: &mut Plant) {
-        self.written.extend(some_writes(plant, 3));
-    }
-
-    /// Records while the log in the folder has room for this number of bytes.
-    fn record_with_room(&self, plant: &Plant, room: u64) {
-        let length = length_of_log(&self.history());
-        limited(length + room, || plant.record());
-    }
-
-    fn logs(&self) -> usize {
-        files_of(&self.spool(), "tlh").len()
-    }
-
-    fn assert_all(&self, plant: &Plant, what: &str) {
-        assert_same(&plant.everything().lines, &self.written, what);
-    }
-
-    /// Expects that the history can be written again, and that all rows of the spool are moved back.
-    fn assert_back(&self, plant: &Plant, what: &str) {
-        plant.maintain();
-        plant.record();
-        plant.maintain();
-        assert_eq!(state(plant).cause, None, "{what}");
-        assert_eq!(plant.history.figures().spooled, 0, "{what}");
-        assert_eq!(self.logs(), 0, "{what}");
-        self.assert_all(plant, what);
-    }
-}
-
-/// Records everything. If there are too many closed segments, moves them to files first.
-fn record(plant: &Plant) {
+/// Starts an engine whose folder has no room for a commit. Also returns the content of its log if the
+/// commit has left all its rows there: that of an equal engine that had room.
+fn after_failed_commit() -> (Disks, Plant, Vec<u8>) {
+    let mut equal = Disks::new();
+    let mut plant = equal.start();
+    equal.write(&mut plant);
     plant.record();
-    if !plant.history.is_idle() {
-        plant.maintain();
-        plant.record();
-    }
-    assert!(plant.history.is_idle());
-}
-
-fn state(plant: &Plant) -> SpoolState {
-    plant.history.spool().unwrap()
+    let left = fs::read(equal.history().join(LOG)).unwrap();
+    let (disks, plant) = Disks::spooling();
+    (disks, plant, left)
 }
 
 /// Behaviour: H-14.
 #[test]
 fn rows_that_find_no_room_are_in_the_spool_until_there_is_room() {
-    let name = "spool::rows_that_find_no_room_are_in_the_spool_until_there_is_room";
-    in_process_of(name, || {
+    in_own_process(|| {
         let mut disks = Disks::new();
         let mut plant = disks.start();
         assert_eq!(state(&plant).cause, None);
@@ -161,8 +74,7 @@ fn rows_that_find_no_room_are_in_the_spool_until_there_is_room() {
 /// Behaviour: H-14.
 #[test]
 fn kill_while_rows_are_in_the_spool_costs_and_doubles_none() {
-    let name = "spool::kill_while_rows_are_in_the_spool_costs_and_doubles_none";
-    in_process_of(name, || {
+    in_own_process(|| {
         let mut disks = Disks::new();
         for room in (0..420).step_by(7) {
             let what = format!("room {room}");
@@ -192,25 +104,15 @@ fn kill_while_rows_are_in_the_spool_costs_and_doubles_none() {
 /// Behaviour: H-14.
 #[test]
 fn rows_that_a_failed_commit_has_left_are_not_recorded_twice() {
-    let name = "spool::rows_that_a_failed_commit_has_left_are_not_recorded_twice";
-    in_process_of(name, || {
-        let mut disks = Disks::new();
-        let mut plant = disks.start();
-        // An identical engine whose disk has room.
-        let mut twin = Disks::new();
-        let mut other = twin.start();
-        disks.write(&mut plant);
-        twin.write(&mut other);
-        disks.record_with_room(&plant, 10);
-        other.record();
+    in_own_process(|| {
+        let (mut disks, mut plant, left) = after_failed_commit();
         disks.write(&mut plant);
         plant.record();
         disks.kill(plant);
-        let log = "log-0000000001.tlh";
-        let before = fs::metadata(disks.history().join(log)).unwrap().len();
-        fs::copy(twin.history().join(log), disks.history().join(log)).unwrap();
-        let after = fs::metadata(disks.history().join(log)).unwrap().len();
-        assert!(after > before, "the rows are in the log");
+        let log = disks.history().join(LOG);
+        let before = fs::metadata(&log).unwrap().len();
+        assert!(left.len() as u64 > before, "the rows are in the log");
+        fs::write(&log, left).unwrap();
         let plant = disks.start();
         disks.assert_all(&plant, "after the kill");
         disks.assert_back(&plant, "with room");
@@ -222,14 +124,14 @@ fn rows_that_a_failed_commit_has_left_are_not_recorded_twice() {
 /// Behaviour: H-14.
 #[test]
 fn rows_that_a_failed_commit_has_left_in_the_spool_are_not_read() {
-    let name = "spool::rows_that_a_failed_commit_has_left_in_the_spool_are_not_read";
-    in_process_of(name, || {
+    in_own_process(|| {
         for case in ["killed", "not in memory", "missing at a start"] {
             let mut disks = Disks::new();
             let mut plant = disks.start();
-            let mut twin = Disks::new();
-            let mut other = twin.start();
-            for (disks, plant) in [(&mut disks, &mut plant), (&mut twin, &mut other)] {
+            // An equal engine that has room.
+            let mut equal = Disks::new();
+            let mut other = equal.start();
+            for (disks, plant) in [(&mut disks, &mut plant), (&mut equal, &mut other)] {
                 disks.write(plant);
                 disks.record_with_room(plant, 10);
                 disks.lengthen(plant);
@@ -239,8 +141,7 @@ fn rows_that_a_failed_commit_has_left_in_the_spool_are_not_read() {
             limited(length + 10, || plant.record());
             assert_eq!(state(&plant).cause, None, "the spool has no room");
             other.record();
-            let log = "log-0000000001.tlh";
-            fs::copy(twin.spool().join(log), disks.spool().join(log)).unwrap();
+            fs::copy(equal.spool().join(LOG), disks.spool().join(LOG)).unwrap();
             assert!(length_of_log(&disks.spool()) > length, "the rows are there");
             match case {
                 "killed" => disks.kill(plant),
@@ -256,13 +157,11 @@ fn rows_that_a_failed_commit_has_left_in_the_spool_are_not_read() {
                 }
                 _ => {
                     disks.kill(plant);
-                    fs::rename(disks.spool(), disks.away()).unwrap();
-                    fs::write(disks.spool(), "").unwrap();
+                    let spool = Away::new(disks.spool(), Replacement::File);
                     let plant = disks.try_start().unwrap();
                     plant.seal();
                     disks.kill(plant);
-                    fs::remove_file(disks.spool()).unwrap();
-                    fs::rename(disks.away(), disks.spool()).unwrap();
+                    spool.restore();
                 }
             }
             let plant = disks.start();
@@ -271,24 +170,48 @@ fn rows_that_a_failed_commit_has_left_in_the_spool_are_not_read() {
     });
 }
 
+/// Creating a log in the spool may fail after its first frame, and removing it, too. The log in the
+/// folder then continues.
+///
+/// Behaviour: H-14.
+#[test]
+fn log_of_the_spool_without_rows_does_not_end_the_log_in_the_folder() {
+    in_own_process(|| {
+        let mut other = Disks::new();
+        let mut plant = other.start();
+        other.write(&mut plant);
+        let mut room = 0..200;
+        // The smallest room for a log has none for a row.
+        let created = room.find(|room| {
+            limited(*room, || plant.try_record()).unwrap_err();
+            other.logs() == 1
+        });
+        created.unwrap();
+
+        // An equal engine that has room.
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        disks.write(&mut plant);
+        plant.record();
+        disks.kill(plant);
+        let log = files_of(&other.spool(), "tlh").remove(0);
+        fs::copy(other.spool().join(&log), disks.spool().join(&log)).unwrap();
+        let plant = disks.start();
+        disks.assert_all(&plant, "after the kill");
+        disks.assert_back(&plant, "from files");
+    });
+}
+
 /// Without rows in the spool, nothing says later where the log ends.
 ///
 /// Behaviour: H-14.
 #[test]
 fn log_that_a_failed_commit_has_lengthened_is_cut_before_the_return() {
-    let name = "spool::log_that_a_failed_commit_has_lengthened_is_cut_before_the_return";
-    in_process_of(name, || {
-        let mut disks = Disks::new();
-        let mut plant = disks.start();
-        let mut twin = Disks::new();
-        let mut other = twin.start();
-        disks.write(&mut plant);
-        twin.write(&mut other);
-        disks.record_with_room(&plant, 10);
-        other.record();
-        let log = disks.history().join("log-0000000001.tlh");
+    in_own_process(|| {
+        let (mut disks, mut plant, left) = after_failed_commit();
+        let log = disks.history().join(LOG);
         let before = fs::metadata(&log).unwrap().len();
-        fs::copy(twin.history().join("log-0000000001.tlh"), &log).unwrap();
+        fs::write(&log, left).unwrap();
         disks.lengthen(&mut plant);
         disks.write(&mut plant);
         let length = length_of_log(&disks.spool());
@@ -304,17 +227,11 @@ fn log_that_a_failed_commit_has_lengthened_is_cut_before_the_return() {
 /// Behaviour: H-14, B-64.
 #[test]
 fn spool_that_is_missing_at_a_start_comes_back_later() {
-    let name = "spool::spool_that_is_missing_at_a_start_comes_back_later";
-    in_process_of(name, || {
-        let mut disks = Disks::new();
-        let mut plant = disks.start();
-        disks.write(&mut plant);
-        disks.record_with_room(&plant, 10);
+    in_own_process(|| {
+        let (mut disks, plant) = Disks::spooling();
         disks.kill(plant);
         let spooled = disks.written.split_off(1);
-        fs::rename(disks.spool(), disks.away()).unwrap();
-        // The mount point is missing as well.
-        fs::write(disks.spool(), "").unwrap();
+        let spool = Away::new(disks.spool(), Replacement::File);
 
         for _ in 0..2 {
             let mut plant = disks.start();
@@ -328,8 +245,7 @@ fn spool_that_is_missing_at_a_start_comes_back_later() {
         let mut plant = disks.start();
         disks.write(&mut plant);
         plant.record();
-        fs::remove_file(disks.spool()).unwrap();
-        fs::rename(disks.away(), disks.spool()).unwrap();
+        spool.restore();
         disks.written.extend(spooled);
         disks.assert_back(&plant, "with the spool");
         assert_eq!(state(&plant).fault, None);
@@ -347,12 +263,8 @@ fn spool_that_is_missing_at_a_start_comes_back_later() {
 /// Behaviour: H-14.
 #[test]
 fn log_that_comes_back_after_its_rows_are_in_files_is_recognised() {
-    let name = "spool::log_that_comes_back_after_its_rows_are_in_files_is_recognised";
-    in_process_of(name, || {
-        let mut disks = Disks::new();
-        let mut plant = disks.start();
-        disks.write(&mut plant);
-        disks.record_with_room(&plant, 10);
+    in_own_process(|| {
+        let (mut disks, plant) = Disks::spooling();
         let copied = disks.root.path().join("copied");
         copy(&disks.spool(), &copied);
         disks.assert_back(&plant, "with room");
@@ -378,11 +290,64 @@ fn log_that_comes_back_after_its_rows_are_in_files_is_recognised() {
     });
 }
 
+/// The rows of a log of the spool are in files of two dates, which are joined with others.
+///
+/// Behaviour: H-14.
+#[test]
+fn catalogue_rebuilt_from_files_recognises_a_log_whose_rows_are_in_all_of_its_files() {
+    in_own_process(|| {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        let copied = disks.root.path().join("copied");
+        for n in 0..2 {
+            disks.lengthen(&mut plant);
+            disks.write(&mut plant);
+            let yesterday = START - 86_400 * SECOND + n * SECOND;
+            let line = plant.write_at("x", &Value::F64(1.0), yesterday);
+            disks.written.push(line);
+            disks.record_with_room(&plant, 10);
+            copy(&disks.spool(), &copied);
+            disks.assert_back(&plant, "with room");
+        }
+        disks.kill(plant);
+        let samples = disks.history().join("samples");
+        for is_joined in [false, true] {
+            if is_joined {
+                compact(&disks.history()).unwrap();
+                assert_eq!(files_of(&samples, "parquet").len(), 2, "one for each date");
+            }
+            copy(&copied, &disks.spool());
+            rebuild_from_files(&disks.history());
+            let plant = disks.start();
+            disks.assert_back(&plant, "with a new catalogue");
+            plant.seal();
+            disks.kill(plant);
+        }
+
+        // Without one of the files, the log has the only copy of some rows.
+        copy(&copied, &disks.spool());
+        let of_yesterday = files_of(&samples, "parquet").remove(0);
+        fs::remove_file(samples.join(&of_yesterday)).unwrap();
+        rebuild_from_files(&disks.history());
+        let plant = disks.start();
+        plant.maintain();
+        let found = plant.everything().lines;
+        let line = disks.written.iter().rfind(|line| line.key.time < START);
+        assert!(found.contains(line.unwrap()), "{found:?}");
+    });
+}
+
+/// Rebuilds the catalogue, and cannot read the former one.
+fn rebuild_from_files(history: &Path) {
+    fs::remove_file(history.join("catalogue.sqlite")).unwrap();
+    let wall = trunkline_types::Timestamp::from_nanos(START);
+    trunkline_history::rebuild(history, wall).unwrap();
+}
+
 /// Behaviour: H-14.
 #[test]
 fn rows_wait_in_memory_while_neither_folder_has_room() {
-    let name = "spool::rows_wait_in_memory_while_neither_folder_has_room";
-    in_process_of(name, || {
+    in_own_process(|| {
         let mut disks = Disks::new();
         for room in (0..60).step_by(5) {
             let what = format!("room {room}");
@@ -408,9 +373,43 @@ fn rows_wait_in_memory_while_neither_folder_has_room() {
 
 /// Behaviour: H-14.
 #[test]
+fn start_that_finds_no_room_in_either_folder_leaves_no_log() {
+    in_own_process(|| {
+        let (mut disks, plant) = Disks::spooling();
+        disks.kill(plant);
+        // While this reader is open, the catalogue needs no more room.
+        let reader = Connection::open(disks.history().join("catalogue.sqlite")).unwrap();
+        let series = "SELECT count(*) FROM series";
+        let count: i64 = reader.query_row(series, [], |row| row.get(0)).unwrap();
+        assert_eq!(count, 2);
+        let (sender, receiver) = mpsc::channel();
+        // A start that waits for itself never ends.
+        thread::spawn(move || {
+            let mut failures = 0;
+            for room in 0..400 {
+                match limited(room, || disks.try_start().map(drop)) {
+                    Err(_) => failures += 1,
+                    Ok(()) => break,
+                }
+                let logs = files_of(&disks.history(), "tlh").len();
+                assert_eq!((logs, disks.logs()), (1, 1), "room {room}");
+            }
+            sender.send((disks, failures)).unwrap();
+        });
+        let started = receiver.recv_timeout(Duration::from_secs(60));
+        let (mut disks, failures) = started.expect("each start ends");
+        // Some have room for a log in one folder or in both, but not for their first rows.
+        assert!((60..400).contains(&failures), "{failures} failures");
+        drop(reader);
+        let plant = disks.start();
+        disks.assert_back(&plant, "with room");
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
 fn rows_go_to_the_folder_again_when_the_spool_fails() {
-    let name = "spool::rows_go_to_the_folder_again_when_the_spool_fails";
-    in_process_of(name, || {
+    in_own_process(|| {
         let mut disks = Disks::new();
         for room in (0..200).step_by(9) {
             let what = format!("room {room}");
@@ -442,8 +441,7 @@ fn rows_go_to_the_folder_again_when_the_spool_fails() {
 /// Behaviour: H-14.
 #[test]
 fn rows_wait_while_the_spool_has_no_room_and_files_cannot_be_written() {
-    let name = "spool::rows_wait_while_the_spool_has_no_room_and_files_cannot_be_written";
-    in_process_of(name, || {
+    in_own_process(|| {
         let mut disks = Disks::new();
         let mut plant = disks.start();
         let samples = disks.history().join("samples");
@@ -483,12 +481,8 @@ fn rows_wait_while_the_spool_has_no_room_and_files_cannot_be_written() {
 /// Behaviour: H-14.
 #[test]
 fn spool_holds_more_segments_than_memory() {
-    let name = "spool::spool_holds_more_segments_than_memory";
-    in_process_of(name, || {
-        let mut disks = Disks::new();
-        let mut plant = disks.start();
-        disks.write(&mut plant);
-        disks.record_with_room(&plant, 10);
+    in_own_process(|| {
+        let (mut disks, mut plant) = Disks::spooling();
         for _ in 0..6 {
             plant.close_segment();
             disks.write(&mut plant);
@@ -531,15 +525,10 @@ fn spool_holds_more_segments_than_memory() {
 /// Behaviour: H-14.
 #[test]
 fn spool_that_comes_back_while_the_folder_has_no_room_is_used() {
-    let name = "spool::spool_that_comes_back_while_the_folder_has_no_room_is_used";
-    in_process_of(name, || {
-        let mut disks = Disks::new();
-        let mut plant = disks.start();
-        disks.write(&mut plant);
-        disks.record_with_room(&plant, 10);
+    in_own_process(|| {
+        let (mut disks, plant) = Disks::spooling();
         disks.kill(plant);
-        fs::rename(disks.spool(), disks.away()).unwrap();
-        fs::write(disks.spool(), "").unwrap();
+        let spool = Away::new(disks.spool(), Replacement::File);
         let mut plant = disks.try_start().unwrap();
         disks.write(&mut plant);
         plant.record();
@@ -547,8 +536,7 @@ fn spool_that_comes_back_while_the_folder_has_no_room_is_used() {
         let logs = (3..20).map(|number| disks.history().join(format!("log-{number:010}.tlh")));
         let logs: Vec<PathBuf> = logs.collect();
         logs.iter().for_each(|log| fs::create_dir(log).unwrap());
-        fs::remove_file(disks.spool()).unwrap();
-        fs::rename(disks.away(), disks.spool()).unwrap();
+        spool.restore();
         let wall = plant.moment().wall;
         let _failed = plant.history.maintain(wall);
         assert!(state(&plant).cause.is_some(), "the log is in the spool");
@@ -563,23 +551,15 @@ fn spool_that_comes_back_while_the_folder_has_no_room_is_used() {
 /// Behaviour: H-14.
 #[test]
 fn log_of_the_spool_that_cannot_be_read_is_read_later() {
-    let name = "spool::log_of_the_spool_that_cannot_be_read_is_read_later";
-    in_process_of(name, || {
+    in_own_process(|| {
         for is_restarted in [true, false] {
-            let mut disks = Disks::new();
-            let mut plant = disks.start();
-            disks.write(&mut plant);
-            disks.record_with_room(&plant, 10);
+            let (mut disks, mut plant) = Disks::spooling();
             for _ in 0..4 {
                 plant.close_segment();
                 disks.write(&mut plant);
                 plant.record();
             }
-            let log = disks.spool().join("log-0000000001.tlh");
-            let kept = disks.root.path().join("kept");
-            fs::rename(&log, &kept).unwrap();
-            // Reading a folder as a file fails.
-            fs::create_dir(&log).unwrap();
+            let log = Away::new(disks.spool().join(LOG), Replacement::Folder);
             if is_restarted {
                 disks.kill(plant);
                 plant = disks.try_start().unwrap();
@@ -592,8 +572,7 @@ fn log_of_the_spool_that_cannot_be_read_is_read_later() {
                 let fault = state(&plant).fault.unwrap().to_string();
                 assert!(fault.starts_with("the spool "), "{fault}");
             }
-            fs::remove_dir(&log).unwrap();
-            fs::rename(&kept, &log).unwrap();
+            log.restore();
             plant.time += 3600 * SECOND;
             disks.assert_back(&plant, "with the log");
             assert_eq!(state(&plant).fault, None);
@@ -601,58 +580,12 @@ fn log_of_the_spool_that_cannot_be_read_is_read_later() {
     });
 }
 
-/// Behaviour: H-14.
-#[test]
-fn updates_are_recorded_while_a_log_of_the_spool_is_read() {
-    let name = "spool::updates_are_recorded_while_a_log_of_the_spool_is_read";
-    in_process_of(name, || {
-        let mut disks = Disks::new();
-        let mut plant = disks.start();
-        disks.write(&mut plant);
-        disks.record_with_room(&plant, 10);
-        disks.kill(plant);
-        fs::rename(disks.spool(), disks.away()).unwrap();
-        fs::write(disks.spool(), "").unwrap();
-        let mut plant = disks.try_start().unwrap();
-        disks.write(&mut plant);
-        fs::remove_file(disks.spool()).unwrap();
-        fs::rename(disks.away(), disks.spool()).unwrap();
-        let log = disks.spool().join("log-0000000001.tlh");
-        let content = fs::read(&log).unwrap();
-        fs::remove_file(&log).unwrap();
-        // A reader of a pipe waits for its writer.
-        let made = Command::new("mkfifo").arg(&log).status().unwrap();
-        assert!(made.success());
-        let (history, moment) = (&plant.history, plant.moment());
-        thread::scope(|scope| {
-            let maintaining = scope.spawn(|| history.maintain(moment.wall));
-            // Returns when the log is being read.
-            let mut pipe = fs::OpenOptions::new().write(true).open(&log).unwrap();
-            let (done, recorded) = mpsc::channel();
-            scope.spawn(move || {
-                let result = history.record(moment).map(|_| history.spool());
-                done.send(result).unwrap();
-            });
-            let result = recorded.recv_timeout(Duration::from_secs(60));
-            pipe.write_all(&content).unwrap();
-            drop(pipe);
-            maintaining.join().unwrap().unwrap();
-            result.expect("it does not wait").unwrap();
-        });
-        disks.assert_back(&plant, "with the spool");
-    });
-}
-
 /// Behaviour: B-64.
 #[test]
 fn stop_and_interruption_in_the_spool_are_events() {
-    let name = "spool::stop_and_interruption_in_the_spool_are_events";
-    in_process_of(name, || {
+    in_own_process(|| {
         for is_stopped in [true, false] {
-            let mut disks = Disks::new();
-            let mut plant = disks.start();
-            disks.write(&mut plant);
-            disks.record_with_room(&plant, 10);
+            let (mut disks, plant) = Disks::spooling();
             if is_stopped {
                 let wall = plant.moment().wall;
                 plant.history.close(wall).unwrap();
@@ -670,8 +603,7 @@ fn stop_and_interruption_in_the_spool_are_events() {
 /// Behaviour: H-14.
 #[test]
 fn folder_says_how_many_rows_wait_in_its_spool() {
-    let name = "spool::folder_says_how_many_rows_wait_in_its_spool";
-    in_process_of(name, || {
+    in_own_process(|| {
         let wall = trunkline_types::Timestamp::from_nanos(START);
         let info = |disks: &Disks| {
             let folder = HistoryFolder::open(disks.history(), wall).unwrap();
@@ -696,7 +628,7 @@ fn folder_says_how_many_rows_wait_in_its_spool() {
         assert_eq!(verified.spooled, Some(found));
         assert_eq!(verified.findings, []);
 
-        let log = disks.spool().join("log-0000000001.tlh");
+        let log = disks.spool().join(LOG);
         let whole = fs::read(&log).unwrap();
         flip(&log, 8 * 40);
         let findings = checked(&disks).findings;
@@ -705,37 +637,33 @@ fn folder_says_how_many_rows_wait_in_its_spool() {
         assert_eq!(*file, log.display().to_string());
         fs::write(&log, whole).unwrap();
 
-        fs::rename(disks.spool(), disks.away()).unwrap();
+        let spool = Away::new(disks.spool(), Replacement::Nothing);
         let found = info(&disks);
         assert!(found.fault.starts_with("the spool "), "{found:?}");
         assert_eq!(checked(&disks).findings, [], "its disk may be elsewhere");
-        fs::rename(disks.away(), disks.spool()).unwrap();
+        spool.restore();
         disks.assert_back(&plant, "with room");
         assert_eq!((info(&disks).logs, info(&disks).rows), (0, 0));
     });
 }
 
-fn compact(folder: &Path) {
+fn compact(folder: &Path) -> Result<(), FolderError> {
     let wall = trunkline_types::Timestamp::from_nanos(START);
-    trunkline_history::compact(folder, &[], wall, &mut |_| true).unwrap();
+    trunkline_history::compact(folder, &[], wall, &mut |_| true).map(drop)
 }
 
 /// Behaviour: B-64.
 #[test]
 fn stop_in_the_spool_is_no_interruption_after_compaction() {
-    let name = "spool::stop_in_the_spool_is_no_interruption_after_compaction";
-    in_process_of(name, || {
+    in_own_process(|| {
         for is_stopped in [true, false] {
-            let mut disks = Disks::new();
-            let mut plant = disks.start();
-            disks.write(&mut plant);
-            disks.record_with_room(&plant, 10);
+            let (mut disks, plant) = Disks::spooling();
             if is_stopped {
                 let wall = plant.moment().wall;
                 plant.history.close(wall).unwrap();
             }
             disks.kill(plant);
-            compact(&disks.history());
+            compact(&disks.history()).unwrap();
             let plant = disks.start();
             disks.assert_back(&plant, "after a restart");
             let events = plant.everything().events_of("x");
@@ -745,30 +673,43 @@ fn stop_in_the_spool_is_no_interruption_after_compaction() {
     });
 }
 
+/// Without an identity, a history has no spool, and its logs alone say how the last run ended.
+///
+/// Behaviour: B-64, H-14.
+#[test]
+fn history_whose_identity_cannot_be_looked_up_is_not_compacted() {
+    let mut disks = Disks::new();
+    let mut plant = disks.start();
+    disks.write(&mut plant);
+    plant.record();
+    disks.kill(plant);
+    let identity = Away::new(disks.history().join("identity"), Replacement::Loop);
+    compact(&disks.history()).unwrap_err();
+    assert_eq!(files_of(&disks.history(), "tlh").len(), 1);
+    identity.restore();
+    compact(&disks.history()).unwrap();
+    let plant = disks.start();
+    disks.assert_back(&plant, "after compaction");
+}
+
 /// Behaviour: B-64.
 #[test]
 fn log_that_the_folder_continues_does_not_say_how_a_run_ended() {
-    let name = "spool::log_that_the_folder_continues_does_not_say_how_a_run_ended";
-    in_process_of(name, || {
-        let mut disks = Disks::new();
-        let mut plant = disks.start();
-        disks.write(&mut plant);
-        disks.record_with_room(&plant, 10);
+    in_own_process(|| {
+        let (mut disks, mut plant) = Disks::spooling();
         plant.maintain();
         plant.record();
         assert_eq!(state(&plant).cause, None, "the log has returned");
         disks.write(&mut plant);
         plant.record();
         disks.kill(plant);
-        fs::rename(disks.spool(), disks.away()).unwrap();
-        fs::write(disks.spool(), "").unwrap();
+        let spool = Away::new(disks.spool(), Replacement::File);
         let plant = disks.start();
         let wall = plant.moment().wall;
         plant.history.close(wall).unwrap();
         disks.kill(plant);
-        compact(&disks.history());
-        fs::remove_file(disks.spool()).unwrap();
-        fs::rename(disks.away(), disks.spool()).unwrap();
+        compact(&disks.history()).unwrap();
+        spool.restore();
         let plant = disks.start();
         disks.assert_back(&plant, "with the spool");
         let events = plant.everything().events_of("x");
@@ -784,8 +725,7 @@ fn history_with_the_spool_of_another_is_not_opened() {
     drop(disks.start());
     let mut other = Disks::new();
     drop(other.start());
-    fs::remove_dir_all(other.spool()).unwrap();
-    fs::rename(disks.spool(), other.spool()).unwrap();
+    let _own = Away::new(other.spool(), Replacement::CopyOf(&disks.spool()));
     let error = other.try_start().unwrap_err();
     assert!(
         matches!(error, HistoryError::ForeignSpool { .. }),
@@ -808,7 +748,7 @@ fn history_whose_disk_was_away_is_used_again_without_a_restart() {
     let mut plant = disks.start();
     disks.write(&mut plant);
     plant.record();
-    fs::rename(disks.history(), disks.away()).unwrap();
+    let away = Away::new(disks.history(), Replacement::Nothing);
     plant.close_segment();
     assert!(state(&plant).cause.is_some());
     disks.write(&mut plant);
@@ -816,8 +756,7 @@ fn history_whose_disk_was_away_is_used_again_without_a_restart() {
     let wall = plant.moment().wall;
     plant.history.maintain(wall).unwrap_err();
     // The same content in other files.
-    copy(&disks.away(), &disks.history());
-    fs::remove_dir_all(disks.away()).unwrap();
+    copy(&away.kept, &disks.history());
     disks.assert_back(&plant, "with the disk");
     disks.write(&mut plant);
     plant.record();
@@ -835,8 +774,7 @@ fn folder_of_another_history_is_not_changed() {
     let mut plant = disks.start();
     disks.write(&mut plant);
     plant.record();
-    fs::rename(disks.history(), disks.away()).unwrap();
-    copy(&other.history(), &disks.history());
+    let away = Away::new(disks.history(), Replacement::CopyOf(&other.history()));
     plant.close_segment();
     assert!(state(&plant).cause.is_some());
     disks.write(&mut plant);
@@ -849,8 +787,7 @@ fn folder_of_another_history_is_not_changed() {
         assert_eq!(fs::read(kept).unwrap(), fs::read(now).unwrap(), "{path:?}");
     }
     assert_eq!(files(&other.history()), files(&disks.history()));
-    fs::remove_dir_all(disks.history()).unwrap();
-    fs::rename(disks.away(), disks.history()).unwrap();
+    away.restore();
     disks.assert_back(&plant, "with the disk");
 }
 
@@ -859,12 +796,8 @@ fn folder_of_another_history_is_not_changed() {
 /// Behaviour: H-14.
 #[test]
 fn ids_of_series_in_the_spool_are_those_of_its_log() {
-    let name = "spool::ids_of_series_in_the_spool_are_those_of_its_log";
-    in_process_of(name, || {
-        let mut disks = Disks::new();
-        let mut plant = disks.start();
-        disks.write(&mut plant);
-        disks.record_with_room(&plant, 10);
+    in_own_process(|| {
+        let (mut disks, mut plant) = Disks::spooling();
         let with_new = [&VARIABLES[..], &[("new", DataType::I64)]].concat();
         plant.undeploy();
         limited(100, || plant.deploy(&with_new)).unwrap();
@@ -872,8 +805,7 @@ fn ids_of_series_in_the_spool_are_those_of_its_log() {
         plant.record();
         disks.kill(plant);
         // Without the spool, another variable gets the same series id.
-        fs::rename(disks.spool(), disks.away()).unwrap();
-        fs::write(disks.spool(), "").unwrap();
+        let spool = Away::new(disks.spool(), Replacement::File);
         let mut plant = disks.start();
         let others = [("other", DataType::I64), ("new", DataType::I64)];
         let with_other = [&VARIABLES[..], &others].concat();
@@ -881,8 +813,7 @@ fn ids_of_series_in_the_spool_are_those_of_its_log() {
         plant.deploy(&with_other).unwrap();
         disks.written.push(plant.write("other", &Value::I64(2)));
         plant.record();
-        fs::remove_file(disks.spool()).unwrap();
-        fs::rename(disks.away(), disks.spool()).unwrap();
+        spool.restore();
         disks.assert_back(&plant, "in the history");
     });
 }
@@ -892,8 +823,7 @@ fn ids_of_series_in_the_spool_are_those_of_its_log() {
 /// Behaviour: H-14.
 #[test]
 fn every_row_is_there_once_after_random_failures_and_kills() {
-    let name = "spool::every_row_is_there_once_after_random_failures_and_kills";
-    in_process_of(name, || {
+    in_own_process(|| {
         for seed in 0..60 {
             if let Err(difference) = random_run(seed) {
                 panic!("seed {seed}: {difference}");
@@ -906,7 +836,7 @@ fn random_run(seed: u64) -> Result<(), String> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut disks = Disks::new();
     let mut plant = disks.start();
-    let mut is_away = false;
+    let mut away = None;
     for step in 0..40 {
         match random.u32(0..12) {
             0..4 => {
@@ -932,7 +862,7 @@ fn random_run(seed: u64) -> Result<(), String> {
                 let _failed = limited(random.u64(0..8_000), || plant.history.maintain(wall));
             }
             8 => plant.maintain(),
-            9 => move_spool(&disks, &mut is_away),
+            9 => move_spool(&disks, &mut away),
             _ => {
                 disks.kill(plant);
                 plant = disks.start();
@@ -940,7 +870,7 @@ fn random_run(seed: u64) -> Result<(), String> {
         }
         // Rows that are only in the spool are missing while it is away or has not been read.
         let found = plant.everything();
-        if !is_away
+        if away.is_none()
             && found.states.is_empty()
             && state(&plant).fault.is_none()
             && let Some(difference) = difference(&found.lines, &disks.written)
@@ -948,8 +878,8 @@ fn random_run(seed: u64) -> Result<(), String> {
             return Err(format!("step {step}: {difference}"));
         }
     }
-    if is_away {
-        move_spool(&disks, &mut is_away);
+    if let Some(spool) = away {
+        spool.restore();
     }
     disks.assert_back(&plant, &format!("seed {seed}"));
     disks.kill(plant);
@@ -959,14 +889,9 @@ fn random_run(seed: u64) -> Result<(), String> {
 }
 
 /// Unmounts or mounts the disk of the spool.
-fn move_spool(disks: &Disks, is_away: &mut bool) {
-    let (spool, away): (&Path, &Path) = (&disks.spool(), &disks.away());
-    if *is_away {
-        fs::remove_file(spool).unwrap();
-        fs::rename(away, spool).unwrap();
-    } else {
-        fs::rename(spool, away).unwrap();
-        fs::write(spool, "").unwrap();
+fn move_spool(disks: &Disks, away: &mut Option<Away>) {
+    match away.take() {
+        Some(spool) => spool.restore(),
+        None => *away = Some(Away::new(disks.spool(), Replacement::File)),
     }
-    *is_away = !*is_away;
 }

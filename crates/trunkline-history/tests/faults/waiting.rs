@@ -1,0 +1,135 @@
+//! Operations that do not wait while another thread waits for a disk. A pipe in the place of a file
+//! stands for such a disk: opening the pipe for writing returns when the other thread reads it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread::{self, Scope};
+use std::time::Duration;
+
+use trunkline_engine::history::History;
+
+use crate::disk_full::in_own_process;
+use crate::disks::{Away, Disks, Replacement, make_pipe};
+
+/// Only cuts off a test that hangs.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Waits until a pipe is read.
+fn reader_of(pipe: &Path) -> File {
+    OpenOptions::new().write(true).open(pipe).unwrap()
+}
+
+/// Runs `work` in a thread of its own. Returns `None` if it waits for the others.
+fn without_waiting<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    scope.spawn(move || sender.send(work()));
+    receiver.recv_timeout(TIMEOUT).ok()
+}
+
+/// Behaviour: H-14.
+#[test]
+fn updates_are_recorded_while_a_log_of_the_spool_is_read() {
+    in_own_process(|| {
+        let (mut disks, plant) = Disks::spooling();
+        disks.kill(plant);
+        let spool = Away::new(disks.spool(), Replacement::File);
+        let mut plant = disks.try_start().unwrap();
+        disks.write(&mut plant);
+        spool.restore();
+        let path = disks.spool().join("log-0000000001.tlh");
+        let content = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        make_pipe(&path);
+        let (history, moment) = (&plant.history, plant.moment());
+        thread::scope(|scope| {
+            let maintaining = scope.spawn(|| history.maintain(moment.wall));
+            let mut log = reader_of(&path);
+            let recorded = without_waiting(scope, || history.record(moment));
+            log.write_all(&content).unwrap();
+            drop(log);
+            maintaining.join().unwrap().unwrap();
+            recorded.expect("recording does not wait").unwrap();
+        });
+        disks.assert_back(&plant, "with the spool");
+    });
+}
+
+/// A transaction of the catalogue may wait for the disk of the history.
+///
+/// Behaviour: H-14.
+#[test]
+fn updates_are_recorded_while_the_catalogue_is_written() {
+    let mut disks = Disks::new();
+    let mut plant = disks.start();
+    plant.close_segment();
+    disks.write(&mut plant);
+    // A catalogue in another file is opened again, which reads the identity first.
+    let catalogue = disks.history().join("catalogue.sqlite");
+    let copied = disks.root.path().join("copied");
+    fs::copy(&catalogue, &copied).unwrap();
+    fs::rename(&copied, &catalogue).unwrap();
+    let path = disks.history().join("identity");
+    let content = fs::read(&path).unwrap();
+    let away = Away::new(path.clone(), Replacement::Pipe);
+    let (history, moment) = (&plant.history, plant.moment());
+    thread::scope(|scope| {
+        let maintaining = scope.spawn(|| history.maintain(moment.wall));
+        // Maintenance reads the identity before it writes files. Later reads need a pipe of their own.
+        let mut first = reader_of(&path);
+        fs::remove_file(&path).unwrap();
+        make_pipe(&path);
+        first.write_all(&content).unwrap();
+        drop(first);
+        let mut second = reader_of(&path);
+        let recorded = without_waiting(scope, || history.record(moment));
+        away.restore();
+        second.write_all(&content).unwrap();
+        drop(second);
+        maintaining.join().unwrap().unwrap();
+        recorded.expect("recording does not wait").unwrap();
+    });
+    assert_eq!(
+        history.figures().unsealed,
+        6,
+        "the closed segment is in files"
+    );
+    disks.assert_back(&plant, "in the end");
+}
+
+/// Health variables show that recording waits, so reading them must not wait for it.
+///
+/// Behaviour: H-14.
+#[test]
+fn health_is_read_while_recording_waits_for_a_disk() {
+    let mut disks = Disks::new();
+    let mut plant = disks.start();
+    disks.write(&mut plant);
+    plant.record();
+    let before = (plant.history.figures(), plant.history.spool());
+    let path = disks.history().join("identity");
+    let content = fs::read(&path).unwrap();
+    let away = Away::new(path.clone(), Replacement::Pipe);
+    let (history, moment) = (&plant.history, plant.moment());
+    thread::scope(|scope| {
+        let recording = scope.spawn(|| history.close_segment(moment));
+        // The next segment begins when the identity was read.
+        let mut identity = reader_of(&path);
+        let figures = without_waiting(scope, || history.figures());
+        let spool = without_waiting(scope, || history.spool());
+        identity.write_all(&content).unwrap();
+        drop(identity);
+        recording.join().unwrap().unwrap();
+        assert_eq!(figures.expect("the figures do not wait"), before.0);
+        assert_eq!(
+            spool.expect("the state of the spool does not wait"),
+            before.1
+        );
+    });
+    away.restore();
+    disks.assert_back(&plant, "in the end");
+}
