@@ -4,7 +4,7 @@
 //! with the next segment. A skipped part may have described channels, so later data is read only
 //! where its layout is described again.
 
-use super::{Kind, Walk};
+use super::{FileKind, Walk};
 use crate::fault::{Fault, Finding};
 use crate::lead_in::{DATA_TAG, LEAD_IN_BYTES, LeadIn, NOT_CLOSED};
 use crate::open::OpenError;
@@ -55,7 +55,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         &mut self,
         bytes: &mut [u8; LEAD_IN_BYTES as usize],
     ) -> Result<(), OpenError> {
-        if !self.limits.is_salvaging || self.kind != Kind::Data || self.map.segments == 0 {
+        if !self.limits.is_salvaging || self.kind != FileKind::Data || self.map.segments == 0 {
             return Ok(());
         }
         let segment_starts = self.segment_starts;
@@ -100,7 +100,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
 
     /// Moves to the next segment after the damage. Returns false if there is no other segment.
     pub(super) fn resume(&mut self) -> Result<bool, OpenError> {
-        let is_possible = self.limits.is_salvaging && self.kind == Kind::Data;
+        let is_possible = self.limits.is_salvaging && self.kind == FileKind::Data;
         let from = self.source_position.saturating_add(1);
         let damage = self.map.incomplete.as_ref().map(|finding| &finding.fault);
         // A truncated or unclosed end is not damage that other segments follow.
