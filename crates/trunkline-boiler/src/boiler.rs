@@ -1,4 +1,4 @@
-//! The variables of the library `boiler`.
+//! Defines the variables of the library `boiler`.
 
 use std::sync::Arc;
 
@@ -58,13 +58,13 @@ fn main_variables() -> Vec<Variable> {
             Value::F64(plant.controls.level_setpoint)
         })
         .units("%", 1)
-        .description("Drum level that the level control holds")
+        .description("Setpoint of the drum level")
         .settable(Target::LevelSetpoint),
         exact("feed", DataType::F64, |plant| {
             Value::F64(plant.controls.feed)
         })
         .units("%", 1)
-        .description("Feed valve command; setting it takes boiler/pump/mode from AUTO to MANUAL")
+        .description("Feed valve command; setting it switches boiler/pump/mode from AUTO to MANUAL")
         .settable(Target::Feed),
         measured("temp", |plant| plant.drum.state.temperature, 0.05)
             .units("°C", 1)
@@ -91,8 +91,8 @@ fn main_variables() -> Vec<Variable> {
     ]
 }
 
-/// Returns the variables for the totals of the books: amounts received, delivered and stored, and
-/// the error.
+/// Returns the variables for the balance of mass and energy: the amounts received, delivered and
+/// stored, and the error.
 fn balance_variables() -> Vec<Variable> {
     vec![
         total("balance/mass_in", |plant| kilograms(plant.books.received()))
@@ -112,7 +112,7 @@ fn balance_variables() -> Vec<Variable> {
             Value::I64(i64::try_from(plant.books.imbalance().mass).unwrap_or(i64::MAX))
         })
         .units("ng", 0)
-        .description("In minus out minus change of stored; 0 unless the books are wrong"),
+        .description("Received minus delivered minus change of stored; 0 unless the books are wrong"),
         total("balance/energy_in", |plant| {
             megajoules(plant.books.received())
         })
@@ -132,7 +132,7 @@ fn balance_variables() -> Vec<Variable> {
             Value::I64(i64::try_from(plant.books.imbalance().energy).unwrap_or(i64::MAX))
         })
         .units("µJ", 0)
-        .description("In minus out minus change of stored; 0 unless the books are wrong"),
+        .description("Received minus delivered minus change of stored; 0 unless the books are wrong"),
     ]
 }
 
@@ -176,14 +176,14 @@ fn other_variables() -> Vec<Variable> {
         .units("mm/s", 2)
         .description("Effective value of the last vibration waveform"),
         instrument("telegram", DataType::Bytes, Instrument::Telegram).description(
-            "As on the controller's serial line: TL, counter u16, status u32, level i16 in 0.01 %, \
+            "Message of the controller's serial line: TL, counter u16, status u32, level i16 in 0.01 %, \
              pressure u16 in mbar, sum u16",
         ),
         exact("ambient", DataType::I8, |_| {
             Value::I8(p::AMBIENT_TEMPERATURE as i8)
         })
         .units("°C", 0)
-        .description("Temperature of the boiler house, to the degree"),
+        .description("Temperature of the boiler house, in whole degrees"),
         exact("sim/steps", DataType::U64, |plant| {
             Value::U64(plant.steps - plant.settled_at)
         })

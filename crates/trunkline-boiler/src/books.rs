@@ -1,9 +1,9 @@
-//! Double-entry bookkeeping of mass and energy.
+//! Records mass and energy with double-entry bookkeeping.
 //!
 //! Every flow of the plant is a transfer between two accounts, in whole nanograms and microjoules.
-//! The amount that leaves one account is exactly the amount that enters the other, so rounding
-//! never creates or loses anything, no matter how long the plant runs. Accounts outside the plant
-//! count the amounts that have entered and left it.
+//! The amount that leaves one account is exactly the amount that enters the other account. Rounding
+//! therefore never creates or loses mass or energy, no matter how long the plant runs. Accounts
+//! outside the plant count the amounts that have entered and left the plant.
 
 use std::ops::{Index, IndexMut};
 
@@ -11,22 +11,22 @@ use std::ops::{Index, IndexMut};
 /// would overflow within two months.
 pub type Amount = i128;
 
-/// A place that holds mass and energy.
+/// A part of the plant, a source or a sink of mass and energy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Account {
-    // Inside: the contents of the plant.
+    // Parts of the plant.
     Drum,
     Metal,
     Tank,
-    /// Gas between burner and flue; empty at the end of a step.
+    /// Gas between burner and flue. This account is empty at the end of a step.
     Gas,
-    // Outside, in.
+    // Sources outside the plant.
     MakeUp,
     Condensate,
     Fuel,
     Air,
     Electricity,
-    // Outside, out.
+    // Sinks outside the plant.
     SteamUser,
     SafetyValve,
     Vent,
@@ -39,23 +39,25 @@ pub enum Account {
 /// Mass and energy of one account.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Balance {
-    /// Nanograms.
+    /// Mass, ng.
     pub mass: Amount,
-    /// Microjoules.
+    /// Energy, µJ.
     pub energy: Amount,
 }
 
+/// The balances of all accounts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Books {
     balances: [Balance; ACCOUNTS],
+    /// Contents of the plant when the books were opened.
     opening: Balance,
 }
 
 impl Books {
     /// Opens the books of a plant with these contents, in kilograms and joules.
-    pub fn open(inside: &[(Account, f64, f64)]) -> Self {
+    pub fn open(contents: &[(Account, f64, f64)]) -> Self {
         let mut balances = [Balance::default(); ACCOUNTS];
-        for (account, kilograms, joules) in inside {
+        for (account, kilograms, joules) in contents {
             balances[*account as usize] = balance(*kilograms, *joules);
         }
         let mut books = Self {
@@ -66,8 +68,7 @@ impl Books {
         books
     }
 
-    /// Moves mass and energy from one account to another, in kilograms and joules. NaN moves
-    /// nothing.
+    /// Moves mass and energy, in kilograms and joules, from one account to another. NaN counts as 0.
     pub fn transfer(&mut self, from: Account, to: Account, kilograms: f64, joules: f64) {
         let amount = balance(kilograms, joules);
         self[from].mass -= amount.mass;
@@ -99,12 +100,12 @@ impl Books {
         self[account].energy as f64 / ENERGY_UNITS
     }
 
-    /// Returns the contents of the plant.
+    /// Returns the mass and energy in the plant.
     pub fn stored(&self) -> Balance {
         self.sum(INSIDE)
     }
 
-    /// Returns the amounts that have entered since the books were opened.
+    /// Returns the mass and energy that have entered the plant since the books were opened.
     pub fn received(&self) -> Balance {
         let sum = self.sum(SOURCES);
         Balance {
@@ -113,13 +114,13 @@ impl Books {
         }
     }
 
-    /// Returns the amounts that have left since the books were opened.
+    /// Returns the mass and energy that have left the plant since the books were opened.
     pub fn delivered(&self) -> Balance {
         self.sum(SINKS)
     }
 
-    /// Returns received minus delivered minus the change of the contents: 0 unless the books are
-    /// wrong.
+    /// Returns the received amount minus the delivered amount minus the change of the contents. The
+    /// result is 0 unless the books are wrong.
     pub fn imbalance(&self) -> Balance {
         let (received, delivered, stored) = (self.received(), self.delivered(), self.stored());
         Balance {
@@ -153,8 +154,7 @@ impl IndexMut<Account> for Books {
 }
 
 fn balance(kilograms: f64, joules: f64) -> Balance {
-    // The cast rounds to the nearest whole number and turns NaN into 0. One transfer fits into 64
-    // bits.
+    // The cast converts NaN to 0. A single transfer fits into 64 bits.
     Balance {
         mass: Amount::from((kilograms * MASS_UNITS).round() as i64),
         energy: Amount::from((joules * ENERGY_UNITS).round() as i64),

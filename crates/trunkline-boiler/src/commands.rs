@@ -1,4 +1,4 @@
-//! The settable items of the plant, with their limits and interlocks.
+//! Writes values to the plant, and checks their limits and interlocks.
 
 use trunkline_types::Value;
 
@@ -9,11 +9,12 @@ use super::valve::{CommandSource, Tag};
 use trunkline_io::SendRefusal;
 use trunkline_io::server::type_name;
 
+/// An item of the plant that an operator can set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// Setpoint of the drum level.
     LevelSetpoint,
-    /// Feed valve; switches the level control to MANUAL.
+    /// Command to the feed valve. Setting it switches the level control to MANUAL.
     Feed,
     /// Setpoint of the drum pressure.
     PressureSetpoint,
@@ -21,7 +22,7 @@ pub enum Target {
     TankSetpoint,
     /// Amplitude of the variation of the steam demand.
     Variation,
-    /// Fire in mode MANUAL.
+    /// Firing rate, which can be set if the burner is in MANUAL.
     Firing,
     PumpMode,
     BurnerMode,
@@ -32,7 +33,7 @@ pub enum Target {
     Note,
 }
 
-/// Returns the lowest and highest value of a target; `None` if it is not a number.
+/// Returns the lowest and highest value of a target, or `None` if the target is not a number.
 pub fn limits(target: Target) -> Option<(f64, f64)> {
     match target {
         Target::LevelSetpoint => Some((30.0, 85.0)),
@@ -49,7 +50,7 @@ pub fn limits(target: Target) -> Option<(f64, f64)> {
 
 /// Sets a target to a value, and returns its new value.
 ///
-/// A refusal names the target `item` and its unit `units`.
+/// `item` and `units` are the name and the unit of the target, for the sentence of a refusal.
 ///
 /// # Errors
 /// [`SendRefusal`] for a wrong type, a value outside the limits, or an interlock. The plant is then
@@ -130,19 +131,19 @@ fn set_number(
         Target::Valve(tag) => plant.valves[tag as usize].command = number,
         Target::Feed => {
             if controls.pump_mode == PumpMode::Off {
-                let rule = "the feed pump is OFF; put boiler/pump/mode MANUAL first";
+                let rule = "the feed pump is OFF; set boiler/pump/mode to MANUAL first";
                 return Err(interlock(item, rule.into()));
             }
             if controls.pump_mode == PumpMode::Auto {
                 controls.pump_mode = PumpMode::Manual;
-                controls.record_event("Level control in MANUAL: the feed was set by hand".into());
+                controls.record_event("Level control in MANUAL: an operator set the feed".into());
             }
             controls.feed = number;
         }
         Target::Firing => {
             if controls.burner_mode != BurnerMode::Manual {
-                let rule = "the pressure controller sets the fire unless the burner is in MANUAL; \
-                            put boiler/burner/mode MANUAL first";
+                let rule = "the pressure controller sets the firing rate unless the burner is in \
+                            MANUAL; set boiler/burner/mode to MANUAL first";
                 return Err(interlock(item, rule.into()));
             }
             controls.firing = number;
@@ -162,7 +163,7 @@ fn set_pump_mode(plant: &mut Plant, item: &str, mode: u32) -> Result<(), SendRef
     if mode != PumpMode::Off && plant.controls.tank_low {
         let level = plant.tank_level();
         let rule = format!(
-            "the feed tank holds {level:.1} %, too little for the pump; wait until it holds {} %",
+            "the level of the feed tank is {level:.1} %, too low for the pump; wait until it is {} %",
             p::TANK_LOW_RESET
         );
         return Err(interlock(item, rule));
@@ -189,15 +190,15 @@ fn set_burner_mode(plant: &mut Plant, item: &str, mode: u32) -> Result<(), SendR
     if mode != BurnerMode::Off && !is_running {
         if plant.level < p::LOW_WATER {
             let rule = format!(
-                "the burner does not start at a drum level of {:.1} %, low water is {} %; raise \
-                 the level first",
+                "the burner cannot start at a drum level of {:.1} %, below the low water limit of {} \
+                 %; raise the level first",
                 plant.level,
                 p::LOW_WATER
             );
             return Err(interlock(item, rule));
         }
         if plant.controls.burner == BurnerState::Trip {
-            let rule = "the burner has tripped; put boiler/burner/reset true first";
+            let rule = "the burner has tripped; set boiler/burner/reset to true first";
             return Err(interlock(item, rule.into()));
         }
     }
@@ -216,11 +217,11 @@ fn reset_burner(plant: &mut Plant, item: &str) -> Result<(), SendRefusal> {
     let (level, pressure) = (plant.level, plant.pressure());
     let rule = match plant.controls.trip {
         Some(TripCause::LowWater) if level < p::LOW_WATER_RESET => format!(
-            "the drum level is {level:.1} %; a trip by low water is reset above {} %",
+            "the drum level is {level:.1} %; a trip for low water can be reset above {} %",
             p::LOW_WATER_RESET
         ),
         Some(TripCause::HighPressure) if pressure > p::HIGH_PRESSURE_RESET => format!(
-            "the drum pressure is {pressure:.2} bar; a trip by high pressure is reset below {} bar",
+            "the drum pressure is {pressure:.2} bar; a trip for high pressure can be reset below {} bar",
             p::HIGH_PRESSURE_RESET
         ),
         _ => {

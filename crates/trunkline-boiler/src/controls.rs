@@ -1,14 +1,15 @@
-//! Controllers, interlocks and the burner's sequence.
+//! Implements the controllers, the interlocks and the sequence of the burner.
 //!
-//! They use the true values of the plant instead of the noisy readings of its sensors. Noise
-//! therefore does not affect the plant, and a run depends only on its setpoints and its seed.
+//! The controls use the true values of the plant, not the noisy readings of the sensors. Noise
+//! therefore does not affect the plant, and a run depends only on the setpoints and the seed.
 
 use std::sync::Arc;
 
 use super::parameters as p;
 use super::valve::{Tag, Valve};
 
-/// Mode of the feed pump and its level control. The discriminants are the values of the variable.
+/// Mode of the feed pump and of the level control. The discriminants are the values of the variable
+/// `boiler/pump/mode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PumpMode {
     /// The pump is stopped.
@@ -19,10 +20,10 @@ pub enum PumpMode {
     Auto,
 }
 
-/// Mode of the burner. The discriminants are the values of the variable.
+/// Mode of the burner. The discriminants are the values of the variable `boiler/burner/mode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BurnerMode {
-    /// No fire.
+    /// The burner is off.
     Off,
     /// The firing rate follows `boiler/burner/firing`.
     Manual,
@@ -30,18 +31,19 @@ pub enum BurnerMode {
     Auto,
 }
 
-/// State of the burner's sequence. The discriminants are the values of the variable.
+/// State of the burner's sequence. The discriminants are the values of the variable
+/// `boiler/burner/state`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BurnerState {
-    /// Not burning, ready to start.
+    /// The burner is off and can start.
     Off,
-    /// Air only, to clear the furnace.
+    /// The fan blows air through the furnace to remove unburned gas.
     Purge,
-    /// Lowest firing rate, waiting for the flame to settle.
+    /// The burner runs at the minimum firing rate until the flame is stable.
     Ignition,
-    /// Burning.
+    /// The burner is in normal operation.
     Run,
-    /// Shut down by an interlock; waiting for a reset.
+    /// An interlock has shut the burner down. It needs a reset.
     Trip,
 }
 
@@ -68,18 +70,19 @@ pub struct PlantState {
     pub tank_temperature: f64,
 }
 
-/// A proportional-integral controller whose output is a percentage.
+/// A proportional-integral controller with feed-forward. The output is a percentage.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Pi {
-    /// Output per error, % per unit.
+    /// Proportional gain, % per unit of the error.
     pub gain: f64,
+    /// Integral (reset) time, s.
     pub reset_seconds: f64,
-    /// Integral term, %. `INTEGRAL_MAX` limits it, because the feed-forward provides most of the
-    /// output.
+    /// Integral term, %. It is limited to `INTEGRAL_MAX`, because the feed-forward provides most of
+    /// the output.
     pub integral: f64,
-    /// Setpoint minus value at the last step.
+    /// Setpoint minus measured value in the last step.
     pub error: f64,
-    /// Output at the last step, 0 to 100 %.
+    /// Output in the last step, 0 to 100 %.
     pub output: f64,
 }
 
@@ -94,8 +97,8 @@ impl Pi {
         }
     }
 
-    /// Computes one step. While the output is at a limit, an error that would drive it further does
-    /// not change the integral.
+    /// Computes one step and returns the output. To prevent windup, the integral term does not change
+    /// while it would drive the output further beyond a limit.
     fn step(&mut self, error: f64, feed_forward: f64, output_min: f64) -> f64 {
         self.error = error;
         let unlimited = feed_forward + self.gain * error + self.integral;
@@ -107,8 +110,8 @@ impl Pi {
         self.output
     }
 
-    /// Tracks an output that is set elsewhere, so that the transfer to this controller is bumpless,
-    /// within the limit of the integral term.
+    /// Tracks an output that is set elsewhere. The transfer to this controller is then bumpless, as
+    /// far as the limit of the integral term permits.
     fn track(&mut self, error: f64, feed_forward: f64, output: f64) {
         self.error = error;
         self.output = output;
@@ -143,17 +146,21 @@ pub struct Controls {
     pub pump_starts: u32,
     /// True while the drum level is too low.
     pub low_water: bool,
-    /// True while the drum level is too high: the feed valve is held closed.
+    /// True while the drum level is too high. The feed valve is then closed.
     pub high_water: bool,
     /// True while the drum pressure is too high.
     pub high_pressure: bool,
-    /// True while the feed tank is too empty for the pump.
+    /// True while the level of the feed tank is too low for the pump.
     pub tank_low: bool,
+    /// Text that an operator has written.
     pub note: Arc<str>,
-    /// The last event, as a sentence.
+    /// Message about the last event.
     pub message: Arc<str>,
+    /// Number of events.
     pub events: u32,
+    /// Time for which the drum level has been too low, s.
     low_water_seconds: f64,
+    /// Time since the burner entered its current state, s.
     sequence_seconds: f64,
 }
 
@@ -187,7 +194,7 @@ impl Controls {
         }
     }
 
-    /// Computes one step: reads the plant and sets the commands to its valves.
+    /// Computes one step: reads the plant and commands the valves.
     pub fn step(&mut self, plant: &PlantState, valves: &mut [Valve]) {
         self.update_protections(plant);
         self.control_feed(plant);
@@ -216,7 +223,7 @@ impl Controls {
         command(Tag::TV104, 30.0 + 20.0 * temperature_error);
     }
 
-    /// Records an event, as a message for the operator.
+    /// Records an event with a message for the operator.
     pub fn record_event(&mut self, message: String) {
         self.message = message.into();
         self.events = self.events.saturating_add(1);
@@ -329,7 +336,7 @@ impl Controls {
                 self.pressure
                     .track(-pressure_excess, feed_forward, self.firing)
             }
-            // The burner always starts at the lowest firing rate.
+            // The burner always starts at the minimum firing rate.
             (_, BurnerMode::Auto) => {
                 self.firing = output_min;
                 self.pressure
@@ -350,7 +357,7 @@ impl Controls {
         self.set_burner_state(BurnerState::Trip);
     }
 
-    /// Clears a trip; the burner starts again according to its mode.
+    /// Clears a trip, so that the burner can start again in its mode.
     pub fn reset(&mut self) {
         if self.burner == BurnerState::Trip {
             self.trip = None;
@@ -367,9 +374,9 @@ impl Controls {
     }
 }
 
-/// Feed valve position per steam flow, %/(kg/s).
+/// Feed-forward of the level control: feed valve position per steam flow, %/(kg/s).
 const FEED_PER_STEAM: f64 = 11.5;
-/// Firing rate per steam flow, %/(kg/s).
+/// Feed-forward of the pressure control: firing rate per steam flow, %/(kg/s).
 const FIRE_PER_STEAM: f64 = 27.0;
-/// Limit on the integral term in either direction, %.
+/// Maximum absolute value of the integral term, %.
 const INTEGRAL_MAX: f64 = 20.0;

@@ -1,4 +1,4 @@
-//! The variables of the burner, flue and protections.
+//! Defines the variables of the burner, the flue and the protections.
 
 use trunkline_types::{DataType, Scaling, Value};
 
@@ -19,7 +19,7 @@ fn burner() -> Vec<Variable> {
         exact("burner/mode", modes(), |plant| {
             Value::Enum(plant.controls.burner_mode as u32)
         })
-        .description("OFF; MANUAL: boiler/burner/firing sets the fire; AUTO: pressure control")
+        .description("OFF; MANUAL: boiler/burner/firing sets the firing rate; AUTO: pressure control")
         .settable(Target::BurnerMode),
         exact(
             "burner/state",
@@ -30,21 +30,21 @@ fn burner() -> Vec<Variable> {
         exact("burner/step", DataType::U8, |plant| {
             Value::U8(plant.controls.burner as u8)
         })
-        .description("The same as a number, as the burner's controller reports it"),
+        .description("Number of the state, as the burner's controller reports it"),
         exact("burner/firing", DataType::F64, |plant| {
             Value::F64(plant.controls.firing)
         })
         .units("%", 1)
         .range(0.0, 100.0)
-        .description("Fire, of full fire; can be set in MANUAL")
+        .description("Firing rate; can be set in MANUAL")
         .settable(Target::Firing),
         exact("burner/reset", DataType::Bool, |_| Value::Bool(false))
-            .description("Set true to clear a trip once its cause is gone; reads false")
+            .description("Set to true to clear a trip after its cause is removed; always reads false")
             .settable(Target::BurnerReset),
         exact("burner/flame", DataType::Bool, |plant| {
             Value::Bool(plant.flows.fuel > 0.0)
         })
-        .description("There is a flame"),
+        .description("The burner has a flame"),
         exact("burner/trip_cause", DataType::String, |plant| {
             text(match plant.controls.trip {
                 None => "",
@@ -52,7 +52,7 @@ fn burner() -> Vec<Variable> {
                 Some(TripCause::HighPressure) => "high pressure",
             })
         })
-        .description("What tripped the burner; empty when nothing did"),
+        .description("Cause of the burner's trip; empty without a trip"),
         exact("burner/starts", DataType::U32, |plant| {
             Value::U32(plant.controls.burner_starts)
         })
@@ -62,7 +62,7 @@ fn burner() -> Vec<Variable> {
             DataType::Timestamp,
             Instrument::LastStart,
         )
-        .description("When the burner last started"),
+        .description("Time of the last start of the burner"),
         measured("burner/fuel", |plant| plant.flows.fuel, 0.0003)
             .units("kg/s", 4)
             .range(-0.01, 0.25)
@@ -118,11 +118,11 @@ fn burner() -> Vec<Variable> {
             Value::I32(draught(plant).round() as i32)
         })
         .units("Pa", 0)
-        .description("Pressure in the furnace against the boiler house"),
+        .description("Pressure in the furnace relative to the boiler house"),
         measured("efficiency", Plant::efficiency, 0.0)
             .units("%", 1)
             .range(0.0, 100.0)
-            .description("Heat to the water over heat of combustion; meaningful in steady fire"),
+            .description("Heat to the water divided by heat of combustion; valid in steady operation"),
     ]
 }
 
@@ -137,7 +137,7 @@ fn protection() -> Vec<Variable> {
     let mut trips = exact("protection/trips", DataType::U32, |plant| {
         Value::U32(status(plant))
     })
-    .description("The bits of boiler/status that protect, selected by a mask");
+    .description("Protection bits of boiler/status, selected by a mask");
     trips.properties.scaling = Some(Scaling::BitField {
         invert: 0,
         select: 0x1f,

@@ -1,6 +1,6 @@
-//! The flows of the plant.
+//! Defines the flows of the plant.
 
-/// Flows of one step.
+/// Flows of mass and heat in one step, with some of the temperatures that determine them.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Flows {
     /// Steam to the users, kg/s.
@@ -27,7 +27,7 @@ pub struct Flows {
     pub air: f64,
     /// Flue gas temperature, °C.
     pub flue_temperature: f64,
-    /// Temperature of the gas before it gives off heat, °C.
+    /// Gas temperature directly after combustion, °C.
     pub flame_temperature: f64,
     /// Ratio of supplied to stoichiometric air; 0 without fire.
     pub air_ratio: f64,
@@ -41,6 +41,6 @@ pub struct Flows {
     pub metal_heat_loss: f64,
     /// Heat from the feed tank to the boiler house, W.
     pub tank_heat_loss: f64,
-    /// Power of the feed pump's motor, W.
+    /// Power that the feed pump's motor takes, W.
     pub pump_power: f64,
 }

@@ -1,5 +1,4 @@
-//! Instruments with their own state or randomness: vibration, sensor arrays, the telegram, and the
-//! record of skipped time. Also the noise of the sensors.
+//! Simulates the instruments that have their own state or randomness, and the noise of the sensors.
 
 use std::sync::Arc;
 
@@ -13,9 +12,9 @@ use super::valve::Tag;
 /// An instrument with its own state or randomness.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Instrument {
-    /// Vibration of the pump, one waveform per slow cycle.
+    /// Vibration of the pump, as one waveform per slow period.
     Vibration,
-    /// RMS value of the last waveform.
+    /// RMS value of the last vibration waveform.
     VibrationRms,
     /// Wall temperatures along the tubes.
     Tubes,
@@ -23,7 +22,7 @@ pub enum Instrument {
     FlameMap,
     /// The drum's readings as one struct.
     DrumState,
-    /// Telegram that the controller would send over its serial line.
+    /// Telegram (message) that the burner's controller sends over its serial line.
     Telegram,
     /// Time of the burner's last start.
     LastStart,
@@ -37,18 +36,21 @@ pub struct Instruments {
     rng: fastrand::Rng,
     /// Skipped plant time, in nanoseconds.
     pub skipped_nanos: u64,
+    /// Number of telegrams so far, modulo 2^16.
     telegrams: u16,
+    /// Number of vibration samples so far, modulo [`VIBRATION_RATE`].
     vibration_phase: u64,
+    /// RMS value of the last vibration waveform, mm/s.
     vibration_rms: f64,
+    /// Number of burner starts, and the time of the last one.
     last_start: Option<(u32, Timestamp)>,
 }
 
 impl Instruments {
-    /// Returns instruments whose noise is derived from `seed`.
+    /// Returns the instruments. `seed` determines their noise.
     pub fn new(seed: u64) -> Self {
         Self {
-            // The plant draws its phases from the same seed, so the noise needs a different random
-            // sequence.
+            // The plant uses the same seed for its phases, so derive another seed for the noise.
             rng: fastrand::Rng::with_seed(seed ^ 0x5EED_0F5E_4505_0000),
             skipped_nanos: 0,
             telegrams: 0,
@@ -87,15 +89,15 @@ impl Instruments {
         }
     }
 
-    /// Returns a waveform of the vibration: shaft speed, its second harmonic, the blades, and
-    /// noise. Successive waveforms are continuous.
+    /// Returns a waveform of the vibration. It contains the shaft speed, the second harmonic, the
+    /// blade frequency and noise. Successive waveforms are continuous.
     fn vibration(&mut self, plant: &Plant, wall: Timestamp) -> Value {
         let speed = plant.pump_speed;
         let load = 1.0 + plant.flows.feed / 10.0;
         let mut sum_of_squares = 0.0;
         let samples: Vec<f64> = (0..VIBRATION_SAMPLES as u64)
             .map(|index| {
-                // Every partial completes whole periods within VIBRATION_RATE samples.
+                // Every sine completes whole periods within VIBRATION_RATE samples.
                 let sine = |hertz: u64| {
                     let position = (self.vibration_phase + index) * hertz % VIBRATION_RATE;
                     (std::f64::consts::TAU * position as f64 / VIBRATION_RATE as f64).sin()
@@ -118,7 +120,7 @@ impl Instruments {
         }))
     }
 
-    /// Returns the furnace temperatures: hot in the middle, colder at the walls.
+    /// Returns a map of the furnace temperature, which is highest in the middle.
     fn flame_map(&mut self, plant: &Plant) -> Value {
         let (rows, columns) = FLAME_MAP;
         let (wall, flame) = (plant.metal_temperature, plant.flows.flame_temperature);
@@ -140,8 +142,8 @@ impl Instruments {
         }
     }
 
-    /// Returns the telegram: `TL`, a counter, the status word, level in 0.01 %, pressure in mbar,
-    /// and a checksum over all of them; little-endian.
+    /// Returns the telegram, in little-endian order: `TL`, a counter, the status word, the level in
+    /// 0.01 %, the pressure in mbar, and the sum of all bytes.
     fn telegram(&mut self, plant: &Plant) -> Value {
         self.telegrams = self.telegrams.wrapping_add(1);
         let mut bytes = b"TL".to_vec();
@@ -156,12 +158,12 @@ impl Instruments {
         Value::Bytes(bytes.into())
     }
 
-    /// Returns the time of day of the last start. It is computed once per start, so that it does
-    /// not change.
+    /// Returns the time of the burner's last start. The time is computed once per start, so that it
+    /// does not change with later calls.
     fn last_start(&mut self, plant: &Plant, wall: Timestamp) -> Timestamp {
         let starts = plant.controls.burner_starts;
         match self.last_start {
-            Some((counted, time)) if counted == starts => time,
+            Some((known_starts, time)) if known_starts == starts => time,
             _ => {
                 let elapsed = plant.steps.saturating_sub(plant.burner_started_at);
                 let elapsed =
@@ -192,7 +194,7 @@ pub fn status(plant: &Plant) -> u32 {
         .fold(0, |word, (bit, set)| word | (u32::from(*set) << bit))
 }
 
-/// Returns the wall temperature of a tube: highest in the middle, where the flame is.
+/// Returns the wall temperature of a tube, °C. It is highest in the middle, where the flame is.
 pub fn tube_temperature(plant: &Plant, n: usize) -> f64 {
     let water = plant.drum.state.temperature;
     let position = (n as f64 + 0.5) / TUBES as f64 * 2.0 - 1.0;
@@ -203,7 +205,7 @@ pub fn tube_temperature(plant: &Plant, n: usize) -> f64 {
 pub const TUBES: usize = 16;
 /// Rows and columns of the furnace's temperature map.
 pub const FLAME_MAP: (u32, u32) = (4, 6);
-/// Samples of one vibration waveform.
+/// Number of samples in one vibration waveform.
 pub const VIBRATION_SAMPLES: usize = 1024;
-/// Samples per second of the vibration waveform.
+/// Sample rate of the vibration waveform, Hz.
 pub const VIBRATION_RATE: u64 = 2048;

@@ -1,9 +1,9 @@
-//! A simulated boiler house for trying Trunkline without a plant.
+//! Simulates a boiler house, for trying Trunkline without a plant.
 //!
-//! About 200 variables in three libraries: `boiler` (the plant and its controls), `rack1` (analog
-//! input channels that deliver raw signals) and `valves`. The model keeps double-entry books of
-//! every flow of mass and energy, and conserves both exactly. It responds to setpoints like a real
-//! boiler, and is bit-for-bit reproducible from its seed and the times of its calls.
+//! The simulation has about 200 variables in three libraries: `boiler` (the plant and its controls),
+//! `rack1` (analog input channels that deliver raw signals) and `valves`. The model records every
+//! flow of mass and energy in double-entry books, and conserves both exactly. It responds to
+//! setpoints like a real boiler. The same seed and call times give the same values, bit for bit.
 //! `docs/explanation/boiler-model.md` gives its equations and parameters, with their sources.
 //!
 //! ```text
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! The caller provides the time. Each scan or request runs the plant in fixed steps of 0.1 s for
-//! the time since the previous one, at most [`CATCH_UP_MAX`]; the rest is skipped and counted in
-//! `boiler/sim/skipped`. Only sensors have noise. Every value is marked as simulated.
+//! the time since the previous call, at most [`CATCH_UP_MAX`]. Any remaining time is skipped and
+//! counted in `boiler/sim/skipped`. Only sensors have noise. Every value is marked as simulated.
 
 #![forbid(unsafe_code)]
 
@@ -66,20 +66,20 @@ pub const DRIVER: Driver = Driver {
     },
 };
 
-/// Default scan period of a `sim`.
+/// Default scan period of the driver `sim`.
 pub const PERIOD: Duration = Duration::from_millis(100);
 /// Period at which arrays, waveforms and the telegram are read.
 pub const SLOW_PERIOD: Duration = Duration::from_millis(500);
 /// Maximum plant time that one call simulates.
 pub const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 
-/// Settings of a `sim`.
+/// Settings of the driver `sim`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Setting `seed`, 1 by default: the same seed and calls give the same values, bit for bit.
+    /// Seed of the noise and of the steam demand; setting `seed`, 1 by default.
     pub seed: u64,
-    /// Setting `prefix`, empty by default. It precedes the names of the libraries, so that one
-    /// engine can host two boiler houses.
+    /// Prefix of the library names, so that one engine can host two boiler houses; setting `prefix`,
+    /// empty by default.
     pub prefix: String,
 }
 
@@ -89,31 +89,35 @@ pub struct SimServer {
     plant: Plant,
     instruments: Instruments,
     variables: Vec<Variable>,
+    /// Index of each variable in `variables`, by item name.
     by_item: BTreeMap<String, u32>,
+    /// Last published reading of each variable; `None` if it was not published since `open`.
     published: Vec<Option<(Value, Quality)>>,
+    /// Time up to which the plant was simulated; `None` before `open`.
     simulated_until: Option<Tick>,
+    /// Elapsed time that is shorter than a step and not yet simulated, in nanoseconds.
     remainder_nanos: u64,
+    /// Time at which the slow readings were last published.
     slow_period_start: Option<Tick>,
     health: Health,
 }
 
 impl Options {
-    /// Returns the options that these settings define.
+    /// Converts the settings of an I/O server to options.
     ///
     /// # Errors
-    /// [`SettingError`] for settings that a `sim` does not have, and for a prefix that is invalid
-    /// in a name.
+    /// [`SettingError`] for an unknown setting, and for a prefix that is invalid in a name.
     pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
         settings.check_keys(&["prefix", "seed"])?;
         let prefix = settings.text("prefix")?.unwrap_or("").to_owned();
         let library = format!("{prefix}boiler");
-        let named = Name::join(&library, "level");
-        // With a slash in it, the prefix would be the library.
-        if !named.is_ok_and(|name| name.library() == library) {
+        let name = Name::join(&library, "level");
+        // A prefix with a slash would name another library, so compare the library too.
+        if !name.is_ok_and(|name| name.library() == library) {
             return Err(SettingError::BadValue {
                 key: "prefix".into(),
                 given: format!("{prefix:?}"),
-                rule: "it must be a part of a name, without / # and *".into(),
+                rule: "it must be valid at the start of a name, without / # and *".into(),
             });
         }
         Ok(Self {
@@ -177,7 +181,7 @@ impl SimServer {
         Some(Duration::from_nanos(skipped))
     }
 
-    /// Returns true if the slow readings are due, and starts their next period.
+    /// Returns true if the slow readings are due. If so, starts the next period.
     fn slow_is_due(&mut self, now: Tick) -> bool {
         let due = self
             .slow_period_start
@@ -245,11 +249,11 @@ impl SimServer {
 impl IoServer for SimServer {
     fn libraries(&self, name: &str) -> Vec<LibraryDefinition> {
         let library = |library: &'static str, description: &str| {
-            let in_library = self
+            let members = self
                 .variables
                 .iter()
                 .filter(|variable| variable.library == library);
-            let variables = in_library.map(|variable| {
+            let variables = members.map(|variable| {
                 let mut properties = variable.properties.clone();
                 properties.source = format!("{name}:{}", variable.item());
                 VariableDefinition {
@@ -360,7 +364,7 @@ impl IoServer for SimServer {
         };
         self.health.record_send(&outcome);
         if let (Ok(new_value), Some(published)) = (&outcome, self.published.get_mut(item.index())) {
-            // The caller gets the value in the answer, so the next scan need not publish it.
+            // The caller receives the value as the result, so the next scan need not publish it.
             *published = Some((new_value.clone(), Quality::GOOD.with_simulated(true)));
         }
         outcome
@@ -385,10 +389,11 @@ impl fmt::Debug for SimServer {
     }
 }
 
-/// When a variable is published.
+/// Determines which scans publish a variable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PublishRule {
     EveryScan,
+    /// Once in each [`SLOW_PERIOD`].
     Slow,
     OnChange,
 }
@@ -403,7 +408,8 @@ fn publish_rule(source: &Source) -> PublishRule {
     }
 }
 
-/// Limits a value to the range of its sensor; beyond it, the quality is uncertain.
+/// Returns the reading of a sensor. A value outside the sensor's range is clamped, and its quality is
+/// uncertain.
 fn measured(value: f64, range: Option<(f64, f64)>) -> (Value, Quality) {
     match range {
         Some((low, high)) if !(low..=high).contains(&value) => (

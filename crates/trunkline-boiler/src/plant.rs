@@ -1,8 +1,8 @@
-//! The boiler model: flows, balances and states in fixed steps.
+//! Simulates the boiler in fixed time steps.
 //!
-//! In each step, the controls read the plant and command its valves, and the valves move. Every
-//! flow is computed from the states and entered in the [`Books`]; the new states are computed from
-//! the books. No mass or energy exists outside the books.
+//! In each step, the controls read the plant and command the valves, and the valves move. The model
+//! then computes every flow from the states, enters the flows in the [`Books`], and computes the new
+//! states from the books. No mass or energy exists outside the books.
 
 use super::books::{Account, Books};
 use super::controls::{BurnerState, Controls, PlantState};
@@ -14,7 +14,7 @@ use super::valve::{Tag, Valve};
 #[derive(Clone, Debug)]
 pub struct Plant {
     table: Table,
-    /// Books of mass and energy.
+    /// Accounts of all mass and energy.
     pub books: Books,
     pub controls: Controls,
     /// The valves, in the order of [`Tag::ALL`].
@@ -23,7 +23,7 @@ pub struct Plant {
     pub flows: Flows,
     /// Water and steam in the drum.
     pub drum: Mixture,
-    /// Drum level, %; below 0 and above 100 outside the gauge glass.
+    /// Drum level, % of the gauge glass; below 0 or above 100 if the level is outside the glass.
     pub level: f64,
     /// Temperature of tubes and brickwork, °C.
     pub metal_temperature: f64,
@@ -39,19 +39,21 @@ pub struct Plant {
     pub lifts: u32,
     /// Amplitude of the variation of the steam demand, %.
     pub variation: f64,
-    /// Steps since the plant was created.
+    /// Number of steps since the plant was created.
     pub steps: u64,
-    /// Value of `steps` when the plant had settled and its books were opened.
+    /// Value of `steps` when the plant had settled and the books were opened.
     pub settled_at: u64,
     /// Value of `steps` at the last start of the burner.
     pub burner_started_at: u64,
+    /// Steam production, smoothed with the time constant of the bubbles, kg/s.
     bubbles: f64,
+    /// Initial phase of each of the [`WAVES`], in steps.
     phases: [u64; 2],
 }
 
 impl Plant {
-    /// Returns a plant in normal operation. `seed` determines the initial phases of the
-    /// steam demand.
+    /// Returns a plant in normal operation. `seed` determines the phases of the waves in the steam
+    /// demand.
     pub fn new(seed: u64) -> Self {
         let table = Table::new();
         let state = table.at(179.9);
@@ -111,7 +113,7 @@ impl Plant {
         plant
     }
 
-    /// Runs the plant until its initial state no longer has an effect, then opens its books.
+    /// Runs the plant until the initial state no longer has an effect, then opens the books.
     fn settle(&mut self) {
         for _ in 0..SETTLE_STEPS {
             self.step();
@@ -179,7 +181,7 @@ impl Plant {
         (p::TANK_PRESSURE + rise - p::PUMP_RESISTANCE * self.flows.feed * self.flows.feed).max(0.0)
     }
 
-    /// Returns the heat from metal to water divided by the heat of combustion, %; 0 without fire.
+    /// Returns the heat from metal to water as a percentage of the heat of combustion; 0 without fire.
     pub fn efficiency(&self) -> f64 {
         if self.flows.combustion_power <= 0.0 {
             return 0.0;
@@ -196,7 +198,7 @@ impl Plant {
         }
     }
 
-    /// Returns the time since the plant had settled, s.
+    /// Returns the simulated time since the books were opened, s.
     pub fn seconds(&self) -> f64 {
         (self.steps - self.settled_at) as f64 * p::STEP_SECONDS
     }
@@ -228,7 +230,7 @@ impl Plant {
     fn compute_flows(&self) -> Flows {
         let pressure = self.pressure();
         let opening = |tag: Tag| self.valve(tag).opening();
-        // Stodola's law for steam: the flow is proportional to the square root of the difference of
+        // By Stodola's law, the steam flow is proportional to the square root of the difference of
         // the squared pressures.
         let pressure_term = |downstream: f64| {
             (pressure * pressure - downstream * downstream)
@@ -279,8 +281,8 @@ impl Plant {
         flows
     }
 
-    /// Returns the flow at which the pump's curve meets that of the pipe and valve, kg/s. A check
-    /// valve prevents backflow.
+    /// Returns the flow at which the pressure of the pump equals the losses in pipe and valve, kg/s.
+    /// It is never negative, because a check valve prevents backflow.
     fn feed_flow(&self, pressure: f64, opening: f64) -> f64 {
         let pump_rise = p::PUMP_PRESSURE_RISE * self.pump_speed * self.pump_speed;
         let pressure_difference = p::TANK_PRESSURE + pump_rise - pressure;
@@ -301,7 +303,7 @@ impl Plant {
         };
         flows.fuel = p::FUEL_MAX * firing_rate;
         if firing_rate > 0.0 {
-            // Burners need more excess air at low fire.
+            // Burners need more excess air at a low firing rate.
             flows.air_ratio = 1.15 + 0.25 * (1.0 - firing_rate);
             flows.air = p::AIR_STOICHIOMETRIC * flows.air_ratio * flows.fuel;
         } else if self.controls.burner == BurnerState::Purge {
@@ -316,7 +318,7 @@ impl Plant {
         }
         let heat_input =
             flows.combustion_power + flows.air * p::AIR_HEAT_CAPACITY * p::AMBIENT_TEMPERATURE;
-        // The boiler is a heat exchanger that is less effective at high fire.
+        // Heat transfer is less effective at a high firing rate.
         let effectiveness = 0.985 - 0.015 * firing_rate;
         flows.flame_temperature = heat_input / gas_heat_capacity_rate;
         let approach = (flows.flame_temperature - self.metal_temperature) * (1.0 - effectiveness);
@@ -357,7 +359,7 @@ impl Plant {
             let mass = flow * p::STEP_SECONDS;
             self.books.transfer(from, to, mass, mass * enthalpy);
         }
-        // All gas leaves through the flue. Heat that it does not carry goes to the metal.
+        // All gas leaves through the flue. The metal receives the heat that the gas gives off.
         self.books
             .transfer_mass(Gas, Flue, flows.flue_heat * p::STEP_SECONDS);
         self.books.transfer_energy(Gas, Metal);
@@ -400,7 +402,7 @@ impl Plant {
         self.conductivity += salt_flow * p::STEP_SECONDS / self.drum.liquid_mass.max(1.0);
     }
 
-    /// Returns the factor by which the steam demand varies: two waves in plant time.
+    /// Returns the factor for the steam demand, which varies in two superimposed waves.
     fn demand_factor(&self) -> f64 {
         let waves = WAVES
             .iter()
@@ -413,14 +415,15 @@ impl Plant {
     }
 }
 
+/// Pascals in one bar.
 const PASCALS: f64 = 1e5;
 /// Oxygen in air, % by volume.
 const OXYGEN_OF_AIR: f64 = 20.9;
 /// 1 minus the ratio of dry flue gas to air, for methane without excess air.
 const DRY_GAS_DEFICIT: f64 = 0.105;
-/// Limit on the volume of the bubbles, m³.
+/// Maximum volume of the bubbles, m³.
 const SWELL_MAX: f64 = 0.1;
 /// Period in steps and relative amplitude of each wave of the steam demand.
 const WAVES: [(u64, f64); 2] = [(2400, 0.7), (670, 0.3)];
-/// Half an hour.
+/// Number of steps until the plant has settled: half an hour.
 const SETTLE_STEPS: u64 = 18_000;

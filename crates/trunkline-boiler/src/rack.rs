@@ -1,9 +1,9 @@
-//! The input rack: analog channels wired to the plant's instruments, delivering raw signals.
+//! Simulates the input rack: analog channels that deliver the raw signals of the plant's instruments.
 //!
 //! A channel is a 4 to 20 mA loop (linear, or the differential pressure of an orifice), a
 //! thermocouple in millivolts, or a converter in counts. As with a real rack, the engine converts
-//! raw values to engineering units with the configured scaling, which includes the square root for
-//! an orifice.
+//! the raw values to engineering units with the configured scaling. For an orifice, the scaling
+//! includes the square root.
 
 use trunkline_types::{DataType, Level, Quality, Reason, Scaling, Value};
 
@@ -12,11 +12,16 @@ use super::parameters as p;
 use super::plant::Plant;
 use super::variable::{Source, Variable};
 
+/// One channel of the rack.
 #[derive(Clone, Copy, Debug)]
 pub struct Channel {
+    /// Returns the true value in engineering units.
     read: Read,
+    /// Index of the channel in its group.
     index: usize,
+    /// Lower end of the range, in engineering units.
     low: f64,
+    /// Upper end of the range, in engineering units.
     high: f64,
     wiring: Wiring,
     /// Standard deviation of the noise, as a fraction of the range.
@@ -25,7 +30,7 @@ pub struct Channel {
     offset: f64,
 }
 
-/// The signal on the wire.
+/// The kind of signal that a channel receives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wiring {
     /// 4 to 20 mA, linear.
@@ -36,11 +41,11 @@ enum Wiring {
     Thermocouple,
     /// Counts of a 16-bit converter, 0 to 27,648.
     Counts,
-    /// An open input.
+    /// An input to which nothing is connected.
     Spare,
 }
 
-/// Channels that measure the same quantity.
+/// A group of channels that measure the same quantity.
 struct Group {
     count: usize,
     quantity: &'static str,
@@ -57,7 +62,7 @@ impl Channel {
         let noise = self.noise * instruments.noise();
         let fraction = ((self.read)(plant, self.index) - self.low) / span + self.offset + noise;
         let is_in_range = (-0.0125..=1.03125).contains(&fraction);
-        // Limits of a transmitter's signal according to NAMUR NE 43.
+        // NAMUR NE 43 limits the signal of a transmitter to 3.8 to 20.5 mA.
         let milliamperes = |fraction: f64| (4.0 + 16.0 * fraction).clamp(3.8, 20.5);
         let raw = match self.wiring {
             Wiring::Loop => Value::F64(milliamperes(fraction)),
@@ -76,7 +81,7 @@ impl Channel {
         (raw, quality)
     }
 
-    /// Returns true if something is connected to the channel.
+    /// Returns true if an instrument is connected to the channel.
     pub fn is_wired(&self) -> bool {
         self.wiring != Wiring::Spare
     }
@@ -121,7 +126,7 @@ pub fn variables(seed: u64) -> Vec<Variable> {
                 high,
                 wiring: group.wiring,
                 noise: if orifice { 0.0008 } else { 0.0005 },
-                // An orifice without flow shows exactly 0.
+                // An orifice without flow has no calibration error.
                 offset: if orifice {
                     0.0
                 } else {
@@ -133,11 +138,11 @@ pub fn variables(seed: u64) -> Vec<Variable> {
             } else {
                 String::new()
             };
-            let about = format!("{}{number} ({})", group.quantity, wiring_text(group.wiring));
+            let description = format!("{}{number} ({})", group.quantity, wiring_text(group.wiring));
             let path = format!("ch{:03}", list.len() + 1);
             let source = Source::Channel(channel);
             let mut variable =
-                Variable::new("rack1", path, DataType::F64, source).description(about);
+                Variable::new("rack1", path, DataType::F64, source).description(description);
             if let Some(scaling) = channel.scaling() {
                 variable = variable
                     .units(group.units, decimal_places(high - low))
@@ -163,7 +168,7 @@ fn wiring_text(wiring: Wiring) -> &'static str {
     }
 }
 
-/// Returns enough decimal places to show a thousandth of the span.
+/// Returns the number of decimal places that shows a thousandth of the span.
 fn decimal_places(span: f64) -> u8 {
     match span {
         s if s >= 500.0 => 0,
@@ -173,12 +178,13 @@ fn decimal_places(span: f64) -> u8 {
     }
 }
 
-/// Returns the voltage of a type K thermocouple at the end of its range, 400 or 1200 °C, in mV (IEC
-/// 60584-1). A straight line from 0 replaces the curve.
+/// Returns the voltage of a type K thermocouple at the upper end of its range, 400 or 1200 °C, in mV
+/// (IEC 60584-1). The model is linear from 0 °C to that point.
 fn thermocouple_millivolts(celsius: f64) -> f64 {
     if celsius > 400.0 { 48.838 } else { 16.397 }
 }
 
+/// Counts of the converter at the upper end of the range.
 const COUNTS_MAX: f64 = 27_648.0;
 
 #[rustfmt::skip]
@@ -257,7 +263,7 @@ const fn counts(
     }
 }
 
-/// Returns channels for flows from 0 to `range_max` kg/s.
+/// Returns orifice channels for flows from 0 to `range_max` kg/s.
 const fn orifice(count: usize, quantity: &'static str, range_max: f64, read: Read) -> Group {
     Group {
         count,
@@ -269,7 +275,7 @@ const fn orifice(count: usize, quantity: &'static str, range_max: f64, read: Rea
     }
 }
 
-/// Returns channels for temperatures from 0 to `range_max` °C.
+/// Returns thermocouple channels for temperatures from 0 to `range_max` °C.
 const fn thermocouples(count: usize, quantity: &'static str, range_max: f64, read: Read) -> Group {
     Group {
         count,
@@ -302,13 +308,14 @@ fn flue(plant: &Plant, index: usize) -> f64 {
     plant.flows.flue_temperature - 3.0 * index as f64
 }
 
-/// The flame temperature, minus an allowance for the radiation of the gas between flame and sensor.
+/// Temperature at a furnace sensor, °C. It is lower than the flame temperature, because the gas
+/// between flame and sensor radiates heat.
 fn furnace(plant: &Plant, index: usize) -> f64 {
     let flame = plant.flows.flame_temperature;
     p::AMBIENT_TEMPERATURE + (flame - p::AMBIENT_TEMPERATURE) * (0.52 - 0.03 * index as f64)
 }
 
-/// The pipe from the tank loses some heat.
+/// Temperature of the feed water, °C. The pipe from the tank loses some heat.
 fn feed_temperature(plant: &Plant) -> f64 {
     plant.tank_temperature - 0.4
 }
@@ -317,7 +324,7 @@ fn tank_layer_temperature(plant: &Plant, index: usize) -> f64 {
     plant.tank_temperature - 0.5 * index as f64
 }
 
-/// The tank is above the pump.
+/// Suction pressure of the pump, bar. It includes the water column, because the tank is above the pump.
 fn suction(plant: &Plant, _: usize) -> f64 {
     p::TANK_PRESSURE + 0.3 + 0.002 * plant.tank_level()
 }
@@ -336,12 +343,12 @@ fn fan_current(plant: &Plant) -> f64 {
     }
 }
 
-/// The fan's pressure rises with the square of the flow. In mbar.
+/// Pressure of the combustion air, mbar. It rises with the square of the flow.
 fn air_pressure(plant: &Plant) -> f64 {
     2.6 * plant.flows.air * plant.flows.air
 }
 
-/// The pressure of the gas train falls with the square of the flow. In mbar.
+/// Pressure of the fuel gas, mbar. It falls with the square of the flow.
 fn fuel_pressure(plant: &Plant) -> f64 {
     300.0 - 1200.0 * plant.flows.fuel * plant.flows.fuel
 }
@@ -354,7 +361,7 @@ fn fan_bearing(plant: &Plant, index: usize) -> f64 {
     p::AMBIENT_TEMPERATURE + 5.0 * plant.flows.air + 2.0 * index as f64
 }
 
-/// Carbon monoxide, ppm: more at low fire, where mixing is poor.
+/// Carbon monoxide in the flue gas, ppm. It is higher at a low firing rate, where mixing is poor.
 pub fn carbon_monoxide(plant: &Plant) -> f64 {
     match plant.flows.fuel / p::FUEL_MAX {
         firing_rate if firing_rate > 0.0 => 15.0 + 60.0 * (1.0 - firing_rate).powi(3),
@@ -362,7 +369,7 @@ pub fn carbon_monoxide(plant: &Plant) -> f64 {
     }
 }
 
-/// Draught in the furnace, Pa; negative is suction.
+/// Pressure in the furnace relative to the boiler house, Pa; negative under suction.
 pub fn draught(plant: &Plant) -> f64 {
     -12.0 - 6.0 * plant.flows.air
 }

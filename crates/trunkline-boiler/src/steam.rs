@@ -1,14 +1,14 @@
-//! Properties of water and steam at saturation.
+//! Computes the properties of water and steam at saturation.
 //!
-//! IAPWS SR1-86(1992), "Revised Supplementary Release on Saturation Properties of Ordinary Water
-//! Substance" (Wagner and Pruss, J. Phys. Chem. Ref. Data 22 (1993) 783): vapour pressure,
-//! densities of liquid and vapour, and the auxiliary quantity that gives the enthalpies. Valid from
-//! the triple point (273.16 K) to the critical point; used here from 1 °C to 230 °C (0.007 to 28
-//! bar).
+//! The equations are from IAPWS SR1-86(1992), "Revised Supplementary Release on Saturation
+//! Properties of Ordinary Water Substance" (Wagner and Pruss, J. Phys. Chem. Ref. Data 22 (1993)
+//! 783). They give the vapour pressure, the densities of liquid and vapour, and an auxiliary
+//! quantity for the enthalpies. They are valid from the triple point (273.16 K) to the critical
+//! point, and are used here from 1 °C to 230 °C (0.007 to 28 bar).
 //!
 //! The equations are evaluated once, for a table with steps of [`STEP`] and linear interpolation.
 //! The model uses only the table, which deviates from the equations by less than 0.05 % (tested).
-//! Reference: the internal energy of the liquid is 0 at the triple point.
+//! The internal energy of the liquid is 0 at the triple point.
 
 /// A state of saturation.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -38,9 +38,8 @@ impl Saturation {
         self.vapour_energy + self.pressure * self.vapour_volume
     }
 
-    /// Evaluates the equations.
-    ///
-    /// `celsius` must be from 0.01 °C to below the critical point.
+    /// Evaluates the equations at a temperature in °C, which must be at least 0.01 °C and below the
+    /// critical point.
     pub fn at(celsius: f64) -> Self {
         let kelvin = celsius + KELVIN;
         let theta = kelvin / CRITICAL_TEMPERATURE;
@@ -125,7 +124,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Evaluates the equations from [`TEMPERATURE_MIN`] to [`TEMPERATURE_MAX`].
+    /// Creates the table from [`TEMPERATURE_MIN`] to [`TEMPERATURE_MAX`].
     pub fn new() -> Self {
         let states = (0..=STEPS).map(|step| Saturation::at(TEMPERATURE_MIN + step as f64 * STEP));
         Self {
@@ -133,7 +132,7 @@ impl Table {
         }
     }
 
-    /// Returns the saturation state at a temperature in °C, limited to the ends of the table.
+    /// Returns the saturation state at a temperature in °C, which is clamped to the range of the table.
     pub fn at(&self, celsius: f64) -> Saturation {
         let position = ((celsius - TEMPERATURE_MIN) / STEP).clamp(0.0, STEPS as f64);
         let index = (position as usize).min(STEPS - 1);
@@ -162,13 +161,13 @@ impl Table {
         TEMPERATURE_MIN + (index as f64 + fraction.clamp(0.0, 1.0)) * STEP
     }
 
-    /// Returns the state of `mass` kg with the internal energy `energy` J in a closed volume of
-    /// `volume` m³: its temperature and the masses of liquid and vapour.
+    /// Returns the equilibrium of liquid and vapour in a closed volume: the temperature and the
+    /// masses of both.
     ///
-    /// Liquid and vapour are in equilibrium: the temperature is the one at which the mixture that
-    /// fills the volume has this energy. The search starts at `initial_temperature`. Outside the
-    /// table, and if the volume is all liquid or all vapour, the result is the nearest state of the
-    /// table.
+    /// The mixture has a mass of `mass` kg and an internal energy of `energy` J, and fills `volume`
+    /// m³. The function searches for the temperature at which the mixture has this energy, starting
+    /// at `initial_temperature`. If there is no such temperature in the table, or if the volume
+    /// contains only liquid or only vapour, the result is the nearest state of the table.
     pub fn equilibrium(
         &self,
         volume: f64,
@@ -190,7 +189,7 @@ impl Table {
         let mut state = self.at(celsius);
         let mut error = energy_error(&state);
         let mut slope = MIXTURE_HEAT_CAPACITY;
-        // Secant steps within a bracket; bisects the bracket when a step would leave it.
+        // Use secant steps within a bracket. If a step would leave the bracket, bisect it instead.
         for _ in 0..ITERATIONS_MAX {
             if error.abs() < ENERGY_TOLERANCE || high - low < 1e-9 {
                 break;
@@ -230,10 +229,10 @@ pub const TEMPERATURE_MAX: f64 = TEMPERATURE_MIN + STEPS as f64 * STEP;
 /// Step of the table, K.
 pub const STEP: f64 = 0.5;
 const STEPS: usize = 458;
-/// Approximate heat capacity of the mixture at constant volume, J/(kg K): the initial slope of the
-/// search.
+/// Approximate heat capacity of the mixture at constant volume, J/(kg K). It is the initial slope of
+/// the search for the temperature.
 const MIXTURE_HEAT_CAPACITY: f64 = 4500.0;
-/// Tolerance of the energy of an equilibrium, J/kg: about 10⁻⁹ of the energy.
+/// Tolerance for the energy of an equilibrium, J/kg: about 10⁻⁹ of the energy.
 const ENERGY_TOLERANCE: f64 = 1e-3;
 const ITERATIONS_MAX: usize = 60;
 

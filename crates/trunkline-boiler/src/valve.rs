@@ -1,4 +1,4 @@
-//! Valves with limit switches, moved by actuators at constant speed.
+//! Simulates valves with limit switches, which actuators move at constant speed.
 
 use super::parameters::STEP_SECONDS;
 
@@ -29,15 +29,16 @@ pub enum Tag {
     XV110,
 }
 
+/// What moves a valve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CommandSource {
-    /// A controller of the plant.
+    /// A controller of the plant commands the position.
     Controller,
-    /// An operator; any position.
+    /// An operator commands any position.
     Hand,
-    /// An operator; open or closed.
+    /// An operator opens or closes the valve.
     OnOff,
-    /// A spring; the pressure of the medium opens the valve.
+    /// The pressure of the medium opens the valve against a spring.
     Spring,
 }
 
@@ -57,7 +58,7 @@ impl Valve {
         self.command = self.command.clamp(0.0, 100.0);
         let position_error = self.command - self.travel;
         let step_max = 100.0 * STEP_SECONDS / self.stroke_time;
-        // A resting actuator ignores errors up to `DEADBAND`; otherwise it would never rest.
+        // An actuator at rest ignores small position errors. Otherwise it would never rest.
         let moves = if self.moving {
             position_error != 0.0
         } else {
@@ -73,17 +74,17 @@ impl Valve {
         }
     }
 
-    /// Returns the opening, 0 to 1.
+    /// Returns the opening as a fraction, 0 to 1.
     pub fn opening(&self) -> f64 {
         self.travel / 100.0
     }
 
-    /// Limit switch: fully open, at 98 % or more.
+    /// Returns the state of the limit switch for the open position, which is on at 98 % or more.
     pub fn is_open(&self) -> bool {
         self.travel >= 98.0
     }
 
-    /// Limit switch: fully closed, at 2 % or less.
+    /// Returns the state of the limit switch for the closed position, which is on at 2 % or less.
     pub fn is_closed(&self) -> bool {
         self.travel <= 2.0
     }
@@ -134,7 +135,7 @@ impl Tag {
         }
     }
 
-    /// Returns the seconds from closed to open.
+    /// Returns the time from closed to open, s.
     pub fn stroke_time(self) -> f64 {
         match self {
             Tag::FV101 => 8.0,
@@ -159,5 +160,5 @@ impl Tag {
     }
 }
 
-/// Largest error that a resting actuator ignores, in %.
+/// Maximum position error that an actuator at rest ignores, %.
 const DEADBAND: f64 = 0.2;

@@ -1,4 +1,4 @@
-//! The variables of the library `valves`.
+//! Defines the variables of the library `valves`.
 
 use trunkline_types::{DataType, Value};
 
@@ -49,11 +49,11 @@ fn valve(index: usize, tag: Tag) -> Vec<Variable> {
             .range(0.0, 100.0)
     };
     match tag.command_source() {
-        CommandSource::Controller => list.push(percent("where its controller sends it")),
-        CommandSource::Hand => list.push(percent("where it is sent").settable(Target::Valve(tag))),
+        CommandSource::Controller => list.push(percent("position that its controller commands")),
+        CommandSource::Hand => list.push(percent("commanded position").settable(Target::Valve(tag))),
         CommandSource::OnOff => {
             let read: fn(&Valve) -> Value = |valve| Value::Bool(valve.command > 50.0);
-            let command = variable("command", DataType::Bool, read, "open or close it");
+            let command = variable("command", DataType::Bool, read, "true opens it, false closes it");
             list.push(command.settable(Target::Valve(tag)));
         }
         CommandSource::Spring => {}

@@ -1,4 +1,4 @@
-//! Building blocks for the table of variables.
+//! Defines the variables of the simulation, and functions that create them.
 
 use std::sync::Arc;
 
@@ -27,9 +27,10 @@ pub struct Variable {
 /// The origin of a variable's value.
 #[derive(Debug)]
 pub enum Source {
-    /// A sensor: the true value plus noise of this standard deviation, published in every scan.
+    /// A sensor that is published in every scan: the true value, plus noise with this standard
+    /// deviation.
     Measured(fn(&Plant) -> f64, f64),
-    /// A value of the controller: without noise, published when it changes.
+    /// A value of a controller, which has no noise and is published when it changes.
     Exact(fn(&Plant) -> Value),
     /// A signal of the valve at this index.
     Valve(usize, fn(&super::valve::Valve) -> Value),
@@ -78,8 +79,8 @@ impl Variable {
         self
     }
 
-    /// Adds a limit alarm. It clears when the value is back within the limit by `deadband`; both
-    /// are in the unit of the value.
+    /// Adds a limit alarm. The alarm is cleared when the value is inside the limit by at least
+    /// `deadband`. Both are in the unit of the value.
     #[must_use]
     pub fn limit_alarm(mut self, level: LimitLevel, limit: f64, deadband: f64, help: &str) -> Self {
         let (area, _) = self.path.split_once('/').unwrap_or(("boiler", ""));
@@ -98,19 +99,19 @@ impl Variable {
         self
     }
 
-    /// Makes the variable settable. Its range is widened to the limits of the target.
+    /// Makes the variable settable, and extends its range to the limits of the target.
     #[must_use]
     pub fn settable(mut self, target: Target) -> Self {
         self.target = Some(target);
         self.properties.access = Access::ReadWrite;
         if let Some((low, high)) = limits(target) {
-            let (widest_low, widest_high) = self.properties.range.unwrap_or((low, high));
-            self.properties.range = Some((low.min(widest_low), high.max(widest_high)));
+            let (range_low, range_high) = self.properties.range.unwrap_or((low, high));
+            self.properties.range = Some((low.min(range_low), high.max(range_high)));
         }
         self
     }
 
-    /// Returns the full name without the configured prefix, which is also the name of its item.
+    /// Returns the name of the item, which is the full name of the variable without the prefix.
     pub fn item(&self) -> String {
         format!("{}/{}", self.library, self.path)
     }
@@ -123,12 +124,12 @@ pub fn labels(labels: &[&str]) -> DataType {
     }))
 }
 
-/// Returns a sensor with noise of this standard deviation, in the library `boiler`.
+/// Returns a sensor of the boiler. `noise` is the standard deviation of its noise.
 pub fn measured(path: &str, read: fn(&Plant) -> f64, noise: f64) -> Variable {
     Variable::new("boiler", path, DataType::F64, Source::Measured(read, noise))
 }
 
-/// Returns a total of the plant's books: a number without noise, published in every scan.
+/// Returns a total from the books: a number without noise, which is published in every scan.
 pub fn total(path: &str, read: fn(&Plant) -> f64) -> Variable {
     Variable::new("boiler", path, DataType::F64, Source::Measured(read, 0.0))
 }
@@ -143,7 +144,7 @@ pub fn instrument(path: &str, ty: DataType, instrument: Instrument) -> Variable 
     Variable::new("boiler", path, ty, Source::Instrument(instrument))
 }
 
-/// Returns the type of the modes of the pump and the burner.
+/// Returns the enum type of the modes of pump and burner.
 pub fn modes() -> DataType {
     labels(&["OFF", "MANUAL", "AUTO"])
 }

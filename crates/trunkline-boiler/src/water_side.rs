@@ -1,4 +1,4 @@
-//! The variables of the drum, steam, feed pump and feed tank.
+//! Defines the variables of the drum, steam, feed pump and feed tank.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ fn steam() -> Vec<Variable> {
             Value::F64(plant.controls.pressure_setpoint)
         })
         .units("bar", 2)
-        .description("Drum pressure that the burner holds")
+        .description("Setpoint of the drum pressure")
         .settable(Target::PressureSetpoint),
         exact("steam/demand", DataType::F64, |plant| {
             command_percent(plant, Tag::FV102)
@@ -197,7 +197,7 @@ fn tank() -> Vec<Variable> {
             Value::F64(plant.controls.tank_setpoint)
         })
         .units("%", 1)
-        .description("Feed tank level that the make-up holds")
+        .description("Setpoint of the feed tank level")
         .settable(Target::TankSetpoint),
         measured("tank/temperature", |plant| plant.tank_temperature, 0.05)
             .units("°C", 1)
@@ -210,7 +210,7 @@ fn tank() -> Vec<Variable> {
         measured("tank/condensate", |plant| plant.flows.condensate, 0.002)
             .units("kg/s", 3)
             .range(-0.1, 5.0)
-            .description("Condensate that comes back from the users"),
+            .description("Condensate that returns from the users"),
         total("tank/make_up_total", |plant| {
             -plant.books.mass(Account::MakeUp)
         })

@@ -1,4 +1,4 @@
-//! Reads CSV files with the rows of a `[[use]]`. The first line names the parameters. Empty lines
+//! Reads the rows of a `[[use]]` from a CSV file. The first line names the parameters. Empty lines
 //! are skipped.
 
 use std::path::{Component, Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::source::{Place, Source};
 use crate::template::{ParamKind, Parameter, Row};
 
-/// Reads the rows of a CSV file that a configuration file names.
+/// Reads the rows of the CSV file at `path`, which the configuration file sets at `named_at`.
 pub(crate) fn rows(
     path: &str,
     named_at: Place,
@@ -77,12 +77,12 @@ fn open(path: &str, named_at: Place, report: &Report) -> Result<Source, crate::s
         .source(named_at.source)
         .and_then(|source| source.path.as_deref())
     else {
-        return refuse("files are read only for configuration that is itself a file");
+        return refuse("only a configuration that is itself a file can use a CSV file");
     };
     let relative = Path::new(path);
     let is_below = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if path.is_empty() || !relative.components().all(is_below) {
-        return refuse("it must lie beside the configuration file or below it");
+        return refuse("it must be in the folder of the configuration file or below it");
     }
     let directory = match config_path.parent() {
         Some(directory) if directory != Path::new("") => directory.to_owned(),
@@ -122,7 +122,7 @@ fn columns<'p>(
             }
         }
     }
-    // A missing column is reported only if all column names could be read.
+    // If a column name is invalid, do not also report the column as missing.
     if is_valid {
         for parameter in parameters {
             if columns.iter().all(|earlier| earlier.name != parameter.name) {
@@ -146,7 +146,7 @@ fn row(
     let row_place = place(source, line.first());
     if line.len() != header.len() {
         let reason = format!(
-            "{} fields where the first line has {}",
+            "the line has {} fields, but the first line has {}",
             line.len(),
             header.len()
         );
@@ -178,7 +178,7 @@ fn row(
     })
 }
 
-/// Returns the place of a cell, or the beginning of the file.
+/// Returns the place of a cell, or the beginning of the file if there is no cell.
 fn place(source: u32, cell: Option<&CsvCell>) -> Place {
     let offset = cell.map_or(0, |cell| cell.at as u32);
     Place { source, offset }

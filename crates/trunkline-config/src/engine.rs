@@ -1,4 +1,4 @@
-//! The `[engine]` section.
+//! Reads the `[engine]` section.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -27,11 +27,11 @@ const KEEP_ALIVE_MIN: Duration = Duration::from_millis(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(3_600);
 const HEALTH_MAX: Duration = Duration::from_secs(3_600);
 
-/// Longest spin time: beyond it, spinning costs more than it can save.
+/// Maximum spin time: longer spinning costs more than the wake-up that it saves.
 const SPIN_MAX: Duration = Duration::from_millis(1);
 const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
 
-/// Reads the section; settings that cannot be read keep their defaults.
+/// Reads the section. A setting that is absent or invalid has its default.
 pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
     check_keys(section, Section::Engine, report);
     let mut engine = EngineConfig::default();
@@ -45,19 +45,19 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
     {
         engine.store = store;
     }
-    let mut named = |key: &str| {
+    let mut read_folder = |key: &str| {
         let node = section.node(key)?;
         folder(key, node, &mut values)
     };
-    engine.history = named("history");
-    engine.history_spool = named("history_spool");
+    engine.history = read_folder("history");
+    engine.history_spool = read_folder("history_spool");
     if let Some(node) = section.node("history_spool")
         && engine.history.is_some()
         && engine.history == engine.history_spool
     {
         values.report.error(node.place, Kind::SpoolIsHistory);
     }
-    let mut log = |keys: [&'static str; 2], entries: &mut u64, age: &mut Option<Duration>| {
+    let mut read_log = |keys: [&'static str; 2], entries: &mut u64, age: &mut Option<Duration>| {
         let [entries_key, age_key] = keys;
         if let Some(node) = section.node(entries_key)
             && let Some(found) =
@@ -72,12 +72,12 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
             };
         }
     };
-    log(
+    read_log(
         ["audit_entries", "audit_age"],
         &mut engine.audit_entries,
         &mut engine.audit_age,
     );
-    log(
+    read_log(
         ["alarm_journal_entries", "alarm_journal_age"],
         &mut engine.alarm_journal_entries,
         &mut engine.alarm_journal_age,
@@ -118,15 +118,15 @@ fn store(node: &Node, values: &mut Values<'_, '_>) -> Option<StoreChoice> {
     Some(StoreChoice::File(path(text, node, values)))
 }
 
-/// Reads the path of a folder of the history.
+/// Reads the path of the history folder or of its spool.
 fn folder(key: &str, node: &Node, values: &mut Values<'_, '_>) -> Option<PathBuf> {
     let text = values.text_within(key, node, PATH_BYTES_MAX)?;
     if text == "none" && key == "history" {
-        let expected = "the path of a folder; leave out the [[history]] sections to record nothing";
+        let expected = "the path of a folder; remove the [[history]] sections to record nothing";
         return values.wrong_form(key, node, expected);
     }
     if text == "none" {
-        let expected = "the path of a folder; leave it out if there is none";
+        let expected = "the path of a folder; remove the key if there is no spool";
         return values.wrong_form(key, node, expected);
     }
     if text.is_empty() {
@@ -135,7 +135,7 @@ fn folder(key: &str, node: &Node, values: &mut Values<'_, '_>) -> Option<PathBuf
     Some(path(text, node, values))
 }
 
-/// Returns a path relative to the configuration file, unless it is absolute.
+/// Resolves a relative path against the folder of the configuration file.
 fn path(text: String, node: &Node, values: &Values<'_, '_>) -> PathBuf {
     let source = values.report.source(node.place.source);
     let folder = source.and_then(|source| source.path.as_deref()?.parent());
@@ -188,7 +188,9 @@ fn listen(
     let nodes = match &node.kind {
         NodeKind::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
         NodeKind::Text(_) => std::slice::from_ref(node),
-        _ => return values.wrong_form("listen", node, "an address, or a list of at least one"),
+        _ => {
+            return values.wrong_form("listen", node, "an address, or a list of addresses");
+        }
     };
     let mut addresses = Vec::with_capacity(nodes.len());
     for node in nodes {

@@ -1,52 +1,52 @@
-//! The errors of configuration files, each with its place and, where possible, its remedy.
+//! Errors in configuration files, each with its place and, where possible, a remedy.
 
 use std::fmt;
 
-/// All errors of the files of one run, in the order of the files and their lines.
+/// All errors of the configuration files that were loaded together, ordered by file and line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigErrors {
-    /// The errors kept: at least one, at most [`ERRORS_MAX`].
+    /// The first errors: at least one, at most [`ERRORS_MAX`].
     pub errors: Vec<ConfigError>,
-    /// Number of errors that were found beyond those.
+    /// Number of errors that are not in `errors`.
     pub further: usize,
 }
 
-/// Maximum number of errors kept; further ones are counted.
+/// Maximum number of errors that are reported in full. Further errors are only counted.
 pub const ERRORS_MAX: usize = 100;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError {
-    /// Path of the file as named by the caller, or of a CSV file that it refers to.
+    /// Path of the file as the caller named it, or of a CSV file that a configuration file refers to.
     pub file: String,
     /// Position in the file; `None` for an error of the file as a whole.
     pub position: Option<Position>,
     pub kind: ConfigErrorKind,
-    /// The word that the user probably meant.
+    /// The word that the user probably meant, if a known word is similar.
     pub suggestion: Option<String>,
-    /// For a variable made from a template: the place of its use, `file:line:column`.
+    /// For a variable created from a template: the place of the `[[use]]`, `file:line:column`.
     pub used_at: Option<String>,
 }
 
-/// A position in a text. Both numbers count from 1; columns are characters, not bytes.
+/// A position in a text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Position {
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// Column in characters, from 1.
+    /// Column number in characters (not bytes), from 1.
     pub column: u32,
 }
 
-/// The error as a sentence that continues after `file:line:column`.
+/// What is wrong. The message of each variant follows `file:line:column`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigErrorKind {
     // The file.
-    #[error("does not exist; give a file, or a folder of files that end in .toml")]
+    #[error("does not exist; specify a file, or a folder of files that end in .toml")]
     FileMissing,
     #[error("cannot be read: {reason}")]
     Unreadable { reason: String },
     #[error("has more than {max} bytes, the most that a configuration file may have; split it")]
     FileTooLarge { max: String },
-    #[error("is a folder without files that end in .toml")]
+    #[error("is a folder without files that end in .toml; specify a folder that has one")]
     DirectoryEmpty,
     #[error("this is not UTF-8 text; save the file as UTF-8")]
     NotUtf8,
@@ -57,10 +57,10 @@ pub enum ConfigErrorKind {
     #[error("unknown key \"{key}\"")]
     UnknownKey {
         key: String,
-        /// The keys that exist.
+        /// The permitted keys, separated by commas.
         known: String,
     },
-    #[error("\"{key}\" has no meaning in {section}")]
+    #[error("\"{key}\" is not allowed in {section}; remove it")]
     KeyElsewhere { key: String, section: &'static str },
     #[error("\"{key}\": {feature} is not supported by this version")]
     NotSupported { key: String, feature: &'static str },
@@ -129,9 +129,9 @@ pub enum ConfigErrorKind {
     },
     #[error("the lower limit of \"range\", {low}, is not below the upper limit, {high}")]
     RangeEmpty { low: String, high: String },
-    #[error("coerce needs a range to pull values into; add range = [LOW, HIGH]")]
+    #[error("coerce needs a range; add range = [LOW, HIGH]")]
     CoerceWithoutRange,
-    #[error("clamp = true contradicts coerce = false")]
+    #[error("clamp = true contradicts coerce = false; remove one of them")]
     ClampContradicted,
     #[error(
         "scale needs a source that delivers raw values; add source = \"SERVER:ITEM\", or alias"
@@ -146,8 +146,8 @@ pub enum ConfigErrorKind {
     #[error("{reason}")]
     FifoRefused { reason: String },
     #[error(
-        "a FIFO of {data_type} needs \"length\", the number of {elements} that each value has: it is \
-         allocated once, at the start"
+        "a FIFO of {data_type} needs \"length\", the number of {elements} in each value, because it is \
+         allocated when the engine starts"
     )]
     FifoLengthMissing {
         data_type: String,
@@ -175,11 +175,15 @@ pub enum ConfigErrorKind {
     InvalidSource { source_text: String },
     #[error("\"{text}\" cannot be the target of an alias: {reason}")]
     InvalidAlias { text: String, reason: String },
-    #[error("an alias takes its value from its target, so it cannot have \"{key}\"; leave one out")]
+    #[error(
+        "an alias takes its value from its target, so it cannot have \"{key}\"; remove one of them"
+    )]
     AliasContradicted { key: &'static str },
     #[error("{reason}")]
     AliasRefused { reason: String },
-    #[error("the register number {number} is also that of {name} at {other}; give one another")]
+    #[error(
+        "the register number {number} is already used by {name} at {other}; change one of the numbers"
+    )]
     NumberTwice {
         number: u32,
         name: String,
@@ -197,7 +201,7 @@ pub enum ConfigErrorKind {
     InvalidRange { text: String },
     #[error("the range \"{text}\" ends before it starts")]
     RangeBackwards { text: String },
-    #[error("\"{key}\" has no values to repeat over")]
+    #[error("\"{key}\" is empty; add at least one value")]
     NothingToRepeat { key: String },
     #[error(
         "the lists of zip differ in length: \"{first}\" has {first_len}, \"{second}\" {second_len}"
@@ -210,13 +214,13 @@ pub enum ConfigErrorKind {
     },
     #[error("\"{name}\" cannot be used in a placeholder; use letters, digits and _")]
     ParameterName { name: String },
-    #[error("\"{name}\" is already given a value by {defined_by}")]
+    #[error("\"{name}\" already has a value from {defined_by}; use another name")]
     ParameterTwice {
         name: String,
         defined_by: &'static str,
     },
     #[error(
-        "this makes {count} variables, more than the limit of {max} (engine.limits.variables_max)"
+        "this creates {count} variables, more than the limit of {max} (engine.limits.variables_max)"
     )]
     TooManyVariables { count: String, max: String },
 
@@ -229,7 +233,7 @@ pub enum ConfigErrorKind {
     UnknownTemplate { name: String },
     #[error("template \"{template}\" needs rows for its parameters {params}; add rows or csv")]
     RowsMissing { template: String, params: String },
-    #[error("rows and csv exclude each other")]
+    #[error("rows and csv cannot be combined; remove one of them")]
     RowsAndCsv,
     #[error("this row lacks \"{param}\"")]
     ParameterMissing { param: String },
@@ -246,8 +250,8 @@ pub enum ConfigErrorKind {
 
     // History.
     #[error(
-        "no variable is left for \"{text}\", because \"{earlier}\" at {other} matches first; put this \
-         section before that one, or leave it out"
+        "\"{text}\" has no effect, because \"{earlier}\" at {other} matches the same variables first; put \
+         this section before that one, or remove it"
     )]
     HistoryUnreachable {
         text: String,
@@ -255,17 +259,17 @@ pub enum ConfigErrorKind {
         other: String,
     },
     #[error(
-        "record = false means that nothing is recorded, so it cannot have \"{key}\"; leave one out"
+        "a section with record = false cannot have \"{key}\"; remove one of them"
     )]
     HistoryContradicted { key: &'static str },
     #[error(
-        "nothing would be recorded in this folder; name the variables in a [[history]] section, or \
-         leave out \"{key}\""
+        "no [[history]] section selects variables to record in this folder; add one, or remove \
+         \"{key}\""
     )]
     HistoryOfNothing { key: &'static str },
     #[error(
-        "the spool is for the time in which the folder of the history cannot be written; name a \
-         folder on another disk"
+        "the spool is used while the history folder cannot be written, so it cannot be the same \
+         folder; specify a folder on another disk"
     )]
     SpoolIsHistory,
 
@@ -288,7 +292,7 @@ pub enum ConfigErrorKind {
     },
 }
 
-/// Defines the code of every kind once, for [`ConfigErrorKind::code`] and `ConfigErrorKind::CODES`.
+/// Defines [`ConfigErrorKind::code`] and [`ConfigErrorKind::CODES`] from one list, so that they agree.
 macro_rules! codes {
     ($($variant:ident => $code:literal,)*) => {
         impl ConfigErrorKind {

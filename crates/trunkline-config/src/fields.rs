@@ -1,4 +1,4 @@
-//! Typed access to the values of a table. A value that has the wrong form is reported at its place.
+//! Typed access to the values of a table. Reports a value of the wrong form at its place.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::report::Report;
 use crate::sections::check_keys;
 use crate::source::Place;
 
-/// Reads values; texts are filled in with the parameters of `env`.
+/// Reads values. `env` defines how placeholders in texts are treated.
 pub(crate) struct Values<'r, 'e> {
     pub report: &'r mut Report,
     pub env: Braces<'e>,
@@ -26,20 +26,21 @@ pub(crate) struct Values<'r, 'e> {
 /// The meaning of braces in a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Braces<'e> {
-    /// They have none: the text is used unchanged.
+    /// Braces are ordinary characters: the text is used unchanged.
     Plain,
-    /// They enclose placeholders for these parameters.
+    /// Braces enclose placeholders, which are filled in with these parameters.
     Fill(&'e Env),
-    /// They are an error: this section has no placeholders.
+    /// A placeholder is an error, because this section cannot have any.
     Reject(Section),
 }
 
-/// A value after its placeholder was filled in.
+/// A value with its placeholders filled in.
 pub(crate) enum Filled<'a> {
     Bool(bool),
     Integer(i64),
     Float(f64),
     Text(String),
+    /// A time, a list or a table, in which placeholders are not filled in.
     Other(&'a Node),
 }
 
@@ -54,7 +55,8 @@ impl<'r> Values<'r, 'static> {
 }
 
 impl Values<'_, '_> {
-    /// Returns the value. If the text is a single placeholder, returns the value of its parameter.
+    /// Returns the value with its placeholders filled in. A text that is a single placeholder becomes
+    /// the value of the parameter, which can be a number.
     pub fn filled<'a>(&mut self, node: &'a Node) -> Option<Filled<'a>> {
         Some(match &node.kind {
             NodeKind::Bool(value) => Filled::Bool(*value),
@@ -88,7 +90,7 @@ impl Values<'_, '_> {
         if !text.contains(['{', '}']) {
             return Some(text.to_owned());
         }
-        let nothing = Env::default();
+        let no_parameters = Env::default();
         let env = match self.env {
             Braces::Plain => return Some(text.to_owned()),
             Braces::Fill(env) => env,
@@ -102,7 +104,7 @@ impl Values<'_, '_> {
                     );
                     return None;
                 }
-                &nothing
+                &no_parameters
             }
         };
         let filled = TextTemplate::parse(text).and_then(|parsed| parsed.expand(env));
@@ -123,7 +125,7 @@ impl Values<'_, '_> {
         None
     }
 
-    /// Reads text, never a number: the value of a single placeholder is converted to text, too.
+    /// Reads text. If the text is a single placeholder with a number, returns the number as text.
     pub fn text(&mut self, key: &str, node: &Node) -> Option<String> {
         match &node.kind {
             NodeKind::Text(text) => self.fill(node.place, text),
@@ -256,13 +258,13 @@ impl Values<'_, '_> {
         node: &Node,
         value: T,
         bounds: RangeInclusive<T>,
-        show: impl Fn(T) -> String,
+        format: impl Fn(T) -> String,
     ) -> Option<T> {
         if bounds.contains(&value) {
             return Some(value);
         }
-        let (low, high) = (show(*bounds.start()), show(*bounds.end()));
-        let (key, found) = (key.to_owned(), show(value));
+        let (low, high) = (format(*bounds.start()), format(*bounds.end()));
+        let (key, found) = (key.to_owned(), format(value));
         self.report.error(
             node.place,
             Kind::OutOfBounds {
@@ -285,12 +287,13 @@ impl Values<'_, '_> {
 
     /// Returns a table with the keys of `section`.
     pub fn table<'a>(&mut self, key: &str, node: &'a Node, section: Section) -> Option<&'a Table> {
-        let table = self.free_table(key, node)?;
+        let table = self.table_with_any_keys(key, node)?;
         check_keys(table, section, self.report);
         Some(table)
     }
 
-    pub fn free_table<'a>(&mut self, key: &str, node: &'a Node) -> Option<&'a Table> {
+    /// Returns a table without checking its keys.
+    pub fn table_with_any_keys<'a>(&mut self, key: &str, node: &'a Node) -> Option<&'a Table> {
         match &node.kind {
             NodeKind::Table(table) => Some(table),
             _ => self.wrong_form(key, node, "a table"),
@@ -298,7 +301,7 @@ impl Values<'_, '_> {
     }
 }
 
-/// Converts a plain value to the value of a parameter.
+/// Converts a single value to a parameter. Returns `None` for times, lists and tables.
 pub(crate) fn param_of(node: &Node) -> Option<Param> {
     match &node.kind {
         NodeKind::Bool(value) => Some(Param::Bool(*value)),

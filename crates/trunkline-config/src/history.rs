@@ -1,4 +1,4 @@
-//! Reads the `[[history]]` sections: which variables an engine records, and how.
+//! Reads the `[[history]]` sections, which define the variables that an engine records, and how.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,11 +22,11 @@ const EVERY_MAX: Duration = Duration::from_secs(86_400);
 const KEEP_MIN: Duration = Duration::from_secs(3_600);
 const KEEP_MAX: Duration = Duration::from_secs(36_500 * 86_400);
 
-/// The keys that have no meaning for variables that are not recorded.
+/// The keys that a section with `record = false` cannot have.
 const SETTINGS: [&str; 5] = ["deadband", "resolution", "every", "keep", "array_bytes_max"];
 
-/// A pattern of a section, and its place.
-struct Selected {
+/// A pattern of variables, and its place.
+struct LocatedPattern {
     pattern: Pattern,
     place: Place,
 }
@@ -39,25 +39,25 @@ pub(crate) fn read(documents: &[(u32, Table)], report: &mut Report) -> Option<Ve
     for (_, document) in documents {
         has_section |= document.entry("history").is_some();
         for section in tables(document, "history", report) {
-            let (selected, settings) = read_section(section, report);
-            for Selected { pattern, place } in &selected {
+            let (patterns, settings) = read_section(section, report);
+            for LocatedPattern { pattern, place } in &patterns {
                 check_reachable(pattern, *place, &earlier, report);
             }
             // Patterns of one section may overlap, because they have the same settings.
-            for Selected { pattern, place } in selected {
+            for LocatedPattern { pattern, place } in patterns {
                 earlier.entry(pattern.as_str().to_owned()).or_insert(place);
                 rules.push(HistoryRule { pattern, settings });
             }
         }
     }
     if !has_section {
-        check_no_folder(documents, report);
+        report_unused_folders(documents, report);
     }
     has_section.then_some(rules)
 }
 
-/// Reports a history folder that is set although nothing is recorded.
-fn check_no_folder(documents: &[(u32, Table)], report: &mut Report) {
+/// Reports a history folder or spool that is set although no section records anything.
+fn report_unused_folders(documents: &[(u32, Table)], report: &mut Report) {
     for (_, document) in documents {
         let engine = document.entry("engine").map(|entry| &entry.node.kind);
         let Some(NodeKind::Table(engine)) = engine else {
@@ -72,11 +72,11 @@ fn check_no_folder(documents: &[(u32, Table)], report: &mut Report) {
 }
 
 /// Returns the patterns of a section, and the settings of the variables that match them.
-fn read_section(table: &Table, report: &mut Report) -> (Vec<Selected>, Option<HistorySettings>) {
+fn read_section(table: &Table, report: &mut Report) -> (Vec<LocatedPattern>, Option<HistorySettings>) {
     check_keys(table, Section::History, report);
     let node = required(table, Section::History, "variables", report);
     let mut values = Values::plain(report);
-    let selected = node.and_then(|node| selected(node, &mut values));
+    let patterns = node.and_then(|node| read_patterns(node, &mut values));
     let settings = settings(table, &mut values);
     let record = table
         .node("record")
@@ -90,45 +90,45 @@ fn read_section(table: &Table, report: &mut Report) -> (Vec<Selected>, Option<Hi
         }
     }
     let settings = is_recorded.then_some(settings);
-    (selected.unwrap_or_default(), settings)
+    (patterns.unwrap_or_default(), settings)
 }
 
-fn selected(node: &Node, values: &mut Values<'_, '_>) -> Option<Vec<Selected>> {
-    const EXPECTED: &str = "a pattern, or a list of at least one";
+fn read_patterns(node: &Node, values: &mut Values<'_, '_>) -> Option<Vec<LocatedPattern>> {
+    const EXPECTED: &str = "a pattern, or a list of patterns that is not empty";
     let nodes = match &node.kind {
         NodeKind::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
         NodeKind::Text(_) => std::slice::from_ref(node),
         _ => return values.wrong_form("variables", node, EXPECTED),
     };
-    let mut selected = Vec::with_capacity(nodes.len());
+    let mut patterns = Vec::with_capacity(nodes.len());
     for node in nodes {
         let Some(text) = values.text("variables", node) else {
             continue;
         };
         let place = node.place;
-        match pattern(&text) {
-            Ok(pattern) => selected.push(Selected { pattern, place }),
+        match parse_pattern(&text) {
+            Ok(pattern) => patterns.push(LocatedPattern { pattern, place }),
             Err(reason) => {
                 let kind = Kind::InvalidPattern { text, reason };
                 values.report.error(place, kind);
             }
         }
     }
-    Some(selected)
+    Some(patterns)
 }
 
-/// Parses a pattern of full names. Returns the reason if it cannot match any.
-fn pattern(text: &str) -> Result<Pattern, String> {
+/// Parses a pattern of full names. Returns the reason if the pattern cannot match a variable.
+fn parse_pattern(text: &str) -> Result<Pattern, String> {
     let pattern = Pattern::parse(text).map_err(|error| error.to_string())?;
     let written = pattern.as_str();
     if let Some((_, field)) = written.split_once('#') {
         return Err(format!(
-            "the history records whole variables, not fields; leave out #{field}"
+            "the history records whole variables, not fields; remove #{field}"
         ));
     }
     if written.split('/').next() == Some(NUMBERS_LIBRARY) {
         return Err(
-            "the history goes by full names, not register numbers; write library/name".to_owned(),
+            "a pattern matches full names, not register numbers; write library/name".to_owned(),
         );
     }
     Ok(pattern)
@@ -169,8 +169,9 @@ fn resolution(node: &Node, values: &mut Values<'_, '_>) -> Option<f64> {
     Some(resolution)
 }
 
-/// Reports a pattern whose matches are all decided by a pattern of an earlier section. Detects only
-/// the common cases: the same pattern, and `a/**` before something below `a`.
+/// Reports a pattern that has no effect, because a pattern of an earlier section matches all of its
+/// variables first. Detects only the common cases: the same pattern, and `a/**` before a pattern
+/// below `a`.
 fn check_reachable(
     pattern: &Pattern,
     place: Place,

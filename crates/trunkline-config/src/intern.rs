@@ -1,4 +1,4 @@
-//! Makes variables with equal properties share them.
+//! Interns properties, so that variables with equal properties share one allocation.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use trunkline_types::Properties;
 
-/// The properties made so far.
+/// Stores one copy of each distinct set of properties.
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
     hasher: RandomState,
@@ -15,7 +15,7 @@ pub(crate) struct Interner {
 }
 
 impl Interner {
-    /// Returns the shared properties equal to these.
+    /// Returns the stored copy of these properties, and stores them if there is none.
     pub fn share(&mut self, properties: Properties) -> Arc<Properties> {
         let p = &properties;
         let hash =

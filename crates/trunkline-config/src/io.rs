@@ -1,5 +1,4 @@
-//! Reads the `[[io]]` sections: the I/O servers to run, and the settings of their drivers,
-//! uninterpreted.
+//! Reads the `[[io]]` sections: the I/O servers to run. Each driver interprets its own settings later.
 
 use std::time::Duration;
 
@@ -51,7 +50,9 @@ pub(crate) fn read(table: &Table, report: &mut Report) -> Option<IoConfig> {
 fn name(node: &Node, values: &mut Values<'_, '_>) -> Option<String> {
     let name = values.text("name", node)?;
     let reason = match check_segment(&name) {
-        Ok(()) if name.contains(':') => "a colon ends it in source = \"NAME:ITEM\"".to_owned(),
+        Ok(()) if name.contains(':') => {
+            "it cannot contain a colon, which ends the name in source = \"NAME:ITEM\"".to_owned()
+        }
         Ok(()) => return Some(name),
         Err(error) => error.to_string(),
     };

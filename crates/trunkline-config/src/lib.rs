@@ -1,8 +1,7 @@
-//! Reads configuration files into a deployment plan, with errors by file, line and column. Calls no
-//! engine.
+//! Reads configuration files into a deployment plan, and reports errors with file, line and column.
 //!
-//! Files are TOML. Reading continues after an error and keeps up to [`ERRORS_MAX`] of them, so that
-//! one run reports everything that is wrong:
+//! This crate does not depend on the engine. Files are TOML. Reading continues after an error, so
+//! that one run reports up to [`ERRORS_MAX`] errors:
 //!
 //! ```text
 //! plant.toml:17:9 unknown key "unit"; did you mean "units"?
@@ -15,11 +14,11 @@
 //! ```
 //!
 //! # Layout
-//! - `load`: from paths or texts to a plan; the only module that handles several files.
-//! - [`plan`]: the result. [`error`]: the errors. [`keys`]: every key, as data.
+//! - `load`: converts paths or texts to a plan. Only this module handles several files.
+//! - [`plan`]: the result. [`error`]: the errors. [`keys`]: a description of every key.
 //! - `source`, `node`, `report`, `fields`, `suggestion`: texts, trees, errors, typed access.
 //! - `engine`, `io`, `history`, `variable/`: the sections.
-//! - `placeholder/`, `expand`, `template`, `csv`: many variables from one table.
+//! - `placeholder/`, `expand/`, `template`, `csv`: create many variables from one table.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The libraries of all files, and the errors that can only be found once all variables are known.
+//! Collects the libraries of all files, and finds the errors that depend on all variables.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,9 +14,10 @@ use crate::report::Report;
 use crate::source::Place;
 use crate::variable::DESCRIPTION_BYTES_MAX;
 
-/// The libraries while variables are being added to them.
+/// The libraries read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Libraries {
+    /// Position of each library in `all`, by name.
     index: HashMap<String, usize>,
     all: Vec<Library>,
 }
@@ -73,13 +74,13 @@ impl Libraries {
         }
     }
 
-    /// Returns the libraries. Reports names and numbers that are used twice, and aliases that do
-    /// not fit their targets.
+    /// Returns the libraries. Reports duplicate names, duplicate register numbers, and aliases whose
+    /// properties do not match their targets.
     pub(crate) fn finish(self, report: &mut Report) -> Vec<LibraryDefinition> {
         for library in &self.all {
-            report_twins(library, report);
+            report_duplicate_names(library, report);
         }
-        report_numbers(&self.all, report);
+        report_duplicate_numbers(&self.all, report);
         report_aliases(&self.all, report);
         let mut libraries = Vec::with_capacity(self.all.len());
         for library in self.all {
@@ -89,7 +90,10 @@ impl Libraries {
                 variables,
                 ..
             } = library;
-            let variables = variables.into_iter().map(|one| one.definition).collect();
+            let variables = variables
+                .into_iter()
+                .map(|variable| variable.definition)
+                .collect();
             libraries.push(LibraryDefinition {
                 name,
                 description,
@@ -100,36 +104,35 @@ impl Libraries {
     }
 }
 
-fn report_twins(library: &Library, report: &mut Report) {
-    let mut first: HashMap<&str, Place> = HashMap::with_capacity(library.variables.len());
+fn report_duplicate_names(library: &Library, report: &mut Report) {
+    let mut places: HashMap<&str, Place> = HashMap::with_capacity(library.variables.len());
     for variable in &library.variables {
         let path = variable.definition.path.as_str();
-        match first.get(path) {
+        match places.get(path) {
             Some(other) => {
                 let name = format!("{}/{path}", library.name);
                 let other = report.format_place(*other);
                 report.error(variable.place, Kind::VariableTwice { name, other });
             }
             None => {
-                first.insert(path, variable.place);
+                places.insert(path, variable.place);
             }
         }
     }
 }
 
-/// Reports register numbers used twice. A number belongs to one variable of the engine, regardless
-/// of its library.
-fn report_numbers(libraries: &[Library], report: &mut Report) {
-    let mut first: HashMap<u32, (&Library, &Variable)> = HashMap::new();
-    for (library, variable) in every(libraries) {
+/// Reports register numbers that several variables use, in the same library or in different ones.
+fn report_duplicate_numbers(libraries: &[Library], report: &mut Report) {
+    let mut users: HashMap<u32, (&Library, &Variable)> = HashMap::new();
+    for (library, variable) in all_variables(libraries) {
         let Some(number) = variable.definition.properties.number else {
             continue;
         };
-        match first.entry(number) {
-            Entry::Occupied(taken) => {
-                let (library, of_other) = taken.get();
-                let name = library.full_name(of_other);
-                let other = report.format_place(of_other.place);
+        match users.entry(number) {
+            Entry::Occupied(occupied) => {
+                let (library, other_variable) = occupied.get();
+                let name = library.full_name(other_variable);
+                let other = report.format_place(other_variable.place);
                 let kind = Kind::NumberTwice {
                     number,
                     name,
@@ -137,24 +140,24 @@ fn report_numbers(libraries: &[Library], report: &mut Report) {
                 };
                 report.error(variable.place, kind);
             }
-            Entry::Vacant(free) => {
-                free.insert((library, variable));
+            Entry::Vacant(vacant) => {
+                vacant.insert((library, variable));
             }
         }
     }
 }
 
-/// Reports errors of aliases that can only be found once all libraries are known: a target with
-/// properties that do not match, and an invalid chain of aliases. A target that is in none of the
-/// libraries may be deployed later.
+/// Reports aliases whose properties do not match their targets, and invalid chains of aliases. A
+/// target that is in none of the libraries is not an error, because it may be deployed later.
 fn report_aliases(libraries: &[Library], report: &mut Report) {
     let is_alias = |variable: &Variable| !variable.definition.properties.alias.is_empty();
-    if !every(libraries).any(|(_, variable)| is_alias(variable)) {
+    if !all_variables(libraries).any(|(_, variable)| is_alias(variable)) {
         return;
     }
-    let named = every(libraries).map(|(library, variable)| (library.full_name(variable), variable));
-    let named: Vec<(String, &Variable)> = named.collect();
-    let all: HashMap<&str, &Variable> = named
+    let named: Vec<(String, &Variable)> = all_variables(libraries)
+        .map(|(library, variable)| (library.full_name(variable), variable))
+        .collect();
+    let by_name: HashMap<&str, &Variable> = named
         .iter()
         .map(|(name, variable)| (name.as_str(), *variable))
         .collect();
@@ -163,15 +166,18 @@ fn report_aliases(libraries: &[Library], report: &mut Report) {
         let properties = &*variable.definition.properties;
         let target = properties.alias.as_str();
         targets.insert(name, target);
-        let of_target = all.get(target).map(|one| &*one.definition.properties);
-        if let Some(wrong) = of_target.and_then(|of_target| mismatch(properties, target, of_target))
-        {
-            let sentence = wrong.sentence;
+        let target_properties = by_name
+            .get(target)
+            .map(|variable| &*variable.definition.properties);
+        let difference = target_properties
+            .and_then(|target_properties| mismatch(properties, target, target_properties));
+        if let Some(difference) = difference {
+            let sentence = difference.sentence;
             refuse_alias(name, AliasFault::Mismatch { sentence }, variable, report);
         }
     }
     if let Err((name, fault)) = check_chains(&targets)
-        && let Some(variable) = all.get(name.as_str())
+        && let Some(variable) = by_name.get(name.as_str())
     {
         refuse_alias(&name, fault, variable, report);
     }
@@ -183,12 +189,13 @@ fn refuse_alias(name: &str, fault: AliasFault, variable: &Variable, report: &mut
 }
 
 /// Returns all variables, each with its library.
-fn every(libraries: &[Library]) -> impl Iterator<Item = (&Library, &Variable)> {
-    libraries.iter().flat_map(Library::each_variable)
+fn all_variables(libraries: &[Library]) -> impl Iterator<Item = (&Library, &Variable)> {
+    libraries.iter().flat_map(Library::with_variables)
 }
 
 impl Library {
-    fn each_variable(&self) -> impl Iterator<Item = (&Library, &Variable)> {
+    /// Returns this library with each of its variables.
+    fn with_variables(&self) -> impl Iterator<Item = (&Library, &Variable)> {
         self.variables.iter().map(move |variable| (self, variable))
     }
 

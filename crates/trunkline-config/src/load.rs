@@ -19,12 +19,13 @@ use crate::template::{self, Template};
 use crate::variable::{Draft, IoNames, Layer, TextMode};
 use crate::{engine, history, io};
 
-/// Information that the program has, and that its configuration files do not contain.
+/// Information that the calling program has, and that configuration files do not contain.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LoadOptions {
-    /// I/O servers that exist without an `[[io]]` section, for `source = "NAME:ITEM"`.
+    /// Names of I/O servers without an `[[io]]` section, which `source = "NAME:ITEM"` may refer to.
     pub io_servers: Vec<String>,
-    /// Accepts sources of unknown I/O servers: for libraries that are deployed to a running engine.
+    /// Accepts sources of unknown I/O servers. A library that is deployed to a running engine needs
+    /// this, because its files do not name the engine's I/O servers.
     pub any_io_server: bool,
 }
 
@@ -35,8 +36,8 @@ pub fn default_config_text() -> &'static str {
     include_str!("default.toml")
 }
 
-/// Reads files, and the `*.toml` files of directories in the order of their names (not those of
-/// subdirectories).
+/// Loads configuration files. A path may be a file, or a directory whose `*.toml` files are read in
+/// the order of their names; subdirectories are not searched.
 ///
 /// # Errors
 /// [`ConfigErrors`] with all errors of all files.
@@ -57,7 +58,7 @@ pub fn load_with(paths: &[PathBuf], options: &LoadOptions) -> Result<DeploymentP
             Vec::new()
         });
         for file in files {
-            // A file given both by itself and by its directory is read once.
+            // Read a file once, even if the paths contain both the file and its directory.
             if files_read.insert(file.canonicalize().unwrap_or_else(|_| file.clone())) {
                 add_file(&file, &mut report);
             }
@@ -66,8 +67,8 @@ pub fn load_with(paths: &[PathBuf], options: &LoadOptions) -> Result<DeploymentP
     plan(report, options)
 }
 
-/// Reads one text that is not from a file. `file_name` appears in messages. Without its extension,
-/// it also names the library if the text does not.
+/// Reads a configuration from a text instead of a file. Messages show `file_name`. If the text does
+/// not name its library, the library is named `file_name` without the extension.
 ///
 /// # Errors
 /// [`ConfigErrors`] with all errors of the text.
@@ -75,7 +76,7 @@ pub fn parse(file_name: &str, text: &str) -> Result<DeploymentPlan, ConfigErrors
     parse_with(&[(file_name, text)], &LoadOptions::default())
 }
 
-/// Reads several texts, each with its name, as if they were files of one run.
+/// Reads several texts, each with a file name, as if they were files that are loaded together.
 ///
 /// # Errors
 /// [`ConfigErrors`] with all errors of the texts.
@@ -99,10 +100,11 @@ fn add_file(path: &Path, report: &mut Report) {
     }
 }
 
-/// The document of one file, and the settings that all of its variables share.
+/// A parsed file, and the `[defaults]` of its variables.
 #[derive(Debug)]
 struct File<'a> {
     document: &'a Table,
+    /// Index of the file's source in the [`Report`].
     source: u32,
     defaults: Draft<'a>,
 }
@@ -245,7 +247,7 @@ fn read_templates<'a>(files: &[File<'a>], report: &mut Report) -> BTreeMap<Strin
     templates
 }
 
-/// Makes the variables of one file.
+/// Adds the variables of one file to the file's library.
 fn read_library<'a>(
     file: &File<'a>,
     templates: &mut BTreeMap<String, Template<'a>>,
@@ -309,7 +311,7 @@ fn checked_library(name: String, place: Place, report: &mut Report) -> Option<St
     }
 }
 
-/// Checks that files may define a library of this name. Returns the reason if they may not.
+/// Checks that a file may define a library of this name. Returns the reason if it may not.
 fn check_library(name: &str) -> Result<(), String> {
     check_segment(name).map_err(|error| error.to_string())?;
     if name == NUMBERS_LIBRARY {
@@ -318,13 +320,14 @@ fn check_library(name: &str) -> Result<(), String> {
         ));
     }
     if is_reserved(name) {
-        let rule = "names that begin with _ are for the engine's own libraries";
-        return Err(format!("{rule}; give [library] another name"));
+        let rule = "names that begin with _ are reserved for the engine";
+        return Err(format!("{rule}; choose another name in [library]"));
     }
     Ok(())
 }
 
-/// Names a library after its file: used for variables outside a library (DP-02).
+/// Returns the name of the library of a file without a `[library]` section: the name of the file
+/// (DP-02).
 fn name_after_file(source: u32, report: &Report) -> String {
     let name = report
         .source(source)

@@ -1,7 +1,7 @@
-//! A TOML document as a plain tree of values with places.
+//! Represents a TOML document as a tree of values with places.
 //!
 //! `toml_edit` distinguishes tables, inline tables, dotted keys and arrays of tables because it
-//! edits files. This tree does not: here they mean the same.
+//! edits files. This tree does not distinguish them, because they have the same meaning.
 
 use std::ops::Range;
 
@@ -18,14 +18,13 @@ pub(crate) struct Node {
     pub kind: NodeKind,
 }
 
-/// The kinds of value.
 #[derive(Debug)]
 pub(crate) enum NodeKind {
     Bool(bool),
     Integer(i64),
     Float(f64),
     Text(String),
-    /// A date or time in the form of RFC 3339, with an offset if it was written with one.
+    /// A date or time in the form of RFC 3339; the offset is present only if the file has one.
     Time(String),
     List(Vec<Node>),
     Table(Table),
@@ -46,11 +45,11 @@ pub(crate) struct Entry {
     pub node: Node,
 }
 
-/// Characters of a text that a message quotes.
+/// Maximum number of characters of a text that a message quotes.
 const QUOTED_MAX: usize = 40;
 
 impl Node {
-    /// Parses the text of a source. Reports a document that is not TOML, and returns `None`.
+    /// Parses the text of a source. Returns `None` after reporting an error if the text is not TOML.
     pub fn parse(source: u32, report: &mut Report) -> Option<Table> {
         let parsed = Document::parse(report.source(source)?.text.as_str()).map(|document| {
             let place = Place { source, offset: 0 };
@@ -80,7 +79,7 @@ impl Node {
         }
     }
 
-    /// Returns true if any text in it has a brace, and so may contain a placeholder.
+    /// Returns true if a text in this value contains a brace, and so may have a placeholder.
     pub fn has_braces(&self) -> bool {
         match &self.kind {
             NodeKind::Text(text) => text.contains(['{', '}']),
@@ -116,24 +115,25 @@ pub(crate) fn quoted_text(text: &str) -> String {
     format!("\"{quoted}\"")
 }
 
-/// Turns parsed items into nodes; `toml_edit` bounds the nesting (80 levels).
+/// Converts parsed items to nodes. The recursion is bounded, because `toml_edit` refuses documents
+/// that are nested deeper than 80 levels.
 struct Reader {
     source: u32,
 }
 
 impl Reader {
-    fn place(&self, span: Option<Range<usize>>, otherwise: Place) -> Place {
-        span.map_or(otherwise, |span| Place {
+    fn place(&self, span: Option<Range<usize>>, fallback: Place) -> Place {
+        span.map_or(fallback, |span| Place {
             source: self.source,
             offset: span.start as u32,
         })
     }
 
-    fn item(&self, item: &Item, otherwise: Place) -> Option<Node> {
-        let place = self.place(item.span(), otherwise);
+    fn item(&self, item: &Item, fallback: Place) -> Option<Node> {
+        let place = self.place(item.span(), fallback);
         let kind = match item {
             Item::None => return None,
-            Item::Value(value) => return Some(self.value(value, otherwise)),
+            Item::Value(value) => return Some(self.value(value, fallback)),
             Item::Table(table) => NodeKind::Table(self.table(table, place)),
             Item::ArrayOfTables(tables) => {
                 let node = |table: &toml_edit::Table| {
@@ -149,8 +149,8 @@ impl Reader {
         Some(Node { place, kind })
     }
 
-    fn value(&self, value: &Value, otherwise: Place) -> Node {
-        let place = self.place(value.span(), otherwise);
+    fn value(&self, value: &Value, fallback: Place) -> Node {
+        let place = self.place(value.span(), fallback);
         let kind = match value {
             Value::Boolean(value) => NodeKind::Bool(*value.value()),
             Value::Integer(value) => NodeKind::Integer(*value.value()),

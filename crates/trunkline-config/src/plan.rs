@@ -1,5 +1,5 @@
-//! The deployment plan: the checked and complete content of configuration files, with everything an
-//! engine needs to start.
+//! Defines the deployment plan: the validated content of configuration files, with everything that
+//! an engine needs to start.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,41 +10,41 @@ use trunkline_types::history::HistoryRule;
 use trunkline_types::url::DEFAULT_PORT;
 use trunkline_types::{LibraryDefinition, ListenAddress, Setting};
 
-/// The content of the configuration files of one run.
+/// The validated content of the configuration files that were loaded together.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DeploymentPlan {
     /// Settings of the engine itself.
     pub engine: EngineConfig,
-    /// The libraries, in the order in which the files name them.
+    /// The libraries, in the order of their first appearance in the files.
     pub libraries: Vec<LibraryDefinition>,
-    /// The I/O servers, in the order in which the files name them.
+    /// The I/O servers, in the order of the files.
     pub io: Vec<IoConfig>,
     /// The variables to record; `None` without `[[history]]` sections.
     pub history: Option<HistoryConfig>,
-    /// The files that were read, including CSV files; empty if the text came from elsewhere.
+    /// The files that were read, including CSV files; empty if the configuration was not a file.
     pub sources: Vec<PathBuf>,
 }
 
 /// The `[engine]` section.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EngineConfig {
-    /// Name of the engine; `None`: chosen by the composition root (the host's name).
+    /// Name of the engine; `None`: the name of the host.
     pub name: Option<String>,
-    /// Location of deployed libraries and retained values.
+    /// Location of the store, for deployed libraries, retained values, alarms and the audit.
     pub store: StoreChoice,
-    /// Number of audit entries kept in the store.
+    /// Maximum number of audit entries in the store.
     pub audit_entries: u64,
     /// Maximum age of audit entries; `None`: no limit.
     pub audit_age: Option<Duration>,
-    /// Number of entries of the alarm journal kept in the store.
+    /// Maximum number of alarm journal entries in the store.
     pub alarm_journal_entries: u64,
-    /// Maximum age of entries of the alarm journal; `None`: no limit.
+    /// Maximum age of alarm journal entries; `None`: no limit.
     pub alarm_journal_age: Option<Duration>,
-    /// Folder of the history; `None`: beside the store, see [`DeploymentPlan::set_store`].
+    /// History folder; `None`: beside the store, see [`DeploymentPlan::set_store`].
     pub history: Option<PathBuf>,
-    /// Folder on another disk, for rows while the one of the history cannot be written.
+    /// Folder on another disk that stores rows while the history folder cannot be written.
     pub history_spool: Option<PathBuf>,
-    /// Addresses to listen at; never empty.
+    /// Addresses to listen on; at least one.
     pub listen: Vec<ListenAddress>,
     /// Adds a Unix socket to each loopback port, for programs of the same user.
     pub local_socket: bool,
@@ -55,52 +55,52 @@ pub struct EngineConfig {
     pub insecure: bool,
     /// Refuses programs of other users, also over TCP.
     pub same_user: bool,
-    /// Interval of keep-alives on an otherwise silent connection.
+    /// Interval of keep-alives on a connection without other traffic.
     pub keep_alive: Duration,
-    /// Silence after which a connection is considered dead; at least twice `keep_alive`.
+    /// Time without any received data after which a connection is closed; at least twice `keep_alive`.
     pub deadline: Duration,
-    /// Interval at which the engine measures itself; zero: never.
+    /// Interval at which the engine updates its health variables (`_engine/**`); zero: never.
     pub health: Duration,
-    /// Longest time that a connection thread spins before it sleeps; zero: it does not spin.
+    /// Maximum time that a connection thread polls before it sleeps; zero: it does not poll.
     pub spin: Duration,
     /// Bounds on the resources that clients may use.
     pub limits: Limits,
 }
 
-/// The location where an engine keeps the data that survives a restart.
+/// Location of the data that survives a restart of the engine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum StoreChoice {
-    /// Not set: the composition root chooses.
+    /// The files do not set a store: the program that starts the engine chooses.
     #[default]
     Unset,
-    /// No store: deployments last as long as the engine.
+    /// No store: deployed libraries and retained values are lost when the engine stops.
     Off,
     File(PathBuf),
 }
 
-/// The `[engine.limits]` section: bounds enforced before anything is allocated.
+/// The `[engine.limits]` section. The engine enforces each limit before it allocates memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Maximum number of simultaneous connections.
     pub sessions_max: u32,
-    /// Maximum number of connections being set up at the same time.
+    /// Maximum number of connections whose handshake is not complete.
     pub handshakes_max: u32,
-    /// Connections per second from one address of another machine; also the size of the permitted
-    /// burst.
+    /// Maximum number of connections per second from one address of another machine. The same number
+    /// may arrive in one burst.
     pub connections_per_address: u32,
     /// Maximum number of variables that one session may have open.
     pub items_per_session_max: u32,
     /// Maximum number of bytes waiting to be sent to one session.
     pub queue_bytes_per_session_max: u64,
-    /// Maximum number of bytes waiting to be sent to all sessions and programs together; `None`: a
-    /// quarter of the machine's memory.
+    /// Maximum number of bytes waiting to be sent to all sessions together; `None`: a quarter of the
+    /// machine's memory.
     pub queue_bytes_max: Option<u64>,
     /// Maximum size of the requests and items of all sessions together, in bytes; `None`: a quarter
     /// of the machine's memory.
     pub request_bytes_max: Option<u64>,
     /// Maximum number of unanswered writes of one session.
     pub writes_per_session_max: u32,
-    /// Maximum size of the values of those writes, in bytes.
+    /// Maximum total size of the values of the unanswered writes of one session, in bytes.
     pub write_bytes_per_session_max: u32,
     /// Maximum number of variables that all files together may define.
     pub variables_max: u32,
@@ -113,35 +113,36 @@ pub struct IoConfig {
     pub name: String,
     /// Kind of I/O server, such as `host` or `sim`.
     pub driver: String,
-    /// Time from one scan to the next; `None`: the driver's own.
+    /// Interval between scans; `None`: the default of the driver.
     pub period: Option<Duration>,
     /// Also deploys the libraries that the driver offers.
     pub publish: bool,
-    /// All other keys, which the driver interprets.
+    /// All other keys. The driver interprets them.
     pub settings: BTreeMap<String, Setting>,
-    /// Place of each setting, `file:line:column`, for errors found by the driver.
+    /// Place of each setting, `file:line:column`, for errors that the driver reports.
     pub setting_places: BTreeMap<String, String>,
-    /// Place of the section, `file:line`; empty if made by a program.
+    /// Place of the section, `file:line`; empty if a program created the I/O server.
     pub origin: String,
 }
 
 /// The `[[history]]` sections: what an engine records, and where.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HistoryConfig {
-    /// Folder of the history, which need not exist.
+    /// History folder. The engine creates the folder if it does not exist.
     pub folder: PathBuf,
-    /// Folder on another disk, in which rows are stored while the folder cannot be written. It need
-    /// not exist, but the folder that it is in must.
+    /// Folder on another disk that stores rows while `folder` cannot be written. The engine creates
+    /// the spool folder if it does not exist, but not its parent folder.
     pub spool: Option<PathBuf>,
-    /// The rules in the order of the files; the first one that matches a variable decides.
+    /// The rules, in the order of the files. The first rule that matches a variable applies.
     pub rules: Vec<HistoryRule>,
 }
 
 impl DeploymentPlan {
-    /// Sets the place of the store. The history moves beside it, unless the files name a folder.
+    /// Sets the location of the store, and moves the history folder beside the store unless the
+    /// files set one.
     ///
-    /// The folder is `plant.history` for a store `plant.db`. Without a store it is `history`,
-    /// beside the first configuration file.
+    /// For a store `plant.db`, the history folder is `plant.history`. Without a store, it is
+    /// `history`, beside the first configuration file.
     pub fn set_store(&mut self, store: StoreChoice) {
         self.engine.store = store;
         if let Some(history) = &mut self.history {
@@ -158,7 +159,7 @@ impl DeploymentPlan {
     }
 }
 
-/// Returns the folder that the files name for the history, or its default.
+/// Returns the history folder that the files set, or the default.
 pub(crate) fn history_folder(engine: &EngineConfig, sources: &[PathBuf]) -> PathBuf {
     match (&engine.history, &engine.store) {
         (Some(folder), _) => folder.clone(),
@@ -170,8 +171,8 @@ pub(crate) fn history_folder(engine: &EngineConfig, sources: &[PathBuf]) -> Path
     }
 }
 
-/// Returns a folder named after the store, because several engines may have their stores in one
-/// folder.
+/// Returns the history folder beside a store. It is named after the store, because the stores of
+/// several engines may be in the same folder.
 fn folder_of_store(store: &Path) -> PathBuf {
     if store.extension().is_some_and(|extension| extension == "db") {
         return store.with_extension("history");
@@ -224,7 +225,7 @@ impl Default for Limits {
 }
 
 impl IoConfig {
-    /// Returns an I/O server without settings that publishes its libraries, for use by programs.
+    /// Returns an I/O server without settings that publishes its libraries.
     pub fn new(name: impl Into<String>, driver: impl Into<String>) -> Self {
         Self {
             name: name.into(),

@@ -1,4 +1,4 @@
-//! Collects errors while reading continues, so that one run reports all of them.
+//! Collects errors while reading continues, so that one run reports all errors.
 
 use std::collections::HashSet;
 use std::mem::{Discriminant, discriminant};
@@ -12,24 +12,25 @@ use crate::suggestion::closest_match;
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     sources: Vec<Source>,
-    errors: Vec<(Order, ConfigError)>,
-    /// Suppresses repetitions: an error in a table that defines a thousand variables is reported
-    /// once.
-    seen: HashSet<Seen>,
+    errors: Vec<(SortKey, ConfigError)>,
+    /// Errors reported so far. Suppresses repetitions: an error in a table that defines a thousand
+    /// variables is reported once.
+    reported: HashSet<ErrorKey>,
     /// Number of errors beyond [`ERRORS_MAX`].
     omitted_count: usize,
+    /// Place of the `[[use]]` that is being expanded, if any.
     used_at: Option<Place>,
 }
 
-/// Identifies a reported error: its place, the place of use, its kind, and the missing key, if one
-/// is missing.
-type Seen = (Place, Option<Place>, Discriminant<Kind>, Option<String>);
+/// Identifies a reported error: the place, the place of the `[[use]]`, the kind, and the missing key
+/// if the error is a missing key.
+type ErrorKey = (Place, Option<Place>, Discriminant<Kind>, Option<String>);
 
-/// Sort key of the errors: the source, then the offset in it.
-type Order = (u32, u32);
+/// Orders the errors by source, and then by offset in the source.
+type SortKey = (u32, u32);
 
 impl Report {
-    /// Adds a source, and returns its index, used in [`Place`].
+    /// Adds a source. Returns the index for [`Place::source`].
     pub fn add_source(&mut self, source: Source) -> u32 {
         self.sources.push(source);
         self.sources.len() as u32 - 1
@@ -43,7 +44,7 @@ impl Report {
         self.sources.get(index as usize)
     }
 
-    /// Sets the place of use that is attached to errors from now on. Returns the previous one.
+    /// Sets the place of the `[[use]]` to attach to the errors that follow. Returns the previous place.
     pub fn set_used_at(&mut self, place: Option<Place>) -> Option<Place> {
         std::mem::replace(&mut self.used_at, place)
     }
@@ -64,7 +65,7 @@ impl Report {
         self.add(place, kind, || closest_match(word, candidates));
     }
 
-    /// Reports a key that is none of `known`.
+    /// Reports a key that is not in `known`.
     pub fn unknown_key<'a>(
         &mut self,
         place: Place,
@@ -79,16 +80,16 @@ impl Report {
         self.error_with_suggestion(place, kind, key, known.into_iter());
     }
 
-    /// Adds an error. `suggestion` is called only for errors that are kept, because it can be slow.
+    /// Adds an error. Calls `suggestion`, which can be slow, only for an error that is reported in full.
     fn add(&mut self, place: Place, kind: Kind, suggestion: impl FnOnce() -> Option<String>) {
-        // A table can lack several keys, all reported at the same place.
+        // All missing keys of a table are reported at the same place, so the key identifies the error.
         let missing = match &kind {
             Kind::KeyMissing { key, .. } => Some((*key).to_owned()),
             Kind::ParameterMissing { param } => Some(param.clone()),
             _ => None,
         };
         if !self
-            .seen
+            .reported
             .insert((place, self.used_at, discriminant(&kind), missing))
         {
             return;
@@ -110,8 +111,8 @@ impl Report {
         self.errors.push(((place.source, place.offset), error));
     }
 
-    /// Unwraps `result`, the outcome of filling in the placeholders of `text`. Reports the error,
-    /// if any.
+    /// Returns the value of `result`, which comes from parsing or filling in the placeholders of
+    /// `text`. Reports an error at `place` and returns `None`.
     pub fn ok_or_report<T>(
         &mut self,
         place: Place,
@@ -151,7 +152,7 @@ impl Report {
             })
     }
 
-    /// Formats a place as `file:line`, the origin of a variable.
+    /// Formats a place as `file:line`, the form of a variable's origin.
     pub fn format_origin(&self, place: Place) -> String {
         self.sources
             .get(place.source as usize)
@@ -165,7 +166,7 @@ impl Report {
         if self.errors.is_empty() {
             return Ok(self.sources);
         }
-        self.errors.sort_by_key(|(order, _)| *order);
+        self.errors.sort_by_key(|(sort_key, _)| *sort_key);
         let errors = self.errors.into_iter().map(|(_, error)| error).collect();
         Err(ConfigErrors {
             errors,

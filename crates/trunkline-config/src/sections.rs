@@ -1,11 +1,11 @@
-//! The sections of a file and their keys.
+//! Finds the sections of a file, and checks their keys.
 
 use crate::error::ConfigErrorKind as Kind;
 use crate::keys::Section;
 use crate::node::{Node, NodeKind, Table};
 use crate::report::Report;
 
-/// Reports every key of `table` that `section` does not have.
+/// Reports every key of `table` that `section` does not accept.
 pub(crate) fn check_keys(table: &Table, section: Section, report: &mut Report) {
     for entry in &table.entries {
         let key = &entry.key;
@@ -34,7 +34,7 @@ pub(crate) fn check_keys(table: &Table, section: Section, report: &mut Report) {
     }
 }
 
-/// Returns the value of a required key; reports it if it is missing.
+/// Returns the value of a required key. Reports a missing key.
 pub(crate) fn required<'a>(
     table: &'a Table,
     section: Section,
@@ -43,7 +43,7 @@ pub(crate) fn required<'a>(
 ) -> Option<&'a Node> {
     debug_assert!(
         section.key(key).is_some(),
-        "{key} is missing from the table of keys"
+        "{key} is missing from the key tables"
     );
     let node = table.node(key);
     if node.is_none() {
@@ -90,7 +90,7 @@ pub(crate) fn tables<'a>(file: &'a Table, name: &str, report: &mut Report) -> Ve
     tables
 }
 
-/// Returns the table of `[name]`, with the place of its key.
+/// Returns the table of `[name]`.
 pub(crate) fn table<'a>(file: &'a Table, name: &str, report: &mut Report) -> Option<&'a Table> {
     let entry = file.entry(name)?;
     match &entry.node.kind {

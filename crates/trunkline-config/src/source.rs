@@ -1,4 +1,4 @@
-//! The source texts: finds them, reads them within limits, and converts offsets to positions.
+//! Finds and reads the source files, up to a maximum size, and converts offsets to positions.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -10,12 +10,12 @@ use crate::error::{ConfigErrorKind as Kind, Position};
 /// Maximum size of a configuration or CSV file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// A text and its origin.
+/// The text of a file or from another origin.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// Name given by the caller.
+    /// Name in messages: the path of a file, or the name that the caller passed with a text.
     pub name: String,
-    /// Path on disk; `None` for text from elsewhere.
+    /// Path on disk; `None` if the text is not from a file.
     pub path: Option<PathBuf>,
     /// The text without a byte order mark.
     pub text: String,
@@ -26,13 +26,13 @@ pub(crate) struct Source {
 /// A place in a source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Place {
-    /// Index of the source.
+    /// Index of the source in the [`Report`](crate::report::Report).
     pub source: u32,
-    /// Byte offset in its text.
+    /// Byte offset in the text of the source.
     pub offset: u32,
 }
 
-/// The reason why a file could not be read, with the position in it.
+/// The reason why a file could not be read, with the position in the file if there is one.
 pub(crate) type ReadFault = (Option<Position>, Kind);
 
 impl Source {
@@ -43,7 +43,7 @@ impl Source {
 
     fn new(name: String, path: Option<PathBuf>, text: &str) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
-        let after_newline = |(at, byte)| (byte == b'\n').then_some(at as u32 + 1);
+        let after_newline = |(offset, byte)| (byte == b'\n').then_some(offset as u32 + 1);
         let lines = std::iter::once(0).chain(text.bytes().enumerate().filter_map(after_newline));
         Self {
             name,
@@ -83,7 +83,7 @@ impl Source {
         }
     }
 
-    /// Converts a byte offset to line and column.
+    /// Converts a byte offset to a line and a column.
     pub fn position(&self, offset: u32) -> Position {
         let mut end = self.text.len().min(offset as usize);
         while !self.text.is_char_boundary(end) {
@@ -103,13 +103,13 @@ impl Source {
         }
     }
 
-    /// Returns the line of a byte offset, from 1.
+    /// Returns the line number of a byte offset, from 1.
     pub fn line(&self, offset: u32) -> u32 {
         self.lines.partition_point(|start| *start <= offset).max(1) as u32
     }
 }
 
-/// Returns the files that `path` refers to: itself, or the `*.toml` files in it, sorted by name.
+/// Returns `path` if it is a file, or the `*.toml` files of the directory, sorted by name.
 pub(crate) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Kind> {
     let unreadable = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => Kind::FileMissing,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn position_inside_a_character_is_that_of_its_start() {
+    fn offset_inside_a_character_has_the_position_of_the_character() {
         let source = Source::of_text("a.toml", "\u{e9}");
         assert_eq!(source.position(1), Position { line: 1, column: 1 });
     }

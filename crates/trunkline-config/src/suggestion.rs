@@ -1,13 +1,15 @@
-//! Suggests the word that was probably meant.
+//! Suggests the word that the user probably meant.
 
 use trunkline_types::name::suggest;
 
-/// Longest word for which suggestions are searched.
+/// Maximum length of a word for which suggestions are searched, in characters.
 const CHARS_MAX: usize = 64;
 
-/// Returns the candidate that was probably meant by `word`. Applies the rules for names first. If
-/// these find nothing, takes the nearest candidate within a third of the word's length, because
-/// keys are short and swapped letters are common.
+/// Returns the candidate that the user probably meant by `word`.
+///
+/// Applies the rules for names first. If they find nothing, returns the candidate with the smallest
+/// edit distance, which must be at most a third of the word's length. Keys are short, and swapped
+/// letters are common, so the rules for names alone would miss many mistakes.
 pub(crate) fn closest_match<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
@@ -16,13 +18,13 @@ pub(crate) fn closest_match<'a>(
     suggest(word, candidates.iter().copied()).or_else(|| {
         let length = word.chars().count();
         let distance = |candidate| strsim::osa_distance(word, candidate);
-        let near = candidates
+        let (_, closest) = candidates
             .into_iter()
             .filter(|candidate| length <= CHARS_MAX && candidate.len() <= 4 * CHARS_MAX)
             .map(|candidate| (distance(candidate), candidate))
             .filter(|(distance, _)| *distance <= (length / 3).max(1))
             .min_by_key(|(distance, _)| *distance)?;
-        Some(near.1.to_owned())
+        Some(closest.to_owned())
     })
 }
 

@@ -1,4 +1,4 @@
-//! `[[template]]` and `[[use]]`: parameterised variables, made once per row.
+//! Reads `[[template]]` and `[[use]]`, which create the same variables for each row of parameters.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub(crate) struct Template<'a> {
     pub variables: Vec<PreparedTable<'a>>,
 }
 
-/// The parameters of one use, and their place.
+/// The parameters for one instance of a template, and their place.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub env: Env,
@@ -53,7 +53,7 @@ const KINDS: &[(&str, ParamKind)] = &[
 ];
 
 impl ParamKind {
-    /// Returns the expected form, for messages.
+    /// Describes the expected value in an error message.
     pub fn expected(self) -> &'static str {
         match self {
             ParamKind::Text => "text in quotes",
@@ -114,7 +114,7 @@ fn parameters(table: &Table, report: &mut Report) -> Option<Vec<Parameter>> {
         return Some(Vec::new());
     };
     let mut values = Values::plain(report);
-    let table = values.free_table("params", node)?;
+    let table = values.table_with_any_keys("params", node)?;
     let mut parameters = Some(Vec::with_capacity(table.entries.len()));
     for entry in &table.entries {
         let name = entry.key.clone();
@@ -137,7 +137,7 @@ fn parameters(table: &Table, report: &mut Report) -> Option<Vec<Parameter>> {
     parameters
 }
 
-/// Makes the variables of one `[[use]]`.
+/// Adds the variables of one `[[use]]` to `target`.
 pub(crate) fn apply<'a>(
     table: &'a Table,
     templates: &mut BTreeMap<String, Template<'a>>,
@@ -196,8 +196,8 @@ fn expand_prefix(node: &Node, text: &str, env: &Env, report: &mut Report) -> Opt
     report.ok_or_report(node.place, text, filled)
 }
 
-/// Returns the rows of a use: `rows`, or the lines of `csv`. With neither, returns one empty row if
-/// the template has no parameters, and otherwise reports an error.
+/// Returns the rows of a `[[use]]`, from `rows` or the lines of `csv`. If both keys are absent, returns
+/// one empty row for a template without parameters, and otherwise reports an error.
 fn rows(table: &Table, template: &Template<'_>, report: &mut Report) -> Option<Vec<Row>> {
     match (table.entry("rows"), table.entry("csv")) {
         (Some(_), Some(csv)) => {

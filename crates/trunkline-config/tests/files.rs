@@ -1,4 +1,4 @@
-//! Files and directories: which files are read, and in which order.
+//! Tests which files of a directory are read, and in which order.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 use trunkline_config::{DeploymentPlan, load};
 
-/// A directory with these files.
+/// Creates a directory with these files.
 fn directory(files: &[(&str, &str)]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -75,7 +75,7 @@ fn file_named_by_itself_may_have_any_ending() {
 }
 
 #[test]
-fn nothing_to_read_is_the_default_plan() {
+fn no_files_give_the_default_plan() {
     assert_eq!(load(&[]).unwrap(), DeploymentPlan::default());
 }
 
@@ -94,7 +94,7 @@ fn wrong_files_do_not_hide_mistakes_in_others() {
     assert_eq!(places, ["a.toml:1:1", "b.toml:1:2", "c.toml:1:1"], "{text}");
 }
 
-/// A template with these parameters, used with `rows.csv`.
+/// Returns a configuration with a template that has these parameters and is used with `rows.csv`.
 fn with_csv(params: &str) -> String {
     format!(
         "[[template]]\nname = \"t\"\nparams = {{ {params} }}\n\
@@ -129,7 +129,7 @@ fn mistakes_in_a_csv_file_are_named_with_line_and_column() {
         (
             "tag,adr,on,tag\n",
             "sub/rows.csv:1:5 unknown key \"adr\"; did you mean \"addr\"?\n\
-             sub/rows.csv:1:12 \"tag\" is already given a value by another column",
+             sub/rows.csv:1:12 \"tag\" already has a value from another column; use another name",
         ),
         (
             "tag\nA\n",
@@ -137,7 +137,7 @@ fn mistakes_in_a_csv_file_are_named_with_line_and_column() {
         ),
         (
             "tag,addr,on\nA,1\nB,x,yes\n",
-            "sub/rows.csv:2:1 not valid CSV: 2 fields where the first line has 3\n\
+            "sub/rows.csv:2:1 not valid CSV: the line has 2 fields, but the first line has 3\n\
              sub/rows.csv:3:3 \"addr\" is \"x\", but must be a whole number\n\
              sub/rows.csv:3:5 \"on\" is \"yes\", but must be true or false",
         ),
@@ -178,7 +178,7 @@ fn csv_files_elsewhere_are_not_read() {
     for path in ["../rows.csv", "sub/../../rows.csv", "", "./..", &absolute] {
         let message = attempt(path);
         assert!(
-            message.contains("it must lie beside the configuration file or below"),
+            message.contains("it must be in the folder of the configuration file or below"),
             "{message}"
         );
     }

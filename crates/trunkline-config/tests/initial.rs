@@ -1,4 +1,4 @@
-//! Initial values of every type.
+//! Tests initial values of every type.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use trunkline_config::parse;
 use trunkline_types::{Array, Elements, Timestamp, Value, Waveform};
 
-/// The initial value of a variable of this type.
+/// Returns the initial value of a variable of this type.
 fn initial(data_type: &str, value: &str) -> Value {
     let text = format!("[[variable]]\nname = \"x\"\ntype = \"{data_type}\"\ninitial = {value}\n");
     let plan = parse("a.toml", &text).unwrap_or_else(|errors| panic!("{text}\n{errors}"));

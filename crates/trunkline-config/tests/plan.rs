@@ -252,7 +252,7 @@ fn deadband_is_per_variable_in_percent_and_for_floats_only() {
     ] {
         let text = format!("[[variable]]\nname = \"x\"\ntype = \"{data_type}\"\ndeadband = 1");
         assert!(
-            errors(&text).ends_with("it is for f32 and f64"),
+            errors(&text).ends_with("only f32 and f64 have a deadband"),
             "{data_type}"
         );
         let none = format!("type = \"{data_type}\"\ndeadband = 0");
@@ -763,8 +763,8 @@ fn history_section_after_one_that_matches_first_is_refused() {
         ("boiler/level", "boiler/level"),
     ] {
         let expected = format!(
-            "b.toml:2:13 no variable is left for \"{second}\", because \"{first}\" at a.toml:2:13 \
-             matches first; put this section before that one, or leave it out"
+            "b.toml:2:13 \"{second}\" has no effect, because \"{first}\" at a.toml:2:13 matches the \
+             same variables first; put this section before that one, or remove it"
         );
         assert_eq!(both(first, second).unwrap_err().to_string(), expected);
     }

@@ -1,4 +1,4 @@
-//! No text makes the reader panic, take unreasonably long, or recurse too deeply.
+//! Tests that no text makes the reader panic, take too long, or recurse too deeply.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -28,7 +28,7 @@ fn every_key_example() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// Words of the language: headers, keys with values of any form, and punctuation.
+/// Returns a random word of the language: a header, a key with a value of any form, or punctuation.
 fn word() -> impl Strategy<Value = String> {
     let keys: Vec<String> = SECTIONS
         .iter()
@@ -106,7 +106,7 @@ fn word() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A text with pieces cut out, duplicated or replaced by others.
+/// Returns the text with random pieces removed, duplicated or replaced.
 fn mutated(text: String) -> impl Strategy<Value = String> {
     let chars: Vec<char> = text.chars().collect();
     let length = chars.len();
@@ -218,7 +218,7 @@ fn nested_fields(depth: u32) -> String {
 }
 
 #[test]
-fn huge_counts_are_refused_before_anything_is_made() {
+fn huge_counts_are_refused_before_variables_are_created() {
     for each in [
         "{ x = \"1..9223372036854775807\" }",
         "{ x = \"-9223372036854775808..9223372036854775807\", y = \"1..9223372036854775807\" }",

@@ -1,22 +1,22 @@
-//! Output frames other than updates: answers, keep-alives and the goodbye.
+//! Buffers the output frames that are not updates: answers, keep-alives and GOODBYE.
 
 use std::collections::VecDeque;
 
 use trunkline_proto::frame::split_oversized;
 
-/// An empty buffer with a larger capacity than this is freed.
-const KEPT_BYTES_MAX: usize = 128 << 10;
+/// Maximum capacity in bytes of an empty buffer that is retained for reuse.
+const RETAINED_BYTES_MAX: usize = 128 << 10;
 
-/// Buffers up to this size are joined instead of being queued individually.
+/// Maximum size in bytes of a queued buffer to which more frames are appended.
 const JOINED_BYTES_MAX: usize = 64 << 10;
 
 /// Frames to send before any update.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    /// Whole frames, in the order in which they were written.
+    /// Whole frames that have not been split into parts, in order.
     pub(crate) frames: Vec<u8>,
-    /// Bytes that did not fit, already split into parts. A long answer stays in its buffer, because
-    /// there may not be enough memory for a copy.
+    /// Frames that did not fit into the output, already split into parts. A long answer stays in its
+    /// buffer, because there may not be enough memory for a copy.
     waiting: VecDeque<Vec<u8>>,
     /// Total size of `waiting` in bytes.
     waiting_bytes: usize,
@@ -40,7 +40,7 @@ impl Answers {
         split_oversized(&mut self.frames, 0, frame_max);
         if self.waiting.is_empty() && self.frames.len() <= room {
             out.append(&mut self.frames);
-            if self.frames.capacity() > KEPT_BYTES_MAX {
+            if self.frames.capacity() > RETAINED_BYTES_MAX {
                 self.frames = Vec::new();
             }
             return;
@@ -48,10 +48,10 @@ impl Answers {
         self.queue();
         while let Some(first) = self.waiting.front() {
             let unsent = first.get(self.sent..).unwrap_or_default();
-            let taken = unsent.get(..room).unwrap_or(unsent);
-            out.extend_from_slice(taken);
-            self.sent += taken.len();
-            room -= taken.len();
+            let part = unsent.get(..room).unwrap_or(unsent);
+            out.extend_from_slice(part);
+            self.sent += part.len();
+            room -= part.len();
             if self.sent < first.len() {
                 break;
             }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn sent_frames_are_not_kept() {
+    fn memory_of_sent_frames_is_released() {
         let (mut sut, mut out) = (Answers::default(), Vec::new());
         let name = "x".repeat(60);
         Why { name: &name }.encode(1, &mut sut.frames);
@@ -121,7 +121,7 @@ mod tests {
             sut.send(&mut out, 16 + 61, 100);
             out.clear();
         }
-        let kept: usize = sut.waiting.iter().map(Vec::capacity).sum();
-        assert!(kept < 256 << 10, "{kept} bytes");
+        let capacity: usize = sut.waiting.iter().map(Vec::capacity).sum();
+        assert!(capacity < 256 << 10, "{capacity} bytes");
     }
 }

@@ -1,8 +1,8 @@
-//! The state that the requests of a session share, and the queue in which they wait.
+//! Defines the state that the requests of a session share, and the queue of waiting requests.
 //!
-//! A request is copied as a whole, so that the frame's buffer is free for the next frame. It is
+//! A request is copied out of its frame, so that the frame buffer can receive the next frame. It is
 //! then carried out in slices, while there is room for its answers. A request for 100,000 variables
-//! therefore does not delay other sessions, and a client that does not read its answers stops only
+//! therefore does not delay other sessions, and a client that does not read its answers delays only
 //! its own requests.
 
 use std::collections::VecDeque;
@@ -21,23 +21,23 @@ use crate::answers::Answers;
 use crate::options::ServeOptions;
 use crate::request_budget::Account;
 use crate::unfinished::Unfinished;
-use crate::updates::Records;
+use crate::updates::RecordEncoder;
 use crate::window::Window;
 use crate::write_run::{Parked, Unanswered};
 
-/// Maximum number of items in one slice of a search, a watch, a list of forced variables or a
-/// sweep. A page may end earlier, at about `PAGE_BYTES`.
+/// Maximum number of items in one slice of a search, a watch, a list of forced variables or a sweep.
+/// A page can have fewer items, because it ends at about `PAGE_BYTES`.
 pub(crate) const SLICE: usize = 1000;
-/// Maximum number of items of a list request that are handled at a time.
-const ITEMS_AT_A_TIME: usize = 250;
+/// Maximum number of items in one slice of a request with a list of items.
+const LIST_SLICE: usize = 250;
 /// Number of items that cost about as much as the overhead of a request.
 pub(crate) const ITEMS_PER_UNIT: usize = 16;
-/// Amount of work done before the driver checks its clock, in units of about 10 us.
+/// Maximum work before the driver checks its clock, in units of about 10 us.
 pub(crate) const UNITS_MAX: usize = 16;
 /// Memory of a waiting request in bytes, in addition to its lists and texts.
 pub(crate) const REQUEST_BYTES: usize = 192;
 
-/// The part of a session that its requests use.
+/// The part of a session's state that requests use.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) engine: Engine,
@@ -46,42 +46,42 @@ pub(crate) struct Context {
     pub(crate) options: Arc<ServeOptions>,
     pub(crate) caller: Caller,
     pub(crate) consumer: Consumer,
-    /// The time of the driver's last call.
+    /// Time of the driver's current or last call.
     pub(crate) moment: Moment,
-    /// The consumers to wake at the end of the driver's call.
+    /// Consumers to wake at the end of the driver's call.
     pub(crate) wakes: Wakes,
     pub(crate) answers: Answers,
     pub(crate) queue: Queue,
-    /// The session's memory for requests and items.
+    /// Memory that the session uses for requests and items.
     pub(crate) account: Account,
     pub(crate) unfinished: Unfinished,
     pub(crate) unanswered: Unanswered,
     /// Number of orders queued here or at the host.
     pub(crate) unanswered_orders: usize,
     pub(crate) parked: Parked,
-    /// The latest time at which a parked write is tried again.
+    /// Time at which parked writes are tried again at the latest; `None` if none is parked.
     pub(crate) parked_until: Option<Tick>,
-    /// The provider, while the session is one.
+    /// The session's provider; `None` if the client is not a provider.
     pub(crate) provider: Option<ProviderId>,
     pub(crate) window: Window,
     /// The features that both ends have.
     pub(crate) features: Features,
-    pub(crate) records: Records,
-    /// The next time at which a `sampled` subscription is due.
+    pub(crate) records: RecordEncoder,
+    /// Time of the next sample of a `sampled` subscription; `None` without such a subscription.
     pub(crate) sampled_due: Option<Tick>,
-    /// True if the sweep must cover all items from here on.
+    /// True if the sweep must check all items now.
     pub(crate) check_all: bool,
-    /// True if the gathered data must be sent with the next output.
+    /// True if the gather buffer must be sent with the next output.
     pub(crate) send_gathered: bool,
 }
 
 /// One request, or one frame of a request that arrived in several frames.
 pub(crate) trait Request: Debug + Send {
-    /// Carries out the next slice.
+    /// Carries out the next slice of the request.
     fn run(&mut self, context: &mut Context) -> Progress;
 
-    /// Returns the cost of the next slice, in units. A driver can interrupt a session only between
-    /// two slices.
+    /// Returns the cost of the next slice, in units of about 10 us. A driver can interrupt a session
+    /// only between two slices.
     fn units(&self) -> usize {
         UNITS_MAX
     }
@@ -96,13 +96,13 @@ pub(crate) trait Request: Debug + Send {
     }
 }
 
-/// The effect of a request. It determines whether the request may overtake parked writes, and
-/// whether it is still carried out after its client has said goodbye.
+/// The effect of a request. It determines whether the request may overtake parked writes, and whether
+/// the request is still carried out after the client has sent GOODBYE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
-    /// Writes, which are parked individually.
+    /// The request writes variables. Each write is parked separately.
     Writes,
-    /// A group of writes, which waits as a whole.
+    /// The request writes a group of variables, which waits as a whole.
     Group,
     Other,
 }
@@ -112,13 +112,13 @@ pub(crate) enum Effect {
 pub(crate) enum Progress {
     /// The request has been carried out.
     Done,
-    /// Part of the request is left.
+    /// The request has another slice.
     More,
-    /// The request waits for room in a feed or in the audit.
+    /// The request must wait for room in a feed or in the audit.
     Parked,
 }
 
-/// The waiting requests of one session, in the order in which they arrived.
+/// The waiting requests of a session, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     requests: VecDeque<QueuedRequest>,
@@ -131,7 +131,7 @@ pub(crate) struct QueuedRequest {
     bytes: usize,
 }
 
-/// The position of a frame's items within their request, and the number of items answered.
+/// Position of a frame's items within their request, which may span several frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page {
     pub(crate) request: u32,
@@ -139,7 +139,7 @@ pub(crate) struct Page {
     pub(crate) base: u32,
     /// True if further frames of the request follow.
     pub(crate) more: bool,
-    /// Number of the frame's items that are answered.
+    /// Number of the frame's items that have been answered.
     pub(crate) next: usize,
 }
 
@@ -149,14 +149,16 @@ impl Context {
         FaultMessage { fault }.encode(request, &mut self.answers.frames);
     }
 
-    /// Confirms that the client has received `records_received` records since the session began.
+    /// Handles the client's confirmation that it has received `records_received` records since the
+    /// session began.
     pub(crate) fn confirm(&mut self, records_received: u64) -> Result<(), Disconnect> {
         let confirmed = self.window.confirm(records_received);
         if confirmed.is_some_and(|more| self.consumer.confirm(more)) {
             return Ok(());
         }
         let sent = self.window.sent();
-        let sentence = format!("it confirms {records_received} records where {sent} were sent");
+        let sentence =
+            format!("the client confirmed {records_received} records, but only {sent} were sent");
         Err(Disconnect::Malformed { sentence })
     }
 
@@ -173,7 +175,7 @@ impl Context {
             let next = base
                 .checked_add(frame.count())
                 .ok_or_else(|| Disconnect::Malformed {
-                    sentence: "a request with more than 2^32 items".to_owned(),
+                    sentence: "a request has more than 2^32 items".to_owned(),
                 })?;
             self.unfinished
                 .expect_more(self.moment.now, request, next, false)?;
@@ -202,7 +204,8 @@ impl Queue {
         self.requests.push_back(QueuedRequest { request, bytes });
     }
 
-    /// Takes the next request. The caller marks it as [`done`](Self::done) or puts it back.
+    /// Removes the next request. The caller must then call [`done`](Self::done) or
+    /// [`put_back`](Self::put_back), because the request still counts in [`bytes`](Self::bytes).
     pub(crate) fn take(&mut self) -> Option<QueuedRequest> {
         self.requests.pop_front()
     }
@@ -219,8 +222,7 @@ impl Queue {
         self.requests.is_empty()
     }
 
-    /// Returns the approximate memory of the requests in bytes, which is limited by the bound on
-    /// waiting requests.
+    /// Returns the approximate memory of the waiting requests in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -232,16 +234,16 @@ impl Page {
         self.base.wrapping_add(self.next as u32)
     }
 
-    /// Returns the largest range of items that may be answered next.
+    /// Returns the range of items that the next slice may answer at most.
     pub(crate) fn range(&self, total: usize) -> Range<usize> {
-        self.next..(self.next + ITEMS_AT_A_TIME).min(total)
+        self.next..(self.next + LIST_SLICE).min(total)
     }
 
     pub(crate) fn slice<'i, T>(&self, items: &'i [T]) -> &'i [T] {
         items.get(self.range(items.len())).unwrap_or_default()
     }
 
-    /// Returns true if further answers follow an answer up to `next` of the frame's `total` items.
+    /// Returns true if more answers to this request follow. `total` is the number of the frame's items.
     pub(crate) fn has_more(&self, total: usize) -> bool {
         self.more || self.next < total
     }
@@ -259,7 +261,7 @@ impl Page {
     }
 }
 
-/// Returns the cost of a slice of `items` items, in units.
+/// Returns the cost of a slice of `items` items, in units of about 10 us.
 pub(crate) fn units_of(items: usize) -> usize {
-    1 + items.min(ITEMS_AT_A_TIME) / ITEMS_PER_UNIT
+    1 + items.min(LIST_SLICE) / ITEMS_PER_UNIT
 }

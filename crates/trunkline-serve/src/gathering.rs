@@ -1,4 +1,4 @@
-//! Throughput mode: sessions that gather their output, and flushes that reach all of them.
+//! Implements throughput mode: sessions gather their output, and a flush makes all of them send it.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use trunkline_types::Tick;
 
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 
-/// The flushes of one engine, which every session that gathers takes part in.
+/// Passes flushes to all sessions of an engine that are in throughput mode.
 ///
-/// A flush is counted before the sessions are woken, so that every session that checks after its
-/// wake-up sees it. The lock is a leaf: no other lock is taken under it. It is held only to list
-/// the wakes, and when a session joins or leaves.
+/// A flush is counted before the sessions are woken, so every session sees the new count after it
+/// wakes. No other lock is taken while `members` is locked. The lock is held only to list the wakes,
+/// and when a session joins or leaves.
 #[derive(Debug, Default)]
 pub struct Flushes {
     count: AtomicU64,
@@ -30,13 +30,14 @@ struct Members {
 pub(crate) struct Gathering {
     pub(crate) gather: Gather,
     flushes: Arc<Flushes>,
+    /// Key of the session in `Members::wakes`.
     member: u64,
-    /// The number of flushes seen so far.
-    seen: u64,
+    /// Number of flushes that this session has noticed.
+    seen_count: u64,
 }
 
 impl Flushes {
-    /// Makes every connection of the engine send its gathered output as soon as its thread runs.
+    /// Makes every session in throughput mode send its gathered output.
     pub fn flush(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
         let wakes: Vec<SharedWake> = lock(&self.members).wakes.values().cloned().collect();
@@ -52,7 +53,7 @@ impl Flushes {
 
 impl Gathering {
     pub(crate) fn new(terms: ThroughputMode, flushes: Arc<Flushes>, wake: SharedWake) -> Self {
-        let seen = flushes.count();
+        let seen_count = flushes.count();
         let member = {
             let mut members = lock(&flushes.members);
             members.next += 1;
@@ -64,7 +65,7 @@ impl Gathering {
             gather: Gather::new(terms),
             flushes,
             member,
-            seen,
+            seen_count,
         }
     }
 
@@ -72,8 +73,7 @@ impl Gathering {
         self.gather.poll_timeout()
     }
 
-    /// Returns true if the gathered data has waited long enough and must be sent with the next
-    /// output.
+    /// Returns true if the gathered data must be sent with the next output, because its time is over.
     pub(crate) fn expire(&mut self, now: Tick) -> bool {
         self.gather.expire(now)
     }
@@ -81,7 +81,7 @@ impl Gathering {
     /// Returns true if there was a flush since the last call.
     pub(crate) fn take_flush(&mut self) -> bool {
         let count = self.flushes.count();
-        std::mem::replace(&mut self.seen, count) != count
+        std::mem::replace(&mut self.seen_count, count) != count
     }
 }
 

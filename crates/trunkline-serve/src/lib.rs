@@ -1,10 +1,9 @@
-//! Connects protocol sessions to engine variables: pending updates, contracts on the wire, and the
-//! check of rights.
+//! Serves protocol sessions from an engine: carries out requests, and sends answers and updates.
 //!
-//! A [`Session`] is the engine's end of one connection, as a state machine: its input is bytes and
-//! the time, and its output is bytes and the time of the next call. It opens no socket, never waits
-//! and starts no thread. `trunkline-net` drives it over any transport; the simulator drives it
-//! without one.
+//! A [`Session`] is the engine's end of one connection, as a state machine. Its input is bytes and
+//! the time, and its output is bytes and the time of the next call. It opens no sockets, never waits
+//! and starts no threads. `trunkline-net` drives it over any transport, and the simulator drives it
+//! without a transport.
 //!
 //! ```text
 //!  bytes in --> FrameBuffer --> dispatch --> Queue (requests in order, in slices) --> Engine
@@ -13,29 +12,33 @@
 //!  bytes out <-- Answers, then updates <--------------- UpdateSink <------------ Consumer::drain
 //! ```
 //!
-//! A session guarantees two orders: requests are carried out in the order in which they arrived,
-//! and the answer to a write is sent before the update that it made.
+//! A session carries out requests in the order of their arrival. It sends the answer to a write
+//! before the update that the write caused.
 //!
-//! The memory that a client can make a session hold is bounded: answers it does not read (1 MiB and
-//! a page), requests not yet carried out (8 MiB and a frame), unanswered writes (the credit),
-//! unconfirmed records (its window, at most 2^20), and the buffers of its subscriptions (their
-//! contracts). At the first two of these bounds, the session stops reading its input. The
-//! [`RequestBudget`] limits the total, over all sessions, of incomplete frames, requests, libraries
-//! being transferred to the host, and items; requests beyond it are refused with the fault
+//! The memory of a session is bounded:
+//!
+//! - Answers that the client does not read: 1 MiB and a page. At this limit, the session stops
+//!   reading its input.
+//! - Waiting requests: 8 MiB and a frame. At this limit, the session stops reading its input.
+//! - Unanswered writes: the write credit.
+//! - Unconfirmed records: the client's window, at most 2^20 records.
+//! - Buffers of subscriptions: their contracts.
+//!
+//! The [`RequestBudget`] limits the total memory of all sessions for incomplete frames, requests,
+//! items, and libraries on their way to the host. Requests that exceed it are refused with the fault
 //! `memory-full`.
 //!
 //! # Layout
 //! - [`Session`]: the life of the connection, input and output.
-//! - `requests`: the requests, each in a file of the same name; `provider`: clients as sources;
-//!   `watch`: watched patterns; `convergence`: the sweep, and repairs.
-//! - `context`: the state that requests share, and the queue in which they wait; `unfinished`:
+//! - `requests/`: the requests, each in the file that it is named after.
+//! - `context`: the state that requests share, and the queue of waiting requests. `unfinished`:
 //!   requests in several frames.
-//! - `write_run`: unanswered writes, and their outcomes in packed runs.
+//! - `write_run`: unanswered writes, and runs of answers.
 //! - `request_budget`: the memory of requests and items.
-//! - `answers`, `updates`, `window`: output; deliveries as UPDATES, LOST, ENDED and GONE frames,
-//!   within the client's window.
-//! - `gathering`: throughput mode, and the effect of a flush on every session.
-//! - `fault`: faults that this crate itself reports.
+//! - `answers`, `updates`, `window`: the output. `updates` encodes UPDATES, LOST, ENDED and GONE
+//!   frames within the client's window.
+//! - `gathering`: throughput mode and flushes.
+//! - `fault`: the faults that this crate reports itself.
 //! - [`ServeOptions`]: settings shared by all sessions of an engine.
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Settings shared by all sessions of an engine.
+//! Defines the settings that all sessions of an engine share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use trunkline_types::{Tick, WhyStep};
 use crate::gathering::Flushes;
 use crate::request_budget::RequestBudget;
 
-/// The default time for which a broken session is kept: long enough for several attempts to
-/// reconnect, and for the restart of a network switch.
+/// Default of [`ServeOptions::resume_for`]: long enough for several attempts to reconnect, and for
+/// the restart of a network switch.
 pub const RESUME_FOR: Duration = Duration::from_secs(30);
 
 /// Information about the running engine that only its host program has.
@@ -30,9 +30,9 @@ pub trait EngineFacts: Send + Sync {
         String::new()
     }
 
-    /// Returns the goodbye to send to clients while the engine is being stopped, or `None`
-    /// otherwise. A session calls this whenever it has sent everything that was ready, so the host
-    /// must wake its sessions when the result changes.
+    /// Returns the GOODBYE to send to clients while the engine stops, and `None` before that. A
+    /// session calls this function after each output, so the host must wake all sessions when the
+    /// result changes.
     fn goodbye(&self) -> Option<Goodbye> {
         None
     }
@@ -47,41 +47,41 @@ pub trait EngineFacts: Send + Sync {
 /// Options for serving sessions.
 #[derive(Clone)]
 pub struct ServeOptions {
-    /// The program's version, shown to users.
+    /// Version of the program, which clients show to users.
     pub version: String,
-    /// 128 bits that identify the engine's store. Without a store, they are random for each start.
+    /// Identifies the engine's store. Without a store, the id is random for each start.
     pub engine_id: [u8; 16],
-    /// The process id; 0 if unknown.
+    /// Process id of the engine; 0 if unknown.
     pub pid: u32,
-    /// The time at which the engine started.
+    /// Time at which the engine started.
     pub started: Tick,
-    /// Supported versions and features, and frame sizes.
+    /// Protocol versions, features and frame sizes that the engine supports.
     pub negotiation: Negotiation,
-    /// The maximum time that a peer may take for its hello.
+    /// Maximum time from the connection to the client's HELLO.
     pub hello_deadline: Duration,
     /// Interval between keep-alives.
     pub keepalive: Duration,
-    /// The length of silence after which a peer is considered dead.
+    /// Maximum time without input from the client, after which the connection ends.
     pub deadline: Duration,
     /// Maximum number of items per session.
     pub items_max: u32,
     /// Maximum number of unanswered writes per session.
     pub write_credit_count: u32,
-    /// Maximum total size of their values in bytes, per session.
+    /// Maximum total size of the values of unanswered writes per session, in bytes.
     pub write_credit_bytes: u32,
-    /// Maximum number of bytes queued in the subscriptions of one session: the values, plus 64
-    /// bytes per update.
+    /// Maximum size of the updates queued for one session, in bytes: the values, and 64 bytes per
+    /// update.
     pub queue_bytes_max: usize,
-    /// The memory budget for requests and items of all sessions.
+    /// Memory budget for the requests and items of all sessions.
     pub requests: Arc<RequestBudget>,
-    /// The time for which the `all` subscriptions of a broken session are kept for the client's
-    /// next session; zero to keep none.
+    /// Time for which the `all` subscriptions of a broken connection are kept, so that the client's
+    /// next session can resume them; zero: they are not kept.
     pub resume_for: Duration,
-    /// Information that only the host program has.
+    /// Information that only the host program has; `None` if there is none.
     pub facts: Option<Arc<dyn EngineFacts>>,
-    /// The flushes, which reach every session that gathers.
+    /// Passes a flush to all sessions in throughput mode.
     pub flushes: Arc<Flushes>,
-    /// Carries out orders; if it is `None`, orders are refused.
+    /// Carries out orders; `None`: orders are refused.
     pub administrator: Option<Arc<dyn Administrator>>,
 }
 

@@ -1,32 +1,30 @@
-//! The memory budget for the requests and items of all sessions.
+//! Limits the memory for the requests and items of all sessions.
 //!
-//! Each session has an [`Account`] of the memory that it takes for each [`Use`]. [`FLOOR_BYTES`]
-//! for requests, and the same amount for items, are always available to it, so that a client with
-//! few requests and items can continue while others fill the engine. A session that takes more than
-//! that borrows the whole amount from the engine's [`RequestBudget`]. It may borrow at most half of
-//! the budget, so that a single client cannot exhaust it.
+//! Each session has an [`Account`] of the memory that it uses for each [`MemoryUse`]. Each session may
+//! always use [`FLOOR_BYTES`] for requests and the same amount for items, so that a client with few
+//! requests and items can continue while other clients use up the budget. A session that needs more
+//! borrows the whole amount from the engine's [`RequestBudget`]. A session may borrow at most half
+//! of the budget, so that a single client cannot exhaust it.
 //!
 //! ```text
 //!   session: frames + requests + libraries + loans + items --> Account --> RequestBudget: used <= max
 //! ```
 //!
-//! Bytes are borrowed before the memory is allocated. A request or item that does not fit is
-//! refused with the fault `memory-full`. The memory of a library or of a query that the host
-//! carries out is a [`Loan`], which is charged to its session until the host has answered, even if
-//! the session ends before that.
+//! A session borrows bytes before it allocates the memory. A request or item that does not fit is
+//! refused with the fault `memory-full`. A library or a query that the host processes is a [`Loan`].
+//! It remains charged to the session until the host has answered, even if the session ends first.
 
 use trunkline_proto::{Fault, FaultCode};
 
 use crate::sync::{Arc, AtomicUsize, Ordering};
 
-/// Number of bytes that each session may always take for requests, and the same number for items,
-/// even if the budget is exhausted.
+/// Number of bytes that each session may use for requests even if the budget is exhausted. The same
+/// number applies to items.
 const FLOOR_BYTES: usize = 64 << 10;
-/// Amount that is borrowed and returned at a time, so that only few requests access the counter
-/// shared by all sessions.
+/// Number of bytes that are borrowed at a time. Larger steps reduce the contention on the counter
+/// that all sessions share.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Memory of an item in bytes: its entry, its mark, its place in its subscription, and its entry in
-/// the variable.
+/// Memory of an item in bytes, in the session, in its subscription and in the variable.
 pub(crate) const ITEM_BYTES: usize = 240;
 
 /// The memory budget for the requests and items of all sessions of an engine.
@@ -37,39 +35,40 @@ pub struct RequestBudget {
     refusals: AtomicUsize,
 }
 
-/// The uses for which a session takes memory.
+/// What a session uses memory for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Use {
-    /// Incomplete frames, and incomplete messages in parts.
+pub(crate) enum MemoryUse {
+    /// Incomplete frames, and messages of which some parts have not arrived.
     Frames,
-    /// Requests not yet carried out.
+    /// Requests that have not been carried out.
     Requests,
-    /// Libraries that are being received. Once received, a library is a [`Loan`].
+    /// Libraries that are being received. A complete library is a [`Loan`].
     Libraries,
     /// Items of subscriptions. This must be the last variant, because `needed` counts it
     /// separately.
     Items,
 }
 
-/// The account of one session.
+/// The memory that one session uses and borrows.
 #[derive(Debug)]
 pub(crate) struct Account {
     budget: Arc<RequestBudget>,
-    /// Bytes taken, by [`Use`].
+    /// Bytes in use, indexed by [`MemoryUse`].
     bytes: [usize; 4],
-    /// Number of bytes borrowed from the budget, including loans.
+    /// Number of bytes borrowed from the budget, including those for loans.
     borrowed: usize,
-    lent: Arc<Lent>,
+    loans: Arc<Loans>,
 }
 
-/// The loans of one session.
+/// All loans of one session.
 #[derive(Debug)]
-struct Lent {
+struct Loans {
     budget: Arc<RequestBudget>,
+    /// Total size of the current loans, in bytes.
     bytes: AtomicUsize,
-    /// Number of bytes that an ended session has borrowed for its loans. They are returned after
-    /// the last loan has ended.
-    left_borrowed: AtomicUsize,
+    /// Number of bytes that the session had borrowed when it ended. They are returned when its last
+    /// loan ends.
+    borrowed_at_end: AtomicUsize,
 }
 
 impl RequestBudget {
@@ -81,8 +80,8 @@ impl RequestBudget {
         }
     }
 
-    /// Returns the number of bytes that sessions have borrowed. Sessions that stay within their
-    /// floor for requests and for items borrow none.
+    /// Returns the number of bytes that sessions have borrowed. A session that stays within its
+    /// floors for requests and items borrows nothing.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -103,13 +102,13 @@ impl RequestBudget {
 
     fn borrow(&self, bytes: usize) -> bool {
         let sum = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.max);
-        // Relaxed: this is only a counter; no other data is published with it.
+        // Relaxed is sufficient, because the counter publishes no other data.
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum)
             .is_ok()
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn return_bytes(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -120,88 +119,91 @@ impl Account {
             budget: Arc::clone(budget),
             bytes: [0; 4],
             borrowed: 0,
-            lent: Arc::new(Lent {
+            loans: Arc::new(Loans {
                 budget: Arc::clone(budget),
                 bytes: AtomicUsize::new(0),
-                left_borrowed: AtomicUsize::new(0),
+                borrowed_at_end: AtomicUsize::new(0),
             }),
         }
     }
 
-    pub(crate) fn taken(&self, of: Use) -> usize {
-        self.bytes[of as usize]
+    /// Returns the number of bytes in use for one purpose.
+    pub(crate) fn used(&self, purpose: MemoryUse) -> usize {
+        self.bytes[purpose as usize]
     }
 
-    /// Sets the number of bytes taken for a use. If it fails, nothing changes.
-    pub(crate) fn set(&mut self, of: Use, bytes: usize) -> Result<(), Fault> {
-        let before = std::mem::replace(&mut self.bytes[of as usize], bytes);
+    /// Sets the number of bytes in use for one purpose. Changes nothing if the budget is exhausted.
+    pub(crate) fn set(&mut self, purpose: MemoryUse, bytes: usize) -> Result<(), Fault> {
+        let before = std::mem::replace(&mut self.bytes[purpose as usize], bytes);
         if before == bytes {
             return Ok(());
         }
         let needed = self.needed();
         if needed > self.borrowed {
-            let is_lent =
+            let is_granted =
                 needed <= self.budget.session_max() && self.budget.borrow(needed - self.borrowed);
-            if !is_lent {
-                self.bytes[of as usize] = before;
+            if !is_granted {
+                self.bytes[purpose as usize] = before;
                 self.budget.refusals.fetch_add(1, Ordering::Relaxed);
                 return Err(self.memory_full(needed));
             }
             self.borrowed = needed;
         } else {
-            self.give_back_beyond(needed);
+            self.return_excess(needed);
         }
         Ok(())
     }
 
-    fn give_back_beyond(&mut self, needed: usize) {
+    /// Returns the borrowed bytes that exceed `needed` to the budget, if they are more than one chunk or
+    /// if nothing is needed.
+    fn return_excess(&mut self, needed: usize) {
         let spare = self.borrowed.saturating_sub(needed);
         if spare > CHUNK_BYTES || needed == 0 {
-            self.budget.give_back(spare);
+            self.budget.return_bytes(spare);
             self.borrowed -= spare;
         }
     }
 
-    /// Returns the total number of bytes to borrow for all uses.
+    /// Returns the total number of bytes to borrow for all purposes.
     fn needed(&self) -> usize {
         let to_borrow = |bytes: usize| match bytes <= FLOOR_BYTES {
             true => 0,
             false => bytes.checked_next_multiple_of(CHUNK_BYTES).unwrap_or(bytes),
         };
         let [other_uses @ .., items] = self.bytes;
-        // Relaxed: a loan that ends in the meantime is noticed the next time.
-        let lent = self.lent.bytes.load(Ordering::Relaxed);
-        let other_uses = other_uses.into_iter().fold(lent, usize::saturating_add);
+        // Relaxed is sufficient: the next call notices a loan that ends in the meantime.
+        let loans = self.loans.bytes.load(Ordering::Relaxed);
+        let other_uses = other_uses.into_iter().fold(loans, usize::saturating_add);
         to_borrow(other_uses).saturating_add(to_borrow(items))
     }
 
-    pub(crate) fn add(&mut self, of: Use, more: usize) -> Result<(), Fault> {
-        self.set(of, self.taken(of).saturating_add(more))
+    pub(crate) fn add(&mut self, purpose: MemoryUse, more: usize) -> Result<(), Fault> {
+        self.set(purpose, self.used(purpose).saturating_add(more))
     }
 
-    /// Lowers the number of bytes taken for a use to `bytes`, if it is higher.
-    pub(crate) fn lower(&mut self, of: Use, bytes: usize) {
-        if bytes < self.taken(of) {
+    /// Lowers the number of bytes in use for one purpose to `bytes`, if it is higher.
+    pub(crate) fn lower(&mut self, purpose: MemoryUse, bytes: usize) {
+        if bytes < self.used(purpose) {
             // Lowering never fails.
-            let _ = self.set(of, bytes);
+            let _ = self.set(purpose, bytes);
         }
     }
 
-    /// Moves `bytes` of the bytes taken for a use into a loan. The session continues to borrow for
-    /// them.
-    pub(crate) fn lend_out(&mut self, of: Use, bytes: usize) -> Loan {
-        let bytes = bytes.min(self.taken(of));
-        self.bytes[of as usize] -= bytes;
-        self.lent.bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Moves up to `bytes` of the bytes in use for one purpose into a loan. The loan remains charged
+    /// to this account.
+    pub(crate) fn lend(&mut self, purpose: MemoryUse, bytes: usize) -> Loan {
+        let bytes = bytes.min(self.used(purpose));
+        self.bytes[purpose as usize] -= bytes;
+        self.loans.bytes.fetch_add(bytes, Ordering::Relaxed);
         Loan {
-            lent: Arc::clone(&self.lent),
+            loans: Arc::clone(&self.loans),
             bytes,
         }
     }
 
-    /// Returns the bytes that were borrowed for loans which have ended.
-    pub(crate) fn settle(&mut self) {
-        self.give_back_beyond(self.needed());
+    /// Returns bytes to the budget that were borrowed for loans which have ended.
+    pub(crate) fn return_ended_loans(&mut self) {
+        self.return_excess(self.needed());
     }
 
     fn memory_full(&self, needed: usize) -> Fault {
@@ -222,35 +224,35 @@ impl Account {
     }
 }
 
-/// Memory of a session that is in use outside the session, such as by the host that carries out an
-/// order. Dropping the loan returns it.
+/// Memory that is charged to a session but used outside it, such as by the host that carries out an
+/// order. Dropping the loan ends it.
 #[derive(Debug)]
 pub(crate) struct Loan {
-    lent: Arc<Lent>,
+    loans: Arc<Loans>,
     bytes: usize,
 }
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        self.lent.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.loans.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
         self.bytes = [0; 4];
-        self.settle();
-        // The last reference, here or in a loan, returns the borrowed bytes.
-        self.lent
-            .left_borrowed
+        self.return_ended_loans();
+        // `Loans` returns the remaining bytes when the last reference, here or in a loan, is dropped.
+        self.loans
+            .borrowed_at_end
             .store(self.borrowed, Ordering::Relaxed);
     }
 }
 
-impl Drop for Lent {
+impl Drop for Loans {
     fn drop(&mut self) {
         self.budget
-            .give_back(self.left_borrowed.load(Ordering::Relaxed));
+            .return_bytes(self.borrowed_at_end.load(Ordering::Relaxed));
     }
 }
 
@@ -263,22 +265,22 @@ mod tests {
         let budget = Arc::new(RequestBudget::new(1 << 20));
         let mut one = Account::new(&budget);
         let mut other = Account::new(&budget);
-        one.set(Use::Requests, FLOOR_BYTES).unwrap();
+        one.set(MemoryUse::Requests, FLOOR_BYTES).unwrap();
         assert_eq!(budget.used(), 0, "within the floor");
-        one.set(Use::Requests, 500 << 10).unwrap();
+        one.set(MemoryUse::Requests, 500 << 10).unwrap();
         assert_eq!(
-            one.set(Use::Items, 100 << 10).unwrap_err().code,
+            one.set(MemoryUse::Items, 100 << 10).unwrap_err().code,
             FaultCode::MemoryFull
         );
-        assert_eq!(one.taken(Use::Items), 0);
-        other.set(Use::Libraries, 512 << 10).unwrap();
+        assert_eq!(one.used(MemoryUse::Items), 0);
+        other.set(MemoryUse::Libraries, 512 << 10).unwrap();
         assert_eq!(budget.used(), 1 << 20);
         let mut third = Account::new(&budget);
-        third.set(Use::Frames, FLOOR_BYTES).unwrap();
-        assert!(third.add(Use::Frames, 1).is_err());
+        third.set(MemoryUse::Frames, FLOOR_BYTES).unwrap();
+        assert!(third.add(MemoryUse::Frames, 1).is_err());
         assert_eq!(budget.refusals(), 2);
-        one.lower(Use::Requests, 0);
-        third.add(Use::Frames, 1).unwrap();
+        one.lower(MemoryUse::Requests, 0);
+        third.add(MemoryUse::Frames, 1).unwrap();
         drop((other, third));
         assert_eq!(budget.used(), 0);
     }
@@ -288,15 +290,15 @@ mod tests {
         let budget = Arc::new(RequestBudget::new(1 << 20));
         let mut sut = Account::new(&budget);
         let half = 512 << 10;
-        sut.set(Use::Libraries, half).unwrap();
-        let loan = sut.lend_out(Use::Libraries, half);
-        assert_eq!((sut.taken(Use::Libraries), budget.used()), (0, half));
-        assert!(sut.set(Use::Items, 100 << 10).is_err());
-        assert!(sut.set(Use::Libraries, half).is_err());
+        sut.set(MemoryUse::Libraries, half).unwrap();
+        let loan = sut.lend(MemoryUse::Libraries, half);
+        assert_eq!((sut.used(MemoryUse::Libraries), budget.used()), (0, half));
+        assert!(sut.set(MemoryUse::Items, 100 << 10).is_err());
+        assert!(sut.set(MemoryUse::Libraries, half).is_err());
         drop(loan);
-        sut.settle();
+        sut.return_ended_loans();
         assert_eq!(budget.used(), 0);
-        sut.set(Use::Libraries, half).unwrap();
+        sut.set(MemoryUse::Libraries, half).unwrap();
     }
 
     #[test]
@@ -304,15 +306,15 @@ mod tests {
         let budget = Arc::new(RequestBudget::new(1 << 20));
         let mut others = [(); 2].map(|()| Account::new(&budget));
         for other in &mut others {
-            other.set(Use::Requests, 512 << 10).unwrap();
+            other.set(MemoryUse::Requests, 512 << 10).unwrap();
         }
         let mut small = Account::new(&budget);
-        small.set(Use::Libraries, FLOOR_BYTES).unwrap();
-        let within_floor = small.lend_out(Use::Libraries, usize::MAX);
+        small.set(MemoryUse::Libraries, FLOOR_BYTES).unwrap();
+        let within_floor = small.lend(MemoryUse::Libraries, usize::MAX);
         assert_eq!(budget.used(), budget.max());
         drop(others);
-        small.set(Use::Libraries, 100 << 10).unwrap();
-        let beyond_floor = small.lend_out(Use::Libraries, usize::MAX);
+        small.set(MemoryUse::Libraries, 100 << 10).unwrap();
+        let beyond_floor = small.lend(MemoryUse::Libraries, usize::MAX);
         drop((small, within_floor));
         assert!(budget.used() >= 100 << 10, "{}", budget.used());
         drop(beyond_floor);

@@ -1,4 +1,4 @@
-//! The locks and atomics of this crate: from std, or from shuttle under `--cfg shuttle`.
+//! Provides the locks and atomics of this crate, from std or, under `--cfg shuttle`, from shuttle.
 
 pub(crate) use std::sync::Arc;
 
@@ -12,7 +12,8 @@ pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard};
 
-/// Locks a mutex and ignores poisoning: a panic under a lock of this crate loses at most a wake-up.
+/// Locks a mutex and ignores poisoning, because a panic while a lock of this crate is held loses at
+/// most a wake-up.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

@@ -1,4 +1,4 @@
-//! Requests that arrive in several frames.
+//! Tracks requests that arrive in several frames.
 
 use std::collections::HashMap;
 
@@ -6,14 +6,14 @@ use trunkline_proto::Disconnect;
 use trunkline_proto::limits::REQUEST_DEADLINE;
 use trunkline_types::Tick;
 
-/// Maximum number of requests that arrive in several frames at the same time.
+/// Maximum number of requests of a session whose last frame has not arrived.
 const UNFINISHED_MAX: usize = 1024;
 
-/// Requests in several frames whose last frame has not arrived.
+/// The requests whose last frame has not arrived.
 #[derive(Debug, Default)]
 pub(crate) struct Unfinished {
     requests: HashMap<u32, UnfinishedRequest>,
-    /// A time before which no deadline expires.
+    /// Time of the next check. No deadline expires before it.
     next_check: Option<Tick>,
 }
 
@@ -52,8 +52,8 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Removes the request. Returns the number of items in its earlier frames; 0 if there were
-    /// none.
+    /// Removes the request. Returns the number of items in its earlier frames, or 0 if this is the
+    /// first frame.
     pub(crate) fn remove(&mut self, request: u32) -> u32 {
         let unfinished = self.requests.remove(&request);
         if self.requests.is_empty() {
@@ -71,11 +71,10 @@ impl Unfinished {
         self.next_check
     }
 
-    /// Returns true if the next frame of a request is overdue. If the overdue request was refused,
-    /// it is removed without further effect, because its client may have seen the refusal and
-    /// stopped sending.
+    /// Returns true if the next frame of a request is overdue. Removes a refused request that is
+    /// overdue without returning true, because the client may have stopped sending after the refusal.
     pub(crate) fn handle_timeout(&mut self, now: Tick) -> bool {
-        if self.next_check.is_none_or(|at| now < at) {
+        if self.next_check.is_none_or(|next_check| now < next_check) {
             return false;
         }
         self.requests

@@ -1,4 +1,4 @@
-//! Converts deliveries into frames: runs of UPDATES, and LOST, ENDED and GONE.
+//! Encodes the updates of subscriptions as UPDATES, LOST, ENDED and GONE frames.
 
 use std::collections::BTreeSet;
 
@@ -17,19 +17,19 @@ use trunkline_types::{Quality, Reason};
 use crate::fault::out_of_memory;
 use crate::window::Window;
 
-/// A run that exceeds this number of bytes is closed, so that it does not delay the following
-/// frames.
+/// Size in bytes at which a run is closed, so that a long run does not delay the frames that follow.
 const RUN_BYTES: usize = 32 << 10;
 /// Overhead of a message with a single value, in bytes.
 const MESSAGE_HEAD_BYTES: usize = RECORD_HEAD_BYTES_MAX + 16;
 
-/// The rules for encoding updates for one session.
+/// Encodes updates as records for one session.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Records {
-    /// The session's number, by which its own updates are recognised.
+pub(crate) struct RecordEncoder {
+    /// Number of the session, to mark updates that the session itself wrote.
     session: u32,
-    /// Maximum length of a value in a message of the connection.
+    /// Maximum length of a value in a message of the connection, in bytes.
     value_max: usize,
+    /// Maximum length of a frame of the connection, in bytes.
     frame_max: u32,
 }
 
@@ -38,28 +38,27 @@ pub(crate) struct UpdateSink<'a> {
     out: &'a mut Vec<u8>,
     end: usize,
     window: &'a mut Window,
-    records: Records,
+    records: RecordEncoder,
     epoch: u64,
     run: Option<Run>,
-    /// Handles of undeployed variables, which are reported after everything else.
+    /// Handles of removed variables. They are reported after all other frames.
     gone: Vec<u32>,
 }
 
-/// The run being written.
+/// A run of update records that is being written.
 struct Run {
     subscription: u32,
-    /// The position of its header.
+    /// Position of the run's header in the output.
     start: usize,
     count: u32,
     state: RunState,
-    /// Losses of the run's items before their first update in the run. They are sent in a LOST
-    /// frame before the run.
+    /// Losses that happened before the updates of the run. A LOST frame before the run reports them.
     lost: Vec<LostRecord>,
-    /// The items of the run; filled only once the run reports losses.
+    /// Handles of the run's items since its first loss; empty if the run reports no losses.
     items: BTreeSet<u32>,
 }
 
-impl Records {
+impl RecordEncoder {
     pub(crate) fn new(session: u32, message_max: u32, frame_max: u32) -> Self {
         let value_max = (message_max as usize).saturating_sub(MESSAGE_HEAD_BYTES);
         Self {
@@ -69,8 +68,8 @@ impl Records {
         }
     }
 
-    /// Returns the number of free bytes needed for an update with a long value, which is split into
-    /// parts; `None` if the value is short.
+    /// Returns the number of output bytes that an update with a long value needs, including the
+    /// headers of its parts. Returns `None` for a short value, for which no memory is reserved.
     pub(crate) fn room_for(self, update: &Update) -> Option<usize> {
         self.room_for_bytes(update.value.as_slice().len())
     }
@@ -80,16 +79,16 @@ impl Records {
         (bytes >= LARGE_BYTES).then_some(room)
     }
 
-    /// Returns the rules for an update for which `make_room` reserves memory. If there is not
-    /// enough memory for a long value, the value is omitted and the quality indicates this.
+    /// Returns the encoder for an update, after reserving memory for a long value with `make_room`.
+    /// If there is not enough memory, the encoder omits the value and sets a quality that shows this.
     pub(crate) fn within(self, update: &Update, make_room: impl FnOnce(usize) -> bool) -> Self {
         let has_room = self.room_for(update).is_none_or(make_room);
         let value_max = if has_room { self.value_max } else { 0 };
         Self { value_max, ..self }
     }
 
-    /// Like [`record`](Self::record), at the end of `out` and [within](Self::within) the available
-    /// memory.
+    /// Like [`record`](Self::record), but first reserves memory in `out` for a long value. Omits the
+    /// value if there is not enough memory.
     pub(crate) fn record_in<'u>(
         self,
         out: &mut Vec<u8>,
@@ -100,9 +99,8 @@ impl Records {
         records.record(handle, update)
     }
 
-    /// Returns an update in the form in which it is sent in a frame. A value that is too long for
-    /// the connection's messages is omitted and the quality indicates this, because otherwise the
-    /// reader would not be informed of the update.
+    /// Converts an update to a record. Omits a value that is too long for the connection's messages
+    /// and sets a quality that shows this, so that the client still learns of the update.
     pub(crate) fn record(self, handle: u32, update: &Update) -> UpdateRecord<'_> {
         if update.sequence == 0 {
             return UpdateRecord::nothing_yet(handle);
@@ -126,8 +124,8 @@ impl Records {
         }
     }
 
-    /// Like [`record`](Self::record), for an update on the fast path with this value. Returns
-    /// `None` if the value is too long for the connection's messages.
+    /// Like [`record`](Self::record), for an update on the fast path, whose value is passed
+    /// separately. Returns `None` if the value is too long for the connection's messages.
     #[inline]
     pub(crate) fn plain_record<'v>(
         self,
@@ -147,8 +145,8 @@ impl Records {
         })
     }
 
-    /// Checks whether an update that answers a request fits into the connection's messages and the
-    /// memory.
+    /// Checks that an update which answers a request fits into the connection's messages and into
+    /// the available memory. Returns the update, or the fault to send instead.
     pub(crate) fn check(
         self,
         update: Update,
@@ -162,13 +160,13 @@ impl Records {
             };
         }
         let sentence = format!(
-            "the value has {bytes} bytes, the client takes messages with values of {max}; connect \
-             with a larger limit"
+            "the value has {bytes} bytes, more than the {max} that this client accepts; connect with \
+             a larger message limit"
         );
         Err(Fault::new(FaultCode::TooLarge, sentence))
     }
 
-    /// Returns the placeholder for the reading of a variable that the caller may open but not read.
+    /// Returns the record of a variable that the caller may open but not read.
     pub(crate) fn not_readable(handle: u32) -> UpdateRecord<'static> {
         let quality = Quality::bad(Reason::AccessDenied);
         UpdateRecord {
@@ -183,7 +181,7 @@ impl<'a> UpdateSink<'a> {
         out: &'a mut Vec<u8>,
         budget: usize,
         window: &'a mut Window,
-        records: Records,
+        records: RecordEncoder,
         epoch: u64,
     ) -> Self {
         let end = out.len().saturating_add(budget);
@@ -240,15 +238,15 @@ impl<'a> UpdateSink<'a> {
         self.out.splice(run.start..run.start, before);
     }
 
-    /// Returns the run that the next delivery joins.
+    /// Returns the run for the next record of this subscription. Starts a new run if necessary.
     fn run_for(&mut self, subscription: u32, lost: LostRecord) -> &mut Run {
         let is_loss = !lost.is_nothing();
-        let ends = self.run.as_ref().is_some_and(|run| {
+        let must_close = self.run.as_ref().is_some_and(|run| {
             run.subscription != subscription
                 || self.out.len() - run.start > RUN_BYTES
-                || (is_loss && !run.may_tell(lost.handle))
+                || (is_loss && !run.can_report_loss(lost.handle))
         });
-        if ends {
+        if must_close {
             self.close_run();
         }
         let out = &mut self.out;
@@ -276,9 +274,9 @@ impl<'a> UpdateSink<'a> {
 }
 
 impl Run {
-    /// Returns true if a loss of this item can be reported before the run, because the run already
-    /// reports other losses and contains no update of the item.
-    fn may_tell(&self, handle: u32) -> bool {
+    /// Returns true if the LOST frame before this run can report a loss of the item. This is so if
+    /// the run already reports other losses and contains no update of the item.
+    fn can_report_loss(&self, handle: u32) -> bool {
         !self.lost.is_empty() && !self.items.contains(&handle)
     }
 }
@@ -303,8 +301,8 @@ impl Sink for UpdateSink<'_> {
         let before = self.out.len();
         state.put(self.out, &record);
         let bytes = self.out.len() - before;
-        let of_record = digest::of_position(handle, record.sequence);
-        self.window.send(bytes, of_record);
+        let record_digest = digest::of_position(handle, record.sequence);
+        self.window.send(bytes, record_digest);
         if let Some(run) = &mut self.run {
             run.state = state;
             run.count += 1;
@@ -324,8 +322,8 @@ impl Sink for UpdateSink<'_> {
             };
             let run = self.run_for(subscription, nothing_lost);
             let mut state = run.state;
-            // A run that reports losses records each of its items.
-            let is_alone = !run.lost.is_empty();
+            // A run that reports losses must note each item, so `run_for` is called for each record.
+            let is_single = !run.lost.is_empty();
             let run_end = run.start + RUN_BYTES;
             let (records_left, bytes_left) = self.window.room();
             let end = self.end.saturating_sub(size_of::<u32>() * self.gone.len());
@@ -344,7 +342,7 @@ impl Sink for UpdateSink<'_> {
                     break;
                 }
                 next = updates.next();
-                if is_alone || self.out.len() > run_end {
+                if is_single || self.out.len() > run_end {
                     break;
                 }
             }
@@ -364,8 +362,8 @@ impl Sink for UpdateSink<'_> {
         let (mut state, mut digest) = (RunState::START, 0_u64);
         for (handle, update) in updates {
             if update.value.as_slice().len() >= LARGE_BYTES {
-                // Each session encodes a long value separately, and may not have enough memory for
-                // it.
+                // Each session must encode a long value itself, because only some of them may have
+                // enough memory.
                 return None;
             }
             let record = UpdateRecord {
@@ -374,7 +372,7 @@ impl Sink for UpdateSink<'_> {
                 engine_timestamp: update.engine_timestamp,
                 source_timestamp: update.source_timestamp,
                 quality: update.quality,
-                // A session that wrote one of these updates does not use the shared run.
+                // `takes` refuses a shared run that contains updates of this session.
                 own: false,
                 value: Some(update.value.as_slice()),
             };

@@ -1,30 +1,32 @@
-//! The client's window: the amount of data that the engine may send before the client confirms it.
+//! Tracks the client's window: the amount of data that the engine may send without confirmation.
 
 use std::collections::VecDeque;
 
 use trunkline_proto::digest;
 use trunkline_proto::message::hello::Hello;
 
-/// Maximum number of unconfirmed records, even if the client requests more: each takes eight bytes
-/// of memory.
+/// Maximum number of unconfirmed records, even if the client requests a larger window, because each
+/// record takes eight bytes of memory.
 const RECORDS_MAX: u32 = 1 << 20;
 
-/// The update records and bytes in flight.
+/// Counts the records and bytes that were sent and not confirmed.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     records_max: u64,
     bytes_max: u64,
-    /// Number of records since the session began, and their running digest.
+    /// Number of records sent since the session began.
     sent: u64,
+    /// Running digest of these records.
     digest: u64,
-    /// True if ends of items are part of the digest.
+    /// True if the digest includes the ends of items.
     counts_ends: bool,
+    /// Number of records that the client has confirmed.
     confirmed: u64,
-    /// Number of bytes of the unconfirmed records.
+    /// Total size of the runs that are not completely confirmed, in bytes.
     bytes: u64,
-    /// Runs in flight: the number of the last record, and the bytes of the run.
+    /// Runs that are not completely confirmed: the number of the last record, and the size in bytes.
     runs: VecDeque<(u64, u64)>,
-    /// Number of bytes of the run that is being written.
+    /// Size of the run that is being written, in bytes.
     run_bytes: u64,
 }
 
@@ -38,7 +40,7 @@ impl Window {
         }
     }
 
-    /// Includes ends of items in the running digest, like the peer.
+    /// Includes the ends of items in the running digest. The client must do so too.
     pub(crate) fn count_ends(&mut self) {
         self.counts_ends = true;
     }
@@ -49,12 +51,12 @@ impl Window {
         }
     }
 
-    /// Returns true if one more record may be sent. The last record may exceed the limit in bytes.
+    /// Returns true if another record may be sent. That record may exceed the limit in bytes.
     pub(crate) fn has_room(&self) -> bool {
         self.sent - self.confirmed < self.records_max && self.bytes < self.bytes_max
     }
 
-    /// Returns the number of records and bytes that may be sent.
+    /// Returns the number of records, and the number of bytes, that may be sent.
     pub(crate) fn room(&self) -> (u64, u64) {
         let records = self.sent - self.confirmed;
         (
@@ -73,7 +75,7 @@ impl Window {
         self.send_run(1, bytes, digest);
     }
 
-    /// Counts records that are sent, with their total size.
+    /// Counts records that are sent. `bytes` is their total size, and `digest` the sum of their digests.
     #[inline]
     pub(crate) fn send_run(&mut self, records: u32, bytes: usize, digest: u64) {
         self.sent += u64::from(records);
@@ -87,9 +89,9 @@ impl Window {
         self.runs.push_back((self.sent, bytes));
     }
 
-    /// Confirms that the client has received `records_received` records since the session began.
-    /// Returns the number of newly confirmed records, or `None` if the client claims more records
-    /// than were sent.
+    /// Handles the client's confirmation that it has received `records_received` records since the
+    /// session began. Returns the number of newly confirmed records, or `None` if the client confirms
+    /// more records than were sent.
     pub(crate) fn confirm(&mut self, records_received: u64) -> Option<u64> {
         if records_received > self.sent {
             return None;
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_claims_more_than_was_sent_is_found_out() {
+    fn confirmation_of_more_records_than_were_sent_is_rejected() {
         let mut sut = sut(10, 1000);
         sut.send(1, 0);
         assert_eq!(
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_bounded_and_never_shut() {
+    fn window_is_bounded_and_always_lets_one_record_pass() {
         assert!(sut(0, 0).has_room());
         assert_eq!(sut(u32::MAX, u32::MAX).records_max, u64::from(RECORDS_MAX));
     }

@@ -1,5 +1,7 @@
-//! Writes from their arrival to the answer. They wait, are parked or are at a provider; then they
-//! are outcomes in packed runs.
+//! Tracks unanswered writes, and packs the answers to consecutive writes into runs.
+//!
+//! An unanswered write waits behind other requests, is parked until a feed has room, or waits for a
+//! provider.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,22 +15,23 @@ use trunkline_proto::{Disconnect, Fault};
 use crate::fault::out_of_memory;
 use crate::options::ServeOptions;
 
-/// Maximum capacity, in answers, of a list that is retained for reuse.
-const KEPT_ANSWERS_MAX: usize = 4096;
+/// Maximum capacity, in answers, of a list whose memory is retained for reuse.
+const RETAINED_ANSWERS_MAX: usize = 4096;
 
-/// One write that could not be carried out on arrival.
+/// A copy of a write that could not be carried out on arrival.
 #[derive(Debug)]
 pub(crate) struct OwnedWrite {
+    /// Number of the write, which the client assigned.
     pub(crate) id: u64,
     pub(crate) handle: u32,
     pub(crate) options: WriteOptions,
     pub(crate) value: Box<[u8]>,
-    /// True if the variable's provider published it.
+    /// True if the variable's provider published the value.
     pub(crate) is_published: bool,
 }
 
 impl OwnedWrite {
-    /// Returns a copy of a write, if there is enough memory for it.
+    /// Copies a write. Fails if there is not enough memory.
     pub(crate) fn of(write: &WriteRecord<'_>, is_published: bool) -> Result<Self, Fault> {
         let mut value = Vec::new();
         if value.try_reserve_exact(write.value.len()).is_err() {
@@ -73,11 +76,12 @@ impl Parked {
         self.writes.is_empty()
     }
 
-    pub(crate) fn holds(&self, handle: u32) -> bool {
+    /// Returns true if a write to this variable is parked.
+    pub(crate) fn contains(&self, handle: u32) -> bool {
         self.handles.contains_key(&handle)
     }
 
-    /// Returns the approximate memory in bytes.
+    /// Returns the approximate memory of the parked writes in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -92,29 +96,32 @@ impl Parked {
 /// Writes that have arrived and are not yet answered.
 #[derive(Debug, Default)]
 pub(crate) struct Unanswered {
-    /// The minimum id of the next write.
+    /// The lowest number that the next write may have.
     next: u64,
     /// Number of writes that wait behind other requests or are parked.
     waiting: usize,
+    /// Total size of the values of those writes, in bytes.
     waiting_bytes: usize,
-    /// Writes at a provider, with the bytes of their values.
-    provided: BTreeMap<u64, usize>,
-    provided_bytes: usize,
-    /// Credit returned by answers since it last reached a quarter of the total: number of writes,
-    /// and bytes.
+    /// Size of the value in bytes of each write that a provider has not answered, by number.
+    at_provider: BTreeMap<u64, usize>,
+    /// Total size of those values, in bytes.
+    at_provider_bytes: usize,
+    /// Number of writes answered since [`take_returned`](Self::take_returned) last returned true.
     returned: usize,
+    /// Total size of the values of those writes, in bytes.
     returned_bytes: usize,
-    /// Answers that are not encoded yet.
-    pub(crate) run: Run,
+    /// Answers that have not been encoded.
+    pub(crate) run: AnswerRun,
 }
 
 impl Unanswered {
     pub(crate) fn count(&self) -> usize {
-        self.waiting + self.provided.len()
+        self.waiting + self.at_provider.len()
     }
 
-    /// Accepts a frame of `count` writes. A frame that violates the credit or the order of ids is
-    /// rejected before it is read, because its answers alone might be far longer than the frame.
+    /// Accepts a frame of `count` writes. Rejects a frame that exceeds the credit or whose numbers do
+    /// not increase. This happens before the writes are decoded, because their answers might be far
+    /// longer than the frame.
     pub(crate) fn begin(
         &mut self,
         first: u64,
@@ -124,77 +131,85 @@ impl Unanswered {
         let max = options.write_credit_count as usize;
         let unanswered = self.count() + count as usize;
         if unanswered > max {
-            let sentence = format!("{unanswered} writes are unanswered; {max} were granted");
+            let sentence = format!("{unanswered} writes are unanswered, but the credit is {max}");
             return Err(Disconnect::Malformed { sentence });
         }
         let next = first
             .checked_add(u64::from(count))
             .filter(|_| first >= self.next);
         let Some(next) = next else {
-            let sentence = format!("write {first} follows write {}; numbers ascend", self.next);
+            let sentence = format!(
+                "write {first} arrived where at least {} was expected; write numbers must increase",
+                self.next
+            );
             return Err(Disconnect::Malformed { sentence });
         };
         self.next = next;
         Ok(())
     }
 
-    /// Rejects a client whose unanswered writes have more bytes than it was granted.
+    /// Rejects a client if the values of its unanswered writes exceed the credit in bytes.
     pub(crate) fn check_bytes(&self, options: &ServeOptions) -> Result<(), Disconnect> {
         let (bytes, max) = (
-            self.waiting_bytes + self.provided_bytes,
+            self.waiting_bytes + self.at_provider_bytes,
             options.write_credit_bytes,
         );
-        // One value may be longer than the credit; it is sent alone.
+        // A single value may be longer than the credit, if no other write is unanswered.
         if bytes <= max as usize || self.count() <= 1 {
             return Ok(());
         }
-        let sentence = format!("values of {bytes} bytes are unanswered; {max} were granted");
+        let sentence = format!("values of {bytes} bytes are unanswered, but the credit is {max}");
         Err(Disconnect::Malformed { sentence })
     }
 
-    pub(crate) fn wait(&mut self, bytes: usize) {
+    /// Counts a write that has to wait. `bytes` is the size of its value.
+    pub(crate) fn add_waiting(&mut self, bytes: usize) {
         self.waiting += 1;
         self.waiting_bytes += bytes;
     }
 
-    pub(crate) fn go_on(&mut self, bytes: usize) {
+    /// Counts a write that waited and was then carried out.
+    pub(crate) fn remove_waiting(&mut self, bytes: usize) {
         self.waiting -= 1;
         self.waiting_bytes -= bytes;
-        self.give_back(1, bytes);
+        self.return_credit(1, bytes);
     }
 
-    pub(crate) fn give_back(&mut self, writes: usize, bytes: usize) {
+    pub(crate) fn return_credit(&mut self, writes: usize, bytes: usize) {
         self.returned = self.returned.saturating_add(writes);
         self.returned_bytes = self.returned_bytes.saturating_add(bytes);
     }
 
-    /// Returns true if a quarter of the credit was returned since this last returned true. A client
-    /// that writes at full speed needs the credit soon, so its answers are then no longer gathered.
+    /// Returns true if at least a quarter of the credit was returned since the last call that
+    /// returned true. The answers must then be sent, because a client that writes at full speed needs
+    /// the credit.
     pub(crate) fn take_returned(&mut self, options: &ServeOptions) -> bool {
-        let is_much = self.returned >= (options.write_credit_count / 4).max(1) as usize
+        let is_due = self.returned >= (options.write_credit_count / 4).max(1) as usize
             || self.returned_bytes >= (options.write_credit_bytes / 4).max(1) as usize;
-        if is_much {
+        if is_due {
             (self.returned, self.returned_bytes) = (0, 0);
         }
-        is_much
+        is_due
     }
 
-    pub(crate) fn provide(&mut self, id: u64, bytes: usize) {
-        self.provided.insert(id, bytes);
-        self.provided_bytes += bytes;
+    /// Counts a write that was passed to a provider.
+    pub(crate) fn add_at_provider(&mut self, id: u64, bytes: usize) {
+        self.at_provider.insert(id, bytes);
+        self.at_provider_bytes += bytes;
     }
 
-    pub(crate) fn answer(&mut self, id: u64) {
-        let bytes = self.provided.remove(&id).unwrap_or_default();
-        self.provided_bytes -= bytes;
-        self.give_back(1, bytes);
+    /// Counts a write that a provider has answered.
+    pub(crate) fn remove_at_provider(&mut self, id: u64) {
+        let bytes = self.at_provider.remove(&id).unwrap_or_default();
+        self.at_provider_bytes -= bytes;
+        self.return_credit(1, bytes);
     }
 
-    /// Appends the answers to writes whose provider has answered.
+    /// Appends the answers to writes that a provider has answered.
     pub(crate) fn answer_completions(&mut self, consumer: &mut Consumer, out: &mut Vec<u8>) {
         while let Some((id, outcome)) = consumer.take_completion() {
-            self.answer(id);
-            let answer = Packed::from(Answer::Outcome(outcome));
+            self.remove_at_provider(id);
+            let answer = CompactAnswer::from(Answer::Outcome(outcome));
             self.run.push(out, id, answer);
         }
         self.run.flush(out);
@@ -209,31 +224,35 @@ pub(crate) enum Answer {
     WouldBlock,
 }
 
-/// Answers in the order of their ids. A missing id ends the run.
+/// Answers to writes with consecutive numbers.
 #[derive(Debug, Default)]
-pub(crate) struct Run {
+pub(crate) struct AnswerRun {
+    /// Number of the first write of the run.
     first: u64,
-    answers: Vec<Packed>,
+    answers: Vec<CompactAnswer>,
 }
 
-/// An answer that waits for the end of its run. It is small, because there are thousands of them.
+/// An [`Answer`] in a run. The type is small, because there can be thousands of answers.
 #[derive(Debug)]
-pub(crate) enum Packed {
+pub(crate) enum CompactAnswer {
+    /// The write was applied with this sequence number.
     Applied(u64),
     Other(Box<Answer>),
 }
 
-impl From<Answer> for Packed {
+impl From<Answer> for CompactAnswer {
     fn from(answer: Answer) -> Self {
         match answer {
-            Answer::Outcome(WriteOutcome::Applied(sequence)) => Packed::Applied(sequence),
-            answer => Packed::Other(Box::new(answer)),
+            Answer::Outcome(WriteOutcome::Applied(sequence)) => CompactAnswer::Applied(sequence),
+            answer => CompactAnswer::Other(Box::new(answer)),
         }
     }
 }
 
-impl Run {
-    pub(crate) fn push(&mut self, out: &mut Vec<u8>, id: u64, answer: Packed) {
+impl AnswerRun {
+    /// Adds the answer to the write with number `id`. Encodes the run first if `id` does not follow
+    /// its last number.
+    pub(crate) fn push(&mut self, out: &mut Vec<u8>, id: u64, answer: CompactAnswer) {
         if self.first.wrapping_add(self.answers.len() as u64) != id {
             self.flush(out);
             self.first = id;
@@ -251,20 +270,20 @@ impl Run {
         let mut frame = WriteAnswersBuilder::begin(out, 0, &head);
         for answer in self.answers.drain(..) {
             match answer {
-                Packed::Applied(sequence) => {
+                CompactAnswer::Applied(sequence) => {
                     frame.push(&WriteAnswer::Applied(sequence));
                 }
-                Packed::Other(answer) => with_wire(&answer, |wire| frame.push(wire)),
+                CompactAnswer::Other(answer) => with_wire(&answer, |wire| frame.push(wire)),
             }
         }
         frame.finish(false);
-        if self.answers.capacity() > KEPT_ANSWERS_MAX {
+        if self.answers.capacity() > RETAINED_ANSWERS_MAX {
             self.answers = Vec::new();
         }
     }
 }
 
-/// Passes an answer to `push`, converted into the protocol's form.
+/// Converts an answer to the form of the protocol, and passes it to `push`.
 pub(crate) fn with_wire(answer: &Answer, push: impl FnOnce(&WriteAnswer<'_>)) {
     use WriteAnswer as Wire;
     let fault;
@@ -286,5 +305,5 @@ pub(crate) fn with_wire(answer: &Answer, push: impl FnOnce(&WriteAnswer<'_>)) {
     });
 }
 
-/// Limits the size of a refusal, because there are thousands of answers.
+/// Checks that a refusal is small, because there can be thousands of answers.
 const _: () = assert!(size_of::<Refusal>() <= 64);

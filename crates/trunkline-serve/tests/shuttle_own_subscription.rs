@@ -2,8 +2,8 @@
 //! connection: it never deadlocks, and every write is answered. Explored by shuttle over the
 //! interleavings of the client's thread, the connection thread and a second writer.
 //!
-//! `SHUTTLE_SCHEDULES` says how many schedules are tried (120,000 by default), shared by the tests.
-//! shuttle reports a deadlock as soon as no thread can continue, and prints the schedule to replay.
+//! `SHUTTLE_SCHEDULES` sets the total number of schedules for all tests (120,000 by default). Shuttle
+//! reports a deadlock as soon as no thread can continue, and prints the schedule to replay.
 #![cfg(shuttle)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -28,7 +28,7 @@ const WALL: Timestamp = Timestamp::from_nanos(1_767_225_600_000_000_000);
 const WRITES: u32 = 3;
 const OTHER_WRITES: u32 = 2;
 const TESTS: usize = 4;
-/// So that only the owner's stall makes time pass.
+/// Deadlines and intervals are this long, so that only `stall` makes time pass.
 const HOUR: Duration = Duration::from_secs(3600);
 /// Time for which the owner of the variable lets writers wait.
 const STALL: Duration = Duration::from_millis(50);
@@ -72,7 +72,7 @@ impl Link {
         self.0.0.lock().unwrap().now
     }
 
-    /// Lets time pass until `tick`, if it has not come.
+    /// Advances the time to `tick`, if `tick` is in the future.
     fn pass_until(&self, tick: Tick) {
         let mut state = self.0.0.lock().unwrap();
         state.now = state.now.max(tick);
@@ -83,7 +83,7 @@ impl Link {
         self.0.1.notify_all();
     }
 
-    /// Sleeps until there is something for the client.
+    /// Waits until there are bytes for the client.
     fn wait_for_bytes(&self) -> Vec<u8> {
         let (state, changed) = &*self.0;
         let mut state = state.lock().unwrap();
@@ -93,8 +93,8 @@ impl Link {
         std::mem::take(&mut state.to_client)
     }
 
-    /// Sleeps until there is something for the session: `None` at the end. With a time-out it may
-    /// be that instead.
+    /// Waits until the session has something to do, or until the timeout. Returns `None` after the
+    /// client's program has ended.
     fn wait_for_reason(&self, timeout: Option<Tick>) -> Option<Vec<u8>> {
         let (state, changed) = &*self.0;
         for _ in 0..3 {
@@ -165,7 +165,7 @@ fn turn_of_client(client: &mut ClientCore, link: &Link, input: &[u8]) {
     }
 }
 
-/// Carries bytes until nothing moves; while no other thread runs.
+/// Passes bytes between both ends until there are none. No other thread may run.
 fn exchange(client: &mut ClientCore, session: &mut Session, link: &Link) {
     loop {
         turn_of_client(client, link, &[]);
@@ -185,7 +185,7 @@ fn exchange(client: &mut ClientCore, session: &mut Session, link: &Link) {
     }
 }
 
-/// A writer of this process sleeps on it until there is room.
+/// Lets a writer of this process wait until there is room.
 #[derive(Clone, Default)]
 struct Bell(Arc<(Mutex<bool>, Condvar)>);
 
@@ -216,7 +216,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// Connected, subscribed, and nothing in transit.
+    /// Creates a connected client with a subscription, and no data in flight.
     fn new(stall: Duration) -> Self {
         let engine = Engine::new(EngineOptions::new("sut", 7));
         let mut properties = Properties::new(DataType::F64);
@@ -272,13 +272,13 @@ impl Setting {
 /// The client program's treatment of its input while it waits for its writes.
 #[derive(Clone, Copy, PartialEq)]
 enum Program {
-    /// It waits for the outcomes and reads nothing else.
+    /// The program waits for the outcomes and reads no events.
     Waits,
-    /// It takes its events as they come.
+    /// The program takes events as they arrive.
     Takes,
 }
 
-/// Whether time-outs may occur.
+/// Determines whether timeouts may occur.
 #[derive(Clone, Copy, PartialEq)]
 enum Clock {
     Passes,

@@ -1,9 +1,8 @@
-//! The checker: records accepted updates and the readings of each program, independently of the
-//! product.
+//! Checks the guarantees of the product: records all updates and readings, and compares them.
 //!
-//! Every written value is the number of its write, so that a reading identifies the write that made
-//! it. A witness in the engine's process reports every update immediately; everything else is
-//! compared with these updates, and checked for consistency.
+//! Each write has a number, which is also the written value, so a reading identifies the write that
+//! caused it. A witness in the engine's process reports every update immediately. The checker
+//! compares readings and outcomes with these updates, and checks the updates for consistency.
 
 mod readings;
 
@@ -19,7 +18,7 @@ use crate::plan::Repairs;
 /// Write number of an update that the witness has not seen.
 const UNWITNESSED: u64 = u64::MAX - 1;
 
-/// One incarnation of a program; 0 is the engine's own process.
+/// Number of a running program, new after each restart; 0 is the engine's own process.
 pub type Writer = u32;
 
 /// The record of a write.
@@ -28,25 +27,25 @@ pub struct WriteRecord {
     /// Number of the variable.
     pub variable: u32,
     pub writer: Writer,
-    /// Position at which the writer expected the variable.
+    /// Position that the writer expects the variable to have, for a compare-and-set write.
     pub expected: Option<Position>,
     /// The group of the write, if any.
     pub group: Option<u32>,
-    /// True if the write is not part of a batch, so its writer learns its outcome as soon as it is known.
+    /// True if the write is not part of a batch. The outcomes of a batch are reported together.
     pub alone: bool,
     pub fate: Fate,
-    /// Session in which it was answered.
+    /// Session in which the write was answered.
     pub session: u64,
-    /// Position at which the witness saw it.
+    /// Position of the update that the write caused, as seen by the witness.
     pub witnessed_at: Option<Position>,
 }
 
-/// The outcome of a write, as reported to its writer.
+/// The outcome of a write, as reported to the writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// No outcome yet.
+    /// The outcome has not been reported.
     Open,
-    /// The write became this update.
+    /// The write became the update at this position.
     Applied(Position),
     /// The write changed nothing.
     NotApplied,
@@ -57,33 +56,35 @@ pub enum Fate {
 /// An update as seen by the witness.
 #[derive(Clone, Copy, Debug)]
 pub struct WitnessedUpdate {
-    /// Number of the write that made it; 0: no write.
+    /// Number of the write that caused the update; 0 if no write did.
     pub write: u64,
     /// Engine timestamp.
     pub engine_timestamp: Timestamp,
     pub quality: Quality,
-    /// Time of the commit.
+    /// Time at which the witness saw the update.
     pub at: Tick,
-    /// Sequence number over the updates of all variables.
+    /// Sequence number of the update among the updates of all variables.
     pub serial: u64,
 }
 
+/// All updates of a variable in one run of the engine.
 #[derive(Debug, Default)]
 struct UpdateLog {
+    /// Sequence number of the first update.
     first: u64,
     updates: Vec<WitnessedUpdate>,
 }
 
-/// The totals for the report.
+/// Counts of what was checked, for the report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     /// Connections made.
     pub connections: u64,
-    /// Updates of the engine.
+    /// Updates in the engine.
     pub updates: u64,
-    /// Updates known only from the answers to their writers, because the witness did not see them.
+    /// Updates that the witness did not see, which are known only from the answers to writes.
     pub unwitnessed: u64,
-    /// Readings that programs took and that were checked.
+    /// Readings that were checked.
     pub readings: u64,
     /// Updates that readings reported as missed.
     pub lost: u64,
@@ -97,17 +98,17 @@ pub struct Totals {
     pub conditional: u64,
     /// Groups that were applied.
     pub groups: u64,
-    /// Snapshots of one instant.
+    /// Consistent snapshots that were checked.
     pub snapshots: u64,
-    /// Views compared with the engine's after the faults have ended.
+    /// Values of clients that were compared with the engine's after the faults had ended.
     pub compared: u64,
-    /// Ledgers that were balanced and compared.
+    /// Ledgers that were checked.
     pub ledgers: u64,
-    /// Keep-alives whose digest differs from that of the received data.
+    /// Keep-alives whose digest differed from the digest of the received data.
     pub diverged: u64,
     /// Items that clients repaired.
     pub repaired: u64,
-    /// Marks that the engine set again.
+    /// Marks of pending updates that the engine set again.
     pub marked: u64,
     /// Libraries deployed while clients were connected.
     pub deployed: u64,
@@ -115,7 +116,7 @@ pub struct Totals {
     pub hostile: u64,
 }
 
-/// The record of accepted updates and of the readings that programs took.
+/// Records writes, updates and readings, and keeps the first violation.
 #[derive(Debug, Default)]
 pub struct Checker {
     /// The first violation.
@@ -124,32 +125,35 @@ pub struct Checker {
     pub totals: Totals,
     /// The epochs of all starts of the engine, in order.
     epochs: Vec<u64>,
-    /// Repairs that are accepted.
+    /// Repairs that are not violations.
     pub repairs: Repairs,
-    /// The witness sees only the last update of each turn. Earlier ones are known only from the answers to
-    /// their writers.
+    /// True if the witness sees only the last update of each turn. Earlier updates are then known only
+    /// from the answers to writes.
     pub is_latest_only: bool,
     writes: Vec<WriteRecord>,
     /// All writes before this index have ended.
     ended_before: usize,
+    /// The updates, by variable and epoch.
     logs: BTreeMap<(u32, u64), UpdateLog>,
-    /// The program of each session, and true if the engine had not noticed the end of the previous
-    /// session.
+    /// The program of each session, and a flag: true if the engine had not noticed the end of the
+    /// program's previous session.
     sessions: BTreeMap<u64, (Writer, bool)>,
+    /// The numbers of the writes of each group.
     groups: Vec<Vec<u64>>,
+    /// Groups with new updates, which have not been checked.
     changed_groups: Vec<u32>,
 }
 
 impl Checker {
     /// Records a violation, unless there is one already.
-    pub fn fail(&mut self, what: impl FnOnce() -> String) {
+    pub fn fail(&mut self, violation: impl FnOnce() -> String) {
         if self.violation.is_none() {
-            self.violation = Some(what());
+            self.violation = Some(violation());
         }
     }
 
-    /// Records a start of this engine, or of another one in its place. A position belongs to one
-    /// start only (B-01).
+    /// Records a start of the engine, or of another engine at the same address. Each start must have
+    /// its own epoch (B-01).
     pub fn started(&mut self, epoch: u64) {
         if self.epochs.contains(&epoch) {
             self.fail(|| format!("B-01: two starts of the engine have the epoch {epoch}"));
@@ -157,12 +161,12 @@ impl Checker {
         self.epochs.push(epoch);
     }
 
-    /// The index of the start that had this epoch.
+    /// Returns the index of the start that had this epoch.
     fn start_of(&self, epoch: u64) -> Option<usize> {
-        self.epochs.iter().position(|one| *one == epoch)
+        self.epochs.iter().position(|known| *known == epoch)
     }
 
-    /// Records a write before it is made. Returns its number, which is also its content.
+    /// Records a write before it is sent. Returns the number of the write, which is also its value.
     pub fn begin_write(
         &mut self,
         variable: u32,
@@ -194,7 +198,7 @@ impl Checker {
         }
     }
 
-    /// Records that the writer learns the outcomes of these writes together.
+    /// Records that these writes form a batch, whose outcomes are reported together.
     pub fn mark_batch(&mut self, writes: &[u64]) {
         for write in writes {
             if let Some(written) = self.write_mut(*write) {
@@ -260,8 +264,8 @@ impl Checker {
         self.check_write(variable, position, update, retained);
     }
 
-    /// Checks the write that made an update: it must be a write of this variable, must not have
-    /// ended (B-20), and must not have expected the variable at another position (B-22).
+    /// Checks the write that caused an update. It must be a write of this variable, must not have
+    /// ended (B-20), and must not have expected another position of the variable (B-22).
     fn check_write(
         &mut self,
         variable: u32,
@@ -317,7 +321,7 @@ impl Checker {
         }
     }
 
-    /// Called when the witness has seen all updates: checks that groups are complete (B-23).
+    /// Called when the witness has seen all updates. Checks that groups are complete (B-23).
     pub fn check_groups(&mut self) {
         for group in std::mem::take(&mut self.changed_groups) {
             let members = self.groups.get(group as usize).cloned().unwrap_or_default();
@@ -345,7 +349,7 @@ impl Checker {
         }
     }
 
-    /// Records the outcome of a write, as reported to its writer in `session`.
+    /// Records the outcome of a write that was reported in `session`.
     pub fn write_ended(&mut self, number: u64, outcome: &WriteOutcome, session: u64) {
         let fate = match outcome {
             WriteOutcome::Applied(position) => Fate::Applied(*position),
@@ -366,7 +370,7 @@ impl Checker {
         self.finish_write(number, fate, session, is_conflict);
     }
 
-    /// Like [`write_ended`](Self::write_ended), with the outcome as a fate.
+    /// Like [`write_ended`](Self::write_ended), but takes the outcome as a [`Fate`].
     pub fn finish_write(&mut self, number: u64, fate: Fate, session: u64, is_conflict: bool) {
         if let (Fate::Applied(position), Some(written)) = (fate, self.write(number)) {
             let variable = written.variable;
@@ -418,12 +422,13 @@ impl Checker {
         self.totals.groups += u64::from(applied);
     }
 
-    /// Records that a connection of this program was accepted.
+    /// Records that the engine has accepted a connection of this program. `overlaps` is true if the
+    /// engine has not noticed the end of the program's previous session.
     pub fn session_accepted(&mut self, session: u64, writer: Writer, overlaps: bool) {
         self.sessions.insert(session, (writer, overlaps));
     }
 
-    /// Fills in an update that the witness has not seen.
+    /// Adds the write and, if known, timestamp and quality to an update that the witness has not seen.
     fn fill_in(
         &mut self,
         variable: u32,
@@ -456,8 +461,8 @@ impl Checker {
         }
     }
 
-    /// Records repairs, as counted by the product. Without a bug there must be none: a repair would
-    /// be a false alarm (B-10).
+    /// Records repairs, as counted by the product. Without a bug, there must be no repairs, unless the
+    /// plan accepts them (B-10).
     pub fn record_repairs(&mut self, diverged: u64, repaired: u64, marked: u64) {
         self.totals.diverged += diverged;
         self.totals.repaired += repaired;
@@ -489,7 +494,7 @@ impl Checker {
         false
     }
 
-    /// Checks that every write has ended, once there is no more activity.
+    /// Called at the end of the run. Checks that every write has ended.
     pub fn check_all_ended(&mut self) {
         let open = self
             .writes
@@ -501,8 +506,7 @@ impl Checker {
         }
     }
 
-    /// Called when the program of this writer is gone: the outcomes of its open writes are never
-    /// reported.
+    /// Called when the program of this writer has ended. Nobody learns the outcomes of its open writes.
     pub fn forget_writer(&mut self, writer: Writer) {
         for written in &mut self.writes {
             if written.writer == writer && written.fate == Fate::Open {
@@ -512,7 +516,7 @@ impl Checker {
     }
 }
 
-/// Returns the number of the write that made a value; 0 for a default.
+/// Returns the number of the write that caused a value; 0 for the initial value.
 pub fn write_number(value: &Value) -> Option<u64> {
     match value {
         Value::F64(number) => Some(*number as u64),
@@ -523,7 +527,7 @@ pub fn write_number(value: &Value) -> Option<u64> {
     }
 }
 
-/// Returns true if the engine itself made the update, from one that was written earlier.
+/// Returns true if the engine itself created the update, from a value that was written earlier.
 pub fn is_made_by_engine(quality: Quality) -> bool {
     matches!(quality.reason(), Reason::Stale | Reason::Retained)
 }

@@ -9,9 +9,9 @@ use trunkline_types::{Moment, Tick};
 use crate::link::{Direction, ended, io, last_word, refusal, transmit};
 use crate::world::{Event, Pipes, World};
 
-/// Time after which an unanswered dial fails.
+/// Time after which an unanswered attempt to connect fails.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
-/// Bytes sent over a shared line before the next connection's turn.
+/// Number of bytes that a connection sends over the shared line in one turn.
 const PACKET: usize = 1460;
 
 impl World {
@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    /// Schedules turns of both ends for the arrival of data in flight.
+    /// Schedules turns of both ends for the times at which data in flight arrives.
     pub(crate) fn expect_arrivals(&mut self, link: u32) {
         let Some(pipes) = self.links.get(&link) else {
             return;
@@ -99,7 +99,7 @@ impl World {
             return;
         };
         let changes = running.core.changes();
-        let has_news = changes != host.changes;
+        let has_changed = changes != host.changes;
         let link = host.link;
         let due = match link {
             Some(_) => running.core.poll_timeout(),
@@ -112,7 +112,7 @@ impl World {
         if let Some(host) = self.programs.get_mut(program) {
             host.changes = changes;
         }
-        if has_news {
+        if has_changed {
             self.take_later(program, take_at);
         }
         if let Some(due) = due {
@@ -212,7 +212,7 @@ impl World {
         self.await_dial(program);
     }
 
-    /// Schedules the end of a dial: when an answer can arrive, or at its timeout.
+    /// Schedules the end of an attempt to connect: the time at which an answer can arrive, or the timeout.
     pub(crate) fn await_dial(&mut self, program: usize) {
         let now = self.now;
         let Some(dial) = self
@@ -242,7 +242,7 @@ impl World {
         let Some(host) = self.programs.get_mut(program) else {
             return;
         };
-        // The dial has already ended, or the process was killed.
+        // Ignore an attempt that has already ended, or whose process was killed.
         if host.current_dial != Some(dial) {
             return;
         }
@@ -374,7 +374,7 @@ impl World {
             slot.is_due = more;
         }
         let closes = session.wants_close().filter(|_| !more);
-        // The end is reported only after the session has accepted all bytes before it.
+        // Report the end only after the session has accepted all bytes before it.
         let gone = pipes.to_engine.ended(now, &ways.to_engine);
         if let Some(cause) = closes.or(gone.map(ended)) {
             session.handle_disconnected(now, cause.clone());
@@ -426,7 +426,7 @@ impl World {
         }
     }
 
-    /// Lets the next connection in turn send a packet over the shared line.
+    /// Sends a packet over the shared line. Connections take turns.
     pub(crate) fn send_packet(&mut self) {
         let now = self.now;
         self.is_packet_scheduled = false;

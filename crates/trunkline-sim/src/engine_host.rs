@@ -1,4 +1,5 @@
-//! The engine's process: the production engine, its sessions, its housekeeping, and a witness.
+//! Simulates the engine's process: the production engine, sessions, housekeeping, and a witness of all
+//! updates.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,13 +33,13 @@ const FOLLOWER: u32 = 1;
 pub struct Slot {
     /// The production session.
     pub session: Session,
-    /// The session was woken or has more to send, so its output must be polled.
+    /// True if the session was woken or has more to send, so that its output must be polled.
     pub is_due: bool,
-    /// Time of its next turn.
+    /// Time of the session's next turn.
     pub turn_at: Option<Tick>,
     /// Time at which bytes last arrived, or the process last resumed.
     pub last_input_at: Tick,
-    /// The program at the other end.
+    /// Index of the program at the client's end.
     pub program: usize,
 }
 
@@ -53,12 +54,14 @@ pub struct Running {
     pub transient: Vec<Transient>,
     /// Sessions, by connection.
     pub sessions: BTreeMap<u32, Slot>,
-    /// Options of its sessions.
+    /// Options of the sessions.
     pub options: Arc<ServeOptions>,
     witness: Witness,
+    /// Receives the updates of retained variables.
     retention: Consumer,
+    /// Connections whose sessions were woken.
     woken: Arc<Mutex<Vec<u32>>>,
-    /// Time at which housekeeping is due.
+    /// Time of the next housekeeping.
     pub housekeeping_at: Tick,
 }
 
@@ -69,15 +72,15 @@ pub struct EngineHost {
     pub running: Option<Running>,
     /// Epoch of the last start.
     pub epoch: u64,
-    /// The store that the next start uses.
+    /// The store of the engine, which the next start usually finds.
     store: StoreImage,
     /// A backup of the store, made at an earlier start.
     backup: Option<StoreImage>,
-    /// The store of another engine that may be reached at the same address.
+    /// The store of another engine, which may start at the same address instead.
     other_engine: StoreImage,
-    /// Replaces the system's random numbers in a store.
+    /// Source of the random numbers that the product takes from the system.
     rng: Rng,
-    /// All variables had a value before any client connected.
+    /// True if all variables had a value before any client connected.
     pub all_written: bool,
     /// Time at which a killed process is started again.
     pub restart_at: Option<Tick>,
@@ -85,11 +88,11 @@ pub struct EngineHost {
     pub paused_until: Tick,
     /// Time until which connections are refused.
     pub refuses_until: Tick,
-    /// Number of sessions so far, over all processes.
+    /// Total number of sessions of all processes so far.
     sessions: u32,
 }
 
-/// The content of a store's file.
+/// The content of a store.
 #[derive(Clone, Debug)]
 struct StoreImage {
     engine_id: [u8; 16],
@@ -110,16 +113,16 @@ impl StoreImage {
     }
 }
 
-/// The store found by a start of the engine.
+/// The store that a start of the engine finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoreFound {
-    /// The store of the last start.
+    /// The start finds the store of the last start.
     Same,
-    /// A backup made at an earlier start.
+    /// The start finds a backup that was made at an earlier start.
     Backup,
-    /// No store: the engine creates one.
+    /// The start finds no store, and creates one.
     New,
-    /// The store of another engine, which is now reached at this address.
+    /// Another engine with its own store starts at this address.
     OtherEngine,
 }
 
@@ -130,6 +133,7 @@ struct Stored {
     source_timestamp: Timestamp,
 }
 
+/// Follows all updates in the engine's process, for the checker.
 #[derive(Debug)]
 struct Witness {
     consumer: Consumer,
@@ -160,7 +164,7 @@ pub fn name_of(variable: u32) -> String {
 }
 
 impl EngineHost {
-    /// Creates a machine on which no engine has run yet.
+    /// Creates a machine on which no engine has run.
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x7374_6f72_6573_0000);
         Self {
@@ -178,7 +182,7 @@ impl EngineHost {
         }
     }
 
-    /// Draws the store that the next start finds.
+    /// Chooses at random the store that the next start finds.
     fn find_store(&mut self) -> StoreFound {
         if self.rng.chance(0.3) {
             self.backup = Some(self.store.clone());
@@ -198,7 +202,7 @@ impl EngineHost {
         found
     }
 
-    /// Starts the process: with a new epoch, the library, and the values retained by the store.
+    /// Starts the process with a new epoch, the library, and the retained values of the store.
     pub fn start(
         &mut self,
         plan: &Plan,
@@ -332,7 +336,7 @@ impl EngineHost {
         running.sessions.insert(link, slot);
     }
 
-    /// Stores retained values, as the store's thread does. Values not yet stored are lost with the process.
+    /// Stores retained values, as the store's thread does. If the process ends before that, they are lost.
     pub fn store_retained(&mut self) {
         let Some(running) = &mut self.running else {
             return;
@@ -371,11 +375,11 @@ impl Running {
         }
     }
 
-    /// Returns the handle of a variable while it is deployed.
+    /// Returns the handle of a variable, or `None` if the variable is not deployed.
     pub fn handle_of(&self, variable: u32) -> Option<u32> {
-        let of_transient = |one: &Transient| one.handles.get(&variable).copied();
-        let staying = self.handles.get(variable as usize).copied();
-        staying.or_else(|| self.transient.iter().find_map(of_transient))
+        let transient_handle = |library: &Transient| library.handles.get(&variable).copied();
+        let permanent_handle = self.handles.get(variable as usize).copied();
+        permanent_handle.or_else(|| self.transient.iter().find_map(transient_handle))
     }
 
     /// Returns the sessions that were woken since the last call.

@@ -1,4 +1,4 @@
-//! The faults: their effect, their severity, and their healing.
+//! Defines the faults, applies them, and ends them.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::world::{Event, World};
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fault {
-    /// A connection is cut at any byte, by closing or by reset.
+    /// A connection is closed or reset at a random byte.
     Cut,
     /// No data arrives in one direction or both, and neither end is notified.
     HalfOpen,
     /// The connections of a machine are slow.
     Slow,
-    /// Everything from and to a machine is delayed.
+    /// All data from and to a machine is delayed.
     Late,
     /// The engine's machine refuses connections.
     Refuse,
@@ -50,7 +50,7 @@ pub const FAULTS: &[Fault] = &[
 ];
 
 impl Fault {
-    /// Describes the fault in a sentence.
+    /// Returns a description of the fault for the report.
     pub fn sentence(self) -> &'static str {
         match self {
             Fault::Cut => "a connection is closed or reset at any byte",
@@ -69,7 +69,7 @@ impl Fault {
 }
 
 const SECOND: i64 = 1_000_000_000;
-/// Steps of a clock, in ns: an hour, ten years, a second back.
+/// Steps of a clock in ns: an hour or ten years in both directions, and one second back.
 const STEPS: [i64; 6] = [
     3600 * SECOND,
     -3600 * SECOND,
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// Cuts a program's connection at any byte in flight.
+    /// Cuts a program's connection at a random byte in flight.
     fn cut(&mut self, victim: usize) {
         let now = self.now;
         let end = match self.rng.chance(0.5) {
@@ -178,7 +178,7 @@ impl World {
         self.expect_arrivals(link);
     }
 
-    /// Kills the engine's process. Each connection may end after any byte that was sent.
+    /// Kills the engine's process. Each connection ends after a random byte in flight.
     fn kill_engine(&mut self) {
         let now = self.now;
         self.count_marks();
@@ -232,7 +232,7 @@ impl World {
         let now = self.now;
         self.trace.log(now, || "heal".to_owned());
         self.faults_enabled = false;
-        // The planted loss of records counts as a fault, so it ends here too.
+        // The planted loss of records is a fault too, so end it here.
         #[cfg(feature = "planted")]
         if self.plan.repairs == Repairs::Records {
             trunkline_types::planted::plant(None);

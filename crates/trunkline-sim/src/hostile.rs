@@ -1,9 +1,9 @@
-//! A hostile peer: it leaves requests unfinished, does not read answers, and disconnects at any
-//! byte.
+//! Simulates a hostile peer, which leaves requests unfinished, does not read answers, and disconnects at
+//! any byte.
 //!
-//! It connects repeatedly, with one connection at a time, so that it uses at most half of the
-//! budget for requests. No other client may be refused for lack of memory, the engine must end
-//! unfinished requests, and the memory that they used must be free once the peer is gone.
+//! The peer connects repeatedly, with one connection at a time, so it can use at most half of the budget
+//! for requests. The engine must not refuse other clients for lack of memory. It must end unfinished
+//! requests, and free their memory after the peer has disconnected.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,12 +22,13 @@ use crate::plan::ProgramPlan;
 use crate::rng::Rng;
 use crate::world::{Event, Pipes, World};
 
-/// Memory of an item, and memory that a session holds without requesting it, both rounded up.
+/// Memory of an item in bytes, as in the product.
 const ITEM_BYTES: u64 = 240;
+/// Maximum memory of a session in bytes, in addition to its items.
 const SESSION_BYTES: u64 = 192 << 10;
-/// Time after the deadline of a request within which the engine's turns must notice it.
+/// Maximum time from the deadline of a request until the engine ends the connection.
 const NOTICE_TIME: Duration = Duration::from_secs(3);
-/// Variables per frame.
+/// Number of variables in each frame of a DEPLOY.
 const PAGE: u64 = 500;
 /// Time between turns of a peer that has nothing to send.
 const IDLE: Duration = Duration::from_millis(300);
@@ -48,7 +49,7 @@ impl HostilePlan {
         let items = |plan: &ProgramPlan| {
             let subscriptions = plan.subscriptions.iter();
             subscriptions
-                .map(|one| one.variables.len() as u64)
+                .map(|subscription| subscription.variables.len() as u64)
                 .sum::<u64>()
         };
         let needed = |plan: &ProgramPlan| 2 * (items(plan) * ITEM_BYTES + SESSION_BYTES);
@@ -60,14 +61,14 @@ impl HostilePlan {
     }
 }
 
-/// The behaviour on one connection.
+/// The behaviour of the peer on one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Behavior {
-    /// Sends the frames of a DEPLOY without the last one, and sends keep-alives.
+    /// Sends all frames of a DEPLOY except the last one, and then keep-alives.
     UnfinishedDeploy,
-    /// Sends the parts of a message without the last one.
+    /// Sends all parts of a message except the last one.
     UnfinishedParts,
-    /// Sends a part of a frame.
+    /// Sends half of a frame.
     HalfFrame,
     /// Sends requests and does not read the answers.
     UnreadAnswers,
@@ -88,16 +89,19 @@ const BEHAVIORS: [Behavior; 5] = [
 pub struct Hostile {
     link: u32,
     behavior: Behavior,
+    /// True if the peer reads answers.
     reads: bool,
-    /// Bytes not sent yet.
+    /// Bytes that have not been sent.
     bytes: VecDeque<u8>,
-    /// Time from which everything has been sent and the engine is able to process it.
+    /// Time since which all bytes are sent and the engine is not paused; `None` if bytes wait.
     sent_at: Option<Tick>,
+    /// Time of the next keep-alive.
     keepalive_at: Tick,
+    /// Time at which the peer disconnects.
     leaves_at: Tick,
 }
 
-/// Accepts orders, and never carries them out.
+/// Accepts orders, but does not carry them out.
 #[derive(Debug)]
 pub struct DroppingAdministrator;
 
@@ -130,8 +134,8 @@ impl World {
     fn connect_hostile(&mut self) {
         let now = self.now;
         let program = self.programs.len();
-        let is_here = self.links.values().any(|pipes| pipes.program == program);
-        if is_here || !self.engine_runs() || self.engine.refuses_until > now {
+        let is_connected = self.links.values().any(|pipes| pipes.program == program);
+        if is_connected || !self.engine_runs() || self.engine.refuses_until > now {
             return;
         }
         self.next_link += 1;
@@ -234,7 +238,7 @@ impl World {
         Some(hostile)
     }
 
-    /// Closes all connections, and checks that the whole budget for requests is free again.
+    /// Closes all connections, and checks that sessions have returned the whole budget for requests.
     pub(crate) fn check_budget(&mut self) {
         let now = self.now;
         let Some(running) = &mut self.engine.running else {
@@ -254,7 +258,7 @@ impl World {
     }
 }
 
-/// Returns the bytes to send; `most` is the number that would use up the engine's budget.
+/// Returns the bytes that the peer sends. `budget` is the engine's budget for requests, in bytes.
 fn requests(behavior: Behavior, budget: u64, rng: &mut Rng) -> Vec<u8> {
     let mut out = Vec::new();
     Hello::default().encode(&mut out);
@@ -265,7 +269,7 @@ fn requests(behavior: Behavior, budget: u64, rng: &mut Rng) -> Vec<u8> {
     };
     match behavior {
         Behavior::UnfinishedDeploy | Behavior::CompleteDeploy => {
-            // An entry with its properties takes a few hundred bytes.
+            // A variable with its properties uses about 400 bytes of memory.
             let pages = rng.range(1, 1 + budget / (PAGE * 400));
             for page in 0..pages {
                 let mut frame = DeployBuilder::begin(&mut out, 7, &head);

@@ -1,5 +1,5 @@
-//! The simulator: the production engine, sessions and clients under a seeded clock, network and
-//! scheduler, in one thread, with a checker that is independent of them.
+//! Simulates the product: runs the production engine, sessions and clients in one thread, with a seeded
+//! clock, network and scheduler, and checks them independently.
 //!
 //! ```text
 //!              Plan: drawn from a seed
@@ -13,9 +13,9 @@
 //!                +------> Checker <------+
 //! ```
 //!
-//! A run has two phases. In the first, faults are injected. In the second, they are all healed, and the checker
-//! verifies the guarantees for the time after faults. `trunkline-sim --seed N` replays a failing seed bit for
-//! bit.
+//! A run has two phases. In the first phase, faults are injected. In the second phase, all faults end,
+//! and the checker verifies the guarantees for the time after faults. `trunkline-sim --seed N` replays a
+//! failing seed bit for bit.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! The virtual network: a connection is two queues of bytes that can be delayed, slowed, stopped or cut.
+//! Simulates the network. A connection is two queues of bytes that can be delayed, slowed, stopped or
+//! cut.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -9,37 +10,37 @@ use trunkline_types::{Moment, Tick};
 
 use crate::rng::Rng;
 
-/// Bytes that a connection holds in each direction, sent but not read.
+/// Maximum number of bytes in each direction of a connection that were sent and not read.
 pub const CAPACITY: usize = 64 << 10;
-/// Number of outputs polled per turn.
+/// Maximum number of outputs that are polled in one turn.
 const OUTPUTS: usize = 16;
 
-/// The way in which a direction ends.
+/// How a direction of a connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// The sender has closed: everything sent before is delivered.
+    /// The sender closes the connection. All bytes sent before are delivered.
     Fin,
-    /// The connection was reset: everything unread is lost.
+    /// The connection is reset. Unread bytes are lost.
     Reset,
 }
 
-/// The current properties of a direction.
+/// The current network properties of a direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     /// Time from sending to arrival.
     pub delay: Duration,
-    /// Largest random addition to the delay.
+    /// Maximum random addition to the delay.
     pub jitter: Duration,
     /// Bytes per second; 0: no limit.
     pub rate: u64,
-    /// Length of the longest piece in which bytes arrive.
+    /// Maximum length of a piece in which bytes arrive.
     pub piece_max: usize,
     /// No bytes arrive before this time.
     pub silent_until: Tick,
 }
 
 impl Way {
-    /// The speed of connections within one machine.
+    /// Returns the properties of a connection within one machine.
     pub fn perfect() -> Self {
         Self {
             delay: Duration::from_micros(50),
@@ -54,15 +55,19 @@ impl Way {
 /// One direction of a connection.
 #[derive(Debug, Default)]
 pub struct Direction {
+    /// Pieces in flight or unread, each with the time of arrival.
     pieces: VecDeque<(Tick, Vec<u8>)>,
+    /// Time at which the end of the direction arrives, and the kind of end.
     end: Option<(Tick, End)>,
     /// Bytes that wait for their turn on a shared line.
     queued: VecDeque<u8>,
+    /// Number of bytes in flight, unread or queued.
     bytes: usize,
+    /// Time at which the last piece arrives.
     last_arrival: Tick,
-    /// Time until which the rate limit keeps the line busy with the data sent so far.
+    /// Time at which the data sent so far has left, given the rate limit.
     busy_until: Tick,
-    /// The sender found no room.
+    /// True if the sender had to stop because there was no room.
     pub was_full: bool,
 }
 
@@ -72,12 +77,12 @@ impl Direction {
         CAPACITY.saturating_sub(self.bytes)
     }
 
-    /// Returns the number of bytes in flight or unread.
+    /// Returns the number of bytes in flight, unread or queued.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Sends bytes; does nothing if the direction is closed.
+    /// Sends bytes. Does nothing if the direction is closed.
     pub fn send(&mut self, now: Tick, mut bytes: &[u8], way: &Way, rng: &mut Rng) {
         if self.end.is_some() {
             return;
@@ -90,21 +95,21 @@ impl Direction {
             };
             let (piece, rest) = bytes.split_at(cut);
             bytes = rest;
-            let mut left = now;
+            let mut sent_at = now;
             if let Some(nanos) = (piece.len() as u64 * 1_000_000_000).checked_div(way.rate) {
                 self.busy_until = self.busy_until.max(now);
                 self.busy_until = self.busy_until.saturating_add(Duration::from_nanos(nanos));
-                left = self.busy_until;
+                sent_at = self.busy_until;
             }
             let jitter = rng.below(way.jitter.as_nanos() as u64 + 1);
-            let arrives = left.saturating_add(way.delay + Duration::from_nanos(jitter));
+            let arrives = sent_at.saturating_add(way.delay + Duration::from_nanos(jitter));
             self.last_arrival = self.last_arrival.max(arrives);
             self.bytes += piece.len();
             self.pieces.push_back((self.last_arrival, piece.to_vec()));
         }
     }
 
-    /// Sends bytes over a shared line: they wait for [`send_queued`](Self::send_queued).
+    /// Queues bytes for a shared line, until [`send_queued`](Self::send_queued) sends them.
     pub fn queue(&mut self, bytes: &[u8]) {
         self.queued.extend(bytes);
         self.bytes += bytes.len();
@@ -124,7 +129,7 @@ impl Direction {
         !self.queued.is_empty()
     }
 
-    /// Closes the direction; bytes sent before are delivered first.
+    /// Closes the direction. Bytes sent before are delivered first.
     pub fn finish(&mut self, now: Tick, end: End, way: &Way) {
         if self.end.is_none() {
             self.last_arrival = self.last_arrival.max(now.saturating_add(way.delay));
@@ -132,7 +137,7 @@ impl Direction {
         }
     }
 
-    /// Breaks the connection after the first `kept` unread bytes.
+    /// Breaks the connection. Only the first `kept` unread bytes arrive.
     pub fn cut(&mut self, now: Tick, mut kept: usize, end: End) {
         for (_, piece) in &mut self.pieces {
             piece.truncate(kept);
@@ -144,7 +149,7 @@ impl Direction {
         self.end = Some((last.max(now), end));
     }
 
-    /// Returns the time at which the receiver next has something to do.
+    /// Returns the time at which the next bytes or the end arrive.
     pub fn next_arrival(&self, way: &Way) -> Option<Tick> {
         let first = self.pieces.front().map(|(arrives, _)| *arrives);
         let reset = self.end.filter(|(_, end)| *end == End::Reset);
@@ -184,7 +189,7 @@ impl Direction {
         }
     }
 
-    /// Makes everything in flight arrive by `latest`: the line is fast again.
+    /// Makes everything in flight arrive at `latest` or earlier, after the line has become fast again.
     pub fn deliver_by(&mut self, latest: Tick) {
         for (arrives, _) in &mut self.pieces {
             *arrives = (*arrives).min(latest);
@@ -196,7 +201,7 @@ impl Direction {
         self.busy_until = self.busy_until.min(latest);
     }
 
-    /// Returns the end of the direction, once everything before it was read.
+    /// Returns the end of the direction, or `None` until all bytes before it were read.
     pub fn ended(&self, now: Tick, way: &Way) -> Option<End> {
         let (at, end) = self.end?;
         let is_drained = self.pieces.is_empty() || end == End::Reset;
@@ -204,7 +209,7 @@ impl Direction {
     }
 }
 
-/// The cause of an end, as its receiver sees it.
+/// Returns the cause of a disconnection, as the receiver of an end sees it.
 pub(crate) fn ended(end: End) -> Disconnect {
     match end {
         End::Fin => Disconnect::PeerClosed,
@@ -212,7 +217,8 @@ pub(crate) fn ended(end: End) -> Disconnect {
     }
 }
 
-/// Returns how the other end sees an end close because of `cause`: as a reset if the peer is dead.
+/// Returns how an endpoint that disconnects because of `cause` ends the direction to its peer. `gone` is
+/// the end that the endpoint has received, if any.
 pub(crate) fn last_word(gone: Option<End>, cause: &Disconnect) -> End {
     match (gone, cause) {
         (Some(End::Reset), _) | (_, Disconnect::Dead { .. }) => End::Reset,
@@ -220,7 +226,7 @@ pub(crate) fn last_word(gone: Option<End>, cause: &Disconnect) -> End {
     }
 }
 
-/// The error of a dial to a machine without an engine.
+/// Returns the error of an attempt to connect to a machine without an engine.
 pub(crate) fn refusal() -> Disconnect {
     io(ErrorKind::ConnectionRefused)
 }
@@ -232,8 +238,8 @@ pub(crate) fn io(kind: ErrorKind) -> Disconnect {
     }
 }
 
-/// Polls the output of an end, and passes it to `send`. Returns true if the end has more, and room
-/// for it.
+/// Polls the output of an endpoint, and passes the output to `send`. Returns true if the endpoint has
+/// more output and there is room for it.
 pub(crate) fn transmit(
     end: &mut dyn Endpoint,
     to: &mut Direction,

@@ -1,7 +1,7 @@
-//! `trunkline-sim`: runs seeds, replays one of them, or prints the tables of the report.
+//! The program `trunkline-sim` runs seeds, replays a seed, or prints the tables of the report.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "what it finds is its output")]
+#![allow(clippy::print_stdout, reason = "the program prints its results")]
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -28,35 +28,35 @@ struct Arguments {
     /// Runs seeds until this many hours have been simulated.
     #[arg(long)]
     hours: Option<f64>,
-    /// Chaos run: runs this many cycles of fault, heal and comparison, 50 per seed.
+    /// Runs the chaos run with this number of cycles of faults, healing and comparison, 50 per seed.
     #[arg(long)]
     chaos: Option<u64>,
-    /// Accepts repairs: of `records` lost in transit, 2 s after the heal, or of `marks`, after a
-    /// whole sweep.
+    /// Accepts repairs: `records` that were lost in transit, or lost `marks` of pending updates.
     #[arg(long, value_enum, value_name = "WHAT")]
     tolerate: Option<Tolerate>,
     /// Simulates streams between two programs instead of variables.
     #[arg(long, conflicts_with_all = ["chaos", "tolerate"])]
     streams: bool,
-    /// Simulates alarms, with the store of their states and their journal.
+    /// Simulates alarms, with the store of the alarm states and the alarm journal.
     #[arg(long, conflicts_with_all = ["chaos", "tolerate", "streams"])]
     alarms: bool,
-    /// Simulates the recorder of history, with its files, and queries.
+    /// Simulates the history: recording, files and queries.
     #[arg(long, conflicts_with_all = ["chaos", "tolerate", "streams", "alarms"])]
     history: bool,
-    /// Number of processes that share the seeds; by default one for each core.
+    /// Number of processes that share the seeds. The default is one process per core.
     #[arg(long)]
     jobs: Option<NonZero<usize>>,
     /// Runs only one worker's share of the seeds, and writes the figures of each.
     #[arg(long, hide = true)]
     share: Option<Share>,
-    /// Prints the tables of the report; with planted bugs, the number of seeds that each needs.
+    /// Prints the tables of the report. A build with planted bugs prints the number of seeds that find
+    /// each bug.
     #[arg(long)]
     report: bool,
     /// Prints each event.
     #[arg(long)]
     trace: bool,
-    /// Plants this bug, or `list`s all of them.
+    /// Plants this bug. `list` prints all bugs.
     #[cfg(feature = "planted")]
     #[arg(long, value_name = "BUG")]
     planted: Option<String>,
@@ -101,11 +101,11 @@ fn plant(name: Option<&str>) -> bool {
     bug.is_some()
 }
 
-/// Cycles of the chaos run per seed.
+/// Number of cycles of a chaos run per seed.
 const CYCLES: u64 = 50;
-/// Number of violating runs after which the program stops.
+/// Number of runs with a violation after which the program stops.
 const VIOLATIONS: u64 = 10;
-/// Number of seeds tried to find a planted bug.
+/// Maximum number of seeds to find a planted bug.
 #[cfg(feature = "planted")]
 const PLANTED_SEEDS: u64 = 1000;
 
@@ -134,7 +134,7 @@ fn simulate<P: Scenario>(arguments: &Arguments, draw: impl Fn(u64) -> P) -> Exit
         return ExitCode::SUCCESS;
     }
     let run = |seed| {
-        // The heal of the previous run may have removed the planted bug.
+        // Plant the bug again, because the previous run may have removed it.
         #[cfg(feature = "planted")]
         plant(arguments.planted.as_deref());
         run(draw(seed), arguments.trace)
@@ -146,7 +146,7 @@ fn simulate<P: Scenario>(arguments: &Arguments, draw: impl Fn(u64) -> P) -> Exit
     }
     #[expect(
         clippy::disallowed_methods,
-        reason = "how long the runs themselves took"
+        reason = "the summary shows the real time of the runs"
     )]
     let started = Instant::now();
     let mut tally = Tally::<P>::default();
@@ -162,7 +162,7 @@ fn simulate<P: Scenario>(arguments: &Arguments, draw: impl Fn(u64) -> P) -> Exit
 }
 
 impl Arguments {
-    /// The seeds to run. With `hours`, the last ones may not be needed.
+    /// Returns the seeds to run. With `hours`, the run may stop before the last seed.
     fn seeds(&self) -> Range<u64> {
         let mut seeds = match (self.seed, &self.seeds) {
             (Some(seed), _) => return seed..seed + 1,
@@ -170,20 +170,20 @@ impl Arguments {
             (None, None) => 0..u64::MAX,
         };
         if let Some(cycles) = self.chaos {
-            let most = seeds.start.saturating_add(cycles.div_ceil(CYCLES));
-            seeds.end = seeds.end.min(most);
+            let end_max = seeds.start.saturating_add(cycles.div_ceil(CYCLES));
+            seeds.end = seeds.end.min(end_max);
         }
         seeds
     }
 
-    /// Simulated hours after which no further seed is run.
+    /// Returns the number of simulated hours after which no further seed is run.
     fn hours_max(&self) -> f64 {
         let is_bounded = self.seed.is_some() || self.seeds.is_some() || self.chaos.is_some();
         let default = if is_bounded { f64::INFINITY } else { 1.0 };
         self.hours.unwrap_or(default)
     }
 
-    /// The number of processes that run these seeds.
+    /// Returns the number of processes that run these seeds.
     fn jobs(&self, seeds: &Range<u64>) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let jobs = self.jobs.map_or(cores, NonZero::get);
@@ -220,7 +220,9 @@ impl Arguments {
             let failed = |error| format!("seed {seed}: {error}\nreplay: {}", self.replay(seed));
             let figures = workers.next_figures().map_err(failed)?;
             if !tally.add(&figures) {
-                return Err(failed("its process has another version".to_owned()));
+                return Err(failed(
+                    "the worker process runs another version of the program".to_owned(),
+                ));
             }
             if tally.violations() > before {
                 let outcome = run(seed);
@@ -260,7 +262,7 @@ impl Arguments {
         plan
     }
 
-    /// Returns the command that replays this seed, identical in every byte.
+    /// Returns the command that replays this seed bit for bit.
     fn replay(&self, seed: u64) -> String {
         let command = match cfg!(feature = "planted") {
             true => "cargo run --profile sim -p trunkline-sim --features planted",
@@ -301,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replay_is_the_run_itself() {
+    fn replay_command_repeats_the_options_of_the_run() {
         for options in [
             &["--seeds", "0..9"][..],
             &["--chaos", "10000", "--tolerate", "marks"],

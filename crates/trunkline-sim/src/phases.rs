@@ -1,4 +1,4 @@
-//! The phases of a run: faults, healing, and the checks after all activity has stopped.
+//! Implements the phases of a run: faults, healing, and the checks after all activity has stopped.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,23 +13,23 @@ use crate::plan::Repairs;
 use crate::program::Subscription;
 use crate::world::World;
 
-/// Time after the last fault within which all clients are connected.
+/// Maximum time after the last fault until all clients are connected.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Time after healing within which every view matches the engine's (B-11).
+/// Maximum time after healing until every client's values match the engine's (B-11).
 const CONVERGE_TIME: Duration = Duration::from_secs(2);
-/// As `CONVERGE_TIME`, if marks may have been lost: the keep-alives of one full sweep, plus the
-/// time in which lost connections end.
+/// Used instead of `CONVERGE_TIME` if marks may be lost: the keep-alives of one full sweep, plus the
+/// time until lost connections end.
 const SWEEP_TIME: Duration = Duration::from_secs(70);
-/// Time within which every write that waits for room ends.
+/// Maximum time until all writes that wait for room have ended.
 const WRITES_END_TIME: Duration = Duration::from_secs(60);
-/// Time within which a single update reaches every subscriber if nothing is wrong.
+/// Maximum time until a single update reaches every subscriber.
 const PROBE_TIME: Duration = Duration::from_millis(700);
-/// Longest silence before an endpoint detects a dead peer (B-13): the deadline, the extra time that
+/// Maximum silence until an endpoint detects a dead peer (B-13): the deadline, the extra time that
 /// the endpoint allows after it was itself stalled, and the duration of one turn.
 const SILENCE_MAX: Duration = Duration::from_millis(4_200);
 
 impl World {
-    /// Runs the plan: first safety, then liveness.
+    /// Runs the plan: first with faults, which checks safety, and then without, which checks liveness.
     pub fn run(&mut self) {
         if self.plan.cycles > 0 {
             self.run_chaos();
@@ -43,8 +43,8 @@ impl World {
         if self.plan.repairs == Repairs::Marks {
             self.run_for(SWEEP_TIME);
             self.check_views("a whole sweep after the last write", true, SWEEP_TIME);
-            // The sweep sets the marks of items again, but not those of patterns, so
-            // `check_transient` is left out.
+            // The sweep restores the lost marks of items, but not those of patterns, so do not check the
+            // transient variables.
         } else {
             self.run_for(CONVERGE_TIME);
             self.check_views("2 s after the last write", true, CONVERGE_TIME);
@@ -59,7 +59,7 @@ impl World {
         self.check_budget();
     }
 
-    /// Waits until all clients are connected.
+    /// Runs until all clients are connected.
     fn converge(&mut self) {
         let end = self.now.saturating_add(CONNECT_TIME);
         while self.now < end && self.checker.violation.is_none() && !self.all_connected() {
@@ -72,8 +72,8 @@ impl World {
         self.run_for(Duration::from_millis(500));
     }
 
-    /// Waits until all writes have ended. Writes may wait for room one after another, each for up
-    /// to `stall`. The checks that follow are timed from the end of the last one.
+    /// Runs until all writes have ended. Writes may wait for room one after another, each for up to
+    /// `stall`. The time for the checks that follow begins when the last write has ended.
     fn end_writes(&mut self) {
         let end = self.now.saturating_add(WRITES_END_TIME);
         while self.now < end && self.checker.violation.is_none() && self.checker.has_open_writes() {
@@ -108,15 +108,14 @@ impl World {
             let session = host.running.as_ref().and_then(|p| p.core.session());
             session.is_some_and(|session| session.epoch == self.engine.epoch)
         };
-        // Clients do not notice immediately that their engine was killed, so the engine is checked
-        // as well.
+        // A client does not notice immediately that the engine was killed, so check the engine too.
         self.engine.running.is_some() && self.programs.iter().all(is_up)
     }
 
     /// Checks that every subscriber's newest value, quality and position match the engine's (B-11).
-    /// `first:n` subscriptions are excluded because they keep the first updates. `sampled` ones are
-    /// excluded after single writes, which are too recent for them. An update younger than
-    /// `settled` may still be in flight.
+    /// Excludes `first:n` subscriptions, which keep the first updates. Excludes `sampled` subscriptions
+    /// unless `sampled` is true, because they may not have sampled the last write. Excludes updates
+    /// younger than `settled`, which may still be in flight.
     fn check_views(&mut self, when: &str, sampled: bool, settled: Duration) {
         let now = self.now;
         if self.checker.violation.is_some() {
@@ -137,8 +136,8 @@ impl World {
                 break;
             }
             for subscription in &started.subscriptions {
-                // A write that waited for room may take effect after healing. If it overruns an
-                // `all` subscription, the subscription is reopened.
+                // A write that waited for room may take effect after healing, and may overrun an `all`
+                // subscription, which the client then reopens.
                 let is_recent = |variable: &u32| {
                     let handle = running.handles.get(*variable as usize);
                     let engine_variable =
@@ -216,7 +215,7 @@ impl World {
         }
     }
 
-    /// Makes single writes at arbitrary times: a missing wake-up shows as a late update.
+    /// Makes single writes at random times. If a wake-up is missing, an update arrives too late.
     fn probe(&mut self) {
         let count = self.plan.variables.len() as u64;
         for _ in 0..count.min(10) {
@@ -305,17 +304,17 @@ impl World {
             }
         }
         for subscription in &started.subscriptions {
-            // The engine counts a reopened `all` subscription from zero. It does not count a first reading
-            // without a value, although the client counts it as received.
-            let is_one_life = !matches!(subscription.contract, Contract::All { .. });
-            let wire = started.core.wire_number(subscription.id);
+            // For an `all` subscription that was reopened, the engine counts from zero. The engine does
+            // not count a first reading without a value, but the client does.
+            let was_not_reopened = !matches!(subscription.contract, Contract::All { .. });
+            let wire_number = started.core.wire_number(subscription.id);
             let Some(ledger) = started.core.ledger(subscription.id) else {
                 continue;
             };
             if let Some(before) = subscription
                 .received_before
-                .filter(|_| is_one_life && all_written)
-                && let Some(at_engine) = wire.and_then(|wire| received.get(&wire))
+                .filter(|_| was_not_reopened && all_written)
+                && let Some(at_engine) = wire_number.and_then(|number| received.get(&number))
                 && ledger.received - before != *at_engine
             {
                 let received_here = ledger.received - before;
@@ -359,9 +358,8 @@ impl World {
         }
     }
 
-    /// Records the repairs of an engine, at the end of its process or of the run. Items that the
-    /// engine sent again are not added here: the clients that received them count them, unless they
-    /// are gone.
+    /// Records the repairs of an engine, at the end of its process or of the run. Items that the engine
+    /// sent again are not added, because the clients that received them count them.
     pub(crate) fn count_marks(&mut self) {
         if let Some(running) = &self.engine.running {
             let (repaired, marked) = running.engine.health().repaired_and_marked();
@@ -373,7 +371,7 @@ impl World {
         }
     }
 
-    /// Checks bounds and deadlines, twice a second.
+    /// Checks bounds and deadlines. This happens twice a second.
     pub(crate) fn inspect(&mut self) {
         let now = self.now;
         let mut violation = None;
@@ -433,8 +431,8 @@ fn last_taken(subscription: &Subscription, item: usize) -> Option<Position> {
     subscription.items.get(item)?.position
 }
 
-/// The largest number of events that may be queued for a subscription: its readings, one notice per
-/// item, and connection changes.
+/// Returns the maximum number of events that may wait in a subscription: readings, one notice per item,
+/// and changes of the connection.
 fn queue_bound(subscription: &Subscription) -> usize {
     let items = subscription.variables.len();
     let readings = match subscription.contract {

@@ -1,5 +1,4 @@
-//! The plan of a run, drawn from its seed before anything runs: the participants, their actions,
-//! and the faults.
+//! Draws the plan of a run from the seed: the participants, their actions, and the faults.
 
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use crate::link::{CAPACITY, Way};
 use crate::rng::Rng;
 use crate::transient::TransientPlan;
 
-/// The types of the simulated variables. Each value is the number of the write that made it.
+/// The types of the simulated variables. Each value contains the number of the write that caused it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueKind {
     /// `f64`.
@@ -34,7 +33,7 @@ impl ValueKind {
     }
 }
 
-/// Returns the content of a variable. Transient variables are numbered after the others.
+/// Returns the type of a variable. Transient variables are numbered after the permanent ones.
 pub fn value_kind(plan: &Plan, variable: u32) -> ValueKind {
     let transient = [ValueKind::Float, ValueKind::Integer, ValueKind::Text];
     match plan.variables.get(variable as usize) {
@@ -46,56 +45,53 @@ pub fn value_kind(plan: &Plan, variable: u32) -> ValueKind {
 /// The plan of one variable.
 #[derive(Clone, Debug)]
 pub struct VariablePlan {
-    /// Type of the value.
     pub value_kind: ValueKind,
-    /// Time that its writers wait for a full `all` subscription.
+    /// Maximum time that a writer waits for a full `all` subscription.
     pub stall: Duration,
-    /// The value survives a restart of the engine, if there is a store.
+    /// True if the value survives a restart of the engine, provided that there is a store.
     pub retain: bool,
 }
 
 /// The plan of one subscription of a program.
 #[derive(Clone, Debug)]
 pub struct SubscriptionPlan {
-    /// Contract of the subscription.
     pub contract: Contract,
-    /// Numbers of its variables.
+    /// Numbers of the variables.
     pub variables: Vec<u32>,
 }
 
 /// The plan of one client program.
 #[derive(Clone, Debug)]
 pub struct ProgramPlan {
-    /// Subscriptions of the program.
     pub subscriptions: Vec<SubscriptionPlan>,
     /// Time from the arrival of events until the program takes them.
     pub take_after: Duration,
-    /// Largest number of events taken from one subscription at a time.
+    /// Maximum number of events that the program takes from one subscription at a time.
     pub take_max: usize,
     /// Mean time between writes; `None`: the program only reads.
     pub write_every: Option<Duration>,
-    /// Largest number of writes at a time.
+    /// Maximum number of writes at a time.
     pub burst_max: u64,
-    /// Longest wait between two dials.
+    /// Maximum time between two attempts to connect.
     pub backoff_max: Duration,
-    /// Number of records that the engine may send ahead.
+    /// Number of records that the engine may send without confirmation.
     pub window_records: u32,
-    /// The program waits on the connection itself, and takes everything that one read brings.
+    /// True if the program reads the connection itself, and takes all events after each read.
     pub drives: bool,
-    /// Both ends gather data before they send it (throughput mode).
+    /// True if both ends gather data before they send it (throughput mode).
     pub uses_throughput: bool,
 }
 
-/// Repairs that are accepted (B-10).
+/// Repairs that are not violations (B-10).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Repairs {
-    /// None: without a bug in the product a repair is a false alarm.
+    /// Every repair is a violation, because without a bug there is nothing to repair.
     #[default]
     Never,
-    /// Lost marks: an update may be late by the time of a whole sweep.
+    /// The engine may lose marks of pending updates. An update may then be late by a whole sweep.
     Marks,
-    /// Update records lost in transit: the loss need not be reported, and the two ends' ledgers are
-    /// not compared. The views must be correct 2 s after the heal.
+    /// Update records may be lost in transit without a report, and the ledgers of both ends are not
+    /// compared. All values must be correct 2 s after the faults have ended.
     Records,
 }
 
@@ -112,9 +108,9 @@ pub struct Plan {
     pub programs: Vec<ProgramPlan>,
     /// Properties of a connection without faults.
     pub way: Way,
-    /// Longest time from the cause of a turn to the turn.
+    /// Maximum time from the cause of a turn to the turn.
     pub scheduling: Duration,
-    /// Largest number of bytes read at once.
+    /// Maximum number of bytes that are read at once.
     pub read_max: usize,
     /// The faults, each with its mean interval.
     pub faults: Vec<(Fault, Duration)>,
@@ -122,25 +118,24 @@ pub struct Plan {
     pub fault_phase: Duration,
     /// Mean time between writes by the engine's own process; `None`: it does not write.
     pub produce_every: Option<Duration>,
-    /// Largest number of writes at a time.
+    /// Maximum number of writes of the engine's own process at a time.
     pub burst_max: u64,
-    /// The engine has a store.
     pub has_store: bool,
-    /// Bytes per second of the line from the engine's machine, which all connections share packet
-    /// by packet; 0: no limit.
+    /// Rate in bytes per second of the line from the engine's machine. All connections take turns to
+    /// send packets over this line; 0: no limit.
     pub uplink: u64,
-    /// Repairs that are accepted.
+    /// Repairs that are not violations.
     pub repairs: Repairs,
-    /// Every subscriber, including the witness, uses `latest`, so writes of numbers take the fast
-    /// path.
+    /// True if every subscriber, including the witness, uses `latest`. Writes of numbers then use the
+    /// fast path.
     pub is_latest_only: bool,
-    /// Chaos run: number of cycles of one fault, its heal, and the comparison 2 s later; 0: not a
-    /// chaos run.
+    /// Number of cycles of a chaos run, each with faults, their end, and a comparison 2 s later; 0: not
+    /// a chaos run.
     pub cycles: u64,
 }
 
 impl Plan {
-    /// The simplest plan: one engine, one client, `latest`, a perfect network.
+    /// Returns the simplest plan: one engine, one client, the contract `latest`, and a perfect network.
     pub fn minimal(seed: u64) -> Self {
         let variables = vec![VariablePlan {
             value_kind: ValueKind::Float,
@@ -182,7 +177,7 @@ impl Plan {
         }
     }
 
-    /// The plan drawn from `seed`: sizes, contracts, rates, and a selection of faults.
+    /// Draws sizes, contracts, rates and a selection of faults from `seed`.
     pub fn drawn(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x7472_756e_6b6c_696e);
         let count = rng.magnitude(1.0, 200.0).round() as usize;
@@ -203,8 +198,8 @@ impl Plan {
             silent_until: trunkline_types::Tick::ZERO,
         };
         let scheduling = Duration::from_micros(*pick(&mut rng, &[0, 50, 1000, 20_000]));
-        // A window that is used up within a round trip limits the rate. It must carry every
-        // variable in a tenth of a second, so that 2 s are enough for everything.
+        // A window that is used up within a round trip limits the rate. It must allow 20 records per
+        // variable and second, so that 2 s are enough for all updates.
         let round_trip = (delay * 4 + scheduling * 4).as_secs_f64();
         let records = count as f64 * 20.0 + 400.0;
         let window_min = |gathered| 4 + (records * (round_trip + gathered)) as u32;
@@ -236,7 +231,7 @@ impl Plan {
         let is_latest_only = rng.chance(0.2);
         for plan in clients.iter_mut().filter(|_| is_latest_only) {
             let subscriptions = &mut plan.subscriptions;
-            subscriptions.retain(|one| one.contract == Contract::Latest);
+            subscriptions.retain(|subscription| subscription.contract == Contract::Latest);
         }
         let transient = rng.chance(0.5);
         let transient = transient.then(|| TransientPlan::drawn(&mut rng, is_latest_only));
@@ -263,8 +258,8 @@ impl Plan {
         }
     }
 
-    /// A saturated line (B-07): each program follows `follows` variables, all of which change
-    /// continuously.
+    /// Returns a plan with a saturated line (B-07). `follows` has the number of variables that each
+    /// program follows. All variables change continuously.
     pub fn saturated(seed: u64, uplink: u64, follows: &[u32]) -> Self {
         let mut plan = Self::minimal(seed);
         let count = follows.iter().copied().max().unwrap_or(1);
@@ -288,7 +283,7 @@ impl Plan {
         plan
     }
 
-    /// The chaos run of B-11: cycles of one fault, its heal, and the comparison 2 s later.
+    /// Returns the plan of a chaos run (B-11): cycles of faults, their end, and a comparison 2 s later.
     pub fn chaos(seed: u64, cycles: u64) -> Self {
         let mut plan = Self::drawn(seed);
         plan.cycles = cycles;
@@ -340,9 +335,9 @@ fn program(rng: &mut Rng, variables: u32) -> ProgramPlan {
         if !rng.chance(probability) {
             continue;
         }
-        let share = rng.chance(0.5);
+        let selects_all = rng.chance(0.5);
         let chosen: Vec<u32> = (0..variables)
-            .filter(|_| share || rng.chance(0.3))
+            .filter(|_| selects_all || rng.chance(0.3))
             .collect();
         if !chosen.is_empty() {
             subscriptions.push(SubscriptionPlan {

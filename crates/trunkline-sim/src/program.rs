@@ -1,5 +1,5 @@
-//! A client's process: the production client, and a program that subscribes, takes readings and
-//! writes.
+//! Simulates a client's process: a program that uses the production client to subscribe, read and
+//! write.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,29 +18,28 @@ use crate::plan::{Plan, ProgramPlan, ValueKind, value_kind};
 use crate::rng::Rng;
 use crate::transient::Followed;
 
-/// Largest number of pending reads and snapshots of a program.
+/// Maximum number of unanswered reads and snapshots of a program.
 const PENDING_READS_MAX: usize = 4;
 
-/// A subscription, and the readings taken from it.
+/// A subscription, and the state of the readings received from it.
 #[derive(Debug)]
 pub struct Subscription {
-    /// The client's id of the subscription.
     pub id: SubscriptionId,
-    /// Contract of the subscription.
     pub contract: Contract,
-    /// Numbers of its variables.
+    /// Numbers of the variables, by item.
     pub variables: Vec<u32>,
-    /// The readings taken, by item.
+    /// State of the readings, by item.
     pub items: Vec<ItemState>,
-    /// Session of the readings that are being taken.
+    /// Session of the readings that are being received.
     pub session: u64,
-    /// Updates that the client had received when the session began; `None` if the subscription is
-    /// younger than the session.
+    /// Number of updates that the client had received when the session began; `None` if the
+    /// subscription was created during the session.
     pub received_before: Option<u64>,
+    /// The client's count of changes when the program last took events.
     changes: u64,
 }
 
-/// A read or a snapshot without an answer.
+/// An unanswered read or snapshot.
 #[derive(Debug)]
 enum PendingRead {
     Read(RequestId<Read>),
@@ -50,18 +49,17 @@ enum PendingRead {
 /// The state that is lost with the client's process.
 #[derive(Debug)]
 pub struct Program {
-    /// Number of the program, unique over all incarnations of all programs.
+    /// Number of the process. Each start of each program has another number.
     pub writer: Writer,
     /// The production client.
     pub core: ClientCore,
-    /// Its subscriptions.
     pub subscriptions: Vec<Subscription>,
-    /// References for writing, once the variables are open.
+    /// References to the variables, for reading and writing; empty until they are open.
     pub variables: Vec<VariableRef>,
     opening: Option<RequestId<Open>>,
     batches: VecDeque<(WriteBatchId, Vec<u64>)>,
     groups: VecDeque<(RequestId<WriteGroup>, Vec<u64>)>,
-    /// Reads and snapshots without an answer, and their variables.
+    /// Unanswered reads and snapshots, and the numbers of their variables.
     pending_reads: VecDeque<(PendingRead, Vec<u32>)>,
     /// State of the transient variables.
     pub transient: Option<Followed>,
@@ -75,21 +73,21 @@ pub struct ProgramHost {
     pub plan: ProgramPlan,
     /// The process, while it runs.
     pub running: Option<Program>,
-    /// Its connection.
+    /// Number of the current connection.
     pub link: Option<u32>,
-    /// The current dial.
+    /// Number of the attempt to connect that is in progress.
     pub current_dial: Option<u32>,
-    /// The program takes everything that waits; it is no longer a slow reader.
+    /// True if the program takes all waiting events, and so is no longer a slow reader.
     pub takes_all: bool,
     /// Time until which the process is paused.
     pub paused_until: Tick,
-    /// Time until which the program takes nothing.
+    /// Time until which the program takes no events.
     pub slow_until: Tick,
-    /// Time of its next turn.
+    /// Time of the client's next turn.
     pub turn_at: Option<Tick>,
-    /// Time at which it next takes readings.
+    /// Time at which the program next takes events.
     pub take_at: Option<Tick>,
-    /// The client's count of changes at its last turn.
+    /// The client's count of changes at the end of its last turn.
     pub changes: u64,
     /// Time at which bytes last arrived, or the process last resumed.
     pub last_input_at: Tick,
@@ -123,7 +121,7 @@ impl ProgramHost {
 }
 
 impl Program {
-    /// Starts a program, which subscribes and opens variables before it is connected.
+    /// Starts a program. It subscribes and opens variables before it is connected.
     pub fn start(writer: Writer, plan: &ProgramPlan, world: &Plan, checker: &mut Checker) -> Self {
         let throughput_mode = plan.uses_throughput.then(ThroughputMode::default);
         let mut core = ClientCore::new(ClientOptions {
@@ -170,13 +168,13 @@ impl Program {
         started
     }
 
-    /// Takes the results of completed requests: openings, writes, groups. The answer to a write
-    /// arrives before its update.
+    /// Takes the results of completed requests. This must happen before taking updates, because the
+    /// answer to a write arrives before the update that the write caused.
     pub fn take_answers(&mut self, checker: &mut Checker) {
         if let Some(session) = self.core.session()
             && session.session != self.session
         {
-            // Nothing is subscribed in the session before the client's next turn.
+            // The client subscribes in its next turn, so the counts are still those before the session.
             self.session = session.session;
             for subscription in &mut self.subscriptions {
                 subscription.received_before =
@@ -236,8 +234,8 @@ impl Program {
         });
     }
 
-    /// Ends calls that wait for the outcomes of writes, as a timeout does. A write that was not sent must
-    /// never be applied afterwards.
+    /// Ends some of the calls that wait for the outcomes of writes, as a timeout does. A write that was
+    /// not sent must not be applied later.
     pub fn end_calls(&mut self, rng: &mut Rng, checker: &mut Checker) {
         self.take_answers(checker);
         let (core, session) = (&mut self.core, self.session);
@@ -265,7 +263,7 @@ impl Program {
         });
     }
 
-    /// Reads all variables, individually or at one instant.
+    /// Reads all variables, individually or as a snapshot.
     pub fn request_reads(&mut self, rng: &mut Rng) {
         if self.variables.is_empty() || self.pending_reads.len() >= PENDING_READS_MAX {
             return;
@@ -290,10 +288,10 @@ impl Program {
             .extend(request.map(|request| (PendingRead::Read(request), variables)));
     }
 
-    /// Ends one of its subscriptions and creates it again.
+    /// Ends a random subscription of the program and creates it again.
     pub fn resubscribe(&mut self, rng: &mut Rng, checker: &mut Checker) {
-        let at = rng.index(self.subscriptions.len());
-        let Some(subscription) = self.subscriptions.get_mut(at) else {
+        let index = rng.index(self.subscriptions.len());
+        let Some(subscription) = self.subscriptions.get_mut(index) else {
             return;
         };
         self.core.unsubscribe(subscription.id);
@@ -305,7 +303,8 @@ impl Program {
                 subscription.session = self.session;
                 subscription.received_before = None;
                 subscription.changes = 0;
-                // A subscription that shares the client's values begins with those of an earlier connection.
+                // A new subscription may begin with values of an earlier connection, which the client
+                // shares between subscriptions.
                 subscription.items.fill(ItemState {
                     interrupted: true,
                     ..ItemState::default()
@@ -315,8 +314,7 @@ impl Program {
         }
     }
 
-    /// Takes up to `max` events of each subscription, and has every reading checked. Returns true
-    /// if more events wait.
+    /// Takes and checks up to `max` events of each subscription. Returns true if more events wait.
     pub fn take(&mut self, now: Tick, max: usize, checker: &mut Checker) -> bool {
         self.take_answers(checker);
         let mut more = false;
@@ -332,20 +330,20 @@ impl Program {
                 continue;
             }
             subscription.changes = changes;
-            let mut left = max;
-            while left > 0 {
+            let mut remaining = max;
+            while remaining > 0 {
                 let Some(event) = core.next_event(now, subscription.id) else {
                     break;
                 };
-                left -= 1;
+                remaining -= 1;
                 subscription.take_event(now, event, *writer, core, checker);
             }
-            more |= left == 0;
+            more |= remaining == 0;
         }
         self.take_transient(now, max, checker) || more
     }
 
-    /// Writes some values, one by one or all at once.
+    /// Writes `count` random values: each in its own batch, all in one batch, or as a group.
     pub fn write(&mut self, count: u64, plan: &Plan, rng: &mut Rng, checker: &mut Checker) {
         if self.variables.is_empty() {
             return;
@@ -419,7 +417,7 @@ impl Program {
         }
     }
 
-    /// The position that the program expects of a variable; occasionally an earlier one.
+    /// Returns the position of the last reading of a variable, and occasionally an earlier position.
     fn expected_position(&self, variable: u32, rng: &mut Rng) -> Option<Position> {
         let mut subscriptions = self.subscriptions.iter();
         let mut position = subscriptions.find_map(|subscription| {
@@ -439,7 +437,7 @@ fn mark_not_applied(numbers: &[u64], checker: &mut Checker) {
     }
 }
 
-/// Returns a value that identifies the write that made it.
+/// Returns a value that contains the number of its write.
 pub fn value_of(plan: &Plan, variable: u32, number: u64, rng: &mut Rng) -> Value {
     match value_kind(plan, variable) {
         ValueKind::Float => Value::F64(number as f64),

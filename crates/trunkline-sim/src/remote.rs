@@ -1,13 +1,15 @@
-//! One client of an engine and its connections: the production client and sessions at the two ends of
-//! simulated lines. Used by the worlds of alarms and of history.
+//! Simulates one client of an engine and its connections, for the simulations of alarms and history.
+//!
+//! The production client is at one end of each simulated connection ("line"), and a production session
+//! is at the other end.
 //!
 //! ```text
 //! ClientCore ~ line ~ Session      in use
 //!              line ~ Session      closed by the client; the engine has not noticed
 //! ```
 //!
-//! A session has a turn only if it was woken, bytes have arrived, a timeout is due, or there is room again,
-//! so a missing wake-up shows as a late update.
+//! A session has a turn only if it was woken, bytes have arrived, a timeout is due, or there is room
+//! again. If a wake-up is missing, an update therefore arrives too late.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,16 +25,16 @@ use trunkline_types::{Moment, Tick};
 use crate::link::{CAPACITY, Direction, End, Way, ended, last_word, refusal, transmit};
 use crate::rng::Rng;
 
-/// Largest number of bytes read at once.
+/// Maximum number of bytes that are read at once.
 const READ_MAX: usize = 16 << 10;
-/// Size of the range of session numbers of each client.
+/// Number of session numbers that are reserved for each client.
 const SESSIONS: u32 = 1 << 20;
 
-/// Orders from sessions that the host has not answered yet.
+/// Queue of orders from sessions that the host has not answered.
 #[derive(Default)]
-struct Desk(Mutex<VecDeque<(Order, Reply)>>);
+struct OrderQueue(Mutex<VecDeque<(Order, Reply)>>);
 
-impl Administrator for Desk {
+impl Administrator for OrderQueue {
     fn submit(&self, _caller: &Caller, order: Order, reply: Reply) {
         let mut orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         orders.push_back((order, reply));
@@ -43,7 +45,7 @@ impl Administrator for Desk {
 pub struct Service {
     engine: Engine,
     options: Arc<ServeOptions>,
-    desk: Arc<Desk>,
+    orders: Arc<OrderQueue>,
 }
 
 impl fmt::Debug for Service {
@@ -54,36 +56,37 @@ impl fmt::Debug for Service {
 
 impl Service {
     pub fn new(engine: &Engine) -> Self {
-        let desk = Arc::new(Desk::default());
+        let orders = Arc::new(OrderQueue::default());
         let options = ServeOptions {
-            administrator: Some(Arc::clone(&desk) as Arc<dyn Administrator>),
+            administrator: Some(Arc::clone(&orders) as Arc<dyn Administrator>),
             ..ServeOptions::default()
         };
         Self {
             engine: engine.clone(),
             options: Arc::new(options),
-            desk,
+            orders,
         }
     }
 
-    /// Takes the next order to answer.
+    /// Removes and returns the next order to answer.
     pub fn take_order(&self) -> Option<(Order, Reply)> {
-        let mut orders = self.desk.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut orders = self.orders.0.lock().unwrap_or_else(PoisonError::into_inner);
         orders.pop_front()
     }
 }
 
+/// Records that a session was woken.
 #[derive(Clone, Default)]
-struct Bell(Arc<Mutex<bool>>);
+struct WakeFlag(Arc<Mutex<bool>>);
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }
 }
 
-impl Bell {
-    fn is_rung(&self) -> bool {
+impl WakeFlag {
+    fn is_set(&self) -> bool {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -95,8 +98,8 @@ impl Bell {
 /// The engine's end of a line.
 struct Served {
     session: Session,
-    bell: Bell,
-    /// True if the session has more to send, or has room again.
+    wake_flag: WakeFlag,
+    /// True if the session has more to send, or if there is room again.
     is_due: bool,
 }
 
@@ -104,13 +107,13 @@ struct Served {
 struct Line {
     to_engine: Direction,
     to_client: Direction,
-    /// `None` once the engine's end is closed.
+    /// The engine's end; `None` after it was closed.
     served: Option<Served>,
-    /// True once the client's end is closed.
+    /// True after the client has closed its end.
     is_left: bool,
 }
 
-/// A client and its lines. It uses the newest line, unless it has closed its end.
+/// A client and its lines. The client uses the newest line, unless it has closed its end of it.
 pub struct Remote {
     pub core: ClientCore,
     pub connections: u64,
@@ -118,7 +121,7 @@ pub struct Remote {
     way: Way,
     rng: Rng,
     lines: Vec<Line>,
-    /// True if the client has more to send, or has room again.
+    /// True if the client has more to send, or if there is room again.
     is_due: bool,
     /// The sessions have no turns before this time.
     engine_paused_until: Tick,
@@ -159,12 +162,12 @@ impl Remote {
         }
     }
 
-    /// Gives the client a turn immediately, because the program has made a request.
+    /// Schedules an immediate turn of the client, because the program has made a request.
     pub fn wake(&mut self) {
         self.is_due = true;
     }
 
-    /// Returns the time at which one of the ends next has something to do; a past time means now.
+    /// Returns the time of the next turn of the client or a session. A time in the past means now.
     pub fn next(&self) -> Option<Tick> {
         let dial = match self.lines.last() {
             Some(line) if !line.is_left => None,
@@ -181,7 +184,7 @@ impl Remote {
             };
             let served = line.served.as_ref();
             let served = served.map_or([None; 3], |served| {
-                let is_due = served.is_due || served.bell.is_rung();
+                let is_due = served.is_due || served.wake_flag.is_set();
                 let takes = served.session.wants_input();
                 [
                     served.session.poll_timeout(),
@@ -197,7 +200,7 @@ impl Remote {
         lines.chain(dial).chain(own).min()
     }
 
-    /// Runs the turns that are due at both ends. Dials are refused while there is no `service`.
+    /// Runs the turns that are due at both ends. Without `service`, attempts to connect are refused.
     pub fn turn(&mut self, at: Moment, service: Option<&Service>) {
         self.dial(at, service);
         let is_paused = at.now < self.engine_paused_until;
@@ -211,14 +214,14 @@ impl Remote {
         self.lines.retain(is_open);
     }
 
-    /// The line in use, if there is one.
-    fn used(&mut self) -> Option<&mut Line> {
+    /// Returns the line that the client uses; `None` if the client is not connected.
+    fn current_line(&mut self) -> Option<&mut Line> {
         self.lines.last_mut().filter(|line| !line.is_left)
     }
 
     fn dial(&mut self, at: Moment, service: Option<&Service>) {
         let is_due = self.core.poll_dial().is_some_and(|due| due <= at.now);
-        if !is_due || self.used().is_some() {
+        if !is_due || self.current_line().is_some() {
             return;
         }
         let Some(service) = service else {
@@ -232,14 +235,14 @@ impl Remote {
             rights: Rights::ALL,
             remote: true,
         };
-        let bell = Bell::default();
+        let wake_flag = WakeFlag::default();
         let (engine, options) = (service.engine.clone(), Arc::clone(&service.options));
-        let mut session = Session::new(engine, options, caller, Box::new(bell.clone()));
+        let mut session = Session::new(engine, options, caller, Box::new(wake_flag.clone()));
         session.handle_connected(at.now, at.wall);
         self.lines.push(Line {
             served: Some(Served {
                 session,
-                bell,
+                wake_flag,
                 is_due: true,
             }),
             ..Line::default()
@@ -284,9 +287,9 @@ impl Remote {
         }
     }
 
-    /// Cuts the connection at any byte in flight.
+    /// Cuts the connection at a random byte in flight.
     pub fn cut(&mut self, now: Tick) {
-        let end = self.some_end();
+        let end = self.random_end();
         let Self { lines, rng, .. } = self;
         let Some(line) = lines.last_mut().filter(|line| !line.is_left) else {
             return;
@@ -315,7 +318,7 @@ impl Remote {
     /// Closes the engine's end of all lines, because its process has ended.
     pub fn engine_ended(&mut self, now: Tick) {
         self.engine_paused_until = Tick::ZERO;
-        let end = self.some_end();
+        let end = self.random_end();
         for line in &mut self.lines {
             if line.served.take().is_some() {
                 line.to_client.finish(now, end, &self.way);
@@ -323,7 +326,7 @@ impl Remote {
         }
     }
 
-    fn some_end(&mut self) -> End {
+    fn random_end(&mut self) -> End {
         match self.rng.chance(0.5) {
             true => End::Fin,
             false => End::Reset,
@@ -351,13 +354,13 @@ impl Line {
         if is_timed {
             session.handle_timeout(at.now, at.wall);
         }
-        let is_woken = served.bell.take();
+        let is_woken = served.wake_flag.take();
         if took_input || is_timed || is_woken || served.is_due {
             let send = |to: &mut Direction, bytes: &[u8]| to.send(at.now, bytes, way, rng);
             served.is_due = transmit(session, &mut self.to_client, at, send);
         }
         let closes = session.wants_close().filter(|_| !served.is_due);
-        // The end is reported only after the session has accepted all bytes before it.
+        // Report the end only after the session has accepted all bytes before it.
         let gone = self.to_engine.ended(at.now, way);
         if let Some(cause) = closes.or(gone.map(ended)) {
             let end = last_word(gone, &cause);

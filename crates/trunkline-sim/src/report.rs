@@ -1,4 +1,4 @@
-//! The totals of many runs, as the Markdown tables of `docs/reference/simulation.md`.
+//! Adds up the results of many runs, and prints the Markdown tables of `docs/reference/simulation.md`.
 
 use std::fmt::Write;
 use std::marker::PhantomData;
@@ -10,12 +10,12 @@ use trunkline_types::planted::{Bug, plant};
 use crate::run::run;
 use crate::run::{Outcome, Scenario};
 
-/// Number of figures before the counts and faults of a run: whether it has a violation (1 or 0), its length
-/// in ns, and its number of events.
+/// Number of figures before the counts and faults of a run: 1 if the run has a violation and 0 otherwise,
+/// the length of the run in ns, and the number of events.
 const FIXED_FIGURES: usize = 3;
 
-/// The figures of one run. The counts are in the order of [`Scenario::counts`], the faults in that of
-/// [`Scenario::FAULTS`].
+/// Returns the figures of one run: the fixed figures, the counts in the order of [`Scenario::counts`], and
+/// the numbers of faults in the order of [`Scenario::FAULTS`].
 pub fn figures<P: Scenario>(outcome: &Outcome<P>) -> Vec<u64> {
     let is_violated = u64::from(outcome.violation.is_some());
     let mut figures = vec![is_violated, outcome.nanos(), outcome.trace.events];
@@ -47,7 +47,7 @@ impl<P: Scenario> Default for Tally<P> {
 }
 
 impl<P: Scenario> Tally<P> {
-    /// Adds the [`figures`] of a run. Returns false if their number is not that of this kind.
+    /// Adds the [`figures`] of a run. Returns false if their number is wrong for this kind of simulation.
     pub fn add(&mut self, figures: &[u64]) -> bool {
         if figures.len() != self.sums.len() {
             return false;
@@ -59,11 +59,11 @@ impl<P: Scenario> Tally<P> {
         true
     }
 
-    fn sum(&self, at: usize) -> u64 {
-        self.sums.get(at).copied().unwrap_or(0)
+    fn sum(&self, index: usize) -> u64 {
+        self.sums.get(index).copied().unwrap_or(0)
     }
 
-    /// Returns the simulated hours.
+    /// Returns the total simulated time in hours.
     pub fn hours(&self) -> f64 {
         self.sum(1) as f64 / 3.6e12
     }
@@ -73,7 +73,7 @@ impl<P: Scenario> Tally<P> {
         self.sum(0)
     }
 
-    /// Returns a summary line for runs that took `seconds`.
+    /// Returns a summary line. `seconds` is the time that the runs took.
     pub fn line(&self, seconds: f64) -> String {
         format!(
             "{} {}, {:.2} h simulated in {seconds:.1} s ({:.0} x), {} with a violation",
@@ -122,8 +122,8 @@ impl<P: Scenario> Tally<P> {
 fn with_separators(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -150,7 +150,7 @@ pub fn planted<P: Scenario>(seeds: u64, draw: impl Fn(u64) -> P) -> String {
 #[cfg(feature = "planted")]
 pub fn find<P: Scenario>(bug: Bug, seeds: u64, draw: impl Fn(u64) -> P) -> Option<(u64, String)> {
     let violation = |seed| {
-        // The heal of the previous run may have removed the bug.
+        // Plant the bug again, because the previous run may have removed it.
         plant(Some(bug));
         run(draw(seed), false).violation
     };
@@ -159,7 +159,7 @@ pub fn find<P: Scenario>(bug: Bug, seeds: u64, draw: impl Fn(u64) -> P) -> Optio
     found
 }
 
-/// The id of the violated behaviour, or the first words of the violation.
+/// Returns the id of the violated behaviour, or the first words of the violation if it has no id.
 #[cfg(feature = "planted")]
 fn kind(violation: &str) -> String {
     match violation.split_once(':') {

@@ -1,4 +1,6 @@
-//! The only source of randomness: SplitMix64, so that a seed gives the same sequence with every release of
+//! Generates random numbers with SplitMix64, the only source of randomness in the simulation.
+//!
+//! The generator is part of this crate, so that a seed gives the same sequence with every version of
 //! every library.
 
 use std::time::Duration;
@@ -19,12 +21,12 @@ impl Rng {
         mix(self.0)
     }
 
-    /// Returns an independent sequence for a component, so that its draws do not affect others.
+    /// Returns an independent sequence for a component, so that the component does not affect others.
     pub fn fork(&mut self) -> Rng {
         Rng(self.bits())
     }
 
-    /// Returns a number below `n`; 0 if `n` is 0.
+    /// Returns a number below `n`, or 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }

@@ -13,22 +13,22 @@ use crate::trace::Trace;
 /// The time at which every run begins.
 pub const BEGIN: Tick = Tick::from_nanos(1_000_000_000);
 
-/// The plan of a run, and everything that is specific to its kind of simulation.
+/// A kind of simulation. The implementing type is the plan of a run.
 pub trait Scenario: fmt::Debug + Sized {
     type Fault: Copy + Ord + fmt::Debug + 'static;
     /// Counts of what was checked.
     type Totals: Copy + Default + fmt::Debug;
-    /// The noun for runs of this kind in a summary.
+    /// Name of the runs of this kind in a summary, in the plural.
     const RUNS: &'static str;
     const FAULTS: &'static [Self::Fault];
-    /// The bugs that runs of this kind must find.
+    /// Planted bugs that this kind of simulation must find.
     #[cfg(feature = "planted")]
     const BUGS: &'static [Bug];
 
     /// Runs the plan to its end, or to the first violation.
     fn run(self, trace: Trace) -> Outcome<Self>;
 
-    /// The counts with their names, in the order of the report.
+    /// Returns the counts with their names, in the order of the report.
     fn counts(totals: &Self::Totals) -> Vec<(&'static str, u64)>;
 
     /// Describes a fault in a sentence.
@@ -38,11 +38,11 @@ pub trait Scenario: fmt::Debug + Sized {
 /// The outcome of one run.
 #[derive(Debug)]
 pub struct Outcome<P: Scenario> {
-    /// The violation, if there was one.
+    /// The first violation; `None` if there was none.
     pub violation: Option<String>,
-    /// The time at the end.
+    /// Simulated time at the end of the run.
     pub now: Tick,
-    /// Equal runs have traces with equal hashes.
+    /// The trace, whose hash is the same for identical runs.
     pub trace: Trace,
     /// Number of faults, by kind.
     pub faults: BTreeMap<P::Fault, u64>,
@@ -50,7 +50,7 @@ pub struct Outcome<P: Scenario> {
 }
 
 impl<P: Scenario> Outcome<P> {
-    /// Simulated time, in ns.
+    /// Returns the length of the run in simulated time, in ns.
     pub fn nanos(&self) -> u64 {
         self.now.as_nanos() - BEGIN.as_nanos()
     }
@@ -64,7 +64,7 @@ pub fn run<P: Scenario>(plan: P, prints: bool) -> Outcome<P> {
     plan.run(trace)
 }
 
-/// Calls `run`. Returns a panic, which counts as a violation of the product.
+/// Calls `run`, and returns the message of a panic, which counts as a violation.
 pub(crate) fn catch_panic(run: impl FnOnce()) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(run)).err()?;
     let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -1,4 +1,5 @@
-//! The trace of a run: a hash over all events, which proves that a replay is identical, and readable lines.
+//! Records the trace of a run: readable lines, and a hash over all events, which proves that a replay is
+//! identical.
 
 use std::collections::VecDeque;
 
@@ -6,8 +7,8 @@ use trunkline_types::Tick;
 
 use crate::rng::mix;
 
-/// Number of lines kept for the report of a failure.
-const KEPT: usize = 60;
+/// Number of the last lines that are reported with a failure.
+const LAST_LINES_MAX: usize = 60;
 
 /// The trace of one run.
 #[derive(Debug, Default)]
@@ -15,9 +16,9 @@ pub struct Trace {
     hash: u64,
     /// Number of events so far.
     pub events: u64,
-    /// Prints every line to standard output.
+    /// True to print every line to standard output.
     pub prints: bool,
-    kept: VecDeque<String>,
+    last_lines: VecDeque<String>,
 }
 
 impl Trace {
@@ -40,19 +41,19 @@ impl Trace {
         self.hash = mix(hash);
     }
 
-    /// Adds a readable line. It is kept, and printed if `prints` is set.
+    /// Adds a readable line to the last lines, and prints the line if `prints` is set.
     pub fn log(&mut self, now: Tick, line: impl FnOnce() -> String) {
-        if self.kept.len() == KEPT {
-            self.kept.pop_front();
+        if self.last_lines.len() == LAST_LINES_MAX {
+            self.last_lines.pop_front();
         }
         let line = format!("{:>12.6}  {}", now.as_nanos() as f64 / 1e9, line());
         if self.prints {
             print_line(&line);
         }
-        self.kept.push_back(line);
+        self.last_lines.push_back(line);
     }
 
-    /// Prints a line if `prints` is set, without keeping it.
+    /// Prints a line if `prints` is set, without adding it to the last lines.
     pub fn detail(&mut self, now: Tick, line: impl FnOnce() -> String) {
         if self.prints {
             print_line(&format!(
@@ -63,18 +64,18 @@ impl Trace {
         }
     }
 
-    /// Returns the hash; equal for equal runs.
+    /// Returns the hash over all events. Identical runs have the same hash.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
     /// Returns the last lines.
     pub fn last_lines(&self) -> Vec<String> {
-        self.kept.iter().cloned().collect()
+        self.last_lines.iter().cloned().collect()
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the trace is what was asked for")]
+#[expect(clippy::print_stdout, reason = "the user requested the trace")]
 fn print_line(line: &str) {
     println!("{line}");
 }

@@ -1,4 +1,4 @@
-//! Transient libraries: deployed and removed while clients hold handles of their variables.
+//! Deploys and removes libraries while clients have handles of the variables.
 //!
 //! ```text
 //! deploy t0 --> undeploy t0, deploy t1 --> ...     t1 reuses the slots of t0, in the next
@@ -7,8 +7,8 @@
 //!  Appeared       Gone, one delay later: until then a program sends handles of t0
 //! ```
 //!
-//! No name is used twice, so a value written to a removed variable must not appear anywhere else:
-//! the witness and every reading name their variable.
+//! No name is used twice. The checker can therefore detect that a value written to a removed variable
+//! appears in another variable, because the witness and every reading name the variable.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -28,21 +28,21 @@ use crate::program::{Program, value_of};
 use crate::rng::Rng;
 use crate::world::{self, World};
 
-/// Matches the names of all transient variables, and no others.
+/// Matches the names of all transient variables, and no other names.
 const PATTERN: &str = "t*/**";
-/// Variables that a program keeps open; most of them may be gone.
+/// Maximum number of variables that a program keeps open, of which most may have been removed.
 const OPEN_MAX: usize = 60;
 
 /// The plan of the transient libraries.
 #[derive(Clone, Debug)]
 pub struct TransientPlan {
-    /// Mean time between orders.
+    /// Mean time between two deployments or removals.
     pub interval: Duration,
-    /// Largest number of variables of a library.
+    /// Maximum number of variables of a library.
     pub variables_max: u64,
-    /// Largest number of libraries at a time.
+    /// Maximum number of transient libraries at a time.
     pub libraries_max: usize,
-    /// Contract of the subscriptions to their variables.
+    /// Contract of the subscriptions to the transient variables.
     pub contract: Contract,
 }
 
@@ -62,21 +62,21 @@ impl TransientPlan {
     }
 }
 
-/// A deployed library, and the handles of its variables.
+/// A deployed transient library.
 #[derive(Debug)]
 pub struct Transient {
     pub library: String,
-    /// Handles, by variable number.
+    /// Handles of the variables, by variable number.
     pub handles: BTreeMap<u32, u32>,
 }
 
-/// Returns the variable with this full name.
+/// Returns the number of the variable with this full name.
 pub fn variable_of(name: &str) -> Option<u32> {
     name.rsplit_once('v')?.1.parse().ok()
 }
 
 impl World {
-    /// Schedules the next order.
+    /// Schedules the next deployment or removal.
     pub(crate) fn plan_redeploy(&mut self) {
         if let Some(plan) = &self.plan.transient {
             let at = self.now.saturating_add(self.rng.wait(plan.interval));
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Removes and deploys libraries, at once or one after the other.
+    /// Removes a library, deploys a library, or does both.
     pub(crate) fn redeploy(&mut self) {
         let Some(plan) = self.plan.transient.clone() else {
             return;
@@ -176,7 +176,10 @@ impl World {
         let Some(running) = &self.engine.running else {
             return;
         };
-        let all = running.transient.iter().flat_map(|one| one.handles.keys());
+        let all = running
+            .transient
+            .iter()
+            .flat_map(|library| library.handles.keys());
         let all: Vec<u32> = all.copied().collect();
         if let Some(variable) = all.get(self.rng.index(all.len())).copied() {
             self.produce_one(variable);
@@ -202,7 +205,10 @@ impl World {
                 continue;
             };
             let known: BTreeSet<u32> = followed.items.values().map(|(v, _)| *v).collect();
-            let deployed = running.transient.iter().flat_map(|one| one.handles.keys());
+            let deployed = running
+                .transient
+                .iter()
+                .flat_map(|library| library.handles.keys());
             let deployed: BTreeSet<u32> = deployed.copied().collect();
             if known != deployed {
                 violation = Some(format!(
@@ -246,25 +252,25 @@ impl World {
     }
 }
 
-/// A program's state of the transient variables.
+/// The state of a program's subscription to the transient variables.
 #[derive(Debug)]
 pub struct Followed {
     id: FollowId,
     contract: Contract,
-    /// By item: the variable, and the readings taken from it.
+    /// The number of each item's variable, and the state of its readings.
     items: BTreeMap<u32, (u32, ItemState)>,
-    /// Variables open for reading and writing; they may be gone.
+    /// Variables that are open for reading and writing. They may have been removed.
     open: VecDeque<(u32, VariableRef)>,
     opening: VecDeque<(RequestId<Open>, u32)>,
     closing: VecDeque<RequestId<Close>>,
-    /// Session of the readings that are being taken.
+    /// Session of the readings that are being received.
     session: u64,
     /// The client's count of changes when it last took events.
     changes: u64,
 }
 
 impl Program {
-    /// Subscribes to all transient variables as they appear.
+    /// Subscribes to the pattern of all transient variables.
     pub fn follow_transient(&mut self, plan: &TransientPlan, checker: &mut Checker) {
         let patterns: Vec<Pattern> = Pattern::parse(PATTERN).into_iter().collect();
         let none: [&str; 0] = [];
@@ -338,7 +344,7 @@ impl Program {
         true
     }
 
-    /// Writes to some of the open variables, which may be gone.
+    /// Writes to some of the open variables, which may have been removed.
     pub fn write_transient(&mut self, plan: &Plan, rng: &mut Rng, checker: &mut Checker) {
         let Some(followed) = &self.transient else {
             return;
@@ -370,7 +376,7 @@ impl Program {
 }
 
 impl Followed {
-    /// Opens variables that have appeared, and closes those that have been open longest.
+    /// Collects variables that were opened. If there are too many, closes those that were opened first.
     fn take_opened(&mut self, core: &mut trunkline_client::ClientCore) {
         let open = &mut self.open;
         self.opening.retain(|(request, variable)| {

@@ -1,15 +1,15 @@
-//! The processes that share the seeds of a long run. Each runs every n-th seed, and writes the figures of a
-//! run as one line.
+//! Distributes the seeds of a long run over worker processes.
 //!
-//! They are processes rather than threads because a full disk is simulated by a process-wide limit. A worker
-//! that is ahead of the others waits when its pipe is full.
+//! With n workers, each worker runs every n-th seed, and writes the figures of each run as one line. Workers
+//! are processes and not threads, because a process-wide limit simulates a full disk. A worker that is ahead
+//! of the others waits when its pipe is full.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::ops::Range;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::str::FromStr;
 
-/// The seeds of one worker: of each `count` seeds, the one at `index`.
+/// The share of one worker: it runs the seed at `index` of each `count` consecutive seeds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
     index: usize,
@@ -25,13 +25,13 @@ impl FromStr for Share {
             parts.and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
         match parts {
             Some((index, count)) if index < count => Ok(Self { index, count }),
-            _ => Err("give the index of the share and the number of shares, as in 0/2"),
+            _ => Err("expected the index of the share and the number of shares, such as 0/2"),
         }
     }
 }
 
 impl Share {
-    /// Runs the seeds of this share until the process that reads the figures is gone.
+    /// Runs the seeds of this share, until the process that reads the figures has ended.
     pub fn work(self, seeds: Range<u64>, mut figures: impl FnMut(u64) -> Vec<u64>) {
         for seed in seeds.skip(self.index).step_by(self.count) {
             let figures: Vec<String> = figures(seed).iter().map(u64::to_string).collect();
@@ -48,15 +48,16 @@ struct Worker {
     figures: BufReader<ChildStdout>,
 }
 
-/// The worker processes, and the one that runs the next seed.
+/// The worker processes.
 #[derive(Debug)]
 pub struct Workers {
     workers: Vec<Worker>,
+    /// Index of the worker that runs the next seed.
     next: usize,
 }
 
 impl Workers {
-    /// Starts `count` processes with the arguments of this one.
+    /// Starts `count` processes with the arguments of this process.
     ///
     /// # Errors
     /// [`io::Error`] if a process cannot be started.
@@ -86,30 +87,32 @@ impl Workers {
     /// Returns the figures of the next seed, in the order of the seeds.
     ///
     /// # Errors
-    /// A message if the process has ended.
+    /// A message if the worker process has ended or its output is invalid.
     pub fn next_figures(&mut self) -> Result<Vec<u64>, String> {
         let count = self.workers.len();
-        let worker = self.workers.get_mut(self.next).ok_or("no process runs")?;
+        let worker = self.workers.get_mut(self.next).ok_or("no worker process is running")?;
         self.next = (self.next + 1) % count;
         let mut line = String::new();
         match worker.figures.read_line(&mut line) {
             Ok(0) => match worker.process.wait() {
-                Ok(status) => Err(format!("its process ended: {status}")),
-                Err(error) => Err(format!("its process ended: {error}")),
+                Ok(status) => Err(format!("the worker process ended: {status}")),
+                Err(error) => Err(format!("the worker process ended: {error}")),
             },
             Ok(_) => figures_of(&line),
-            Err(error) => Err(format!("its process cannot be read: {error}")),
+            Err(error) => Err(format!(
+                "the output of the worker process cannot be read: {error}"
+            )),
         }
     }
 }
 
-/// Parses a line of figures. A line without an end was cut, so its last figure may be wrong.
+/// Parses a line of figures. Refuses a line without a line end, because its last figure may be incomplete.
 fn figures_of(line: &str) -> Result<Vec<u64>, String> {
     let Some(figures) = line.strip_suffix('\n') else {
-        return Err(format!("its process ended while it wrote {line:?}"));
+        return Err(format!("the worker process ended while it wrote {line:?}"));
     };
     let figures: Result<Vec<u64>, _> = figures.split(' ').map(str::parse).collect();
-    figures.map_err(|_| format!("its process writes no figures, but {line:?}"))
+    figures.map_err(|_| format!("the worker process wrote {line:?} instead of figures"))
 }
 
 impl Drop for Workers {
@@ -131,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_those_of_a_whole_line() {
+    fn only_complete_lines_of_figures_are_accepted() {
         assert_eq!(figures_of("1 20 300\n"), Ok(vec![1, 20, 300]));
         for line in ["1 20 300", "1 20 ", "", "1 x\n"] {
             assert!(figures_of(line).is_err(), "{line:?}");
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn share_is_parsed_and_must_be_one_of_its_shares() {
+    fn share_needs_an_index_below_the_number_of_shares() {
         assert_eq!("1/2".parse(), Ok(Share { index: 1, count: 2 }));
         for text in ["2/2", "1", "1/0", "a/b", ""] {
             assert!(text.parse::<Share>().is_err(), "{text}");

@@ -1,4 +1,4 @@
-//! The simulated world: machines, time, and the order of all events.
+//! Implements the simulated world: machines, time, and the order of all events.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -40,7 +40,7 @@ pub enum Event {
     Redeploy,
     /// The hostile peer has a turn.
     Hostile,
-    /// A program takes waiting updates.
+    /// A program receives waiting updates.
     Take(usize),
     /// A program writes.
     ProgramWrites(usize),
@@ -58,37 +58,33 @@ pub enum Event {
     Inspect,
 }
 
-/// One connection.
+/// The two directions of a connection.
 #[derive(Debug)]
 pub struct Pipes {
     /// The program at the client's end.
     pub program: usize,
-    /// Bytes to the engine.
     pub to_engine: Direction,
-    /// Bytes to the client.
     pub to_client: Direction,
-    /// The client's end is closed.
+    /// True after the client has closed its end.
     pub client_is_gone: bool,
-    /// The engine's end is closed.
+    /// True after the engine has closed its end.
     pub engine_is_gone: bool,
 }
 
-/// The current properties of a machine's connections.
+/// The current network properties between a program's machine and the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Ways {
-    /// Towards the engine.
     pub to_engine: Way,
-    /// Towards the client.
     pub to_client: Way,
 }
 
-/// One run.
+/// The state of one run.
 #[derive(Debug)]
 pub struct World {
     pub plan: Plan,
     pub now: Tick,
     pub trace: Trace,
-    /// The checker of the guarantees.
+    /// Checks the guarantees of the product.
     pub checker: Checker,
     /// Number of faults, by kind.
     pub faults: BTreeMap<Fault, u64>,
@@ -111,9 +107,9 @@ pub struct World {
     pub(crate) transient_variables: u32,
     pub(crate) next_link: u32,
     pub(crate) dials: u32,
-    /// The connection that sent the last packet over the shared line, and a flag that another
-    /// packet is scheduled.
+    /// The connection that sent the last packet over the shared line.
     pub(crate) last_packet_link: u32,
+    /// True if the next packet over the shared line is scheduled.
     pub(crate) is_packet_scheduled: bool,
     writers: u32,
     events: BinaryHeap<Reverse<(Tick, u64, u64, Event)>>,
@@ -186,7 +182,7 @@ impl World {
         self.schedule(now, Event::Inspect);
     }
 
-    /// Returns the time of day on a machine: 0 is the engine's, then the programs'.
+    /// Returns the wall time of a machine: number 0 is the engine's, followed by those of the programs.
     pub fn wall(&self, machine: usize) -> Timestamp {
         let offset = self.offsets.get(machine).copied().unwrap_or(0);
         let elapsed = i64::try_from(self.now.as_nanos()).unwrap_or(i64::MAX);
@@ -202,12 +198,12 @@ impl World {
 
     /// Returns the time of a turn after a random scheduling delay.
     pub(crate) fn random_turn_time(&mut self) -> Tick {
-        let most = self.plan.scheduling.as_nanos() as u64;
-        let nanos = self.rng.below(most + 1);
+        let delay_max = self.plan.scheduling.as_nanos() as u64;
+        let nanos = self.rng.below(delay_max + 1);
         self.now.saturating_add(Duration::from_nanos(nanos))
     }
 
-    /// Runs until `end`, or until a violation.
+    /// Runs until `end`, or until the first violation.
     pub fn run_until(&mut self, end: Tick) {
         while self.checker.violation.is_none() {
             match self.events.peek() {
@@ -314,7 +310,7 @@ impl World {
         });
         self.after_engine();
         self.schedule(now, Event::Housekeeping);
-        // Usually its sources know their values immediately.
+        // In most runs, all variables have a value before a client connects.
         self.engine.all_written = self.rng.chance(0.8);
         if self.engine.all_written {
             for variable in 0..self.plan.variables.len() as u32 {
@@ -361,7 +357,7 @@ impl World {
         }
     }
 
-    /// Writes some variables from the engine's own process.
+    /// Writes random variables from the engine's own process.
     fn produce(&mut self) {
         if !self.engine_runs() {
             return;
@@ -437,12 +433,12 @@ impl World {
         if self.rng.chance(0.03) {
             running.resubscribe(&mut self.rng, &mut self.checker);
         }
-        // Occasionally end waiting calls, more often while nothing can be sent.
-        let impatience = match running.core.session() {
+        // End waiting calls with a low probability, which is higher while nothing can be sent.
+        let end_probability = match running.core.session() {
             Some(_) => 0.02,
             None => 0.3,
         };
-        if self.rng.chance(impatience) {
+        if self.rng.chance(end_probability) {
             running.end_calls(&mut self.rng, &mut self.checker);
         }
         let count = self.rng.range(1, host.plan.burst_max);
@@ -474,7 +470,7 @@ impl World {
         if more {
             self.take_later(program, due);
         }
-        // Taking updates may free credit to grant.
+        // The client may now have credit to grant.
         let at = self.random_turn_time();
         self.wake_program(program, at);
     }
@@ -514,8 +510,8 @@ impl World {
         self.after_engine();
     }
 
-    /// Called after every action of the engine: updates the witness, and schedules turns of woken
-    /// sessions.
+    /// Called after every action of the engine. Drains the witness, and schedules a turn of each woken
+    /// session.
     pub(crate) fn after_engine(&mut self) {
         let now = self.now;
         let Some(running) = &mut self.engine.running else {

@@ -1,5 +1,5 @@
-//! A few seeds of the simulation of alarms, of which `make test` runs 50 simulated hours, and a storm of
-//! changes.
+//! Runs a few seeds of the simulation of alarms, and tests of a million changes of alarms. `make test` also
+//! runs 50 simulated hours.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -65,18 +65,21 @@ const CHANGES: u64 = 1_000_000;
 /// Number of changes between two turns of the subscribers.
 const TURN: u64 = 10_000;
 
-/// Counts the entries that it is given. It fails during part of the storm.
+/// A store that counts entries. It fails while `is_failing` is true.
 #[derive(Default)]
-struct Place {
+struct CountingStore {
     is_failing: bool,
+    /// Number of the last entry.
     end: u64,
+    /// Number of changes with an entry of their own.
     reported: u64,
+    /// Number of changes that entries report as lost.
     lost: u64,
-    /// Largest number of entries of one step.
+    /// Largest number of entries in one step.
     entries_max: usize,
 }
 
-impl AlarmPlace for Place {
+impl AlarmPlace for CountingStore {
     fn end(&mut self) -> Result<u64, StoreError> {
         Ok(self.end)
     }
@@ -177,7 +180,7 @@ impl Storm {
         }
     }
 
-    /// Makes the change with this number: each alarm in turn, raised and cleared.
+    /// Makes the change with this number. All alarms are raised one after another, and then cleared.
     fn change(&mut self, number: u64) {
         self.now = self.now.saturating_add(Duration::from_micros(10));
         let variable = &self.variables[number as usize % ALARMS];
@@ -207,8 +210,8 @@ fn wall(now: Tick) -> Timestamp {
     Timestamp::from_nanos(1_790_000_000_000_000_000 + now.as_nanos() as i64)
 }
 
-/// Each of a million changes is in the journal or counted there as lost, whether the store keeps up or fails
-/// half of the time. The number of waiting changes is bounded.
+/// The journal contains each of a million changes, or counts it as lost, even if the store fails half of the
+/// time. The number of waiting changes is bounded.
 ///
 /// Behaviour: H-11.
 #[test]
@@ -216,31 +219,32 @@ fn storm_of_a_million_changes_is_in_the_journal_or_counted() {
     for fails in [false, true] {
         let mut storm = Storm::new();
         let mut keeper = AlarmKeeper::new(&storm.engine, Box::new(NoWake), true);
-        let mut place = Place::default();
+        let mut store = CountingStore::default();
         for number in 0..CHANGES {
             storm.change(number);
             if (number + 1) % TURN == 0 {
-                place.is_failing = fails && (CHANGES / 4..CHANGES * 3 / 4).contains(&number);
-                let kept = keeper.keep(&mut place, storm.moment());
-                assert_eq!(kept.is_err(), place.is_failing);
+                store.is_failing = fails && (CHANGES / 4..CHANGES * 3 / 4).contains(&number);
+                let kept = keeper.keep(&mut store, storm.moment());
+                assert_eq!(kept.is_err(), store.is_failing);
             }
         }
-        keeper.keep(&mut place, storm.moment()).unwrap();
-        assert_eq!(place.reported + place.lost, CHANGES, "fails: {fails}");
-        assert_eq!(place.lost, keeper.lost());
-        assert_eq!(place.lost > 0, fails);
+        keeper.keep(&mut store, storm.moment()).unwrap();
+        assert_eq!(store.reported + store.lost, CHANGES, "fails: {fails}");
+        assert_eq!(store.lost, keeper.lost());
+        assert_eq!(store.lost > 0, fails);
         assert!(
-            place.entries_max <= ALARM_CHANGES_MAX + 1,
+            store.entries_max <= ALARM_CHANGES_MAX + 1,
             "{} at once",
-            place.entries_max
+            store.entries_max
         );
         let states = storm.engine.alarms().list(&Caller::engine(), None, ALARMS);
         let is_normal = |state: AlarmState| state == AlarmState::Normal;
-        assert!(states.iter().all(|one| is_normal(one.record.state)));
+        assert!(states.iter().all(|status| is_normal(status.record.state)));
     }
 }
 
-/// A subscriber to the states receives every change, or its subscription ends and reports how many it missed.
+/// A subscriber to the states receives every change, or the subscription ends and reports the number of
+/// missed changes.
 ///
 /// Behaviour: SV-04, B-05.
 #[test]
@@ -261,8 +265,8 @@ fn storm_of_a_million_changes_is_received_or_the_subscription_ends() {
                 .fields()
                 .open(&caller, &name, now, wall)
                 .unwrap();
-            let wanted = Subscribe::new(1, contract);
-            consumer.subscribe(&caller, &field, wanted).unwrap();
+            let request = Subscribe::new(1, contract);
+            consumer.subscribe(&caller, &field, request).unwrap();
         }
         let mut received = Received::default();
         let take = |consumer: &mut Consumer, received: &mut Received| {
@@ -271,7 +275,7 @@ fn storm_of_a_million_changes_is_received_or_the_subscription_ends() {
         take(&mut consumer, &mut received);
         assert_eq!(
             received.states, ALARMS as u64,
-            "the present states come first"
+            "the current states arrive first"
         );
         let mut changes = 0;
         while changes < CHANGES && received.overruns == 0 {
@@ -281,8 +285,11 @@ fn storm_of_a_million_changes_is_received_or_the_subscription_ends() {
                 take(&mut consumer, &mut received);
             }
         }
-        let known = received.states + received.missed - ALARMS as u64;
-        assert_eq!(known, changes, "every {turn}: each is received or counted");
+        let reported = received.states + received.missed - ALARMS as u64;
+        assert_eq!(
+            reported, changes,
+            "a turn after {turn} changes: each is received or counted"
+        );
         assert_eq!(received.overruns > 0, turn > 100_000);
     }
 }

@@ -1,5 +1,5 @@
-//! Peers that demand too much of a directory: the cost of each is bounded by its input, and is the same
-//! whether or not it reads.
+//! Tests peers that send too many requests to a directory. The memory for each peer is bounded, even if the
+//! peer does not read the answers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -13,7 +13,7 @@ use trunkline_stream::directory::DirectorySession;
 use trunkline_stream::sim::{self, Bell, Process, SimClock};
 use trunkline_types::{Tick, Timestamp};
 
-/// One read of a transport.
+/// Number of bytes in one read of a transport.
 const READ: usize = 64 << 10;
 const WALL: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -45,16 +45,16 @@ fn header(kind: FrameKind, length: u32) -> [u8; 16] {
     .to_bytes()
 }
 
-/// Acts like a transport whose peer reads nothing: it keeps up to 64 KiB of the session's output.
+/// The test acts as a transport that stores up to 64 KiB of the session's output. The peer reads nothing.
 #[test]
-fn a_peer_that_asks_and_never_reads_stops_its_own_input() {
+fn directory_stops_reading_from_a_peer_that_does_not_read_answers() {
     let mut sut = session();
     let questions = question().repeat(READ / question().len());
-    let (mut taken, mut out) = (0, Vec::new());
+    let (mut read_bytes, mut out) = (0, Vec::new());
     for _ in 0..1000 {
         if sut.wants_input() {
             sut.handle_input(Tick::ZERO, WALL, &questions);
-            taken += questions.len();
+            read_bytes += questions.len();
         }
         if out.len() < READ {
             sut.poll_output(Tick::ZERO, WALL, READ - out.len(), &mut out);
@@ -63,8 +63,8 @@ fn a_peer_that_asks_and_never_reads_stops_its_own_input() {
         assert!(sut.buffered_bytes() <= READ, "{}", sut.buffered_bytes());
     }
     assert!(!sut.wants_input());
-    assert!(taken < 1 << 20, "{taken} bytes were read");
-    // From now on the peer sends nothing either.
+    assert!(read_bytes < 1 << 20, "{read_bytes} bytes were read");
+    // Now the peer sends nothing, so the session ends at its deadline.
     for _ in 0..10 {
         let due = sut.poll_timeout().unwrap();
         sut.handle_timeout(due, WALL);
@@ -73,17 +73,17 @@ fn a_peer_that_asks_and_never_reads_stops_its_own_input() {
 }
 
 #[test]
-fn a_peer_that_reads_late_gets_every_answer() {
+fn peer_that_reads_late_receives_every_answer() {
     let mut sut = session();
     let count = 20_000;
     let questions = question().repeat(count);
-    let (mut asked, mut out) = (0, Vec::new());
+    let (mut sent, mut out) = (0, Vec::new());
     let mut answers = 0;
     while answers < count {
-        if sut.wants_input() && asked < questions.len() {
-            let end = (asked + READ).min(questions.len());
-            sut.handle_input(Tick::ZERO, WALL, &questions[asked..end]);
-            asked = end;
+        if sut.wants_input() && sent < questions.len() {
+            let end = (sent + READ).min(questions.len());
+            sut.handle_input(Tick::ZERO, WALL, &questions[sent..end]);
+            sent = end;
         }
         out.clear();
         sut.poll_output(Tick::ZERO, WALL, 1000, &mut out);
@@ -135,7 +135,7 @@ fn frame_sent_byte_by_byte_times_out() {
     for frame in frames {
         let mut sut = session();
         let mut now = Tick::ZERO;
-        // A complete request comes first, so that the session does not end because there was none in time.
+        // Send a complete request first, so that the session does not end for lack of a request.
         sut.handle_input(now, WALL, &question());
         for byte in &frame[..frame.len() - 1] {
             if sut.wants_close().is_some() {

@@ -1,5 +1,6 @@
-//! A few seeds of the simulation of history, of which `make test` runs 50 simulated hours. They share one
-//! test, because a full disk is simulated by a process-wide limit.
+//! Runs a few seeds of the simulation of history. `make test` also runs 50 simulated hours.
+//!
+//! All seeds share one test, because a process-wide limit simulates a full disk.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 

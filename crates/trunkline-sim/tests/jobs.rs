@@ -1,4 +1,4 @@
-//! The processes that share the seeds of a run.
+//! Tests the worker processes that share the seeds of a run.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -19,7 +19,7 @@ fn report(jobs: &str, kind: &[&str]) -> String {
 }
 
 #[test]
-fn several_processes_report_the_same_as_one() {
+fn several_processes_give_the_same_report_as_one_process() {
     for kind in [
         &["--streams", "--hours", "0.1"][..],
         &["--alarms", "--seeds", "3..10"],

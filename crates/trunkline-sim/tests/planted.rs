@@ -11,10 +11,10 @@ use trunkline_sim::run::run;
 use trunkline_sim::{alarms, streams};
 use trunkline_types::planted::{Bug, plant};
 
-/// Seeds within which every bug must be found.
+/// Maximum number of seeds to find a bug.
 const SEEDS: u64 = 1000;
-/// Seeds in which the product must repair a fault that it can repair.
-const MENDED: u64 = 100;
+/// Number of seeds to run with a bug whose effects the product repairs.
+const REPAIR_SEEDS: u64 = 100;
 
 #[test]
 fn every_planted_bug_is_found() {
@@ -37,12 +37,12 @@ fn every_planted_bug_in_streams_is_found() {
         let Some((seeds, violation)) = find(*bug, SEEDS, streams::plan::Plan::drawn) else {
             panic!("{} is not found within {SEEDS} seeds", bug.name());
         };
-        let is_named = violation
+        let has_id = violation
             .split_once(':')
-            // The assertions of the product find bugs, too.
+            // An assertion of the product may also find the bug.
             .is_some_and(|(id, _)| id.len() == 2 || id == "a panic");
         assert!(
-            is_named,
+            has_id,
             "{} in seed {}: {violation}",
             bug.name(),
             seeds - 1
@@ -76,10 +76,11 @@ fn no_bug_is_found_without_planted_bugs() {
     }
 }
 
-/// Runs seeds with a bug whose effects the product repairs, without any violation. Returns the repairs.
-fn mended(bug: Bug, repairs: Repairs) -> Totals {
+/// Runs seeds with a bug whose effects the product repairs. Checks that there is no violation, and returns
+/// the numbers of repairs.
+fn run_with_repairs(bug: Bug, repairs: Repairs) -> Totals {
     let mut sum = Totals::default();
-    for seed in 0..MENDED {
+    for seed in 0..REPAIR_SEEDS {
         plant(Some(bug));
         let mut plan = Plan::drawn(seed);
         plan.repairs = repairs;
@@ -93,13 +94,13 @@ fn mended(bug: Bug, repairs: Repairs) -> Totals {
     sum
 }
 
-/// The running digest detects updates that are dropped silently, and every view matches the engine's 2 s
-/// after the heal.
+/// The running digest detects updates that are dropped silently. All values match the engine's 2 s after the
+/// faults have ended.
 ///
 /// Behaviour: B-10.
 #[test]
 fn silently_dropped_updates_are_detected_and_repaired() {
-    let sum = mended(Bug::SilentDrop, Repairs::Records);
+    let sum = run_with_repairs(Bug::SilentDrop, Repairs::Records);
     assert!(sum.diverged > 0 && sum.repaired > 0, "{sum:?}");
 }
 
@@ -107,7 +108,7 @@ fn silently_dropped_updates_are_detected_and_repaired() {
 ///
 /// Behaviour: B-10.
 #[test]
-fn a_lost_mark_is_noticed_and_set_again() {
-    let sum = mended(Bug::LostMark, Repairs::Marks);
+fn lost_mark_is_detected_and_set_again() {
+    let sum = run_with_repairs(Bug::LostMark, Repairs::Marks);
     assert!(sum.marked > 0, "{sum:?}");
 }

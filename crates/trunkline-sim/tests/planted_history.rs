@@ -1,5 +1,5 @@
-//! The simulator finds every bug planted in the history. This is a separate program, because a full disk is
-//! simulated by a process-wide limit.
+//! The simulator finds every bug planted in the history. This is a separate program, because a process-wide
+//! limit simulates a full disk.
 //!
 //! `make test` runs it in the tree of `cargo xtask mutants`, with the feature `planted`.
 
@@ -9,7 +9,7 @@ use trunkline_sim::history::plan::Plan;
 use trunkline_sim::report::find;
 use trunkline_types::planted::Bug;
 
-/// Seeds within which every bug must be found.
+/// Maximum number of seeds to find a bug.
 const SEEDS: u64 = 300;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tests of the simulator, and a few of its seeds, of which `make test` runs 50 simulated hours.
+//! Tests the simulator, and runs a few seeds. `make test` also runs 50 simulated hours.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -42,8 +42,7 @@ fn a_seed_replays_bit_for_bit() {
     assert_ne!(one.trace.hash(), other.trace.hash());
 }
 
-/// Seeds with faults, each of which draws its own. The invariants are listed in
-/// `docs/reference/simulation.md`.
+/// Each seed draws its own faults. The invariants are listed in `docs/reference/simulation.md`.
 ///
 /// Behaviour: B-01, B-02, B-03, B-05, B-12, B-13, B-20, B-21, B-22, B-23.
 #[test]
@@ -61,7 +60,7 @@ fn invariants_hold_under_faults() {
     assert!(sum(|o| o.faults.values().sum::<u64>()) > 50);
 }
 
-/// Every client's view matches the engine's 2 s after each heal.
+/// Every client's values match the engine's 2 s after the faults have ended.
 ///
 /// Behaviour: B-11.
 #[test]
@@ -72,11 +71,11 @@ fn views_converge_after_any_fault() {
     }
 }
 
-/// Wall clocks are stepped by hours and years during the run: nothing stalls, and nothing is reordered.
+/// Wall clocks are stepped by hours and years during the run. No data is delayed or reordered.
 ///
 /// Behaviour: B-42, B-01.
 #[test]
-fn steps_of_the_clock_change_nothing() {
+fn clock_steps_have_no_effect() {
     for seed in 0..3 {
         let mut plan = Plan::drawn(seed);
         let step = trunkline_sim::fault::Fault::ClockStep;
@@ -88,8 +87,9 @@ fn steps_of_the_clock_change_nothing() {
     }
 }
 
-/// Eight clients with equal demands share a line that carries a third of their total, and get equal shares. A
-/// small client next to large ones gets no smaller share of its demand than they do.
+/// Eight clients with equal demands share a line with a third of the required rate, and receive equal
+/// shares. A client with a small demand receives at least the same fraction of its demand as clients with
+/// large demands.
 ///
 /// Behaviour: B-07.
 #[test]
@@ -118,10 +118,13 @@ fn a_saturated_line_is_shared() {
     world.run_for(Duration::from_secs(20));
     assert_eq!(world.checker.violation, None);
     let shares = world.received();
-    let of_its_demand = |at: usize, follows: u64| shares[at] / follows;
-    assert!((1..6).all(|at| shares[at] > 1000), "starved: {shares:?}");
+    let per_variable = |client: usize, variables: u64| shares[client] / variables;
     assert!(
-        (1..6).all(|at| of_its_demand(0, 2) > of_its_demand(at, 60)),
+        (1..6).all(|client| shares[client] > 1000),
+        "starved: {shares:?}"
+    );
+    assert!(
+        (1..6).all(|client| per_variable(0, 2) > per_variable(client, 60)),
         "{shares:?}"
     );
     assert_eq!(world.connections, 6, "a client was treated as dead");

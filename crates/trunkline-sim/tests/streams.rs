@@ -1,4 +1,4 @@
-//! A few seeds of the simulation of streams, of which `make test` runs 50 simulated hours.
+//! Runs a few seeds of the simulation of streams. `make test` also runs 50 simulated hours.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -18,7 +18,7 @@ fn passed(plan: Plan) -> Outcome {
 ///
 /// Behaviour: NS-12, NS-30, NS-44, NS-68.
 #[test]
-fn a_reader_has_what_was_written() {
+fn reader_receives_all_written_elements() {
     let outcome = passed(Plan::minimal(1));
     let totals = outcome.totals;
     assert!(totals.written > 1000, "{totals:?}");
@@ -42,8 +42,7 @@ fn a_seed_replays_bit_for_bit() {
     assert_ne!(one.trace.hash(), other.trace.hash());
 }
 
-/// Seeds with faults, each of which draws its own. The invariants are listed in
-/// `docs/reference/simulation.md`.
+/// Each seed draws its own faults. The invariants are listed in `docs/reference/simulation.md`.
 ///
 /// Behaviour: NS-31, NS-45, NS-47, NS-60, NS-61, NS-62, NS-66, NS-67, NS-68, B-60, B-61.
 #[test]

@@ -1,5 +1,5 @@
-//! Tests that mass and energy balance exactly in the books, and agree with an independent
-//! integration of the flows.
+//! Tests that mass and energy balance exactly in the books, and that the books agree with an
+//! independent integration of the flows.
 
 use proptest::prelude::*;
 use trunkline_types::Value;
@@ -13,7 +13,7 @@ use super::super::steam::Table;
 use super::super::valve::Tag;
 use super::{AUTO, MANUAL, OFF};
 
-/// A sum with negligible rounding error (Neumaier).
+/// A sum with negligible rounding error, by Neumaier's algorithm.
 #[derive(Default)]
 struct Sum {
     value: f64,
@@ -108,7 +108,7 @@ fn stored_mass_and_energy(plant: &Plant) -> (f64, f64) {
 }
 
 fn set(plant: &mut Plant, target: Target, value: Value) {
-    // A refusal is a valid answer here: the test checks what the plant does afterwards.
+    // A refusal is a valid result here, because the test checks only the plant afterwards.
     let _ = apply(plant, target, "test", "", &value);
 }
 
@@ -147,7 +147,7 @@ fn perform_action(plant: &mut Plant, action: u8, fraction: f64) {
     }
 }
 
-fn assert_sane(plant: &Plant) {
+fn assert_within_limits(plant: &Plant) {
     let pressure = plant.pressure();
     assert!((0.006..15.0).contains(&pressure), "pressure {pressure} bar");
     assert!(
@@ -208,7 +208,7 @@ fn mass_and_energy_are_conserved_over_24_hours() {
         plant.step();
         meters.count(&plant.flows, &enthalpies);
         if step % 1_000 == 0 {
-            assert_sane(&plant);
+            assert_within_limits(&plant);
             assert_eq!(
                 plant.books.imbalance(),
                 Balance::default(),
@@ -248,7 +248,7 @@ proptest! {
             }
             prop_assert_eq!(plant.books.imbalance(), Balance::default());
             prop_assert_eq!(plant.books[Account::Gas], Balance::default());
-            assert_sane(&plant);
+            assert_within_limits(&plant);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of the boiler house: steam properties, books, physics, and the interface to the engine.
+//! Tests the boiler house: steam properties, books, physics, and the interface to the engine.
 
 mod conservation;
 mod physics;

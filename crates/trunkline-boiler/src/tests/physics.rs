@@ -53,7 +53,7 @@ fn a_new_plant_is_in_normal_operation() {
     assert_eq!(rig.read("boiler/events").0, Value::U32(0));
 }
 
-/// The demo depends on this: the level passes 85 % about 15 s after the feed is set to 80 %.
+/// The demo shows that the level passes 85 % about 15 s after the feed is set to 80 %.
 #[test]
 fn feed_at_80_percent_takes_the_level_past_85_within_20_seconds() {
     for seed in 0..12 {
@@ -97,7 +97,7 @@ fn the_level_control_follows_its_setpoint_and_takes_over_after_manual() {
 }
 
 #[test]
-fn without_the_pump_the_level_falls_and_low_water_trips_the_burner() {
+fn low_water_trips_the_burner_after_the_pump_stops() {
     let mut rig = Rig::new(5);
     rig.set("boiler/pump/mode", OFF);
     rig.run(20.0);
@@ -175,7 +175,7 @@ fn more_fire_raises_the_pressure_until_the_safety_valve_lifts() {
 }
 
 #[test]
-fn a_burner_in_auto_stops_at_too_little_demand_and_starts_again() {
+fn burner_in_auto_stops_at_low_demand_and_starts_again() {
     let mut rig = Rig::new(7);
     let state = |rig: &mut Rig| rig.read("boiler/burner/state").0;
     rig.set("boiler/steam/demand", Value::F64(0.0));
@@ -222,7 +222,7 @@ fn blow_down_lowers_the_conductivity() {
 }
 
 #[test]
-fn vent_releases_steam_and_keeps_its_position() {
+fn vent_opens_to_release_steam_and_closes_again() {
     let mut rig = Rig::new(10);
     rig.set("valves/XV110/command", Value::Bool(true));
     rig.run(5.0);
@@ -249,7 +249,7 @@ fn a_valve_needs_its_stroke_time() {
 }
 
 #[test]
-fn a_boiler_left_alone_cools_down_to_the_boiler_house() {
+fn boiler_that_is_switched_off_cools_down() {
     let mut plant = super::super::plant::Plant::new(12);
     plant.controls.burner_mode = super::super::controls::BurnerMode::Off;
     plant.controls.pump_mode = super::super::controls::PumpMode::Off;

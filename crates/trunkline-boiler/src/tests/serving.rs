@@ -1,4 +1,4 @@
-//! The boiler house as an I/O server.
+//! Tests the boiler house as an I/O server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -167,7 +167,10 @@ fn unchanged_values_are_not_published_again() {
         .collect();
     assert!(names.contains(&"level") && names.contains(&"ch001"));
     assert!(!names.contains(&"setpoint") && !names.contains(&"pump/mode"));
-    assert!(!names.contains(&"vibration/waveform"), "it is slower");
+    assert!(
+        !names.contains(&"vibration/waveform"),
+        "the waveform has a longer period"
+    );
     rig.run(0.4);
     let waveform = rig.item("boiler/vibration/waveform");
     assert!(rig.scan.iter().any(|published| published.item == waveform));
@@ -232,7 +235,7 @@ fn invalid_write_is_refused_with_a_sentence_and_no_change() {
     assert!(
         refusal
             .to_string()
-            .contains("put boiler/burner/mode MANUAL first")
+            .contains("set boiler/burner/mode to MANUAL first")
     );
     let refusal = refused(&mut rig, "boiler/pump/mode", Value::Enum(3));
     assert!(matches!(refusal, SendRefusal::OutOfRange { .. }));
@@ -257,7 +260,7 @@ fn invalid_write_is_refused_with_a_sentence_and_no_change() {
     assert!(
         refusal
             .to_string()
-            .contains("put boiler/pump/mode MANUAL first"),
+            .contains("set boiler/pump/mode to MANUAL first"),
         "{refusal}"
     );
     let refusal = rig

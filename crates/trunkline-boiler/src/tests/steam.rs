@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::super::steam::{KELVIN, STEP, Saturation, TEMPERATURE_MAX, TEMPERATURE_MIN, Table};
 
-fn close(found: f64, expected: f64, relative: f64) {
+fn assert_close(found: f64, expected: f64, relative: f64) {
     let error = (found - expected).abs() / expected.abs();
     assert!(
         error < relative,
@@ -14,28 +14,28 @@ fn close(found: f64, expected: f64, relative: f64) {
 #[test]
 fn equations_match_the_check_values_of_the_release() {
     let state = Saturation::at(373.1243 - KELVIN);
-    close(state.pressure, 0.101_325e6, 1e-5);
-    close(1.0 / state.liquid_volume, 958.365, 1e-6);
-    close(1.0 / state.vapour_volume, 0.597_586, 1e-6);
-    close(state.liquid_enthalpy(), 419.05e3, 2e-5);
-    close(state.vapour_enthalpy(), 2675.7e3, 2e-5);
+    assert_close(state.pressure, 0.101_325e6, 1e-5);
+    assert_close(1.0 / state.liquid_volume, 958.365, 1e-6);
+    assert_close(1.0 / state.vapour_volume, 0.597_586, 1e-6);
+    assert_close(state.liquid_enthalpy(), 419.05e3, 2e-5);
+    assert_close(state.vapour_enthalpy(), 2675.7e3, 2e-5);
     let triple = Saturation::at(273.16 - KELVIN);
-    close(triple.pressure, 611.657, 1e-5);
-    close(1.0 / triple.liquid_volume, 999.789, 1e-6);
-    close(1.0 / triple.vapour_volume, 0.004_854_26, 1e-5);
-    close(triple.vapour_enthalpy(), 2500.5e3, 5e-5);
+    assert_close(triple.pressure, 611.657, 1e-5);
+    assert_close(1.0 / triple.liquid_volume, 999.789, 1e-6);
+    assert_close(1.0 / triple.vapour_volume, 0.004_854_26, 1e-5);
+    assert_close(triple.vapour_enthalpy(), 2500.5e3, 5e-5);
     assert!(triple.liquid_energy.abs() < 0.1, "{}", triple.liquid_energy);
 }
 
-/// Steam tables (IAPWS-IF97) at the plant's working point: 10 bar.
+/// Compares the plant's operating point, 10 bar, with the steam tables of IAPWS-IF97.
 #[test]
-fn ten_bar_is_as_in_the_steam_tables() {
+fn equations_match_the_steam_tables_at_ten_bar() {
     let state = Saturation::at(179.886);
-    close(state.pressure, 10.0e5, 1e-3);
-    close(state.liquid_enthalpy(), 762.68e3, 1e-3);
-    close(state.vapour_enthalpy(), 2777.1e3, 1e-3);
-    close(state.vapour_volume, 0.194_36, 2e-3);
-    close(state.liquid_volume, 0.001_127_2, 1e-3);
+    assert_close(state.pressure, 10.0e5, 1e-3);
+    assert_close(state.liquid_enthalpy(), 762.68e3, 1e-3);
+    assert_close(state.vapour_enthalpy(), 2777.1e3, 1e-3);
+    assert_close(state.vapour_volume, 0.194_36, 2e-3);
+    assert_close(state.liquid_volume, 0.001_127_2, 1e-3);
 }
 
 #[test]
@@ -44,11 +44,11 @@ fn the_table_is_within_a_twentieth_of_a_percent_of_the_equations() {
     let mut celsius = TEMPERATURE_MIN + STEP / 2.0;
     while celsius < TEMPERATURE_MAX {
         let (found, exact) = (table.at(celsius), Saturation::at(celsius));
-        close(found.pressure, exact.pressure, 5e-4);
-        close(found.liquid_volume, exact.liquid_volume, 5e-4);
-        close(found.vapour_volume, exact.vapour_volume, 5e-4);
-        close(found.liquid_enthalpy(), exact.liquid_enthalpy(), 5e-4);
-        close(found.vapour_energy, exact.vapour_energy, 5e-4);
+        assert_close(found.pressure, exact.pressure, 5e-4);
+        assert_close(found.liquid_volume, exact.liquid_volume, 5e-4);
+        assert_close(found.vapour_volume, exact.vapour_volume, 5e-4);
+        assert_close(found.liquid_enthalpy(), exact.liquid_enthalpy(), 5e-4);
+        assert_close(found.vapour_energy, exact.vapour_energy, 5e-4);
         celsius += STEP;
     }
 }
@@ -76,7 +76,7 @@ fn table_is_clamped_at_its_ends() {
 
 proptest! {
     #[test]
-    fn an_equilibrium_is_found_again_from_its_mass_and_energy(
+    fn equilibrium_is_computed_from_its_mass_and_energy(
         celsius in 5.0..225.0f64,
         liquid_share in 0.05..0.95f64,
         guess in 1.0..230.0f64,
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn the_temperature_of_a_liquid_is_found_again_from_its_enthalpy(celsius in 1.0..230.0f64) {
+    fn liquid_temperature_is_computed_from_the_enthalpy(celsius in 1.0..230.0f64) {
         let table = Table::new();
         let found = table.liquid_temperature(table.at(celsius).liquid_enthalpy());
         prop_assert!((found - celsius).abs() < 1e-2, "{found} is not {celsius}");

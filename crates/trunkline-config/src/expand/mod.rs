@@ -1,4 +1,4 @@
-//! Expands the tables of a variable into the variables that they define.
+//! Expands `[[variable]]` tables into the variables that they define.
 
 mod prepared;
 mod repeat;
@@ -19,13 +19,12 @@ use crate::variable::{Draft, IoNames, Layer, TextMode};
 
 pub(crate) use prepared::PreparedTable;
 
-/// State common to all variables of one run.
+/// State that is shared by all variables of all files.
 #[derive(Debug)]
 pub(crate) struct Expansion<'p> {
     pub report: &'p mut Report,
-    /// Names of the known I/O servers.
     pub io: IoNames,
-    /// Number of variables so far.
+    /// Number of variables defined so far.
     pub variable_count: u128,
     pub variables_max: u32,
     pub interner: Interner,
@@ -37,10 +36,10 @@ pub(crate) struct Target<'a> {
     pub library: String,
     pub overrides: Vec<Override<'a>>,
     pub variables: Vec<Variable>,
-    /// True if some variable had no valid name. An override that matches nothing is then not an
-    /// error, because it may be intended for that variable.
+    /// True if an error prevented the creation of some variables. An override without matches is
+    /// then not reported, because it may be intended for one of them.
     pub is_incomplete: bool,
-    /// Number of the file; distinguishes its overrides from those of other files.
+    /// Index of the file, which distinguishes the overrides of different files.
     pub file: u32,
 }
 
@@ -96,8 +95,8 @@ impl<'a> Override<'a> {
 }
 
 impl Expansion<'_> {
-    /// Counts variables to be added. If there would be too many, reports an error and returns
-    /// false.
+    /// Adds `count` to the number of variables. If this exceeds the limit, reports an error and
+    /// returns false.
     fn reserve_variables(&mut self, count: u128, place: Place) -> bool {
         let max = u128::from(self.variables_max);
         let was_full = self.variable_count > max;
@@ -115,7 +114,7 @@ impl Expansion<'_> {
 }
 
 impl Target<'_> {
-    /// Reports the overrides that matched nothing.
+    /// Reports the overrides that matched no variable.
     pub fn check_overrides(&self, report: &mut Report) {
         for rule in &self.overrides {
             if rule.pattern.is_some() && !rule.has_matched && !self.is_incomplete {

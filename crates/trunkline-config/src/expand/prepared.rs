@@ -1,4 +1,4 @@
-//! The table of a variable: read once, then expanded for each of its rows.
+//! Reads the table of a variable once, and expands it for each row of its parameters.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::variable::{
     DESCRIPTION_BYTES_MAX, Draft, Layer, Resolver, SOURCE_BYTES_MAX, TextMode, check_source,
 };
 
-/// A variable's table, with those of its properties that are the same for all variables it defines.
+/// A variable's table. Properties that all variables of the table share are read only once.
 #[derive(Debug)]
 pub(crate) struct PreparedTable<'a> {
     table: &'a Table,
@@ -30,20 +30,22 @@ pub(crate) struct PreparedTable<'a> {
     description: Option<TemplatedText>,
     source: Option<TemplatedText>,
     origin: String,
-    /// Properties made for each set of overrides, by file and indices.
+    /// Properties for each combination of overrides: by file, and indices of the file's overrides.
     resolved: HashMap<(u32, Vec<usize>), Option<Resolved>>,
 }
 
-/// Properties, and those of their texts that still have to be filled in.
+/// Properties that several variables share, up to the placeholders in two of the texts.
 #[derive(Clone, Debug)]
 struct Resolved {
     properties: Arc<Properties>,
+    /// True if the placeholders of the description must be filled in for each variable.
     fills_description: bool,
+    /// True if the placeholders of the source must be filled in for each variable.
     fills_source: bool,
 }
 
 impl<'a> PreparedTable<'a> {
-    /// Reads a variable's table under the defaults of its file.
+    /// Reads a variable's table. `defaults` are the defaults of the file.
     pub fn read(table: &'a Table, defaults: &Draft<'a>, report: &mut Report) -> Self {
         check_keys(table, Section::Variable, report);
         let name = required(table, Section::Variable, "name", report)
@@ -82,7 +84,7 @@ impl<'a> PreparedTable<'a> {
         }
     }
 
-    /// Checks the properties even if no variable is made from them.
+    /// Reports invalid properties, even if no variable is created from the table.
     pub fn check(&self, report: &mut Report) {
         if let Some(own) = &self.own {
             let draft = self.defaults.overlaid(own);
@@ -97,7 +99,8 @@ impl<'a> PreparedTable<'a> {
         }
     }
 
-    /// Makes the variables of this table, with the parameters of `base`, and names below `prefix`.
+    /// Adds the variables of this table to `target`. Placeholders can use the parameters of `base`,
+    /// and every name begins with `prefix`.
     pub fn expand(
         &mut self,
         base: &Env,
@@ -114,7 +117,7 @@ impl<'a> PreparedTable<'a> {
             return;
         }
         rows.for_each(base, |env| {
-            self.make(env, prefix, target, expansion);
+            self.add_variable(env, prefix, target, expansion);
             true
         });
     }
@@ -125,7 +128,7 @@ impl<'a> PreparedTable<'a> {
             .map_or(self.table.place, |entry| entry.node.place)
     }
 
-    fn make(
+    fn add_variable(
         &mut self,
         env: &Env,
         prefix: Option<&str>,
@@ -136,7 +139,7 @@ impl<'a> PreparedTable<'a> {
             target.is_incomplete = true;
             return;
         };
-        let mut matched = Vec::new();
+        let mut override_indices = Vec::new();
         for (index, rule) in target.overrides.iter_mut().enumerate() {
             if rule
                 .pattern
@@ -144,12 +147,12 @@ impl<'a> PreparedTable<'a> {
                 .is_some_and(|pattern| pattern.matches(&path))
             {
                 rule.has_matched = true;
-                matched.push(index);
+                override_indices.push(index);
             }
         }
         let properties = match &self.own {
-            Some(_) => self.shared(env, matched, target, expansion),
-            None => self.single(env, &matched, target, expansion),
+            Some(_) => self.shared_properties(env, override_indices, target, expansion),
+            None => self.individual_properties(env, &override_indices, target, expansion),
         };
         if let Some(properties) = properties {
             let definition = VariableDefinition { path, properties };
@@ -180,7 +183,7 @@ impl<'a> PreparedTable<'a> {
         };
         match Name::join(library, &path) {
             Ok(name) if name.field().is_some() => refuse(
-                "write %23 for #, which addresses a field".to_owned(),
+                "# addresses a field; write %23 for a literal #".to_owned(),
                 report,
             ),
             Ok(name) => Some(name.path().to_owned()),
@@ -189,14 +192,14 @@ impl<'a> PreparedTable<'a> {
     }
 
     /// Returns the properties of a table whose variables differ at most in description and source.
-    fn shared(
+    fn shared_properties(
         &mut self,
         env: &Env,
-        matched: Vec<usize>,
+        override_indices: Vec<usize>,
         target: &Target<'a>,
         expansion: &mut Expansion<'_>,
     ) -> Option<Arc<Properties>> {
-        let key = (target.file, matched);
+        let key = (target.file, override_indices);
         if !self.resolved.contains_key(&key) {
             let resolved = self.resolve(&key.1, target, expansion);
             self.resolved.insert(key.clone(), resolved);
@@ -225,13 +228,13 @@ impl<'a> PreparedTable<'a> {
 
     fn resolve(
         &self,
-        matched: &[usize],
+        override_indices: &[usize],
         target: &Target<'a>,
         expansion: &mut Expansion<'_>,
     ) -> Option<Resolved> {
-        // An error here affects every row, so it does not name one.
+        // An error here affects every row, so the report names no row.
         let previous = expansion.report.set_used_at(None);
-        let draft = self.draft(self.own.as_ref()?, matched, target);
+        let draft = self.draft(self.own.as_ref()?, override_indices, target);
         let env = Env::default();
         let fills = |place: Option<Place>, text: &Option<TemplatedText>| {
             text.as_ref().is_some_and(|text| Some(text.place) == place)
@@ -257,11 +260,12 @@ impl<'a> PreparedTable<'a> {
         })
     }
 
-    /// Returns the properties of one variable of a table that has placeholders elsewhere too.
-    fn single(
+    /// Returns the properties of one variable of a table with placeholders in other properties than
+    /// description and source.
+    fn individual_properties(
         &self,
         env: &Env,
-        matched: &[usize],
+        override_indices: &[usize],
         target: &Target<'a>,
         expansion: &mut Expansion<'_>,
     ) -> Option<Arc<Properties>> {
@@ -273,13 +277,18 @@ impl<'a> PreparedTable<'a> {
             TextMode::Fill,
             expansion.report,
         );
-        let draft = self.draft(&own, matched, target);
+        let draft = self.draft(&own, override_indices, target);
         let properties = self.properties(&draft, env, true, expansion)?;
         Some(expansion.interner.share(properties))
     }
 
-    fn draft(&self, own: &Draft<'a>, matched: &[usize], target: &Target<'a>) -> Draft<'a> {
-        let overrides = matched
+    fn draft(
+        &self,
+        own: &Draft<'a>,
+        override_indices: &[usize],
+        target: &Target<'a>,
+    ) -> Draft<'a> {
+        let overrides = override_indices
             .iter()
             .filter_map(|index| target.overrides.get(*index));
         overrides.fold(self.defaults.overlaid(own), |draft, rule| {

@@ -1,4 +1,4 @@
-//! The keys `each` and `zip` of a variable's table.
+//! Reads the keys `each` and `zip` of a variable's table.
 
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ pub(super) fn rows(table: &Table, base: &Env, report: &mut Report) -> Option<Row
     Some(Rows::new(axes))
 }
 
-/// Reads the parameters of one table of lists and ranges.
+/// Reads the parameters of `each` or `zip`: a table of lists and ranges. Adds their names to `names`,
+/// so that a name that is used twice is reported.
 fn columns(
     table: &Table,
     key: &'static str,
@@ -57,7 +58,7 @@ fn columns(
         report,
         env: Braces::Fill(base),
     };
-    let table = values.free_table(key, node)?;
+    let table = values.table_with_any_keys(key, node)?;
     if table.entries.is_empty() {
         values.report.error(
             node.place,
@@ -96,7 +97,7 @@ fn columns(
     is_complete.then_some(columns)
 }
 
-/// Reads a range `"1..4"`, or a list.
+/// Reads the values of one parameter: a range such as `"1..4"`, or a list.
 fn param_values(key: &str, node: &Node, values: &mut Values<'_, '_>) -> Option<ParamValues> {
     match &node.kind {
         NodeKind::Text(_) => {

@@ -1,4 +1,4 @@
-//! Texts whose placeholders are filled in for every variable.
+//! Holds texts whose placeholders are filled in for each variable.
 
 use crate::fields::Values;
 use crate::node::{Node, NodeKind};
@@ -37,7 +37,7 @@ impl TemplatedText {
         report: &mut Report,
     ) -> Option<String> {
         let text = self.expand(env, report)?;
-        let is_good = Values::plain(report).check_text(key, self.place, &text, max);
-        is_good.then_some(text)
+        let is_valid = Values::plain(report).check_text(key, self.place, &text, max);
+        is_valid.then_some(text)
     }
 }

@@ -1,5 +1,5 @@
-//! Every key of a configuration file, as data. The reader, the suggestions and the reference page
-//! (`docs/reference/configuration.md`) all use it.
+//! Describes every key of a configuration file, as data. The reader, the suggestions in error
+//! messages and the reference page (`docs/reference/configuration.md`) use this data.
 
 mod tables;
 
@@ -39,7 +39,7 @@ pub enum Section {
     Template,
     /// `[[use]]`.
     Use,
-    /// `[[io]]`; its other keys are settings of the driver.
+    /// `[[io]]`. Keys that are not listed here are settings of the driver.
     Io,
     /// `[[history]]`.
     History,
@@ -51,11 +51,11 @@ pub enum Section {
 pub struct Key {
     /// Name of the key in a file.
     pub name: &'static str,
-    /// Permitted form of its value, with the unit.
+    /// Permitted values, with units.
     pub form: &'static str,
-    /// Value that applies if the key is absent; empty if it is required.
+    /// Value that applies if the key is absent; empty if the key is required.
     pub default: &'static str,
-    /// Description of its effect.
+    /// What the key sets.
     pub meaning: &'static str,
     /// For keys of a variable: the other sections that accept it.
     pub accepted_in: AcceptedIn,
@@ -64,7 +64,7 @@ pub struct Key {
 /// The sections that accept a key of a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AcceptedIn {
-    /// Only its own section.
+    /// Only `[[variable]]`.
     Own,
     /// Also `[[override]]`.
     Override,
@@ -75,11 +75,11 @@ pub enum AcceptedIn {
 /// A key that a later version will accept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlannedKey {
-    /// Section in which users write it; for a variable also `[defaults]` and `[[override]]`.
+    /// Section that will accept the key; `Variable` includes `[defaults]` and `[[override]]`.
     pub section: Section,
     /// Name of the key in a file.
     pub name: &'static str,
-    /// Name of the missing feature, for the error message.
+    /// The missing feature, as the error message names it.
     pub feature: &'static str,
 }
 
@@ -104,7 +104,7 @@ pub const SECTIONS: &[Section] = &[
     Section::Waveform,
 ];
 
-/// Keys that are refused with a reason instead of being reported as unknown.
+/// Keys that are reported as not yet supported, not as unknown.
 pub const PLANNED: &[PlannedKey] = &[
     planned(
         Section::Variable,
@@ -116,7 +116,7 @@ pub const PLANNED: &[PlannedKey] = &[
     planned(Section::File, "stream", "declaring streams"),
 ];
 
-/// Keys that describe a type; they are used together.
+/// Keys that complete `type`, such as the labels of an enum.
 pub(crate) const TYPE_DETAILS: &[&str] = &["labels", "element", "shape", "fields"];
 
 impl Section {
@@ -164,14 +164,14 @@ impl Section {
             Section::History => (HISTORY, None),
             Section::Waveform => (WAVEFORM, None),
         };
-        let of_variable = VARIABLE
+        let variable_keys = VARIABLE
             .iter()
             .filter(move |key| match (self, accepted_in) {
                 (Section::Field, _) => key.name == "type" || TYPE_DETAILS.contains(&key.name),
                 (_, Some(accepted_in)) => key.accepted_in as u8 >= accepted_in as u8,
                 (_, None) => false,
             });
-        own.iter().chain(of_variable)
+        own.iter().chain(variable_keys)
     }
 
     pub fn key(self, name: &str) -> Option<&'static Key> {
@@ -183,7 +183,7 @@ impl Section {
         matches!(self, Section::Defaults | Section::Override | Section::Field)
     }
 
-    /// Returns the missing feature of a planned key.
+    /// Returns the missing feature if a later version will accept the key.
     pub(crate) fn planned(self, name: &str) -> Option<&'static str> {
         let section = match self {
             Section::Defaults | Section::Override => Section::Variable,

@@ -1,4 +1,4 @@
-//! The keys of each section: the single definition of each key, its form, default and meaning.
+//! Defines every key of every section, with its permitted form, default and meaning.
 
 use super::{AcceptedIn, Key};
 
@@ -93,7 +93,7 @@ pub(super) const ENGINE: &[Key] = &[
         "store",
         "path of a file, relative to the folder of this file, or \"none\"",
         "a file in the user's state folder, named after the port",
-        "where deployed libraries, retained values, states of alarms, the audit and the alarm journal are kept",
+        "where the engine stores deployed libraries, retained values, states of alarms, the audit and the alarm journal",
     ),
     key(
         "audit_entries",
@@ -133,8 +133,8 @@ pub(super) const ENGINE: &[Key] = &[
         "history_spool",
         "path of a folder on another disk, relative to the folder of this file",
         "none",
-        "where updates are recorded while the folder of the history cannot be written; the folder that \
-         it is in must exist",
+        "where updates are recorded while the history folder cannot be written; its parent folder must \
+         exist",
     ),
     key(
         "listen",
@@ -492,7 +492,7 @@ pub(super) const SCALE: &[Key] = &[
         "clamp",
         "true or false",
         "false",
-        "short for `coerce = true`, with `eng` as `range` unless one is given",
+        "short for `coerce = true`, with `eng` as the `range` unless `range` is set",
     ),
     key(
         "invert",
@@ -567,7 +567,7 @@ pub(super) const ALARM: &[Key] = &[
         "deadband",
         "percent of the range, 0 to 100",
         "0",
-        "for limits and `deviation`: how far the value must be back before the alarm is cleared",
+        "for limits and `deviation`: how far the value must return inside the limit before the alarm is cleared",
     ),
     key(
         "change",
@@ -681,7 +681,12 @@ pub(super) const TEMPLATE: &[Key] = &[
 ];
 
 pub(super) const USE: &[Key] = &[
-    key("template", "name of a template", "", "what to make"),
+    key(
+        "template",
+        "name of a template",
+        "",
+        "the template to use",
+    ),
     key(
         "at",
         "a name, with placeholders",
@@ -765,7 +770,7 @@ pub(super) const HISTORY: &[Key] = &[
         "keep",
         "duration, 1 h to 36,500 days, or \"none\"",
         "none",
-        "remove what was recorded longer ago; \"none\": keep everything",
+        "remove rows that are older than this; \"none\": keep everything",
     ),
     key(
         "array_bytes_max",

@@ -1,4 +1,5 @@
-//! Whole-number arithmetic between the braces of a placeholder: recursive descent, bounded depth.
+//! Parses and evaluates the integer arithmetic in placeholders, with a recursive-descent parser of
+//! bounded depth.
 
 use super::{Env, Param, PlaceholderError};
 
@@ -20,7 +21,7 @@ pub(crate) enum Operator {
     Remainder,
 }
 
-/// Deepest nesting of parentheses and signs.
+/// Maximum nesting of parentheses and signs.
 const DEPTH_MAX: u32 = 32;
 
 /// Returns true if a parameter of this name can be used in a placeholder.
@@ -102,8 +103,9 @@ fn unexpected(found: char) -> PlaceholderError {
     }
 }
 
-/// The rest of the text to parse.
+/// A recursive-descent parser of expressions.
 struct Parser<'a> {
+    /// Text that has not been parsed yet.
     rest: &'a str,
 }
 

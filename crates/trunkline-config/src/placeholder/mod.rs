@@ -1,4 +1,4 @@
-//! Placeholders: `rack{rack}/ch{ch:03}`, `plc{rack}:input/{(ch - 1) * 2}`.
+//! Parses and fills in placeholders such as `rack{rack}/ch{ch:03}` or `plc{rack}:input/{(ch - 1) * 2}`.
 //!
 //! ```text
 //! text        = { character | "{{" | "}}" | "{" expression [ ":0" width ] "}" }
@@ -7,8 +7,8 @@
 //! factor      = "-" factor | number | parameter | "(" expression ")"
 //! ```
 //!
-//! Arithmetic is checked, on 64-bit whole numbers; division drops the remainder. A parameter that
-//! is not a whole number can only be used alone.
+//! Arithmetic uses signed 64-bit integers, reports overflow, and truncates quotients. A parameter
+//! that is not a whole number cannot be part of arithmetic.
 
 mod expression;
 mod rows;
@@ -36,7 +36,7 @@ pub(crate) struct Env {
     params: Vec<(Arc<str>, Param)>,
 }
 
-/// A text parsed into literals and placeholders, so that filling it in many times is cheap.
+/// A text parsed into literals and placeholders. It is parsed once and filled in for each variable.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct TextTemplate {
     text: String,
@@ -55,7 +55,7 @@ enum Piece {
 /// The reason why a placeholder cannot be parsed or filled in.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum PlaceholderError {
-    #[error("\"{{\" is never closed; for a literal brace, write {{{{")]
+    #[error("\"{{\" has no matching brace; for a literal brace, write {{{{")]
     Unclosed,
     #[error("\"}}\" has no matching brace; for a literal brace, write }}}}")]
     Unopened,
@@ -76,7 +76,7 @@ pub(crate) enum PlaceholderError {
         name: String,
         suggestion: Option<String>,
     },
-    #[error("\"{name}\" is not a whole number, so it can only be used alone")]
+    #[error("\"{name}\" is not a whole number; use it without arithmetic and without a width")]
     NotInteger { name: String },
     #[error("the number is too large")]
     Overflow,
@@ -84,9 +84,9 @@ pub(crate) enum PlaceholderError {
     DivisionByZero,
 }
 
-/// Longest placeholder, in bytes between its braces.
+/// Maximum length of a placeholder, in bytes between the braces.
 const PLACEHOLDER_BYTES_MAX: usize = 256;
-/// Largest width of a padded number.
+/// Maximum width of a zero-padded number, in characters.
 const WIDTH_MAX: usize = 20;
 
 fn hint(suggestion: &Option<String>) -> String {
@@ -97,7 +97,7 @@ fn hint(suggestion: &Option<String>) -> String {
 }
 
 impl Env {
-    /// Adds a parameter. Returns false if there already is one of that name.
+    /// Adds a parameter. Returns false if a parameter of that name exists.
     pub fn add(&mut self, name: &str, value: Param) -> bool {
         if self.get(name).is_some() {
             return false;
@@ -135,15 +135,15 @@ impl TextTemplate {
         let mut literal = String::new();
         let mut rest = text;
         while let Some(index) = rest.find(['{', '}']) {
-            let (before, brace) = rest.split_at(index);
+            let (before, from_brace) = rest.split_at(index);
             literal.push_str(before);
-            if let Some(after) = brace.strip_prefix("{{") {
+            if let Some(after) = from_brace.strip_prefix("{{") {
                 literal.push('{');
                 rest = after;
-            } else if let Some(after) = brace.strip_prefix("}}") {
+            } else if let Some(after) = from_brace.strip_prefix("}}") {
                 literal.push('}');
                 rest = after;
-            } else if let Some(after) = brace.strip_prefix('{') {
+            } else if let Some(after) = from_brace.strip_prefix('{') {
                 let (inside, after) = after.split_once('}').ok_or(PlaceholderError::Unclosed)?;
                 if !literal.is_empty() {
                     pieces.push(Piece::Literal(std::mem::take(&mut literal)));
@@ -190,7 +190,8 @@ impl TextTemplate {
         Ok(out)
     }
 
-    /// Returns the value if the text is a single placeholder, which can be a number.
+    /// Returns the value of a text that is a single placeholder without a width, and `None` for any
+    /// other text.
     pub fn value(&self, env: &Env) -> Option<Result<Param, PlaceholderError>> {
         match self.pieces.as_slice() {
             [

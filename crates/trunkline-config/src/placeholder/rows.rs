@@ -1,5 +1,4 @@
-//! The rows of `each` and `zip`: iterates over the values of parameters without listing them in
-//! memory.
+//! Iterates over the parameter values of `each` and `zip` without storing all combinations.
 
 use std::sync::Arc;
 
@@ -8,20 +7,19 @@ use super::{Env, Param};
 /// The values of one parameter.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Values {
-    /// Whole numbers from `first` to `last` inclusive; `first` is not above `last`.
+    /// Whole numbers from `first` to `last` inclusive; `first` is at most `last`.
     Range { first: i64, last: i64 },
-    /// Values of any kind.
     List(Vec<Param>),
 }
 
-/// Parameters that advance through their values together.
+/// Parameters whose values advance together: one parameter of `each`, or all parameters of `zip`.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Axis {
     /// At least one parameter; all have the same number of values.
     pub columns: Vec<(Arc<str>, Values)>,
 }
 
-/// All combinations of the axes, the last one varying fastest.
+/// All combinations of the axes. The last axis varies fastest.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Rows {
     axes: Vec<Axis>,
@@ -35,7 +33,7 @@ impl Values {
         Some((number(first)?, number(last)?))
     }
 
-    /// Returns the number of values; 2^64 is returned as 2^64 - 1.
+    /// Returns the number of values, saturated at 2^64 - 1.
     pub fn len(&self) -> u64 {
         match self {
             Values::Range { first, last } => {
@@ -55,27 +53,27 @@ impl Values {
 }
 
 impl Axis {
-    /// Returns the number of positions.
+    /// Returns the number of values of each parameter.
     pub fn len(&self) -> u64 {
         self.columns.first().map_or(0, |(_, values)| values.len())
     }
 }
 
 impl Rows {
-    /// Returns all combinations of these axes; without axes there is one row.
+    /// Returns all combinations of these axes. Without axes, the result is one row without parameters.
     pub fn new(axes: Vec<Axis>) -> Self {
         Self { axes }
     }
 
-    /// Returns the number of rows, saturating.
+    /// Returns the number of rows, saturated at the maximum of `u128`.
     pub fn len(&self) -> u128 {
         self.axes.iter().fold(1, |count: u128, axis| {
             count.saturating_mul(u128::from(axis.len()))
         })
     }
 
-    /// Calls `f` with the environment of every row, which begins with the parameters of `base`,
-    /// until `f` returns false.
+    /// Calls `f` with the parameters of each row, in addition to those of `base`, until `f` returns
+    /// false.
     pub fn for_each(&self, base: &Env, mut f: impl FnMut(&Env) -> bool) {
         if self.len() == 0 {
             return;
@@ -90,12 +88,13 @@ impl Rows {
         while f(&env) && self.advance(&mut indices, &mut env) {}
     }
 
-    /// Steps to the next row like an odometer. Returns false after the last one.
+    /// Advances to the next row: increments the last index, and carries into the one before it.
+    /// Returns false after the last row.
     fn advance(&self, indices: &mut [u64], env: &mut Env) -> bool {
         for (axis, index) in self.axes.iter().zip(indices).rev() {
             *index += 1;
-            let is_over = *index >= axis.len();
-            if is_over {
+            let has_wrapped = *index >= axis.len();
+            if has_wrapped {
                 *index = 0;
             }
             for (name, values) in &axis.columns {
@@ -103,7 +102,7 @@ impl Rows {
                     env.set(name, value);
                 }
             }
-            if !is_over {
+            if !has_wrapped {
                 return true;
             }
         }

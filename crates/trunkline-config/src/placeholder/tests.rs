@@ -41,7 +41,7 @@ fn invalid_placeholders_are_reported() {
     for (text, reason) in [
         (
             "{ch",
-            "\"{\" is never closed; for a literal brace, write {{",
+            "\"{\" has no matching brace; for a literal brace, write {{",
         ),
         (
             "ch}",
@@ -88,11 +88,11 @@ fn invalid_placeholders_are_reported() {
         ),
         (
             "{tag + 1}",
-            "\"tag\" is not a whole number, so it can only be used alone",
+            "\"tag\" is not a whole number; use it without arithmetic and without a width",
         ),
         (
             "{tag:03}",
-            "\"FV101\" is not a whole number, so it can only be used alone",
+            "\"FV101\" is not a whole number; use it without arithmetic and without a width",
         ),
         ("{ch / 0}", "division by zero"),
         ("{ch % (1 - 1)}", "division by zero"),
@@ -139,12 +139,12 @@ fn rows_are_the_product_of_the_axes_with_the_last_axis_fastest() {
         true
     });
     assert_eq!(all, ["21a5", "21b6", "22a5", "22b6"]);
-    let mut first = 0;
+    let mut visited = 0;
     rows.for_each(&env(), |_| {
-        first += 1;
+        visited += 1;
         false
     });
-    assert_eq!(first, 1);
+    assert_eq!(visited, 1);
 }
 
 #[test]

@@ -18,30 +18,31 @@ use crate::node::{Entry, Node, NodeKind, Table};
 /// An alarm as written in a file.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct AlarmForm {
-    /// The deadband is 0, and `Discrete` lacks the values that are labels.
+    /// The alarm without its deadband and without the values that are written as labels.
     definition: AlarmDefinition,
-    /// In percent of the range.
+    /// Deadband in percent of the range, 0 to 100.
     deadband: f64,
-    /// Labels of an enum.
+    /// Values of a discrete alarm that are written as labels of an enum.
     labels: Vec<String>,
 }
 
-/// The kinds by their names in a file, each with the form of its settings.
-const KINDS: &[(&str, Form)] = &[
-    ("hi_hi", Form::Limit(LimitLevel::HiHi)),
-    ("hi", Form::Limit(LimitLevel::Hi)),
-    ("lo", Form::Limit(LimitLevel::Lo)),
-    ("lo_lo", Form::Limit(LimitLevel::LoLo)),
-    ("deviation", Form::Deviation),
-    ("rate", Form::Rate),
-    ("discrete", Form::Discrete),
-    ("bits", Form::Bits),
-    ("bad_quality", Form::BadQuality),
-    ("stale", Form::Stale),
+/// The alarm types by their names in a file.
+const KINDS: &[(&str, AlarmType)] = &[
+    ("hi_hi", AlarmType::Limit(LimitLevel::HiHi)),
+    ("hi", AlarmType::Limit(LimitLevel::Hi)),
+    ("lo", AlarmType::Limit(LimitLevel::Lo)),
+    ("lo_lo", AlarmType::Limit(LimitLevel::LoLo)),
+    ("deviation", AlarmType::Deviation),
+    ("rate", AlarmType::Rate),
+    ("discrete", AlarmType::Discrete),
+    ("bits", AlarmType::Bits),
+    ("bad_quality", AlarmType::BadQuality),
+    ("stale", AlarmType::Stale),
 ];
 
+/// An alarm type without its settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
+enum AlarmType {
     Limit(LimitLevel),
     Deviation,
     Rate,
@@ -51,9 +52,9 @@ enum Form {
     Stale,
 }
 
-impl Form {
-    /// Returns true if this kind has the key.
-    fn takes(self, key: &str) -> bool {
+impl AlarmType {
+    /// Returns true if alarms of this type accept the key.
+    fn accepts_key(self, key: &str) -> bool {
         match key {
             "limit" | "deadband" => matches!(self, Self::Limit(_) | Self::Deviation),
             "setpoint" => self == Self::Deviation,
@@ -71,7 +72,7 @@ const NEEDED: &[(&str, BitsNeeded)] = &[("any", BitsNeeded::Any), ("all", BitsNe
 
 /// Reads the alarms of a variable; each entry of the table is one.
 pub(crate) fn read(values: &mut Values<'_, '_>, node: &Node) -> Option<Vec<AlarmForm>> {
-    let table = values.free_table("alarm", node)?;
+    let table = values.table_with_any_keys("alarm", node)?;
     // Reads all entries before checking them, so that every error of the table is reported.
     let alarms: Vec<_> = table
         .entries
@@ -83,35 +84,36 @@ pub(crate) fn read(values: &mut Values<'_, '_>, node: &Node) -> Option<Vec<Alarm
 
 fn alarm(values: &mut Values<'_, '_>, entry: &Entry) -> Option<AlarmForm> {
     let (name, node) = (&entry.key, &entry.node);
-    let by_name = KINDS.iter().find(|(kind, _)| kind == name);
-    let by_name = by_name.map(|(_, form)| *form);
+    let type_by_name = KINDS.iter().find(|(kind, _)| kind == name);
+    let type_by_name = type_by_name.map(|(_, alarm_type)| *alarm_type);
     let NodeKind::Table(_) = &node.kind else {
-        return short_form(values, name, by_name, node);
+        return short_form(values, name, type_by_name, node);
     };
     let table = values.table(name, node, Section::Alarm)?;
-    let form = match (table.node("kind"), by_name) {
+    let alarm_type = match (table.node("kind"), type_by_name) {
         (Some(node), _) => values.choice("kind", node, KINDS)?,
-        (None, Some(form)) => form,
+        (None, Some(alarm_type)) => alarm_type,
         (None, None) => return missing(values, table, "kind"),
     };
-    if let Some(entry) = table.entries.iter().find(|entry| !form.takes(&entry.key)) {
-        let reason = format!("\"{}\" is not for this kind of alarm", entry.key);
+    let mut entries = table.entries.iter();
+    if let Some(entry) = entries.find(|entry| !alarm_type.accepts_key(&entry.key)) {
+        let reason = format!("this kind of alarm has no key \"{}\"; remove it", entry.key);
         let name = name.clone();
         let kind = Kind::InvalidAlarm { name, reason };
         values.report.error(entry.key_place, kind);
         return None;
     }
     let mut labels = Vec::new();
-    let kind = read_kind_keys(values, table, form, &mut labels);
+    let kind = read_kind_keys(values, table, alarm_type, &mut labels);
     let mut definition = AlarmDefinition::new(AlarmKind::Stale);
     definition.name = name.clone();
-    let is_read = read_common_keys(values, table, &mut definition);
+    let is_valid = read_common_keys(values, table, &mut definition);
     let deadband = match table.node("deadband") {
         Some(node) => values.number_within("deadband", node, 0.0..=100.0)?,
         None => 0.0,
     };
     definition.kind = kind?;
-    is_read.then_some(AlarmForm {
+    is_valid.then_some(AlarmForm {
         definition,
         deadband,
         labels,
@@ -122,17 +124,17 @@ fn alarm(values: &mut Values<'_, '_>, entry: &Entry) -> Option<AlarmForm> {
 fn short_form(
     values: &mut Values<'_, '_>,
     name: &str,
-    form: Option<Form>,
+    alarm_type: Option<AlarmType>,
     node: &Node,
 ) -> Option<AlarmForm> {
-    let (kind, enabled) = match form {
-        Some(Form::Limit(level)) => {
+    let (kind, enabled) = match alarm_type {
+        Some(AlarmType::Limit(level)) => {
             let limit = operand(values, name, node)?;
             (limit_kind(level, limit), true)
         }
-        Some(Form::BadQuality) => (AlarmKind::BadQuality, values.boolean(name, node)?),
-        Some(Form::Stale) => (AlarmKind::Stale, values.boolean(name, node)?),
-        Some(Form::Deviation | Form::Rate | Form::Discrete | Form::Bits) | None => {
+        Some(AlarmType::BadQuality) => (AlarmKind::BadQuality, values.boolean(name, node)?),
+        Some(AlarmType::Stale) => (AlarmKind::Stale, values.boolean(name, node)?),
+        Some(AlarmType::Deviation | AlarmType::Rate | AlarmType::Discrete | AlarmType::Bits) | None => {
             return values.wrong_form(name, node, "a table such as { kind = \"hi\", limit = 80 }");
         }
     };
@@ -161,44 +163,45 @@ fn missing<T>(values: &mut Values<'_, '_>, table: &Table, key: &'static str) -> 
     None
 }
 
-/// Reads the keys that differ from kind to kind. Puts labels of an enum into `labels`.
+/// Reads the keys that only alarms of this type have. Adds the labels of a discrete alarm to
+/// `labels`.
 fn read_kind_keys(
     values: &mut Values<'_, '_>,
     table: &Table,
-    form: Form,
+    alarm_type: AlarmType,
     labels: &mut Vec<String>,
 ) -> Option<AlarmKind> {
-    let mut needed = |key| match table.node(key) {
+    let mut required = |key| match table.node(key) {
         Some(node) => Some(node),
         None => missing(values, table, key),
     };
-    Some(match form {
-        Form::Limit(level) => {
-            let node = needed("limit")?;
+    Some(match alarm_type {
+        AlarmType::Limit(level) => {
+            let node = required("limit")?;
             limit_kind(level, operand(values, "limit", node)?)
         }
-        Form::Deviation => {
-            let (setpoint, limit) = (needed("setpoint")?, needed("limit")?);
+        AlarmType::Deviation => {
+            let (setpoint, limit) = (required("setpoint")?, required("limit")?);
             AlarmKind::Deviation {
                 setpoint: operand(values, "setpoint", setpoint)?,
                 limit: values.number("limit", limit)?,
                 deadband: 0.0,
             }
         }
-        Form::Rate => {
-            let (change, time) = (needed("change")?, needed("time")?);
+        AlarmType::Rate => {
+            let (change, time) = (required("change")?, required("time")?);
             AlarmKind::RateOfChange {
                 change: values.number("change", change)?,
                 time: values.duration("time", time, Duration::ZERO..=DELAY_MAX)?,
             }
         }
-        Form::Discrete => {
-            let node = needed("values")?;
+        AlarmType::Discrete => {
+            let node = required("values")?;
             AlarmKind::Discrete {
                 values: discrete(values, node, labels)?,
             }
         }
-        Form::Bits => {
+        AlarmType::Bits => {
             let mut mask = |key, default| match table.node(key) {
                 Some(node) => values
                     .integer(key, node, 0..=i64::MAX)
@@ -214,8 +217,8 @@ fn read_kind_keys(
                 },
             }
         }
-        Form::BadQuality => AlarmKind::BadQuality,
-        Form::Stale => AlarmKind::Stale,
+        AlarmType::BadQuality => AlarmKind::BadQuality,
+        AlarmType::Stale => AlarmKind::Stale,
     })
 }
 
@@ -223,8 +226,8 @@ fn read_kind_keys(
 fn operand(values: &mut Values<'_, '_>, key: &str, node: &Node) -> Option<Operand> {
     match values.filled(node)? {
         Filled::Text(name) => {
-            let is_short = values.check_text(key, node.place, &name, NAME_BYTES_MAX);
-            is_short.then_some(Operand::Variable(name))
+            let is_valid = values.check_text(key, node.place, &name, NAME_BYTES_MAX);
+            is_valid.then_some(Operand::Variable(name))
         }
         Filled::Integer(_) | Filled::Float(_) => values.number(key, node).map(Operand::Constant),
         Filled::Bool(_) | Filled::Other(_) => {
@@ -257,50 +260,50 @@ fn discrete(
     Some(numbers)
 }
 
-/// Reads the keys that every kind has. Returns false if an error was reported.
+/// Reads the keys that alarms of every type have. Returns false if an error was reported.
 fn read_common_keys(
     values: &mut Values<'_, '_>,
     table: &Table,
     alarm: &mut AlarmDefinition,
 ) -> bool {
-    let mut is_read = true;
-    let mut set = |done: Option<()>| is_read &= done.is_some();
+    let mut is_valid = true;
+    let mut note_result = |result: Option<()>| is_valid &= result.is_some();
     let (lowest, highest) = PRIORITY_RANGE;
     for entry in &table.entries {
         let (key, node) = (entry.key.as_str(), &entry.node);
         let delay = Duration::ZERO..=DELAY_MAX;
-        set(match key {
-            "enabled" => values.boolean(key, node).map(|to| alarm.enabled = to),
-            "latched" => values.boolean(key, node).map(|to| alarm.latched = to),
+        note_result(match key {
+            "enabled" => values.boolean(key, node).map(|value| alarm.enabled = value),
+            "latched" => values.boolean(key, node).map(|value| alarm.latched = value),
             "on_delay" => values
                 .duration(key, node, delay)
-                .map(|to| alarm.on_delay = to),
+                .map(|value| alarm.on_delay = value),
             "off_delay" => values
                 .duration(key, node, delay)
-                .map(|to| alarm.off_delay = to),
+                .map(|value| alarm.off_delay = value),
             "priority" => values
                 .integer(key, node, i64::from(lowest)..=i64::from(highest))
-                .map(|to| alarm.priority = to as u16),
+                .map(|value| alarm.priority = value as u16),
             "acknowledge" => values
                 .choice(key, node, ACKNOWLEDGE)
-                .map(|to| alarm.acknowledge = to),
+                .map(|value| alarm.acknowledge = value),
             "area" => values
                 .text_within(key, node, ALARM_NAME_BYTES_MAX)
-                .map(|to| alarm.area = to),
+                .map(|value| alarm.area = value),
             "description" => values
                 .text_within(key, node, DESCRIPTION_BYTES_MAX)
-                .map(|to| alarm.description = to),
+                .map(|value| alarm.description = value),
             "help" => values
                 .text_within(key, node, DESCRIPTION_BYTES_MAX)
-                .map(|to| alarm.help = to),
+                .map(|value| alarm.help = value),
             "suppressed_by" => values
                 .text_within(key, node, NAME_BYTES_MAX)
-                .map(|to| alarm.suppressed_by = to),
-            // Already read, or reported as unknown.
+                .map(|value| alarm.suppressed_by = value),
+            // `read_kind_keys` reads the other keys, and `Values::table` has reported unknown ones.
             _ => Some(()),
         });
     }
-    is_read
+    is_valid
 }
 
 /// Returns the alarms of a variable with these properties, or the reason why it cannot have them.
@@ -318,7 +321,7 @@ pub(crate) fn resolve(
             }
             AlarmKind::Discrete { values } => {
                 for label in &form.labels {
-                    values.push(code(label, &properties.data_type)?);
+                    values.push(code_of_label(label, &properties.data_type)?);
                 }
             }
             AlarmKind::RateOfChange { .. }
@@ -333,10 +336,10 @@ pub(crate) fn resolve(
     Ok(alarms)
 }
 
-/// The code of a label.
-fn code(label: &str, data_type: &DataType) -> Result<i64, String> {
+/// Returns the number that represents a label of an enum.
+fn code_of_label(label: &str, data_type: &DataType) -> Result<i64, String> {
     let labels = match data_type {
-        DataType::Enum(known) => known.labels.as_slice(),
+        DataType::Enum(ty) => ty.labels.as_slice(),
         _ => &[],
     };
     let code = labels.iter().position(|known| **known == *label);

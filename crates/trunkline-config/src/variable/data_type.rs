@@ -1,5 +1,6 @@
-//! Reads types: as one text, `type = "f64"`, or as several keys of a table: `type = "enum", labels
-//! = [...]`.
+//! Reads the type of a variable, written either as one text or as several keys.
+//!
+//! One text: `type = "f64"`. Several keys: `type = "enum"` and `labels = [...]`.
 
 use std::sync::Arc;
 
@@ -12,13 +13,13 @@ use crate::keys::{Section, TYPE_DETAILS};
 use crate::node::{Node, NodeKind, Table, quoted_text};
 use crate::sections::check_keys;
 
-/// Marks an error that was already reported.
+/// The error type of functions that have already reported the error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reported;
 
 type Read<T> = Result<T, Reported>;
 
-/// Returns the type that a table names, if it names one.
+/// Returns the type that a table defines, or `None` if the table has no key `type`.
 pub(crate) fn read(table: &Table, values: &mut Values<'_, '_>) -> Read<Option<DataType>> {
     let Some(node) = table.node("type") else {
         return check_type_details(table, &[], values).map(|()| None);
@@ -31,9 +32,10 @@ pub(crate) fn read(table: &Table, values: &mut Values<'_, '_>) -> Read<Option<Da
         "waveform" => (&["element"], element(table, values).map(DataType::Waveform)),
         _ => (&[], parse(node, &text, values)),
     };
-    let placed = check_type_details(table, used, values);
+    // Report errors of both, so that one run shows them all.
+    let details_check = check_type_details(table, used, values);
     let data_type = found?;
-    placed?;
+    details_check?;
     data_type
         .check()
         .map_err(|error| invalid(node, error.to_string(), values))?;
@@ -59,7 +61,7 @@ fn parse(node: &Node, text: &str, values: &mut Values<'_, '_>) -> Read<DataType>
     })
 }
 
-/// Reports keys that describe a different type than the one given.
+/// Reports keys that describe a type but are not in `used`, the keys that belong to this type.
 fn check_type_details(table: &Table, used: &[&str], values: &mut Values<'_, '_>) -> Read<()> {
     let mut result = Ok(());
     for key in TYPE_DETAILS.iter().filter(|key| !used.contains(key)) {
@@ -111,8 +113,7 @@ fn labels(table: &Table, values: &mut Values<'_, '_>) -> Read<DataType> {
 fn element(table: &Table, values: &mut Values<'_, '_>) -> Read<ElementType> {
     let node = detail(table, "element", "this type", values)?;
     let text = values.text("element", node).ok_or(Reported)?;
-    // Only the parser knows the names of the types. It returns the element type as part of a
-    // waveform.
+    // `parse_type` alone knows the type names, and returns an element type only as part of a type.
     match parse_type(&format!("waveform({text})")) {
         Ok(DataType::Waveform(element)) => Ok(element),
         _ => {
@@ -144,7 +145,7 @@ fn array(table: &Table, values: &mut Values<'_, '_>) -> Read<DataType> {
 
 fn fields(table: &Table, values: &mut Values<'_, '_>) -> Read<DataType> {
     let node = detail(table, "fields", "type = \"struct\"", values)?;
-    let table = values.free_table("fields", node).ok_or(Reported)?;
+    let table = values.table_with_any_keys("fields", node).ok_or(Reported)?;
     let mut fields = Vec::with_capacity(table.entries.len());
     for entry in &table.entries {
         fields.push((Arc::from(entry.key.as_str()), field(&entry.node, values)?));

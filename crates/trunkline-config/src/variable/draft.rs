@@ -1,4 +1,4 @@
-//! The properties that one table sets for a variable, each checked on its own.
+//! Reads the properties that one table sets for a variable. Checks each property on its own.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ const STALL_MAX: Duration = Duration::from_secs(3_600);
 const AGE_MIN: Duration = Duration::from_millis(1);
 const AGE_MAX: Duration = Duration::from_secs(365 * 86_400);
 
-/// The properties set by a table. An inner `None` is the word `"none"`.
+/// The properties set by a table. A property is `None` if the table does not set it, and `Some(None)`
+/// if the table sets it to `"none"`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Draft<'a> {
     pub data_type: Option<Located<DataType>>,
@@ -45,16 +46,17 @@ pub(crate) struct Draft<'a> {
     pub source: Option<Located<String>>,
     pub alias: Option<Located<String>>,
     pub alarm: Option<Located<Vec<AlarmForm>>>,
-    /// True if an error was reported for it. Errors that follow from that one are not reported.
+    /// True if a property could not be read. Further errors of this draft are then not reported,
+    /// because they may follow from that one.
     pub is_broken: bool,
 }
 
-/// Treatment of `description` and `source`, which often differ from variable to variable.
+/// Treatment of placeholders in `description` and `source`, which often differ between variables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TextMode {
     /// Placeholders are filled in.
     Fill,
-    /// They stay as written, to be filled in for each variable.
+    /// Placeholders stay as written, to be filled in later for each variable.
     AsWritten,
 }
 
@@ -137,7 +139,7 @@ impl<'a> Draft<'a> {
 
     /// Returns the properties of both drafts; those of `upper` take precedence.
     pub fn overlaid(&self, upper: &Draft<'a>) -> Draft<'a> {
-        macro_rules! later {
+        macro_rules! first_set {
             ($($field:ident),*) => {
                 Draft {
                     $($field: upper.$field.as_ref().or(self.$field.as_ref()).cloned(),)*
@@ -145,7 +147,7 @@ impl<'a> Draft<'a> {
                 }
             };
         }
-        later!(
+        first_set!(
             data_type,
             description,
             units,
@@ -172,7 +174,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Reads the keys of one table, and records whether one of them cannot be read.
+/// Reads the keys of one table, and records whether any of them could not be read.
 struct DraftReader<'a, 'r, 'e> {
     table: &'a Table,
     layer: Layer,
@@ -188,7 +190,7 @@ impl<'a, 'r, 'e> DraftReader<'a, 'r, 'e> {
     ) -> Option<Located<T>> {
         debug_assert!(
             Section::Variable.key(key).is_some(),
-            "{key} is not in the table of keys"
+            "{key} is missing from the key tables"
         );
         let node = self.table.node(key)?;
         let value = read(&mut self.values, node);

@@ -1,6 +1,7 @@
-//! Reads `fifo = { kind = "multi", capacity = 100, length = 8 }`. The size of a FIFO is fixed at
-//! the start, so a type whose values have no fixed size needs a length or cannot have a FIFO
-//! (SP-08, SP-09, SP-22).
+//! Reads `fifo = { kind = "multi", capacity = 100, length = 8 }`.
+//!
+//! A FIFO is allocated once, when the engine starts. If the values of a type can differ in size, the
+//! FIFO therefore needs `length`, or the type cannot have a FIFO (SP-08, SP-09, SP-22).
 
 use trunkline_types::fifo::{self, ELEMENT_WORDS_MAX, FifoElement};
 use trunkline_types::{DataType, Fifo, Properties};
@@ -16,8 +17,9 @@ const CAPACITY_MAX: i64 = 1_000_000;
 /// A FIFO as written in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FifoForm {
-    /// `None` for a FIFO of a single element.
+    /// Number of values in the FIFO; `None` for a FIFO of a single element.
     pub capacity: Option<u32>,
+    /// Number of array elements or waveform samples in each value; `None` if the key is absent.
     pub length: Option<u32>,
 }
 
@@ -85,17 +87,17 @@ pub(crate) fn read(values: &mut Values<'_, '_>, node: &Node) -> Option<Option<Fi
 }
 
 impl FifoForm {
-    /// Returns the FIFO for values of the type in these properties, or the reason why there cannot
-    /// be one.
-    pub fn of(self, properties: &Properties) -> Result<Fifo, Kind> {
-        let of_length = |length| match self.capacity {
+    /// Returns the FIFO for a variable with these properties, or the reason why the variable cannot
+    /// have one.
+    pub fn fifo(self, properties: &Properties) -> Result<Fifo, Kind> {
+        let with_length = |length| match self.capacity {
             None => Fifo::Single { length },
             Some(capacity) => Fifo::Multi { capacity, length },
         };
         let mut properties = properties.clone();
         let data_type = properties.data_type.to_string();
-        // Whether the type can have a FIFO does not depend on the length.
-        properties.fifo = of_length(self.length.unwrap_or(1));
+        // Any length will do for this check: whether a type can have a FIFO does not depend on it.
+        properties.fifo = with_length(self.length.unwrap_or(1));
         if let Err(error) = FifoElement::of(&properties) {
             let reason = error.to_string();
             return Err(Kind::FifoRefused { reason });
@@ -123,7 +125,7 @@ impl FifoForm {
                 });
             }
         };
-        properties.fifo = of_length(length);
+        properties.fifo = with_length(length);
         match fifo::check(&properties) {
             Ok(()) => Ok(properties.fifo),
             Err(error) => Err(Kind::FifoTooLarge {

@@ -1,4 +1,4 @@
-//! Reads initial values, as values of the variable's type.
+//! Converts initial values to values of the variable's type.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::node::{Node, NodeKind, Table};
 use crate::sections::check_keys;
 use crate::source::Place;
 
-/// Converts a node to a value of `data_type`; an unsuitable part is reported at its place.
+/// Converts a node to a value of `data_type`. Reports a part that does not fit the type at its place.
 pub(crate) fn read(
     node: &Node,
     data_type: &DataType,
@@ -42,7 +42,7 @@ fn refuse<T>(place: Place, reason: impl ToString, values: &mut Values<'_, '_>) -
 }
 
 fn scalar(node: &Node, data_type: &DataType, values: &mut Values<'_, '_>) -> Option<Value> {
-    // A single placeholder is a number only if the type is not text.
+    // For a text variable, a placeholder with a number is filled in as text.
     let filled = match (&node.kind, data_type) {
         (NodeKind::Text(text), DataType::String) => Filled::Text(values.fill(node.place, text)?),
         _ => values.filled(node)?,
@@ -58,7 +58,8 @@ fn scalar(node: &Node, data_type: &DataType, values: &mut Values<'_, '_>) -> Opt
         (_, Filled::Integer(value)) => from_json(&Json::from(value), data_type),
         (_, Filled::Float(value)) => from_json(&Json::from(value), data_type),
         (DataType::Timestamp, Filled::Text(text)) => parse_rfc3339(&text).map(Value::Timestamp),
-        // Whole numbers above 2^63 - 1, which TOML does not have, and bytes as 0x or base64:.
+        // TOML has no integers above 2^63 - 1 and no bytes, so these are written as text: bytes with
+        // the prefix `0x` or `base64:`.
         (DataType::U64 | DataType::Bytes, Filled::Text(text)) => parse_value(&text, data_type),
         (DataType::String | DataType::Enum(_), Filled::Text(text)) => {
             from_json(&Json::from(text), data_type)
@@ -82,37 +83,36 @@ fn scalar(node: &Node, data_type: &DataType, values: &mut Values<'_, '_>) -> Opt
 }
 
 fn array(node: &Node, ty: &ArrayType, values: &mut Values<'_, '_>) -> Option<Value> {
-    let mut flat = Flat {
+    let mut flattened = FlattenedArray {
         ty,
         shape: vec![None; ty.shape.len()],
         elements: Vec::new(),
     };
-    flat.add(node, 0, values)?;
-    // A dimension has no known length if there was no list at its depth: use the fixed length of
-    // the type, or 0.
-    let shape: Vec<u32> = flat
+    flattened.add(node, 0, values)?;
+    // If no list was found at the depth of a dimension, use the fixed length of the type, or 0.
+    let shape: Vec<u32> = flattened
         .shape
         .iter()
         .zip(&ty.shape)
-        .map(|(seen, fixed)| seen.or(*fixed).unwrap_or(0))
+        .map(|(length, fixed)| length.or(*fixed).unwrap_or(0))
         .collect();
-    match Array::new(shape, elements_of(ty.element, flat.elements)) {
+    match Array::new(shape, elements_of(ty.element, flattened.elements)) {
         Ok(array) => Some(Value::Array(Arc::new(array))),
         Err(error) => refuse(node.place, error, values),
     }
 }
 
 /// The elements of nested lists, row by row.
-struct Flat<'t> {
+struct FlattenedArray<'t> {
     ty: &'t ArrayType,
-    /// The length of each dimension, taken from the first list at its depth.
+    /// Length of each dimension, from the first list at that depth; `None` before the first list.
     shape: Vec<Option<u32>>,
     elements: Vec<Value>,
 }
 
-impl Flat<'_> {
+impl FlattenedArray<'_> {
     fn add(&mut self, node: &Node, dimension: usize, values: &mut Values<'_, '_>) -> Option<()> {
-        let Some(known) = self.shape.get_mut(dimension) else {
+        let Some(dimension_length) = self.shape.get_mut(dimension) else {
             let element = scalar(node, &self.ty.element.data_type(), values)?;
             self.elements.push(element);
             return Some(());
@@ -128,12 +128,12 @@ impl Flat<'_> {
             return refuse(node.place, reason, values);
         };
         let length = nodes.len() as u32;
-        let wanted = known.or(self.ty.shape.get(dimension).copied().flatten());
-        if let Some(wanted) = wanted.filter(|wanted| *wanted != length) {
-            let reason = format!("this list has length {length}, but {wanted} is needed");
+        let expected = dimension_length.or(self.ty.shape.get(dimension).copied().flatten());
+        if let Some(expected) = expected.filter(|expected| *expected != length) {
+            let reason = format!("this list has length {length}, but {expected} is needed");
             return refuse(node.place, reason, values);
         }
-        *known = Some(length);
+        *dimension_length = Some(length);
         nodes
             .iter()
             .try_for_each(|node| self.add(node, dimension + 1, values))
@@ -235,7 +235,7 @@ fn waveform(node: &Node, element: ElementType, values: &mut Values<'_, '_>) -> O
     };
     let attributes = match table.node("attributes") {
         None => BTreeMap::new(),
-        Some(node) => attributes(values.free_table("attributes", node)?, values)?,
+        Some(node) => attributes(values.table_with_any_keys("attributes", node)?, values)?,
     };
     Some(Value::Waveform(Arc::new(Waveform {
         t0,

@@ -1,4 +1,4 @@
-//! One variable: the properties its tables set (`draft`), and the check against its type
+//! Reads the properties of a variable from its tables (`draft`), and checks them against the type
 //! (`resolve`).
 //!
 //! ```text
@@ -23,9 +23,9 @@ pub(crate) use resolve::{IoNames, Resolver, check_source};
 /// The table that a property comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Layer {
-    /// `[defaults]`: ignored for types to which the property cannot apply.
+    /// `[defaults]`. A default is ignored if the type of a variable cannot have the property.
     Defaults,
-    /// The variable's own table; the only one with placeholders.
+    /// The variable's own table. Only this table can have placeholders.
     Own,
     /// `[[override]]`.
     Override,

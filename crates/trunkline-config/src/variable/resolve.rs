@@ -1,4 +1,4 @@
-//! Combines the properties of a variable: checks that they fit its type and each other.
+//! Converts the draft of a variable to its properties, and checks that they fit the type and each other.
 
 use std::collections::HashSet;
 
@@ -20,9 +20,9 @@ use crate::source::Place;
 #[derive(Debug)]
 pub(crate) struct Resolver<'d, 'r> {
     pub draft: &'d Draft<'d>,
-    /// The parameters of this variable.
+    /// Parameters that fill in the placeholders of this variable.
     pub env: &'d Env,
-    /// The place of the variable's table.
+    /// Place of the variable's table, for errors about the variable as a whole.
     pub place: Place,
     pub report: &'r mut Report,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Resolver<'d, 'r> {
 #[derive(Debug)]
 pub(crate) struct IoNames {
     pub known: HashSet<String>,
-    /// True if a source may also name other servers, because not all of them are known here.
+    /// True if a source may also name a server that is not in `known`.
     pub accepts_others: bool,
 }
 
@@ -191,14 +191,15 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// Returns the range, and whether values are coerced to it; a clamping scale sets both.
+    /// Returns the range, and whether values are coerced to the range. A scale with `clamp = true`
+    /// sets both.
     fn range(&mut self, data_type: &DataType) -> (Option<Option<[f64; 2]>>, Option<bool>) {
         let clamp = self.clamp(data_type);
-        let range = match (self.stated_range(data_type), clamp) {
+        let range = match (self.explicit_range(data_type), clamp) {
             (Some(None), Some(property)) => self
                 .check_range(&property, property.value, data_type)
                 .map(Some),
-            (stated, _) => stated,
+            (explicit, _) => explicit,
         };
         let has_range = range.is_none_or(|range| range.is_some());
         let coerce = match &self.draft.coerce {
@@ -222,7 +223,8 @@ impl Resolver<'_, '_> {
         (range, coerce)
     }
 
-    /// Returns the engineering limits of a clamping scale, if the scale applies.
+    /// Returns the engineering limits of a scale with `clamp = true`, if the variable has a number
+    /// type and a source.
     fn clamp(&self, data_type: &DataType) -> Option<Located<[f64; 2]>> {
         let scale = self.draft.scale?;
         let value = scale.value?.clamp?;
@@ -234,7 +236,7 @@ impl Resolver<'_, '_> {
         })
     }
 
-    fn stated_range(&mut self, data_type: &DataType) -> Option<Option<[f64; 2]>> {
+    fn explicit_range(&mut self, data_type: &DataType) -> Option<Option<[f64; 2]>> {
         let Some(property) = self.draft.range else {
             return Some(None);
         };
@@ -289,7 +291,12 @@ impl Resolver<'_, '_> {
         }
         match property.layer {
             Layer::Defaults => Some(None),
-            _ => self.not_for_type("precision", &property, data_type, "it has no numbers"),
+            _ => self.not_for_type(
+                "precision",
+                &property,
+                data_type,
+                "only types with numbers have a precision",
+            ),
         }
     }
 
@@ -315,12 +322,18 @@ impl Resolver<'_, '_> {
         }
         match property.layer {
             Layer::Defaults => Some(Default::default()),
-            _ => self.not_for_type("deadband", &property, data_type, "it is for f32 and f64"),
+            _ => self.not_for_type(
+                "deadband",
+                &property,
+                data_type,
+                "only f32 and f64 have a deadband",
+            ),
         }
     }
 
-    /// Returns the name of the target. An alias may not have properties that deliver or keep a
-    /// value of its own.
+    /// Returns the name of the alias's target, or an empty text if the variable is not an alias.
+    /// Reports an alias that also has a property such as `source` or `retain`, because an alias has
+    /// no value of its own.
     fn alias(&mut self) -> Option<String> {
         let draft = self.draft;
         let Some(property) = &draft.alias else {
@@ -328,29 +341,29 @@ impl Resolver<'_, '_> {
         };
         let conflicts = [
             (
-                draft.source.as_ref().map(|conflicts| conflicts.layer),
+                draft.source.as_ref().map(|property| property.layer),
                 "source",
             ),
             (
-                draft.initial.as_ref().map(|conflicts| conflicts.layer),
+                draft.initial.as_ref().map(|property| property.layer),
                 "initial",
             ),
             (
                 draft
                     .retain
-                    .filter(|conflicts| conflicts.value)
-                    .map(|conflicts| conflicts.layer),
+                    .filter(|property| property.value)
+                    .map(|property| property.layer),
                 "retain",
             ),
             (
                 draft
                     .fifo
-                    .filter(|conflicts| conflicts.value.is_some())
-                    .map(|conflicts| conflicts.layer),
+                    .filter(|property| property.value.is_some())
+                    .map(|property| property.layer),
                 "fifo",
             ),
         ];
-        // Defaults apply only to variables that they fit, so they are not a conflict.
+        // A default that does not apply to a variable is ignored, so it is not a conflict.
         let mut conflicts = conflicts
             .into_iter()
             .filter(|(layer, _)| layer.is_some_and(|layer| layer != Layer::Defaults));
@@ -387,7 +400,7 @@ impl Resolver<'_, '_> {
         else {
             return Some(Fifo::Off);
         };
-        match form.of(properties) {
+        match form.fifo(properties) {
             Ok(fifo) => Some(fifo),
             Err(kind) => self.report_property_error((place, layer), kind),
         }
@@ -435,9 +448,11 @@ impl Resolver<'_, '_> {
         if let Ok(Some(element)) = FifoElement::of(properties) {
             let mut bytes = Vec::new();
             encode_value(&value, &mut bytes);
-            if let Err(given) = element.check_length(&bytes) {
-                let length = element.length;
-                let reason = format!("it has length {given}, each value in the FIFO {length}");
+            if let Err(actual) = element.check_length(&bytes) {
+                let expected = element.length;
+                let reason = format!(
+                    "its length is {actual}, but every value in the FIFO has length {expected}"
+                );
                 return self.report_property_error(
                     (property.place, property.layer),
                     Kind::InvalidInitial { reason },

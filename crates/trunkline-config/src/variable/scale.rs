@@ -12,7 +12,7 @@ use crate::sections::check_keys;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct ScaleForm {
     pub scaling: Scaling,
-    /// Lowest and highest engineering value to which values are clamped, with `clamp = true`.
+    /// Lowest and highest engineering value if `clamp = true`.
     pub clamp: Option<[f64; 2]>,
 }
 
@@ -33,9 +33,9 @@ pub(crate) fn read(values: &mut Values<'_, '_>, node: &Node) -> Option<ScaleForm
     };
     check_keys(table, Section::Scale, values.report);
     let has = |keys: &[&str]| keys.iter().any(|key| table.node(key).is_some());
-    let of_numbers = has(&["kind", "raw", "eng", "clamp"]);
-    let of_bits = has(&["invert", "select"]);
-    match (of_numbers, of_bits) {
+    let has_number_keys = has(&["kind", "raw", "eng", "clamp"]);
+    let has_bit_keys = has(&["invert", "select"]);
+    match (has_number_keys, has_bit_keys) {
         (true, false) => numbers(table, values),
         (false, true) => bits(table, values),
         (true, true) => refuse(
@@ -108,7 +108,7 @@ fn bits(table: &Table, values: &mut Values<'_, '_>) -> Option<ScaleForm> {
             Filled::Bool(true) if select.is_some() => {
                 return refuse(
                     table,
-                    "beside select, invert is a mask such as 0xFF",
+                    "with select, invert must be a mask such as 0xFF",
                     values,
                 );
             }

@@ -1,4 +1,4 @@
-//! Pages of alarms, and operators' actions on alarms.
+//! Lists alarms in pages, and handles operators' actions on alarms.
 
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::alarm::{
@@ -10,10 +10,10 @@ use trunkline_types::Pattern;
 use trunkline_types::alarm::{AlarmAction, AlarmState, AlarmStatus};
 
 use super::Rejection;
-use super::orders::pattern_of;
+use super::orders::parse_optional_pattern;
 use crate::context::{Context, Page, Progress, Request, SLICE};
 
-/// Number of alarms examined for one page.
+/// Maximum number of alarms to examine for one page.
 const EXAMINED_MAX: usize = 10 * SLICE;
 
 #[derive(Debug)]
@@ -24,13 +24,13 @@ struct AlarmsRequest {
     filter: Filter,
 }
 
-/// Selects the alarms that a client requests.
+/// The conditions that an alarm must meet to be listed.
 #[derive(Debug)]
 struct Filter {
     pattern: Option<Pattern>,
     area: String,
     priority_min: u32,
-    /// Bit n represents the state with the number n; 0 selects all.
+    /// Bit mask of alarm states: bit n selects the state with number n; 0 selects all states.
     states: u32,
 }
 
@@ -38,7 +38,7 @@ impl Filter {
     fn selects(&self, alarm: &AlarmStatus) -> bool {
         let number = AlarmState::ALL
             .iter()
-            .position(|one| *one == alarm.record.state);
+            .position(|state| *state == alarm.record.state);
         let state = number.map_or(0, |number| 1_u32 << number);
         let pattern = self.pattern.as_ref();
         pattern.is_none_or(|pattern| pattern.matches(&alarm.variable))
@@ -49,20 +49,20 @@ impl Filter {
 }
 
 pub(crate) fn handle_alarms(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
-    let asked = Alarms::decode(frame)?;
-    let pattern = pattern_of(asked.pattern)?;
+    let alarms = Alarms::decode(frame)?;
+    let pattern = parse_optional_pattern(alarms.pattern)?;
     context.queue.push(AlarmsRequest {
         request: frame.request(),
-        after: asked.after,
-        limit: match asked.limit {
+        after: alarms.after,
+        limit: match alarms.limit {
             0 => SLICE,
             limit => SLICE.min(limit as usize),
         },
         filter: Filter {
             pattern,
-            area: asked.area.to_owned(),
-            priority_min: asked.priority_min,
-            states: asked.states,
+            area: alarms.area.to_owned(),
+            priority_min: alarms.priority_min,
+            states: alarms.states,
         },
     });
     Ok(())
@@ -76,24 +76,23 @@ impl Request for AlarmsRequest {
         let examined = alarms.list(&context.caller, after, EXAMINED_MAX);
         let frames = &mut context.answers.frames;
         let mut page = AlarmPageBuilder::begin(frames, self.request, &AlarmPageHead::default());
-        // A page contains either all alarms of a variable or none, because the next page begins
-        // after that variable.
+        // The next page begins after a whole variable, so a page must not split the alarms of one.
         let mut next = examined.last().map_or(0, |alarm| alarm.handle);
         if examined.len() < EXAMINED_MAX {
             next = 0;
         }
-        let mut before = 0;
-        for of_variable in examined.chunk_by(|a, b| a.handle == b.handle) {
+        let mut previous = 0;
+        for variable_alarms in examined.chunk_by(|a, b| a.handle == b.handle) {
             let is_full = page.len_bytes() >= PAGE_BYTES || page.count() as usize >= self.limit;
-            if before != 0 && is_full {
-                next = before;
+            if previous != 0 && is_full {
+                next = previous;
                 break;
             }
-            let selected = of_variable
+            let selected = variable_alarms
                 .iter()
                 .filter(|alarm| self.filter.selects(alarm));
             selected.for_each(|alarm| page.push(alarm));
-            before = of_variable.first().map_or(0, |alarm| alarm.handle);
+            previous = variable_alarms.first().map_or(0, |alarm| alarm.handle);
         }
         page.finish_page(&AlarmPageHead { next });
         Progress::Done
@@ -110,7 +109,7 @@ struct ActRequest {
     page: Page,
     action: AlarmAction,
     comment: String,
-    /// For each alarm, the full name of the variable and the name of the alarm.
+    /// Full name of the variable and name of the alarm, for each alarm to act on.
     items: Vec<(String, String)>,
 }
 
@@ -148,10 +147,10 @@ impl Request for ActRequest {
             page.next += 1;
             let result = match engine.resolve(caller, name) {
                 Ok(variable) => {
-                    let asked = (alarm.as_str(), *action, comment.as_str());
+                    let act = (alarm.as_str(), *action, comment.as_str());
                     let (handle, wakes) = (variable.handle(), &mut context.wakes);
-                    let acted = engine.alarms().act(caller, handle, asked, moment, wakes);
-                    acted.map_err(|refusal| Fault::from(&refusal))
+                    let result = engine.alarms().act(caller, handle, act, moment, wakes);
+                    result.map_err(|refusal| Fault::from(&refusal))
                 }
                 Err(error) => Err(Fault::from(&error)),
             };

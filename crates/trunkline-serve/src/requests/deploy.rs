@@ -1,4 +1,4 @@
-//! Receives libraries for the host. A DEPLOY may arrive in many frames.
+//! Receives the library of a DEPLOY, which may arrive in many frames, and queues it as an order.
 
 use trunkline_engine::{Order, VARIABLES_MAX, check_administer};
 use trunkline_proto::limits::REQUEST_DEADLINE;
@@ -7,10 +7,10 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::definition::Properties;
 use trunkline_types::{DataType, LibraryDefinition, Tick, VariableDefinition};
 
-use super::orders::{refuse_order, take_order};
+use super::orders::{refuse_order, queue_order};
 use crate::context::Context;
 use crate::fault::out_of_memory;
-use crate::request_budget::{Account, Use};
+use crate::request_budget::{Account, MemoryUse};
 
 /// Maximum total size of the frames of one DEPLOY request, in bytes.
 const LIBRARY_BYTES_MAX: usize = 256 << 20;
@@ -26,11 +26,14 @@ struct Incoming {
     request: u32,
     library: LibraryDefinition,
     replace: bool,
+    /// Total size of the frames received so far, in bytes.
     bytes: usize,
-    /// Heap bytes of the variables, in addition to their list.
+    /// Heap memory of the variables in bytes, without the list itself.
     content: usize,
+    /// Deadline for the next frame.
     due: Tick,
-    /// The reason to refuse the request after its last frame. Further frames are not stored.
+    /// The reason for which the request will be refused after its last frame. Its variables are not
+    /// stored.
     refused: Option<Fault>,
 }
 
@@ -51,7 +54,7 @@ impl Deploys {
         let mut incoming = match self.incoming.take() {
             Some(incoming) if incoming.request == request => incoming,
             Some(_) => {
-                let sentence = "a DEPLOY among the frames of another".to_owned();
+                let sentence = "a DEPLOY began before the previous one was complete".to_owned();
                 return Err(Disconnect::Malformed { sentence });
             }
             None => Incoming {
@@ -83,7 +86,7 @@ impl Deploys {
         if incoming.refused.is_some() {
             incoming.library.variables = Vec::new();
             incoming.library.description = String::new();
-            context.account.lower(Use::Libraries, 0);
+            context.account.lower(MemoryUse::Libraries, 0);
         }
         if frame.has_more() {
             self.incoming = Some(incoming);
@@ -93,7 +96,7 @@ impl Deploys {
             library: incoming.library,
             replace: incoming.replace,
         };
-        take_order(context, request, order, incoming.refused);
+        queue_order(context, request, order, incoming.refused);
         Ok(())
     }
 }
@@ -114,7 +117,7 @@ impl Incoming {
             false => capacity,
         };
         let properties = size_of::<Properties>().saturating_mul(count);
-        // Each text and value is in a separate buffer.
+        // Each text and value has its own allocation, which can be larger than the encoded bytes.
         self.content += properties.saturating_add(payload.saturating_mul(2));
         self.charge(planned, account);
         let more = planned.saturating_sub(self.library.variables.len());
@@ -124,17 +127,17 @@ impl Incoming {
         }
     }
 
-    /// Charges a list with the given capacity, and its content, to the budget.
+    /// Charges a list with this capacity, and its content, to the session.
     fn charge(&mut self, capacity: usize, account: &mut Account) {
         if self.refused.is_some() {
             return;
         }
         let list = capacity.saturating_mul(size_of::<VariableDefinition>());
-        let charged = account.set(Use::Libraries, list.saturating_add(self.content));
+        let charged = account.set(MemoryUse::Libraries, list.saturating_add(self.content));
         self.refused = charged.err();
     }
 
-    /// Refuses a library that becomes too large while it arrives, and drops its variables.
+    /// Refuses a library that has become too large, and drops its variables.
     fn check_size(&mut self) {
         let variables = self.library.variables.len();
         if variables <= VARIABLES_MAX && self.bytes <= LIBRARY_BYTES_MAX {
@@ -144,17 +147,17 @@ impl Incoming {
         self.refused.get_or_insert_with(|| {
             let sentence = format!(
                 "the library has more than {VARIABLES_MAX} variables or {LIBRARY_BYTES_MAX} bytes; \
-                 split it into several groups"
+                 split it into several libraries"
             );
             Fault::new(FaultCode::TooLarge, sentence)
         });
     }
 }
 
-/// Returns the heap bytes of the labels and fields of a type, because one byte of a frame may
-/// create one of them.
+/// Returns the heap memory of the labels and fields of a type, in bytes. It is counted separately,
+/// because a single byte of a frame can define a label or a field.
 fn bytes_of_type(data_type: &DataType) -> usize {
-    /// A text with its reference counters, and the reference to it.
+    /// Size of a label in bytes: the reference-counted text and the pointer to it.
     const LABEL: usize = 48;
     match data_type {
         DataType::Enum(of) => of.labels.len().saturating_mul(LABEL),

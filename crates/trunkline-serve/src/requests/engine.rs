@@ -1,4 +1,4 @@
-//! Describes the engine.
+//! Handles ENGINE: describes the engine and its libraries.
 
 use trunkline_proto::limits::ENGINE_LIBRARIES_MAX;
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};

@@ -1,4 +1,4 @@
-//! Finds variables by a pattern and conditions.
+//! Handles FIND: searches for variables by a pattern and conditions.
 
 use std::borrow::Cow;
 
@@ -16,8 +16,7 @@ use super::Rejection;
 use crate::context::{Context, Progress, Request, SLICE};
 use crate::fault::not_agreed;
 
-/// Number of steps of a search before other sessions get their turn, regardless of the number of
-/// matches: about 0.2 ms.
+/// Maximum number of steps of a search before other sessions run: about 0.2 ms.
 pub(crate) const SEARCH_STEPS: usize = 80_000;
 
 #[derive(Debug)]
@@ -30,18 +29,19 @@ struct FindRequest {
 }
 
 pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
-    let asked = FindConditions::decode(frame)?;
-    let find = *asked.head();
-    // One condition more than the limit shows that there are too many.
-    let asked = asked.take(FIND_CONDITIONS_MAX + 1);
-    let asked = asked.collect::<Result<Vec<_>, _>>()?;
-    if !asked.is_empty() && !context.features.contains(Features::CONDITIONS) {
+    let frame_conditions = FindConditions::decode(frame)?;
+    let find = *frame_conditions.head();
+    // Decode one condition more than the limit, to detect that there are too many.
+    let requested = frame_conditions
+        .take(FIND_CONDITIONS_MAX + 1)
+        .collect::<Result<Vec<_>, _>>()?;
+    if !requested.is_empty() && !context.features.contains(Features::CONDITIONS) {
         return Err(not_agreed("a condition in FIND", Features::CONDITIONS).into());
     }
     context.queue.push(FindRequest {
         request: frame.request(),
         pattern: find.pattern.to_owned(),
-        conditions: conditions(&asked)
+        conditions: conditions(&requested)
             .map_err(|sentence| Fault::new(FaultCode::BadRequest, sentence))?,
         cursor: u32::try_from(find.cursor).unwrap_or(u32::MAX),
         limit: find.limit,
@@ -94,7 +94,7 @@ impl Request for FindRequest {
         let found = names.count();
         names.finish_page(next.map(u64::from));
         if let (0, Some(next)) = (found, next) {
-            // No match in this part of the search: sends no page, and continues the search.
+            // This part of the search found no match, so send no page and continue the search.
             context.answers.frames.truncate(before);
             self.cursor = next;
             return Progress::More;
@@ -109,27 +109,27 @@ impl Request for FindRequest {
     }
 }
 
-/// Checks the conditions of a search. An error is a sentence for the client.
-fn conditions(asked: &[FindCondition<'_>]) -> Result<Vec<Matcher>, String> {
-    if asked.len() > FIND_CONDITIONS_MAX {
+/// Converts the conditions of a search. An error is a sentence for the client.
+fn conditions(requested: &[FindCondition<'_>]) -> Result<Vec<Matcher>, String> {
+    if requested.len() > FIND_CONDITIONS_MAX {
         return Err(format!(
-            "a search has at most {FIND_CONDITIONS_MAX} conditions"
+            "a search can have at most {FIND_CONDITIONS_MAX} conditions; remove some of them"
         ));
     }
-    let condition = |asked: &FindCondition<'_>| {
-        let number = asked.comparison;
+    let condition = |requested: &FindCondition<'_>| {
+        let number = requested.comparison;
         let Some(comparison) = Comparison::from_number(number) else {
             return Err(format!(
-                "this engine knows no comparison {number}; update it"
+                "this engine does not support comparison {number}; update the engine"
             ));
         };
-        let condition = Condition::new(asked.field, comparison, asked.value);
+        let condition = Condition::new(requested.field, comparison, requested.value);
         Matcher::new(&condition).map_err(|error| error.to_string())
     };
-    asked.iter().map(condition).collect()
+    requested.iter().map(condition).collect()
 }
 
-/// Returns the number of variables for a page of `names` names, if each variable has these fields.
+/// Returns the number of variables whose fields fill a page of `names` names.
 pub(super) fn variables_of(names: usize, fields: Option<&FieldPattern>) -> usize {
     names.div_ceil(fields.map_or(1, FieldPattern::common).max(1))
 }
@@ -140,7 +140,7 @@ pub(super) fn names_of<'v>(
     variable: &'v Variable,
     fields: Option<&FieldPattern>,
 ) -> impl Iterator<Item = (Cow<'v, str>, DataType, Access)> {
-    let itself = fields.is_none().then(|| {
+    let variable_name = fields.is_none().then(|| {
         let properties = variable.properties();
         let name = Cow::Borrowed(variable.name());
         (name, properties.data_type.clone(), properties.access)
@@ -150,5 +150,5 @@ pub(super) fn names_of<'v>(
         let name = Cow::Owned(format!("{}#{}", variable.name(), field.name()));
         (name, field.data_type(), Access::ReadOnly)
     });
-    itself.into_iter().chain(fields)
+    variable_name.into_iter().chain(fields)
 }

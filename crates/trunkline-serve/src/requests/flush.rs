@@ -1,4 +1,4 @@
-//! Flushes, in throughput mode.
+//! Handles FLUSH, in throughput mode.
 
 use trunkline_proto::message::single::{decode_empty, encode_empty};
 use trunkline_proto::{Disconnect, Frame, FrameKind};
@@ -15,8 +15,8 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
 }
 
 impl Request for FlushRequest {
-    /// Answers once all requests before the flush have been carried out. Every connection then
-    /// sends its gathered output.
+    /// Answers the flush, and makes every session send its gathered output. All earlier requests have
+    /// been carried out by then.
     fn run(&mut self, context: &mut Context) -> Progress {
         encode_empty(FrameKind::Flushed, self.0, &mut context.answers.frames);
         context.send_gathered = true;

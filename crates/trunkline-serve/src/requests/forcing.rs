@@ -1,4 +1,4 @@
-//! Queries and switches of forcing (H-27).
+//! Handles FORCING: lists forced variables, and switches forcing on or off (H-27).
 
 use trunkline_engine::{ForcedVariable, NoAuditRoom, Variable};
 use trunkline_proto::limits::PAGE_BYTES;
@@ -33,8 +33,8 @@ impl Request for ForcingRequest {
             ForcingVerb::On | ForcingVerb::Off | ForcingVerb::Clear => rights.administer,
         };
         if !is_permitted {
-            let sentence = "you may not do this with the list of forced variables; ask the \
-                        engine's administrator for the right to";
+            let sentence = "you have no permission for this operation on forced variables; ask the \
+                        engine's administrator";
             context.put_fault(request, &Fault::new(FaultCode::Denied, sentence));
             return Progress::Done;
         }
@@ -50,15 +50,15 @@ impl Request for ForcingRequest {
             ForcingVerb::Off => engine.forcing().set(caller, false, now, wall, wakes),
             ForcingVerb::Clear => engine.forcing().clear(caller, now, wall, wakes),
         };
-        let concerned = match changed {
-            Ok(concerned) => concerned,
+        let forced_count = match changed {
+            Ok(forced_count) => forced_count,
             Err(NoAuditRoom::Wait(until)) => {
                 return match context.consumer.wait_for_audit() {
                     true => {
                         context.parked_until = Some(until);
                         Progress::Parked
                     }
-                    // There may be room now, so the request is tried again immediately.
+                    // The audit may have room now, so try the request again.
                     false => Progress::More,
                 };
             }
@@ -69,7 +69,7 @@ impl Request for ForcingRequest {
         };
         let head = ForcedHead {
             is_on: context.engine.forcing().is_on(),
-            total: concerned as u32,
+            total: forced_count as u32,
             next_cursor: 0,
         };
         ForcedBuilder::begin(&mut context.answers.frames, request, &head).finish(false);
@@ -77,7 +77,7 @@ impl Request for ForcingRequest {
     }
 }
 
-/// Appends one page: at most as many entries as requested, and no more than fit into one frame.
+/// Appends one page of forced variables, up to the requested number and the size of a page.
 fn list_forced(context: &mut Context, request: u32, forcing: Forcing) {
     let limit = match forcing.limit {
         0 => SLICE,
@@ -106,7 +106,7 @@ fn list_forced(context: &mut Context, request: u32, forcing: Forcing) {
     });
 }
 
-/// Converts a forced variable to its form in the protocol.
+/// Converts a forced variable to the form of the protocol.
 pub(super) fn entry(variable: &Variable, forced: ForcedVariable) -> ForcedEntry {
     ForcedEntry {
         name: variable.name().to_owned(),

@@ -1,4 +1,4 @@
-//! Groups of writes, which are carried out at one instant.
+//! Handles GROUP_WRITE: writes a group of variables at one instant, or none of them.
 
 use trunkline_engine::{
     GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Origin, Refusal, Write, WriteOutcome,
@@ -14,7 +14,7 @@ use super::write::check_extension;
 use crate::context::{Context, Effect, Progress, Request};
 use crate::write_run::{Answer, OwnedWrite, bytes_of, with_wire};
 
-/// A group that has arrived and has not been answered yet.
+/// A group that has not been written.
 #[derive(Debug)]
 struct GroupRequest {
     request: u32,
@@ -78,8 +78,8 @@ impl Request for GroupRequest {
                         context.parked_until = Some(until);
                         return Progress::Parked;
                     }
-                    // The feed was drained in the meantime: there is room, or the subscription has
-                    // ended.
+                    // The feed was drained in the meantime or its subscription has ended, so try
+                    // again.
                 }
             }
         }
@@ -94,15 +94,15 @@ impl Request for GroupRequest {
     }
 }
 
-fn put_group(context: &mut Context, request: u32, ended: &GroupOutcome) {
+fn put_group(context: &mut Context, request: u32, group: &GroupOutcome) {
     let head = GroupHead {
-        commit: ended.commit,
-        culprit: ended.culprit.and_then(|at| u32::try_from(at).ok()),
+        commit: group.commit,
+        culprit: group.culprit.and_then(|index| u32::try_from(index).ok()),
     };
     let mut answer = GroupAnswerBuilder::begin(&mut context.answers.frames, request, &head);
-    for outcome in &ended.outcomes {
+    for outcome in &group.outcomes {
         if let WriteOutcome::Refused(Refusal::Group { .. }) = outcome {
-            // The fault is the same for all of them; the client adds the name of the culprit.
+            // The client creates the sentence, because it knows the name of the refused variable.
             let fault = FaultRef {
                 code: FaultCode::GroupRefused,
                 sentence: "",
@@ -117,7 +117,7 @@ fn put_group(context: &mut Context, request: u32, ended: &GroupOutcome) {
 
 fn member(write: &OwnedWrite) -> GroupMember<'_> {
     let options = &write.options;
-    // The engine itself refuses writes that clients may not request in a group.
+    // `try_write` refuses members that clients may not write in a group, such as raw values.
     let origin = match options.raw {
         true => Origin::SourceRaw,
         false => Origin::Client,

@@ -1,5 +1,5 @@
-//! Reads queries of the history, and writes their pages. In between, a query is an order, which the
-//! engine's host answers.
+//! Decodes history queries, and encodes the pages that answer them. The engine's host answers the
+//! query, which is passed to it as an order.
 
 use std::borrow::Cow;
 
@@ -13,19 +13,23 @@ use trunkline_types::Pattern;
 use trunkline_types::history::{HistoryPage, HistoryQuery, HistorySeries, Rows, SeriesData};
 
 use super::Rejection;
-use super::orders::{parse_pattern, put_frames, refuse_order, take_order};
+use super::orders::{parse_pattern, put_frames, refuse_order, queue_order};
 use crate::context::Context;
 
-/// Bounds of an item, so that a frame is not much longer than a page.
+// Limits on the size of an item, so that a frame is not much longer than a page.
+
+/// Maximum number of rows in one item.
 const ITEM_ROWS: usize = 2048;
+/// Maximum number of marks in one item.
 const ITEM_MARKS: usize = 1024;
+/// Maximum number of buckets in one item.
 const ITEM_BUCKETS: usize = 1024;
 
 pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
-    let asked = HistoryFrame::decode(frame)?;
-    if asked.left() as usize > HISTORY_PATTERNS_MAX {
+    let query = HistoryFrame::decode(frame)?;
+    if query.left() as usize > HISTORY_PATTERNS_MAX {
         let sentence = format!(
-            "a query of the history has at most {HISTORY_PATTERNS_MAX} patterns; split it, or use \
+            "a history query can have at most {HISTORY_PATTERNS_MAX} patterns; split the query, or use \
              patterns that match more variables"
         );
         return Err(Fault::new(FaultCode::TooLarge, sentence).into());
@@ -37,14 +41,14 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rej
         after,
         durations,
         ..
-    } = *asked.head();
-    let form = asked
+    } = *query.head();
+    let form = query
         .head()
         .query_form()
-        .ok_or_else(|| unknown(asked.head()))?;
-    let from = asked.head().from.clone();
-    let mut patterns = Vec::with_capacity(asked.left() as usize);
-    for item in asked {
+        .ok_or_else(|| invalid_form(query.head()))?;
+    let from = query.head().from.clone();
+    let mut patterns = Vec::with_capacity(query.left() as usize);
+    for item in query {
         patterns.push(parse_pattern(item?.pattern)?);
     }
     let order = Order::History(Box::new(HistoryQuery {
@@ -58,19 +62,21 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rej
         limit,
     }));
     let refused = refuse_order(context, order.check_rights(&context.caller));
-    take_order(context, frame.request(), order, refused);
+    queue_order(context, frame.request(), order, refused);
     Ok(())
 }
 
-fn unknown(head: &HistoryHead) -> Fault {
+fn invalid_form(head: &HistoryHead) -> Fault {
     let sentence = match (head.form, head.size) {
-        (2, 0) => "the buckets of a history need a width".to_owned(),
-        (form, _) => format!("this engine knows no form {form} of a history; update it"),
+        (2, 0) => "a history query for buckets needs a width above 0".to_owned(),
+        (form, _) => format!(
+            "this engine does not support form {form} of a history query; update the engine"
+        ),
     };
     Fault::new(FaultCode::BadRequest, sentence)
 }
 
-/// Returns the memory of a query, which is charged until the host has answered it.
+/// Returns the memory of a query in bytes. It is charged to the session until the host has answered.
 pub(super) fn bytes_of(query: &HistoryQuery) -> usize {
     let pattern = |pattern: &Pattern| size_of::<Pattern>() + pattern.as_str().len();
     let cursor = query.from.as_ref();
@@ -89,12 +95,13 @@ pub(super) fn put_page(page: &HistoryPage, request: u32, out: &mut Vec<u8>) {
     put_frames::<HistoryRowsForm, _>(&head, items, request, out);
 }
 
-/// A series as consecutive items: one item if it is short, otherwise several.
+/// Splits a series into items of limited size. A short series is a single item.
 struct Items<'p> {
     series: &'p HistorySeries,
-    /// Number of rows or buckets, and number of events, in the preceding items.
-    at: usize,
-    mark: usize,
+    /// Number of rows or buckets in the items returned so far.
+    rows_done: usize,
+    /// Number of marks in the items returned so far.
+    marks_done: usize,
     is_done: bool,
 }
 
@@ -102,33 +109,33 @@ impl<'p> Items<'p> {
     fn of(series: &'p HistorySeries) -> Self {
         Self {
             series,
-            at: 0,
-            mark: 0,
+            rows_done: 0,
+            marks_done: 0,
             is_done: false,
         }
     }
 
-    /// Returns the next part of the data.
+    /// Returns the data of the next item.
     fn part(&mut self) -> SeriesData {
         match &self.series.data {
             SeriesData::Rows(rows) => {
-                let end = end_of_item(rows, self.at);
+                let end = end_of_item(rows, self.rows_done);
                 let mut part = Rows::new(rows.word_bytes());
-                part.append(rows, self.at..end);
-                self.at = end;
-                let marks = rows.marks().get(self.mark..).unwrap_or_default();
+                part.append(rows, self.rows_done..end);
+                self.rows_done = end;
+                let marks = rows.marks().get(self.marks_done..).unwrap_or_default();
                 for mark in marks.iter().take(ITEM_MARKS) {
                     part.push_mark(*mark);
                 }
-                self.mark += part.marks().len();
-                self.is_done = end >= rows.len() && self.mark >= rows.marks().len();
+                self.marks_done += part.marks().len();
+                self.is_done = end >= rows.len() && self.marks_done >= rows.marks().len();
                 SeriesData::Rows(part)
             }
             SeriesData::Buckets { width, buckets } => {
-                let left = buckets.get(self.at..).unwrap_or_default();
-                let part: Vec<_> = left.iter().take(ITEM_BUCKETS).copied().collect();
-                self.at += part.len();
-                self.is_done = self.at >= buckets.len();
+                let remaining = buckets.get(self.rows_done..).unwrap_or_default();
+                let part: Vec<_> = remaining.iter().take(ITEM_BUCKETS).copied().collect();
+                self.rows_done += part.len();
+                self.is_done = self.rows_done >= buckets.len();
                 SeriesData::Buckets {
                     width: *width,
                     buckets: part,
@@ -145,7 +152,7 @@ impl<'p> Iterator for Items<'p> {
         if self.is_done {
             return None;
         }
-        if self.at == 0 && self.mark == 0 && is_short(&self.series.data) {
+        if self.rows_done == 0 && self.marks_done == 0 && is_short(&self.series.data) {
             self.is_done = true;
             return Some(Cow::Borrowed(self.series));
         }
@@ -175,16 +182,16 @@ fn is_short(data: &SeriesData) -> bool {
 /// Returns the end of the rows of the item that begins at `start`. The item has at least one row,
 /// unless no row is left.
 fn end_of_item(rows: &Rows, start: usize) -> usize {
-    let most = rows.len().min(start + ITEM_ROWS);
+    let end_max = rows.len().min(start + ITEM_ROWS);
     if rows.word_bytes().is_some() {
-        return most;
+        return end_max;
     }
     let mut bytes = 0;
-    for row in start..most {
+    for row in start..end_max {
         bytes += rows.with_row(row, |row| row.value.len()).unwrap_or(0);
         if bytes > PAGE_BYTES / 2 {
             return row + 1;
         }
     }
-    most
+    end_max
 }

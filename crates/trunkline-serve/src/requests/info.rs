@@ -1,4 +1,4 @@
-//! Answers INFO with all information about variables.
+//! Answers INFO with all information about each variable.
 
 use trunkline_engine::{ForcedVariable, Variable};
 use trunkline_proto::Fault;
@@ -14,7 +14,7 @@ use trunkline_types::AuditMode;
 use super::forcing::entry;
 use crate::context::{Context, Page};
 
-/// Appends all information about the variables of the next handles.
+/// Appends the information about the next slice of handles.
 pub(super) fn info(context: &mut Context, page: &mut Page, handles: &[u32]) {
     let head = AnswerHead {
         first_index: page.first_index(),
@@ -58,11 +58,11 @@ fn describe(context: &Context, variable: &Variable) -> VariableInfo {
             })
         })
         .collect();
-    let held = context
+    let lease = context
         .engine
         .leases()
         .held_by(variable, context.moment.now);
-    let held = held.as_ref();
+    let lease = lease.as_ref();
     VariableInfo {
         name: variable.name().to_owned(),
         properties: (**variable.properties()).clone(),
@@ -75,9 +75,9 @@ fn describe(context: &Context, variable: &Variable) -> VariableInfo {
             .writers()
             .last_writer(variable, &context.caller),
         source_state: context.engine.queries().source_state(variable),
-        held_by: held.map_or_else(String::new, |held| held.who.to_string()),
-        lease_left: held.and_then(|held| held.left).unwrap_or_default(),
-        writers_waiting: held.map_or(0, |held| held.waiting as u64),
+        held_by: lease.map_or_else(String::new, |lease| lease.who.to_string()),
+        lease_left: lease.and_then(|lease| lease.left).unwrap_or_default(),
+        writers_waiting: lease.map_or(0, |lease| lease.waiting as u64),
         audit: match variable.properties().audit != AuditMode::Off {
             true => context.engine.audit().keeping().sentence.to_string(),
             false => String::new(),
@@ -97,7 +97,7 @@ fn describe(context: &Context, variable: &Variable) -> VariableInfo {
     }
 }
 
-/// Returns the filters of an existing subscription.
+/// Returns the flags of an existing subscription.
 fn flags_of(context: &Context, subscription: u32) -> SubscribeFlags {
     let only_changes = context.consumer.only_changes(subscription);
     SubscribeFlags {

@@ -1,4 +1,4 @@
-//! Acquiring, renewing and releasing leases.
+//! Handles LEASE: acquires, renews and releases leases.
 
 use trunkline_engine::LeaseRequest;
 use trunkline_proto::limits::PAGE_BYTES;

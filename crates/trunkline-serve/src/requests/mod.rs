@@ -1,5 +1,7 @@
-//! The requests of a session, each in a file of the same name. `handle` reads a frame. A request
-//! that is not completed there waits in the queue as a [`Request`](crate::context::Request).
+//! Handles the requests of a session, each in the file that it is named after.
+//!
+//! The `handle` function of a file decodes a frame. Unless it can answer immediately, it queues a
+//! [`Request`](crate::context::Request).
 
 pub(crate) mod alarm;
 pub(crate) mod convergence;

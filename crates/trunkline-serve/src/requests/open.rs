@@ -1,5 +1,5 @@
-//! Opens variables by name, and subscribes them if the client requests it. The result is reported
-//! for each item.
+//! Handles OPEN: opens variables by name, and subscribes them if the client requests it. The answer
+//! has a result for each name.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use trunkline_types::name::NameError;
 
 use super::subscribe::subscribe_one;
 use crate::context::{Context, Page, Progress, Request};
-use crate::updates::Records;
+use crate::updates::RecordEncoder;
 
-/// Maximum number of misses per request for which the nearest name is searched.
+/// Maximum number of unknown names per request for which a similar name is searched.
 const SUGGESTIONS_MAX: u32 = 8;
 
 #[derive(Debug)]
@@ -23,21 +23,23 @@ struct OpenRequest {
     page: Page,
     terms: OpenTerms,
     names: Names,
-    /// Number of names not found so far.
+    /// Number of unknown names so far.
     misses: u32,
 }
 
-/// Names in one buffer.
+/// A list of names in one buffer.
 #[derive(Debug, Default)]
 struct Names {
+    /// All names, without separators.
     bytes: Vec<u8>,
+    /// End of each name in `bytes`.
     ends: Vec<u32>,
 }
 
 impl Names {
     fn push(&mut self, name: &[u8]) {
         self.bytes.extend_from_slice(name);
-        // A frame, and therefore the total of its names, is far below 4 GiB.
+        // The names come from one frame, which is far smaller than 4 GiB.
         self.ends.push(self.bytes.len() as u32);
     }
 
@@ -91,7 +93,7 @@ impl Request for OpenRequest {
                                 context.records.within(update, |room| frame.make_room(room));
                             records.record(handle, update)
                         }
-                        None => Records::not_readable(handle),
+                        None => RecordEncoder::not_readable(handle),
                     });
                     frame.push(
                         handle,
@@ -136,19 +138,19 @@ fn open_one(
                 .open(&context.caller, name, now, wall)
         });
     let variable = found.map_err(|error| Fault::from(&suggest(context, error, misses)))?;
-    let kept = context
+    let opened = context
         .engine
         .fields()
         .keep(&mut context.consumer, variable);
-    let variable = kept.map_err(|error| Fault::from(&error))?;
+    let variable = opened.map_err(|error| Fault::from(&error))?;
     if let Some(terms) = terms {
         subscribe_one(context, &variable, terms, None, true)?;
     }
     Ok(variable)
 }
 
-/// Adds the nearest existing name to the error, for the first few misses of a request. The search
-/// has to read tens of thousands of names.
+/// Adds the most similar existing name to the error, for the first few unknown names of a request
+/// only, because the search may have to read tens of thousands of names.
 fn suggest(context: &Context, error: AccessError, misses: &mut u32) -> AccessError {
     let AccessError::UnknownName {
         name,

@@ -1,6 +1,7 @@
-//! Library orders, and queries of the audit, the alarm journal and the history. They are accepted,
-//! passed to the engine's host, and answered when the host has replied. `deploy` receives the
-//! library of a DEPLOY, and `history` reads a HISTORY.
+//! Passes orders to the engine's host, and sends the host's answers to the client.
+//!
+//! Orders start, stop, deploy and undeploy libraries, and query the audit, the alarm journal and the
+//! history. `deploy` receives the library of a DEPLOY, and `history` decodes a HISTORY.
 
 use std::borrow::Borrow;
 
@@ -19,19 +20,20 @@ use trunkline_types::{AuditOutcome, AuditQuery, Pattern};
 use super::{Rejection, history};
 use crate::context::{Context, Progress, Request, units_of};
 use crate::fault::audit_unstored;
-use crate::request_budget::{Loan, Use};
+use crate::request_budget::{Loan, MemoryUse};
 
 /// Maximum number of unanswered orders per session.
 const ORDERS_MAX: usize = 16;
-/// An accepted or refused order. In both cases there is an audit entry (B-24), for which the order
-/// may have to wait.
+/// An accepted or refused order. The audit has an entry in both cases (B-24), so the order may have
+/// to wait until the audit has room.
 #[derive(Debug)]
 struct OrderRequest {
     request: u32,
-    /// The order; `None` once it has been passed to the host.
+    /// The order; `None` after it was passed to the host.
     order: Option<Order>,
+    /// The reason for the refusal; `None` for an accepted order.
     refused: Option<Fault>,
-    /// The memory that the order takes until it is answered.
+    /// The memory of the order, charged to the session until the host has answered.
     loan: Option<Loan>,
 }
 
@@ -44,7 +46,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
         LibraryVerb::Stop => Order::Stop { library },
     };
     let refused = refuse_order(context, order.check_rights(&context.caller));
-    take_order(context, frame.request(), order, refused);
+    queue_order(context, frame.request(), order, refused);
     Ok(())
 }
 
@@ -53,14 +55,14 @@ pub(crate) fn handle_audit(context: &mut Context, frame: &Frame<'_>) -> Result<(
     let query = AuditQuery {
         from: audit.from,
         since: audit.since,
-        pattern: pattern_of(audit.pattern)?,
+        pattern: parse_optional_pattern(audit.pattern)?,
         who: (!audit.who.is_empty()).then(|| audit.who.to_owned()),
         newest_first: audit.newest_first,
         limit: audit.limit,
     };
     let order = Order::Audit(query);
     let refused = refuse_order(context, order.check_rights(&context.caller));
-    take_order(context, frame.request(), order, refused);
+    queue_order(context, frame.request(), order, refused);
     Ok(())
 }
 
@@ -68,29 +70,29 @@ pub(crate) fn handle_alarm_journal(
     context: &mut Context,
     frame: &Frame<'_>,
 ) -> Result<(), Rejection> {
-    let asked = AlarmJournal::decode(frame)?;
+    let journal = AlarmJournal::decode(frame)?;
     let states = AlarmState::ALL.into_iter();
     let query = AlarmJournalQuery {
-        from: asked.from,
-        since: asked.since,
-        until: asked.until,
-        pattern: pattern_of(asked.pattern)?,
-        area: asked.area.to_owned(),
-        priority_min: u16::try_from(asked.priority_min).unwrap_or(u16::MAX),
+        from: journal.from,
+        since: journal.since,
+        until: journal.until,
+        pattern: parse_optional_pattern(journal.pattern)?,
+        area: journal.area.to_owned(),
+        priority_min: u16::try_from(journal.priority_min).unwrap_or(u16::MAX),
         states: states
-            .filter(|state| asked.states >> state.number() & 1 != 0)
+            .filter(|state| journal.states >> state.number() & 1 != 0)
             .collect(),
-        newest_first: asked.newest_first,
-        limit: asked.limit,
+        newest_first: journal.newest_first,
+        limit: journal.limit,
     };
     let order = Order::AlarmJournal(Box::new(query));
     let refused = refuse_order(context, order.check_rights(&context.caller));
-    take_order(context, frame.request(), order, refused);
+    queue_order(context, frame.request(), order, refused);
     Ok(())
 }
 
-/// Parses a pattern; an empty pattern matches all names.
-pub(super) fn pattern_of(text: &str) -> Result<Option<Pattern>, Fault> {
+/// Parses a pattern. Returns `None` for an empty text, which matches all names.
+pub(super) fn parse_optional_pattern(text: &str) -> Result<Option<Pattern>, Fault> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -101,8 +103,9 @@ pub(super) fn parse_pattern(text: &str) -> Result<Pattern, Fault> {
     Pattern::parse(text).map_err(|error| Fault::new(FaultCode::BadPattern, error.to_string()))
 }
 
-/// Queues an order or its refusal.
-pub(super) fn take_order(
+/// Queues an order, which is refused if `refused` is a fault. A refused order that has no audit entry
+/// is answered immediately.
+pub(super) fn queue_order(
     context: &mut Context,
     request: u32,
     order: Order,
@@ -114,12 +117,12 @@ pub(super) fn take_order(
         Some(_) => {}
         None => {
             context.unanswered_orders += 1;
-            let lent = match &order {
-                Order::Deploy { .. } => Some((Use::Libraries, usize::MAX)),
-                Order::History(query) => Some((Use::Requests, history::bytes_of(query))),
+            let charge = match &order {
+                Order::Deploy { .. } => Some((MemoryUse::Libraries, usize::MAX)),
+                Order::History(query) => Some((MemoryUse::Requests, history::bytes_of(query))),
                 _ => None,
             };
-            loan = lent.map(|(of, bytes)| context.account.lend_out(of, bytes));
+            loan = charge.map(|(purpose, bytes)| context.account.lend(purpose, bytes));
         }
     }
     context.queue.push(OrderRequest {
@@ -135,7 +138,7 @@ impl Request for OrderRequest {
     fn run(&mut self, context: &mut Context) -> Progress {
         let audited = self.order.as_ref().and_then(Order::audited);
         let room = match audited {
-            Some(_) => match claim_order(context) {
+            Some(_) => match claim_audit_room(context) {
                 Ok(room) => room,
                 Err(progress) => return progress,
             },
@@ -161,7 +164,7 @@ impl Request for OrderRequest {
             context.put_fault(self.request, &audit_unstored());
             return Progress::Done;
         };
-        // There was an administrator when the order was accepted, and the options do not change.
+        // An order is accepted only if there is an administrator, and the options do not change.
         let administrator = &context.options.administrator;
         if let (Some(order), Some(administrator)) = (self.order.take(), administrator) {
             let reply = Reply::to(&context.consumer, self.request).with_room(room);
@@ -175,7 +178,7 @@ impl Request for OrderRequest {
     }
 
     fn bytes(&self) -> usize {
-        // The memory of an accepted order is already included in the memory of the orders.
+        // The memory of an accepted order is a loan, which is charged separately.
         let name = self.order.as_ref().and_then(Order::audited);
         let sentence =
             |fault: &Fault| fault.sentence.len() + name.map_or(0, |(_, name)| name.len());
@@ -185,7 +188,7 @@ impl Request for OrderRequest {
 
 /// Reserves room in the audit for the entry of an order. Returns `Ok(None)` if the entry cannot be
 /// stored.
-fn claim_order(context: &mut Context) -> Result<Option<AuditRoom>, Progress> {
+fn claim_audit_room(context: &mut Context) -> Result<Option<AuditRoom>, Progress> {
     context.parked_until = None;
     loop {
         match context.engine.audit().claim(1, context.moment.now) {
@@ -201,12 +204,12 @@ fn claim_order(context: &mut Context) -> Result<Option<AuditRoom>, Progress> {
     }
 }
 
-/// Returns the reason to refuse an order now, if there is one. `rights` is the result of the check
-/// of the caller's rights.
+/// Returns the reason to refuse an order now, or `None` to accept it. `rights` is the result of
+/// checking the caller's rights.
 pub(super) fn refuse_order(context: &Context, rights: Result<(), Fault>) -> Option<Fault> {
     if context.options.administrator.is_none() {
-        let sentence = "this engine takes no orders over the network; it does what its own \
-                        program says";
+        let sentence = "this engine does not accept orders over the network; use the program that \
+                        runs the engine";
         return Some(Fault::new(FaultCode::NotSupported, sentence));
     }
     if let Err(denied) = rights {
@@ -214,7 +217,7 @@ pub(super) fn refuse_order(context: &Context, rights: Result<(), Fault>) -> Opti
     }
     (context.unanswered_orders >= ORDERS_MAX).then(|| {
         let sentence =
-            format!("{ORDERS_MAX} orders of this connection wait; send the next when one is done");
+            format!("{ORDERS_MAX} orders of this connection are unanswered; wait for an answer first");
         Fault::new(FaultCode::Overloaded, sentence)
     })
 }
@@ -227,10 +230,10 @@ pub(crate) fn answer_reports(context: &mut Context) {
             Ok(Report {
                 page: Some(page), ..
             }) => put_page(&page, request, &mut context.answers.frames),
-            Ok(report) => of_report(&report).encode(request, &mut context.answers.frames),
+            Ok(report) => report_message(&report).encode(request, &mut context.answers.frames),
             Err(fault) => context.put_fault(request, &fault),
         }
-        context.account.settle();
+        context.account.return_ended_loans();
     }
 }
 
@@ -256,7 +259,7 @@ fn put_page(page: &LogPage, request: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a page, in frames of about `PAGE_BYTES` each.
+/// Appends entries in frames of about `PAGE_BYTES` each. Every frame has the same head.
 pub(super) fn put_frames<'i, F: ListFrame, I: Borrow<F::Item<'i>>>(
     head: &F::Head<'_>,
     entries: impl Iterator<Item = I>,
@@ -277,7 +280,7 @@ pub(super) fn put_frames<'i, F: ListFrame, I: Borrow<F::Item<'i>>>(
     }
 }
 
-fn of_report(report: &Report) -> LibraryReport {
+fn report_message(report: &Report) -> LibraryReport {
     LibraryReport {
         after: match report.state {
             None => LibraryAfter::Undeployed,

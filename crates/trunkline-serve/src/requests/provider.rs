@@ -1,4 +1,4 @@
-//! A client as the source of variables: an I/O server in a separate process.
+//! Lets a client be the source of variables, such as an I/O server in a separate process.
 //!
 //! ```text
 //!  writers' threads --> the consumer's queue --> PROVIDER_WRITE, PROVIDER_REQUEST, PROVIDER_BIND
@@ -6,8 +6,8 @@
 //!  PUBLISH          --> the write path, as the variable's source
 //! ```
 //!
-//! The role lasts as long as the connection. When the connection ends for any reason, including the
-//! deadline for silence, the quality of the variables becomes bad, with the cause.
+//! A client is a provider until its connection ends for any reason, including its keep-alive
+//! deadline. The quality of its variables then becomes bad, with the reason `ProviderGone`.
 
 use std::collections::BTreeMap;
 
@@ -28,14 +28,14 @@ use trunkline_types::{Moment, Reason, Value};
 use super::Rejection;
 use crate::context::Context;
 
-/// Maximum number of sent orders to remember: the maximum number of open orders, and the same
-/// number of late ones.
+/// Maximum number of sent orders to remember: the maximum number of orders that the engine waits for,
+/// and the same number that have timed out.
 const SENT_MAX: usize = 2 * PROVIDER_PENDING_MAX;
 
 /// The provider role of a session.
 #[derive(Debug, Default)]
-pub(crate) struct Provided {
-    /// Orders that were sent and have not been answered, by their ticket on this connection.
+pub(crate) struct ProviderRole {
+    /// Orders that were sent and not answered, by their number on this connection.
     sent: BTreeMap<u64, SentOrder>,
     next_ticket: u64,
 }
@@ -48,10 +48,10 @@ struct SentOrder {
     value: Option<Value>,
 }
 
-impl Provided {
-    /// Remembers an order that was sent. Orders for which the engine no longer waits are removed
-    /// only when there are too many, oldest first.
-    fn expect(&mut self, number: u64, ticket: Ticket, handle: u32, value: Option<Value>) {
+impl ProviderRole {
+    /// Remembers an order that was sent. If there are more than `SENT_MAX`, removes the oldest, for
+    /// which the engine no longer waits.
+    fn remember(&mut self, number: u64, ticket: Ticket, handle: u32, value: Option<Value>) {
         self.next_ticket = number + 1;
         let sent = SentOrder {
             ticket,
@@ -64,14 +64,13 @@ impl Provided {
         }
     }
 
-    /// Handles a client's offer to be the source of every variable that is configured with its
-    /// name.
+    /// Handles PROVIDE: the client becomes the source of every variable whose `source` names it.
     pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
         let provide = Provide::decode(frame)?;
         let name = provide.head().provider;
         let refused = |code, sentence: &'static str| Err(Fault::new(code, sentence).into());
         if !context.caller.rights.write {
-            let sentence = "you may not provide values; ask the engine's administrator";
+            let sentence = "you have no permission to provide values; ask the engine's administrator";
             return refused(FaultCode::Denied, sentence);
         }
         if context.provider.is_some() {
@@ -79,8 +78,8 @@ impl Provided {
             return refused(FaultCode::BadRequest, sentence);
         }
         if name.is_empty() || provide.left() > 0 {
-            let sentence = "a provider has a name, and delivers the variables whose `source` \
-                            begins with it; name no others";
+            let sentence = "a provider needs a name and no list of variables; it provides the \
+                            variables whose `source` begins with the name";
             return refused(FaultCode::NotSupported, sentence);
         }
         let providers = context.engine.providers();
@@ -101,22 +100,22 @@ impl Provided {
     ) -> Result<(), Disconnect> {
         for answer in ProviderAnswers::decode(frame)? {
             let answer = answer?;
-            // Ignores a ticket that was already answered, or never sent.
+            // Ignore an answer to an order that was already answered or never sent.
             let Some(sent) = self.sent.remove(&answer.ticket) else {
                 continue;
             };
-            let said = match answer.outcome {
+            let result = match answer.outcome {
                 ProviderOutcome::Refused(fault) => Answer::Refused(fault.to_fault().sentence),
                 ProviderOutcome::Unknown(fault) => Answer::Unknown(fault.to_fault().sentence),
                 ProviderOutcome::Applied(back) => read_back(context, &sent, &back),
             };
-            give_answer(context, sent.ticket, sent.handle, said);
+            pass_answer(context, sent.ticket, sent.handle, result);
         }
         Ok(())
     }
 
-    /// Sends queued orders of writers and deployments to the client, a page at a time. Returns true
-    /// if there is more.
+    /// Sends about a page of queued orders to the client: writes, read requests, and the variables
+    /// that it provides. Returns true if there are more.
     pub(crate) fn send_provider_orders(&mut self, context: &mut Context) -> bool {
         while context.answers.frames.len() < PAGE_BYTES {
             let mut order = context.consumer.take_provider_order();
@@ -148,8 +147,7 @@ impl Provided {
             raw,
         }) = order
         {
-            // If the write has timed out, its writer has already been informed that the outcome is
-            // unknown.
+            // Skip a write that has timed out: its writer was told that the outcome is unknown.
             if context.engine.providers().awaits_answer(ticket) {
                 let bytes = wire::encoded_len(&raw);
                 let room = context.records.room_for_bytes(bytes);
@@ -159,7 +157,7 @@ impl Provided {
                     continue;
                 }
                 let number = frame.push_value(handle, &WriteOptions::default(), &raw);
-                self.expect(number, ticket, handle, Some(raw));
+                self.remember(number, ticket, handle, Some(raw));
             }
             if frame.len_bytes() >= PAGE_BYTES {
                 order = None;
@@ -169,7 +167,7 @@ impl Provided {
         }
         frame.finish();
         for (ticket, handle, error) in unsent {
-            give_answer(context, ticket, handle, Answer::Unsent(error));
+            pass_answer(context, ticket, handle, Answer::Unsent(error));
         }
         order
     }
@@ -190,7 +188,7 @@ impl Provided {
             let number = self.next_ticket;
             self.next_ticket += 1;
             if let Some(ticket) = ticket {
-                self.expect(number, ticket, handle, None);
+                self.remember(number, ticket, handle, None);
             }
             if frame.len_bytes() >= PAGE_BYTES {
                 order = None;
@@ -202,7 +200,7 @@ impl Provided {
         order
     }
 
-    /// Ends the provider role at the end of the connection: the variables have lost their source.
+    /// Ends the provider role when the connection ends. The variables then have no source.
     pub(crate) fn stop_providing(&mut self, context: &mut Context) {
         let Some(id) = context.provider.take() else {
             return;
@@ -216,7 +214,8 @@ impl Provided {
     }
 }
 
-fn give_answer(context: &mut Context, ticket: Ticket, handle: u32, answer: Answer) {
+/// Passes a provider's answer to the engine.
+fn pass_answer(context: &mut Context, ticket: Ticket, handle: u32, answer: Answer) {
     let Moment { now, wall } = context.moment;
     let (providers, wakes) = (context.engine.providers(), &mut context.wakes);
     providers.answer(ticket, handle, answer, now, wall, wakes);
@@ -243,12 +242,12 @@ fn read_back(context: &Context, sent: &SentOrder, back: &ReadBack<'_>) -> Answer
             source_timestamp: back.source_timestamp,
         },
         None => {
-            Answer::Unknown("what it read back is not a valid value of the variable".to_owned())
+            Answer::Unknown("the provider read back an invalid value for the variable".to_owned())
         }
     }
 }
 
-/// Sends a run of binds. Returns the first order of another kind.
+/// Sends consecutive bind orders in one frame. Returns the first order of another kind.
 fn send_binds(context: &mut Context, first: ProviderOrder) -> Option<ProviderOrder> {
     let mut frame = ProviderBindBuilder::begin(&mut context.answers.frames, 0, &());
     let mut order = Some(first);

@@ -1,4 +1,4 @@
-//! Requests with a list of handles: reading, closing, unsubscribing, and requesting fresh values.
+//! Handles READ, CLOSE, INFO, UNSUBSCRIBE and REQUEST_VALUE, which have a list of handles.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,14 @@ use trunkline_proto::{DecodeError, Disconnect, Fault, FaultCode, Frame, FrameKin
 use super::info::info;
 use crate::context::{Context, Page, Progress, Request};
 
-/// The operation on a list of handles.
+/// An operation on a list of handles.
 #[derive(Clone, Copy, Debug)]
 enum HandlesVerb {
     Read,
     Close,
     Info,
     RequestValue,
-    /// Removes the handles from this subscription, or ends the whole subscription if `whole` is
-    /// true.
+    /// Removes the handles from the subscription, or ends the subscription if `whole` is true.
     Unsubscribe {
         subscription: u32,
         whole: bool,
@@ -40,7 +39,7 @@ fn collect<F>(list: List<'_, F>) -> Result<Vec<u32>, DecodeError>
 where
     F: for<'a> ListFrame<Item<'a> = u32>,
 {
-    // The capacity is limited by the frame's length, which has been checked.
+    // The length of the frame, which has been checked, bounds the capacity.
     let mut handles = Vec::with_capacity(list.left() as usize);
     for handle in list {
         handles.push(handle?);
@@ -92,7 +91,7 @@ impl Request for HandlesRequest {
                 subscription,
                 whole: true,
             } => {
-                // Later requests of this session wait; other sessions get their turns in between.
+                // This can take many slices. Other sessions run between the slices.
                 if !context
                     .consumer
                     .unsubscribe_some(subscription, &mut context.wakes)
@@ -127,7 +126,7 @@ impl Request for HandlesRequest {
     }
 }
 
-/// Answers the next slice of an operation that cannot fail.
+/// Reports success for the next slice of handles, and returns the slice.
 fn answer_closed<'h>(context: &mut Context, page: &mut Page, handles: &'h [u32]) -> &'h [u32] {
     let (request, first) = (page.request, page.first_index());
     let slice = page.slice(handles);
@@ -161,8 +160,8 @@ fn close_handles(context: &mut Context, handles: &[u32]) {
 fn read(context: &mut Context, page: &mut Page, handles: &[u32]) {
     let (request, first) = (page.request, page.first_index());
     let mut answers = std::mem::take(&mut context.answers.frames);
-    let mut following = std::mem::take(&mut context.handles);
-    let followed = following.follow();
+    let mut handle_reader = std::mem::take(&mut context.handles);
+    let followed = handle_reader.follow();
     let mut readings = ReadingsBuilder::begin(&mut answers, request, first);
     for handle in page.slice(handles) {
         page.next += 1;
@@ -197,7 +196,7 @@ fn read(context: &mut Context, page: &mut Page, handles: &[u32]) {
     }
     readings.finish(page.has_more(handles.len()));
     drop(followed);
-    context.handles = following;
+    context.handles = handle_reader;
     context.answers.frames = answers;
 }
 

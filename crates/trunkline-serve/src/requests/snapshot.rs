@@ -1,4 +1,4 @@
-//! Snapshots: the values of variables at one instant.
+//! Handles SNAPSHOT: reads the values of several variables at one instant.
 
 use trunkline_engine::{GROUP_MAX, Snapshot, Update};
 use trunkline_proto::limits::PAGE_BYTES;
@@ -13,9 +13,9 @@ use crate::context::{Context, Page, Progress, Request};
 struct SnapshotRequest {
     page: Page,
     handles: Vec<u32>,
-    /// The values at one instant. `None` before they are taken, or if the values of each page are
-    /// taken separately.
-    taken: Option<(Snapshot, Timestamp)>,
+    /// The values of all variables at one instant. `None` before the first slice, and for a request
+    /// that is too long, of which each page has its own instant.
+    whole: Option<(Snapshot, Timestamp)>,
 }
 
 pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
@@ -24,7 +24,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
     context.queue.push(SnapshotRequest {
         page,
         handles,
-        taken: None,
+        whole: None,
     });
     Ok(())
 }
@@ -35,28 +35,28 @@ impl Request for SnapshotRequest {
         let Self {
             page,
             handles,
-            taken,
+            whole,
         } = self;
         let wall = context.moment.wall;
         let is_whole = page.base == 0 && !page.more && handles.len() <= GROUP_MAX;
-        if is_whole && taken.is_none() {
-            *taken = Some((
+        if is_whole && whole.is_none() {
+            *whole = Some((
                 context.engine.groups().snapshot(&context.caller, handles),
                 wall,
             ));
         }
         let range = page.range(handles.len());
         let (request, first) = (page.request, page.first_index());
-        let looked;
-        let (snapshot, instant, updates) = match taken {
+        let page_snapshot;
+        let (snapshot, instant, updates) = match whole {
             Some((snapshot, instant)) => {
                 let updates = snapshot.updates.get(range.clone()).unwrap_or_default();
                 (&*snapshot, *instant, updates)
             }
             None => {
                 let slice = handles.get(range.clone()).unwrap_or_default();
-                looked = context.engine.groups().snapshot(&context.caller, slice);
-                (&looked, wall, looked.updates.as_slice())
+                page_snapshot = context.engine.groups().snapshot(&context.caller, slice);
+                (&page_snapshot, wall, page_snapshot.updates.as_slice())
             }
         };
         let head = SnapshotHead {
@@ -82,7 +82,7 @@ impl Request for SnapshotRequest {
     }
 
     fn bytes(&self) -> usize {
-        // Long values are not counted, because they are shared with the variables.
+        // Long values are not counted, because the variables share their memory.
         self.handles.len() * (size_of::<u32>() + size_of::<Update>())
     }
 }

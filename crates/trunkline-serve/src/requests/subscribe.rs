@@ -1,4 +1,4 @@
-//! Subscribes open variables by handle. The result is reported for each item.
+//! Handles SUBSCRIBE: subscribes open variables by handle, and answers with a result for each item.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::{Contract, Position, Tick};
 
 use crate::context::{Context, Page, Progress, Request};
-use crate::request_budget::{ITEM_BYTES, Use};
+use crate::request_budget::{ITEM_BYTES, MemoryUse};
 
 #[derive(Debug)]
 struct SubscribeRequest {
@@ -84,9 +84,9 @@ impl Request for SubscribeRequest {
     }
 }
 
-/// Subscribes one variable. Under `all`, the client knows which update is the first after an OPEN,
-/// so that update uses no credit. After a SUBSCRIBE, only the engine knows whether there is a first
-/// reading.
+/// Subscribes one variable. If `first_is_free` is true, the first update of an `all` subscription
+/// uses no credit. This is so after an OPEN, whose client knows which update is the first. After a
+/// SUBSCRIBE, only the engine knows whether there is a first reading.
 pub(super) fn subscribe_one(
     context: &mut Context,
     variable: &Arc<Variable>,
@@ -100,8 +100,8 @@ pub(super) fn subscribe_one(
         flags,
     } = *terms;
     if flags.own_suppressed {
-        let sentence = "this engine cannot leave a session's own updates out; take them, they \
-                        are marked as its own";
+        let sentence = "this engine cannot suppress a session's own updates; ignore the updates \
+                        that are marked as own";
         return Err(Fault::new(FaultCode::NotSupported, sentence));
     }
     let items = context.consumer.item_count();
@@ -114,7 +114,7 @@ pub(super) fn subscribe_one(
     }
     charge_item(context, items)?;
     let is_new = !context.consumer.has_subscription(subscription);
-    let wanted = trunkline_engine::Subscribe {
+    let request = trunkline_engine::Subscribe {
         subscription,
         contract,
         only_changes: flags.only_changes,
@@ -123,10 +123,10 @@ pub(super) fn subscribe_one(
     };
     context
         .consumer
-        .subscribe(&context.caller, variable, wanted)
+        .subscribe(&context.caller, variable, request)
         .map_err(|error| Fault::from(&error))?;
     match contract {
-        // The client has room for the bound that it specified, and grants more credit later.
+        // The bound in the contract is the initial credit. The client grants more credit later.
         Contract::All { elements, .. } if is_new => {
             context.consumer.grant(subscription, u64::from(elements));
         }
@@ -138,12 +138,12 @@ pub(super) fn subscribe_one(
     Ok(())
 }
 
-/// Takes the budget for one more item than `items`. It is held until the session ends, because the
-/// memory of an ended item is reused for the next item.
+/// Charges the memory of one more item than `items` to the session. It remains charged until the
+/// session ends, because the memory of an ended item is reused for the next item.
 fn charge_item(context: &mut Context, items: usize) -> Result<(), Fault> {
     let bytes = items.saturating_add(1).saturating_mul(ITEM_BYTES);
-    if bytes <= context.account.taken(Use::Items) {
+    if bytes <= context.account.used(MemoryUse::Items) {
         return Ok(());
     }
-    context.account.set(Use::Items, bytes)
+    context.account.set(MemoryUse::Items, bytes)
 }

@@ -1,4 +1,4 @@
-//! Watched patterns: sends pages of the existing names, then changes.
+//! Handles WATCH: sends the existing names that match a pattern in pages, and then each change.
 
 use std::collections::BTreeMap;
 
@@ -20,24 +20,24 @@ use crate::context::{Context, SLICE};
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     by_number: BTreeMap<u32, Entry>,
-    /// The number of the watch at which the next turn begins.
-    turn: u32,
+    /// Number of the watch that is served first in the next call, so that watches take turns.
+    next_watch: u32,
 }
 
 #[derive(Debug)]
 struct Entry {
     watch: Watch,
-    /// The fields to report in place of the variables.
+    /// The fields to report instead of the variables; `None` to report the variables.
     fields: Option<FieldPattern>,
-    /// The request number of the WATCH until the listing is complete, then 0.
+    /// Request number of the WATCH until the listing is complete, then 0.
     request: u32,
     progress: WatchProgress,
 }
 
 impl Watches {
-    /// Returns true if any pattern is watched.
-    pub(crate) fn are_any(&self) -> bool {
-        !self.by_number.is_empty()
+    /// Returns true if the client watches no pattern.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_number.is_empty()
     }
 
     pub(crate) fn handle(
@@ -47,13 +47,13 @@ impl Watches {
     ) -> Result<(), Rejection> {
         let WatchFrame { watch, pattern } = WatchFrame::decode(frame)?;
         if self.by_number.contains_key(&watch) {
-            let sentence = format!("watch {watch} is in use");
+            let sentence = format!("watch {watch} is already in use");
             return Err(Disconnect::Malformed { sentence }.into());
         }
         if self.by_number.len() >= WATCHES_MAX {
             let sentence = format!(
-                "a session follows at most {WATCHES_MAX} patterns; end others, or use one that \
-                 covers them"
+                "a session can watch at most {WATCHES_MAX} patterns; end some of them, or use a \
+                 pattern that matches more names"
             );
             return Err(Fault::new(FaultCode::LimitReached, sentence).into());
         }
@@ -80,29 +80,35 @@ impl Watches {
         Ok(())
     }
 
-    /// Handles one slice of each pattern that has something to report, as long as the answers stay
-    /// below `room` bytes. Returns true if there is more to do now.
+    /// Reports one slice of names for each pattern that may have changed, until the answers reach
+    /// `room` bytes. Returns true if there is more to do now.
     pub(crate) fn run_watches(&mut self, context: &mut Context, room: usize) -> bool {
-        let news = context.consumer.take_names_changed();
+        let names_changed = context.consumer.take_names_changed();
         let mut more = false;
-        // All patterns together take no more time than one search, and each pattern gets its turn.
+        // All patterns share the step budget of one search, and take turns.
         let mut budget = StepBudget::new(SEARCH_STEPS);
-        let Watches { by_number, turn } = self;
-        let looks = |entry: &Entry| news || entry.progress != WatchProgress::Idle;
-        let around = by_number.range(*turn..).chain(by_number.range(..*turn));
-        let looking = around.filter(|(_, entry)| looks(entry));
-        let looking: Vec<u32> = looking.map(|(number, _)| *number).collect();
-        for number in &looking {
+        let Watches {
+            by_number,
+            next_watch,
+        } = self;
+        let in_turn = by_number
+            .range(*next_watch..)
+            .chain(by_number.range(..*next_watch));
+        let pending: Vec<u32> = in_turn
+            .filter(|(_, entry)| names_changed || entry.progress != WatchProgress::Idle)
+            .map(|(number, _)| *number)
+            .collect();
+        for number in &pending {
             let Some(entry) = by_number.get_mut(number) else {
                 continue;
             };
-            // The pattern must be evaluated further, now or later.
+            // If the budget is spent, the pattern remains pending for the next call.
             entry.progress = WatchProgress::More;
             if context.answers.len() >= room || budget.is_spent() {
                 more = true;
                 continue;
             }
-            *turn = number.wrapping_add(1);
+            *next_watch = number.wrapping_add(1);
             let limit = variables_of(SLICE, entry.fields.as_ref());
             let slice = entry
                 .watch
@@ -151,7 +157,7 @@ impl Watches {
         more
     }
 
-    /// Returns true if a pattern is waiting until updates have been taken.
+    /// Returns true if a pattern waits until the last updates of removed variables have been sent.
     pub(crate) fn is_waiting(&self) -> bool {
         let mut entries = self.by_number.values();
         entries.any(|entry| entry.progress == WatchProgress::Waits)

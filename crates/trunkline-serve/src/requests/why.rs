@@ -1,5 +1,5 @@
-//! Explains why a variable's updates do not reach a client: the engine's steps, then the steps of
-//! this session.
+//! Explains why updates of a variable do not reach a client. The answer contains the checks of the
+//! engine, followed by the checks of this session.
 
 use std::sync::Arc;
 
@@ -11,20 +11,21 @@ use trunkline_types::{Contract, Moment, WhyStage, WhyStep, WhyVerdict};
 
 use crate::context::{Context, ITEMS_PER_UNIT, Progress, Request, units_of};
 
-/// Minimum sampling period, in seconds, that may explain why a client misses values.
+/// Minimum sampling period in seconds that is reported as a possible cause of missing values.
 const LONG_PERIOD_SECONDS: f64 = 1.0;
 
 pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
     let why = Why::decode(frame)?;
-    let mut asked = WhyRequest {
+    let mut request = WhyRequest {
         request: frame.request(),
         name: why.name.to_owned(),
     };
     if context.parked_until.is_some() {
-        // If the answer waited behind the parked write, it would be too late to explain the delay.
-        asked.run(context);
+        // Answer immediately: behind the parked write, the answer would come too late to explain why
+        // the write waits.
+        request.run(context);
     } else {
-        context.queue.push(asked);
+        context.queue.push(request);
     }
     Ok(())
 }
@@ -61,7 +62,7 @@ impl Request for WhyRequest {
     }
 }
 
-/// Returns the steps that explain how this session handles the variable's updates.
+/// Returns the steps that explain how this session delivers the variable's updates.
 fn own_steps(context: &Context, name: &str) -> Vec<WhyStep> {
     let name = name.split_once('#').map_or(name, |(variable, _)| variable);
     let mut steps = Vec::new();
@@ -72,23 +73,23 @@ fn own_steps(context: &Context, name: &str) -> Vec<WhyStep> {
     steps.extend(facts.and_then(|facts| facts.recording(variable.name())));
     for (id, contract) in context.consumer.subscriptions_of(variable.handle()) {
         if let Some(ledger) = context.consumer.ledger(id, variable.handle()) {
-            steps.extend(of_filter(context, id, contract, &variable, &ledger));
-            steps.extend(of_buffer(contract, &ledger));
+            steps.extend(filter_step(context, id, contract, &variable, &ledger));
+            steps.extend(buffer_step(contract, &ledger));
         }
     }
     if context.parked_until.is_some() {
         steps.push(WhyStep::fault(
             WhyStage::Buffer,
-            "one of your requests is waiting, and later ones wait behind it: the `all` buffer \
-             of a subscriber is full, and the variable's owner lets writers wait for it \
-             (`stall`), or the audit is full",
-            "have the subscriber take its updates, or shorten `stall`; see `trunkline limits` \
-             for the store of the audit",
+            "one of your requests is waiting and delays the requests after it: the `all` buffer \
+             of a subscriber is full and the variable makes writers wait for it (`stall`), or \
+             the audit is full",
+            "make sure that the subscriber receives its updates, or reduce `stall`; check the \
+             store of the audit with `trunkline limits`",
         ));
     }
     if !context.window.has_room() {
         let sentence = format!(
-            "{} updates are on their way to you and not confirmed: you do not take them",
+            "{} updates were sent to you but not confirmed: your program does not receive them",
             context.consumer.in_flight()
         );
         let next = "check your program and the network";
@@ -97,8 +98,8 @@ fn own_steps(context: &Context, name: &str) -> Vec<WhyStep> {
     steps
 }
 
-/// Returns a step if the subscription itself withholds the newest update.
-fn of_filter(
+/// Returns a step if the subscription itself holds back the newest update.
+fn filter_step(
     context: &Context,
     id: u32,
     contract: Contract,
@@ -110,8 +111,8 @@ fn of_filter(
         && period.as_secs_f64() >= LONG_PERIOD_SECONDS
     {
         let sentence = format!(
-            "your subscription looks once in {period:?}: an update waits for its next look, \
-             and {} were merged",
+            "your subscription samples once in {period:?}: an update waits for the next sample, \
+             and {} updates were merged",
             ledger.coalesced
         );
         let next = "subscribe with a shorter period, or with `latest`";
@@ -123,16 +124,16 @@ fn of_filter(
         .saturating_sub(context.consumer.last_delivered(id, variable.handle())?);
     (only_changes && ledger.waiting == 0 && behind > 0).then(|| {
         let sentence = format!(
-            "your subscription asks for other values only, and the last {behind} updates \
-             repeated the one you have"
+            "your subscription reports only changed values, and the last {behind} updates \
+             repeated the value that you have"
         );
-        let next = "subscribe to every update, or look why its writer repeats itself";
+        let next = "subscribe to every update, or check why the writer repeats the value";
         WhyStep::fault(WhyStage::Filter, sentence, next)
     })
 }
 
 /// Returns a step if the subscription's buffer has dropped updates.
-fn of_buffer(contract: Contract, ledger: &SubscriptionLedger) -> Option<WhyStep> {
+fn buffer_step(contract: Contract, ledger: &SubscriptionLedger) -> Option<WhyStep> {
     let stage = WhyStage::Buffer;
     let SubscriptionLedger {
         written,
@@ -143,10 +144,10 @@ fn of_buffer(contract: Contract, ledger: &SubscriptionLedger) -> Option<WhyStep>
     } = *ledger;
     if dropped_overrun > 0 {
         let sentence = format!(
-            "your `{contract}` subscription has reached its bound and ends: you miss \
+            "your `{contract}` subscription has reached its bound and ends: you missed \
              {dropped_overrun} of {written} updates"
         );
-        let next = "take updates faster, ask for a larger bound, or have the owner set `stall`";
+        let next = "receive updates faster, request a larger bound, or set `stall` for the variable";
         return Some(WhyStep::fault(stage, sentence, next));
     }
     if dropped_queue > 0 {
@@ -157,9 +158,9 @@ fn of_buffer(contract: Contract, ledger: &SubscriptionLedger) -> Option<WhyStep>
         let step = WhyStep::fault(
             stage,
             sentence,
-            "take updates faster, or ask for a larger buffer",
+            "receive updates faster, or request a larger buffer",
         );
-        // Once the client has caught up, past drops are only reported as a note.
+        // If the client has caught up, past drops are only a note.
         return Some(match waiting > 0 {
             true => step,
             false => WhyStep {

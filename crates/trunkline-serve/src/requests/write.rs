@@ -1,8 +1,9 @@
-//! Writes: carried out on arrival, answered in packed runs, and parked if a feed must drain first.
+//! Carries out writes on arrival, answers them in packed runs, and parks writes that must wait for a
+//! feed.
 //!
-//! A parked write delays later writes to the same variable, to keep their order, and requests other
-//! than writes, because these must see all earlier writes. Writes to other variables continue. The
-//! write credit bounds the parked writes.
+//! A parked write delays later writes to the same variable, to keep their order. It also delays all
+//! other requests except writes, because they must see the effect of earlier writes. Writes to other
+//! variables continue. The write credit bounds the number of parked writes.
 
 use trunkline_engine::{Attempt, FollowedHandles, Origin, Write, WriteValue, check_room_to_decode};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, Writes};
@@ -12,15 +13,16 @@ use trunkline_types::{Moment, Quality, Tick};
 
 use crate::context::{Context, Effect, Progress, REQUEST_BYTES, Request, units_of};
 use crate::fault::not_agreed;
-use crate::request_budget::Use;
-use crate::write_run::{Answer, OwnedWrite, Packed, bytes_of};
+use crate::request_budget::MemoryUse;
+use crate::write_run::{Answer, CompactAnswer, OwnedWrite, bytes_of};
 
 /// The result of an attempt to write.
 enum Attempted {
-    Ended(Packed),
-    /// The provider answers later.
-    Later,
-    /// The write waits for room in a feed.
+    /// The write is complete, and this is its answer.
+    Answered(CompactAnswer),
+    /// The write was passed to the variable's provider, which answers later.
+    AtProvider,
+    /// A feed has no room. The write must be tried again at this time at the latest.
     Parked(Tick),
 }
 
@@ -32,7 +34,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
         .begin(writes.first_write(), frame.count(), &context.options)?;
     let mut handles = std::mem::take(&mut context.handles);
     let followed = handles.follow();
-    let mut behind = Vec::new();
+    let mut queued = Vec::new();
     let mut result = Ok(());
     for write in writes {
         let write = match write {
@@ -42,37 +44,40 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
                 break;
             }
         };
-        // A write waits behind all waiting requests, because requests are carried out in order.
-        let kept = if !context.queue.is_empty() || !behind.is_empty() {
-            copy(context, &write, is_published).map(|write| behind.push(write))
-        } else if context.parked.holds(write.handle) {
-            copy(context, &write, is_published).map(|write| context.parked.push(write))
+        // Requests are carried out in order, so a write waits behind all waiting requests.
+        let result_of_write = if !context.queue.is_empty() || !queued.is_empty() {
+            copy_to_wait(context, &write, is_published).map(|write| queued.push(write))
+        } else if context.parked.contains(write.handle) {
+            copy_to_wait(context, &write, is_published).map(|write| context.parked.push(write))
         } else {
             match attempt(context, &followed, &write, is_published) {
-                Ok(Attempted::Ended(answer)) => {
+                Ok(Attempted::Answered(answer)) => {
                     let run = &mut context.unanswered.run;
                     run.push(&mut context.answers.frames, write.write, answer);
                     Ok(())
                 }
-                Ok(Attempted::Later) => Ok(()),
+                Ok(Attempted::AtProvider) => Ok(()),
                 Ok(Attempted::Parked(until)) => {
-                    copy(context, &write, is_published).map(|write| park(context, write, until))
+                    copy_to_wait(context, &write, is_published)
+                        .map(|write| park(context, write, until))
                 }
                 Err(fault) => Err(fault),
             }
         };
-        if let Err(fault) = kept {
-            let refused = Packed::from(Answer::Fault(fault));
+        if let Err(fault) = result_of_write {
+            let refused = CompactAnswer::from(Answer::Fault(fault));
             let run = &mut context.unanswered.run;
             run.push(&mut context.answers.frames, write.write, refused);
         }
     }
-    if behind.is_empty() {
-        // The payload is longer than the values, but the quarter of the credit is only approximate.
+    if queued.is_empty() {
+        // The payload is longer than the values, but the returned credit need not be exact.
         let bytes = frame.payload().len();
-        context.unanswered.give_back(frame.count() as usize, bytes);
+        context
+            .unanswered
+            .return_credit(frame.count() as usize, bytes);
     } else {
-        context.queue.push(QueuedWrites(behind));
+        context.queue.push(QueuedWrites(queued));
     }
     result = result.and_then(|()| context.unanswered.check_bytes(&context.options));
     context.unanswered.run.flush(&mut context.answers.frames);
@@ -81,20 +86,20 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
     result
 }
 
-/// Returns an owned copy of a write that has to wait, if there is enough memory for it.
-fn copy(
+/// Copies a write that has to wait. Fails if the budget or the memory is exhausted.
+fn copy_to_wait(
     context: &mut Context,
     write: &WriteRecord<'_>,
     is_published: bool,
 ) -> Result<OwnedWrite, Fault> {
     let bytes = REQUEST_BYTES + size_of::<OwnedWrite>() + write.value.len();
-    context.account.add(Use::Requests, bytes)?;
+    context.account.add(MemoryUse::Requests, bytes)?;
     let owned = OwnedWrite::of(write, is_published)?;
-    context.unanswered.wait(write.value.len());
+    context.unanswered.add_waiting(write.value.len());
     Ok(owned)
 }
 
-/// Writes that waited behind other requests.
+/// Writes that wait behind other requests.
 #[derive(Debug)]
 struct QueuedWrites(Vec<OwnedWrite>);
 
@@ -117,7 +122,7 @@ impl Request for QueuedWrites {
     }
 }
 
-/// Tries parked writes again: for each variable, as many writes as there is room for now.
+/// Tries the parked writes again. Writes for which a feed still has no room remain parked.
 pub(crate) fn retry_parked(context: &mut Context) {
     if context.parked.is_empty() {
         return;
@@ -127,30 +132,30 @@ pub(crate) fn retry_parked(context: &mut Context) {
     run_waiting(context, writes.into_iter());
 }
 
-/// Carries out writes that waited. A write for which there is no room is parked, and so are later
-/// writes to the same variable.
+/// Carries out writes that waited. Parks a write if a feed has no room, and then also later writes to
+/// the same variable.
 fn run_waiting(context: &mut Context, writes: impl Iterator<Item = OwnedWrite>) {
     let mut handles = std::mem::take(&mut context.handles);
     let followed = handles.follow();
     for write in writes {
-        if context.parked.holds(write.handle) {
+        if context.parked.contains(write.handle) {
             context.parked.push(write);
             continue;
         }
         let answer = match attempt(context, &followed, &write.record(), write.is_published) {
-            Ok(Attempted::Ended(answer)) => Some(answer),
-            Ok(Attempted::Later) => None,
+            Ok(Attempted::Answered(answer)) => Some(answer),
+            Ok(Attempted::AtProvider) => None,
             Ok(Attempted::Parked(until)) => {
                 park(context, write, until);
                 continue;
             }
-            Err(fault) => Some(Packed::from(Answer::Fault(fault))),
+            Err(fault) => Some(CompactAnswer::from(Answer::Fault(fault))),
         };
         if let Some(answer) = answer {
             let run = &mut context.unanswered.run;
             run.push(&mut context.answers.frames, write.id, answer);
         }
-        context.unanswered.go_on(write.value.len());
+        context.unanswered.remove_waiting(write.value.len());
     }
     drop(followed);
     context.handles = handles;
@@ -168,32 +173,32 @@ fn attempt(
     record: &WriteRecord<'_>,
     is_published: bool,
 ) -> Result<Attempted, Fault> {
-    let ended = |answer: Answer| Ok(Attempted::Ended(Packed::from(answer)));
+    let answered = |answer: Answer| Ok(Attempted::Answered(CompactAnswer::from(answer)));
     let (engine, caller) = (&context.engine, &context.caller);
     let Moment { now, wall } = context.moment;
-    let is_bare = !is_published && is_bare(&record.options);
+    let may_use_fast_path = !is_published && has_only_value(&record.options);
     let Some(variable) = handles.visible(caller, record.handle) else {
         return Err(Fault::from(&engine.no_variable(record.handle)));
     };
-    if is_bare
+    if may_use_fast_path
         && engine.is_clock_settled()
         && let Some(sequence) =
             variable.write_plain_wire(caller, wall, record.value, &mut context.wakes)
     {
-        return Ok(Attempted::Ended(Packed::Applied(sequence)));
+        return Ok(Attempted::Answered(CompactAnswer::Applied(sequence)));
     }
     check_extension(context.features, &record.options)?;
     if is_published && (context.provider.is_none() || variable.provider() != context.provider) {
         return Err(FaultCode::NotItsProvider.into());
     }
     if is_published && record.value.is_empty() {
-        // Only the quality of the source changes.
+        // A provider publishes an empty value to change only the quality of the source.
         let quality = record.options.quality.unwrap_or(Quality::GOOD);
         engine
             .providers()
             .set_quality(record.handle, quality, now, wall, &mut context.wakes);
         let sequence = variable.sequence();
-        return Ok(Attempted::Ended(Packed::Applied(sequence)));
+        return Ok(Attempted::Answered(CompactAnswer::Applied(sequence)));
     }
     let is_provided = variable.is_provided();
     let WriteOptions {
@@ -212,8 +217,8 @@ fn attempt(
     let verb = match record.options.verb {
         Ok(verb) if is_published || !raw => verb,
         _ => {
-            let sentence = "this engine does not know what is to be done with the value, or \
-                            takes none in raw units; update it, or write in engineering units";
+            let sentence = "this engine does not support this kind of write, or accepts raw values \
+                            only from the provider; update the engine, or write in engineering units";
             return Err(Fault::new(FaultCode::NotSupported, sentence));
         }
     };
@@ -225,8 +230,8 @@ fn attempt(
     if origin == Origin::SourceRaw {
         let properties = variable.properties();
         let raw_type = properties.raw_type();
-        // The value should have the type that was sent to the provider. The engine reports any
-        // error in it.
+        // The provider must send the raw type that it was given. If decoding fails, the engine
+        // receives the encoded value and reports the error.
         if raw_type != variable.data_type()
             && check_room_to_decode(raw_type, record.value).is_ok()
             && let Ok(decoded) = wire::decode_exact(raw_type, record.value)
@@ -247,26 +252,27 @@ fn attempt(
     };
     loop {
         match engine.try_write(caller, now, wall, variable, &write, &mut context.wakes) {
-            Attempt::Done(outcome) => return ended(Answer::Outcome(outcome)),
+            Attempt::Done(outcome) => return answered(Answer::Outcome(outcome)),
             Attempt::Pending => {
-                context.unanswered.provide(record.write, record.value.len());
-                return Ok(Attempted::Later);
+                context
+                    .unanswered
+                    .add_at_provider(record.write, record.value.len());
+                return Ok(Attempted::AtProvider);
             }
             Attempt::WouldBlock { .. } if record.options.try_only => {
-                return ended(Answer::WouldBlock);
+                return answered(Answer::WouldBlock);
             }
             Attempt::WouldBlock { until } => {
                 if context.consumer.wait_for_room(variable) {
                     return Ok(Attempted::Parked(until));
                 }
-                // The feed was drained in the meantime: there is room, or the subscription has
-                // ended.
+                // The feed was drained in the meantime or its subscription has ended, so try again.
             }
         }
     }
 }
 
-/// Checks that the client may use the extension of a write.
+/// Checks that the client may send the extended form of a write if these options need it.
 pub(super) fn check_extension(features: Features, options: &WriteOptions) -> Result<(), Fault> {
     match options.needs_extension() && !features.contains(Features::REGISTERS) {
         true => Err(not_agreed("the extension of a write", Features::REGISTERS)),
@@ -274,13 +280,12 @@ pub(super) fn check_extension(features: Features, options: &WriteOptions) -> Res
     }
 }
 
-/// Returns true if the write has only a value, which is then written unchanged and gets its
-/// timestamp on arrival.
-fn is_bare(options: &WriteOptions) -> bool {
-    let bare = WriteOptions {
-        // This has no effect if nothing can delay the write.
+/// Returns true if the write has a value and no other options, so that it can use the fast path.
+fn has_only_value(options: &WriteOptions) -> bool {
+    let without_options = WriteOptions {
+        // `try_only` does not matter, because the fast path never waits.
         try_only: options.try_only,
         ..WriteOptions::default()
     };
-    *options == bare
+    *options == without_options
 }

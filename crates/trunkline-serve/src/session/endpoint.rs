@@ -1,7 +1,7 @@
-//! The driver's interface to a session: input, output, time, and the end.
+//! Implements the interface through which a driver passes input, output and time to a session.
 //!
-//! Input: frames are admitted and passed to the requests. Output: answers first, then updates; in
-//! throughput mode, both pass through the gather buffer.
+//! Input: each frame is checked against the memory budget, and then handled as a request. Output:
+//! answers come before updates. In throughput mode, both go through the gather buffer.
 
 use trunkline_engine::Update;
 use trunkline_engine::search::Matcher;
@@ -17,9 +17,9 @@ use trunkline_types::{Moment, Pattern, Tick, Timestamp};
 use crate::answers::Answers;
 use crate::context::{Context, Effect, Progress, REQUEST_BYTES, UNITS_MAX};
 use crate::fault::not_agreed;
-use crate::request_budget::Use;
+use crate::request_budget::MemoryUse;
 use crate::requests::orders::answer_reports;
-use crate::requests::provider::Provided;
+use crate::requests::provider::ProviderRole;
 use crate::requests::write::retry_parked;
 use crate::requests::{
     Rejection, alarm, engine, find, flush, forcing, group, history, lease, open, orders, read,
@@ -28,7 +28,7 @@ use crate::requests::{
 use crate::updates::UpdateSink;
 use crate::write_run::OwnedWrite;
 
-use super::{Phase, Session, may_come_back};
+use super::{Phase, Session, may_reconnect};
 
 /// Maximum number of answer bytes waiting for a client that does not read. Above this number, the
 /// session stops reading the client's input.
@@ -37,7 +37,8 @@ const ANSWERS_BYTES_MAX: usize = 1 << 20;
 /// input.
 const WORK_BYTES_MAX: usize = 8 << 20;
 
-/// Maximum payload of a request. Only values may be longer; lists are split into several frames.
+/// Maximum payload of a request in bytes. Only values may be longer; clients split long lists into
+/// several frames.
 const REQUEST_BYTES_MAX: usize = 2 * FRAME_MAX_DEFAULT as usize;
 
 impl Endpoint for Session {
@@ -54,8 +55,8 @@ impl Endpoint for Session {
         self.context.moment = Moment { now, wall };
         self.liveness.handle_received(now);
         match self.read_frames(bytes) {
-            // Sends the updates that these frames have caused for other sessions, if this thread
-            // may send.
+            // These frames may have caused updates for other sessions. Send them now if this thread
+            // may send for those sessions.
             Ok(()) => self.context.wakes.send(),
             Err(cause) => self.fail(cause),
         }
@@ -83,11 +84,11 @@ impl Endpoint for Session {
         let mut more = self.is_open() && self.run_work(budget);
         self.context.answers.send(out, budget, self.frame_max);
         if !self.context.answers.is_empty() {
-            // An update must not overtake the answer to the write that made it.
+            // An update must not overtake the answer to the write that caused it.
             more = true;
         } else if self.is_open() {
             more |= self.send_updates(end, out);
-            // The updates just sent may have included the last updates of removed variables.
+            // A watch may have waited for the last updates of removed variables, which may be sent now.
             if self.watches.is_waiting() {
                 more |= self.watches.run_watches(&mut self.context, budget);
                 self.context.answers.send(out, budget, self.frame_max);
@@ -106,7 +107,7 @@ impl Endpoint for Session {
         }
         if !was_reading && out.len() > start {
             // The peer receives data, so it is alive.
-            self.excuse_peer(now);
+            self.restart_peer_deadlines(now);
         }
         self.context.wakes.flush();
         more
@@ -124,7 +125,7 @@ impl Endpoint for Session {
                 let gathering = self.gathering.as_ref();
                 Tick::earliest([
                     Some(self.liveness.poll_timeout()),
-                    incomplete.map(|due| due.max(self.excused_until)),
+                    incomplete.map(|due| due.max(self.deadlines_resume_at)),
                     self.context.parked_until,
                     self.context.sampled_due,
                     gathering.and_then(|buffer| buffer.poll_timeout()),
@@ -152,15 +153,15 @@ impl Endpoint for Session {
             .as_mut()
             .is_some_and(|gathering| gathering.expire(now));
         if self.context.queue.bytes() >= WORK_BYTES_MAX {
-            self.excuse_peer(now);
+            self.restart_peer_deadlines(now);
         }
-        if now >= self.excused_until
+        if now >= self.deadlines_resume_at
             && let Err(error) = self.frames.handle_timeout(now)
         {
             return self.fail(error.into());
         }
         let deploy_due = self.deploys.poll_timeout();
-        if now >= self.excused_until
+        if now >= self.deadlines_resume_at
             && (self.context.unfinished.handle_timeout(now)
                 || deploy_due.is_some_and(|due| due <= now))
         {
@@ -182,7 +183,7 @@ impl Endpoint for Session {
                 return self.fail(Disconnect::Dead { silent_for });
             }
         }
-        // The next output tries the write again, as soon as there is room for its answer.
+        // Once the time is over, the next call of `poll_output` tries the parked write again.
         self.context.parked_until = self.context.parked_until.filter(|until| *until > now);
         if self.context.sampled_due.is_some_and(|due| due <= now) {
             self.context.sampled_due = self.context.consumer.poll(now);
@@ -190,25 +191,27 @@ impl Endpoint for Session {
     }
 
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
-        let Moment { now: seen, wall } = self.context.moment;
-        let since = i64::try_from(now.since(seen).as_nanos()).unwrap_or(i64::MAX);
-        let wall = wall.saturating_add_nanos(since);
+        let Moment {
+            now: last_call,
+            wall,
+        } = self.context.moment;
+        let elapsed = i64::try_from(now.since(last_call).as_nanos()).unwrap_or(i64::MAX);
+        let wall = wall.saturating_add_nanos(elapsed);
         self.context.moment = Moment { now, wall };
         self.phase = Phase::Ended;
         self.gathering = None;
         self.context.answers = Answers::default();
-        self.release(may_come_back(&cause));
+        self.release(may_reconnect(&cause));
     }
 
     fn lets_writers_send(&self) -> bool {
-        // Writers may send only updates; the session's own thread sends the answers to the client's
-        // requests.
+        // A writer's thread may send updates, but only the session's own thread may send answers.
         self.is_open()
             && self.gathering.is_none()
             && self.context.answers.is_empty()
             && self.context.queue.is_empty()
             && self.context.parked_until.is_none()
-            && !self.watches.are_any()
+            && self.watches.is_empty()
             && self.convergence.is_idle()
     }
 
@@ -225,18 +228,18 @@ impl Endpoint for Session {
 }
 
 impl Session {
-    /// Handles the complete frames, and buffers an incomplete one.
+    /// Handles all complete frames, and buffers an incomplete one.
     fn read_frames(&mut self, mut input: &[u8]) -> Result<(), Disconnect> {
         loop {
-            // The frame borrows the buffer, so the buffer is moved out of `self`; the hello changes
-            // its limits.
+            // The frame borrows the buffer, so the buffer is moved out of `self` for the call. A HELLO
+            // sets new limits on the buffer that is left in `self`, which therefore replaces this one.
             let mut frames = std::mem::take(&mut self.frames);
             let was_open = self.is_open();
             let result = match frames.next_frame(self.context.moment.now, &mut input) {
                 Ok(Some(frame)) => self.dispatch(&frame),
                 Ok(None) => {
                     self.frames = frames;
-                    return self.settle_account();
+                    return self.update_account();
                 }
                 Err(error) => Err(error.into()),
             };
@@ -247,23 +250,22 @@ impl Session {
         }
     }
 
-    /// Records the memory that waiting requests and incomplete frames take now. The bytes of one
-    /// read from the transport have already been taken, so a session that is not allowed to hold
-    /// them ends.
-    fn settle_account(&mut self) -> Result<(), Disconnect> {
-        let held = self.frames.held_bytes();
-        // A request was admitted with at least the memory that it needs.
+    /// Records the memory that waiting requests and incomplete frames use now. Incomplete frames are
+    /// already in memory, so the session ends if the budget does not allow them.
+    fn update_account(&mut self) -> Result<(), Disconnect> {
+        let frame_bytes = self.frames.held_bytes();
+        // Each request was charged for at least the memory that it needs.
         self.context
             .account
-            .lower(Use::Requests, self.context.queue.bytes());
-        let settled = self.context.account.set(Use::Frames, held);
-        settled.map_err(|fault| Disconnect::OutOfMemory {
+            .lower(MemoryUse::Requests, self.context.queue.bytes());
+        let charged = self.context.account.set(MemoryUse::Frames, frame_bytes);
+        charged.map_err(|fault| Disconnect::OutOfMemory {
             sentence: fault.sentence.to_string(),
         })
     }
 
     fn dispatch(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
-        // Frame kinds of a newer minor version are skipped (B-51).
+        // Skip frame kinds of a newer minor version (B-51).
         let Some(kind) = frame.kind() else {
             return Ok(());
         };
@@ -286,8 +288,8 @@ impl Session {
         );
         if bytes > REQUEST_BYTES_MAX && !has_value {
             let sentence = format!(
-                "a {kind} of {bytes} bytes, longer than {REQUEST_BYTES_MAX}; long lists come in \
-                 several frames"
+                "a {kind} of {bytes} bytes exceeds the limit of {REQUEST_BYTES_MAX}; split long lists \
+                 into several frames"
             );
             return Err(Disconnect::Malformed { sentence });
         }
@@ -301,7 +303,8 @@ impl Session {
 
     fn handle_request(&mut self, kind: FrameKind, frame: &Frame<'_>) -> Result<(), Rejection> {
         let context = &mut self.context;
-        if let Some(feature) = feature_of(kind).filter(|one| !context.features.contains(*one)) {
+        let feature = feature_of(kind).filter(|feature| !context.features.contains(*feature));
+        if let Some(feature) = feature {
             return Err(not_agreed(&kind.to_string(), feature).into());
         }
         if !admit(context, kind, frame)? {
@@ -357,8 +360,8 @@ impl Session {
             FrameKind::AlarmJournal => orders::handle_alarm_journal(context, frame)?,
             FrameKind::History => history::handle(context, frame)?,
             FrameKind::Forcing => forcing::handle(context, frame)?,
-            FrameKind::Provide => Provided::handle(context, frame)?,
-            FrameKind::ProviderAnswer => self.provided.handle_provider_answer(context, frame)?,
+            FrameKind::Provide => ProviderRole::handle(context, frame)?,
+            FrameKind::ProviderAnswer => self.provider_role.handle_provider_answer(context, frame)?,
             other => {
                 let sentence = format!("{other} is a frame that engines send, not clients");
                 return Err(Disconnect::Malformed { sentence }.into());
@@ -367,7 +370,8 @@ impl Session {
         Ok(())
     }
 
-    /// Carries out those writes of a disconnecting client that need not wait.
+    /// Carries out the queued writes of a client that has said goodbye, up to the first write that
+    /// would have to wait.
     fn finish_writes(&mut self) {
         let context = &mut self.context;
         retry_parked(context);
@@ -383,7 +387,7 @@ impl Session {
         }
     }
 
-    /// Like `poll_output` without a gather buffer, but passes the output through the gather buffer.
+    /// Produces output like `poll_output`, but collects it in the gather buffer first.
     fn gather_output(
         &mut self,
         now: Tick,
@@ -397,24 +401,26 @@ impl Session {
         let is_flush = gathering.take_flush();
         let produce = |room: usize, out: &mut Vec<u8>| self.poll_output(now, wall, room, out);
         let more = gathering.gather.poll_output(now, budget, out, produce);
-        let is_credit = self.context.unanswered.take_returned(&self.context.options);
-        let is_due = std::mem::take(&mut self.context.send_gathered) || is_flush || is_credit;
-        if is_due || self.is_over() {
+        let must_return_credit = self.context.unanswered.take_returned(&self.context.options);
+        let must_send = std::mem::take(&mut self.context.send_gathered)
+            || is_flush
+            || must_return_credit;
+        if must_send || self.is_over() {
             gathering.gather.release(out);
         }
         self.gathering = Some(gathering);
         more
     }
 
-    /// Answers requests that others have completed, and carries out requests. Returns true if there
-    /// is more to do now.
+    /// Sends answers from providers and the host, and carries out requests. Returns true if there is
+    /// more to do now.
     fn run_work(&mut self, budget: usize) -> bool {
         let context = &mut self.context;
         context
             .unanswered
             .answer_completions(&mut context.consumer, &mut context.answers.frames);
         answer_reports(context);
-        let more_orders = self.provided.send_provider_orders(context);
+        let more_orders = self.provider_role.send_provider_orders(context);
         let mut more = self.run_requests(budget) || more_orders;
         let context = &mut self.context;
         more |= self.watches.run_watches(context, budget);
@@ -422,11 +428,11 @@ impl Session {
         more |= self.convergence.run_sweep(context, budget);
         context
             .account
-            .lower(Use::Requests, context.waiting_bytes());
+            .lower(MemoryUse::Requests, context.waiting_bytes());
         more
     }
 
-    /// Carries out requests until none is left, the answers have reached `room` bytes, a write
+    /// Carries out requests until the queue is empty, the answers have reached `room` bytes, a write
     /// waits for room in a feed, or other sessions must get their turn. Returns true if there is
     /// more to do now.
     fn run_requests(&mut self, room: usize) -> bool {
@@ -438,9 +444,9 @@ impl Session {
                 return false;
             };
             units += queued.request.units();
-            // Other requests must see the writes made before them.
-            let waits = !context.parked.is_empty() && queued.request.effect() != Effect::Writes;
-            let progress = match waits {
+            // A request other than a write must see all earlier writes, so it waits for parked ones.
+            let must_wait = !context.parked.is_empty() && queued.request.effect() != Effect::Writes;
+            let progress = match must_wait {
                 true => Progress::Parked,
                 false => queued.request.run(context),
             };
@@ -470,16 +476,16 @@ impl Session {
         }
         let (epoch, window) = (context.engine.epoch(), &mut context.window);
         let mut sink = UpdateSink::new(out, room, window, context.records, epoch);
-        let left = context.consumer.drain(&mut sink, &mut context.wakes);
+        let has_updates = context.consumer.drain(&mut sink, &mut context.wakes);
         let is_full = sink.finish();
         split_oversized(out, start, self.frame_max);
         self.put_answers_before(start, out);
         // Updates taken from a feed may have freed the room for which a parked write waits.
-        (left && is_full) || (self.context.parked_until.is_some() && out.len() > start)
+        (has_updates && is_full) || (self.context.parked_until.is_some() && out.len() > start)
     }
 
-    /// Puts answers of providers that arrived while updates were taken before those updates,
-    /// because the updates may include the result of the answered write.
+    /// Inserts answers of providers before the updates that start at `start`. The answers arrived
+    /// while the updates were encoded, and the updates may include the result of an answered write.
     fn put_answers_before(&mut self, start: usize, out: &mut Vec<u8>) {
         let context = &mut self.context;
         context
@@ -494,18 +500,18 @@ impl Session {
         }
     }
 
-    /// Restarts the peer's deadlines. While this end does not read, neither silence nor an
-    /// incomplete frame is the peer's fault.
-    fn excuse_peer(&mut self, now: Tick) {
+    /// Restarts the peer's deadlines, because this end has not read its input. Neither silence nor
+    /// an incomplete frame is then the peer's fault.
+    fn restart_peer_deadlines(&mut self, now: Tick) {
         self.liveness.handle_received(now);
-        self.excused_until = now.saturating_add(FRAME_DEADLINE);
+        self.deadlines_resume_at = now.saturating_add(FRAME_DEADLINE);
     }
 }
 
 /// Reserves the memory for a request before it is decoded. Returns false if an earlier frame of the
 /// request was refused.
 fn admit(context: &mut Context, kind: FrameKind, frame: &Frame<'_>) -> Result<bool, Rejection> {
-    let bytes = bytes_waiting(kind, frame);
+    let bytes = waiting_bytes_max(kind, frame);
     if bytes == 0 {
         return Ok(true);
     }
@@ -515,7 +521,7 @@ fn admit(context: &mut Context, kind: FrameKind, frame: &Frame<'_>) -> Result<bo
         true => Ok(false),
         false => {
             let waiting = context.waiting_bytes().saturating_add(bytes);
-            context.account.set(Use::Requests, waiting).map(|()| true)
+            context.account.set(MemoryUse::Requests, waiting).map(|()| true)
         }
     };
     if admitted != Ok(true) {
@@ -528,13 +534,13 @@ fn admit(context: &mut Context, kind: FrameKind, frame: &Frame<'_>) -> Result<bo
     Ok(admitted?)
 }
 
-/// Returns the feature that frames of this kind belong to, or `None` if every client has them.
+/// Returns the feature that a frame of this kind needs, or `None` if every client may send the frame.
 fn feature_of(kind: FrameKind) -> Option<Features> {
     Some(match kind {
         FrameKind::Provide | FrameKind::Publish | FrameKind::ProviderAnswer => Features::PROVIDER,
         FrameKind::Deploy | FrameKind::Order => Features::ADMINISTRATION,
         FrameKind::GroupWrite | FrameKind::Snapshot | FrameKind::Lease => Features::GROUPS,
-        // UNWATCH has no answer, and does nothing if no WATCH was accepted.
+        // UNWATCH needs no feature: it has no answer, and does nothing without an accepted WATCH.
         FrameKind::Watch => Features::PATTERNS,
         FrameKind::Flush => Features::THROUGHPUT,
         FrameKind::Forcing => Features::FORCING,
@@ -546,9 +552,9 @@ fn feature_of(kind: FrameKind) -> Option<Features> {
     })
 }
 
-/// Returns the maximum memory of a request of this kind while it waits. Returns 0 if it does not
-/// wait, or if its memory is charged where it is decoded.
-fn bytes_waiting(kind: FrameKind, frame: &Frame<'_>) -> usize {
+/// Returns the maximum memory of a request of this kind while it waits, in bytes. Returns 0 for a
+/// request that does not wait, and for a request that is charged where it is decoded.
+fn waiting_bytes_max(kind: FrameKind, frame: &Frame<'_>) -> usize {
     let payload = frame.payload().len();
     // An item takes at least one byte, regardless of the count in the header.
     let count = (frame.count() as usize).min(payload);

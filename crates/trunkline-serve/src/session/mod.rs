@@ -1,4 +1,4 @@
-//! The engine's end of one connection: its state, its start and its end.
+//! Implements the engine's end of one connection: its state, how it opens and how it closes.
 
 mod endpoint;
 
@@ -21,27 +21,26 @@ use crate::options::ServeOptions;
 use crate::request_budget::Account;
 use crate::requests::convergence::Convergence;
 use crate::requests::deploy::Deploys;
-use crate::requests::provider::Provided;
+use crate::requests::provider::ProviderRole;
 use crate::requests::watch::Watches;
 use crate::unfinished::Unfinished;
-use crate::updates::Records;
+use crate::updates::RecordEncoder;
 use crate::window::Window;
 use crate::write_run::{Parked, Unanswered};
 
-/// The session of one connection, from its hello to its end.
+/// The engine's end of one connection, as a state machine.
 #[derive(Debug)]
 pub struct Session {
-    /// The state that its requests use.
+    /// State that requests read and change.
     context: Context,
     phase: Phase,
     frames: FrameBuffer,
-    /// Time until which an incomplete frame is not overdue, regardless of its own deadline, because
-    /// this end did not read.
-    excused_until: Tick,
+    /// Time before which no incomplete frame or request is overdue, because this end did not read.
+    deadlines_resume_at: Tick,
     liveness: Liveness,
     frame_max: u32,
     deploys: Deploys,
-    provided: Provided,
+    provider_role: ProviderRole,
     watches: Watches,
     convergence: Convergence,
     wake: SharedWake,
@@ -51,25 +50,25 @@ pub struct Session {
 
 #[derive(Debug)]
 enum Phase {
-    /// Waits for a hello until `deadline`, and accepts no other frame.
+    /// Waits for a HELLO until `deadline`, and accepts no other frame except GOODBYE.
     Hello {
         deadline: Tick,
     },
     Open,
-    /// Sends what is queued, then closes the connection.
+    /// Sends the queued answers, then closes the connection.
     Closing(Disconnect),
     Ended,
 }
 
-/// The wake of the consumer that replaces a released one.
-struct Silent;
+/// A wake that does nothing, for the consumer of an ended session.
+struct NoWake;
 
-impl Wake for Silent {
+impl Wake for NoWake {
     fn wake(&self) {}
 }
 
 impl Session {
-    /// Creates the session of a new connection, which calls `wake` when it has new output.
+    /// Creates the session of a new connection. The session calls `wake` when it has new output.
     pub fn new(
         engine: Engine,
         options: Arc<ServeOptions>,
@@ -104,7 +103,7 @@ impl Session {
             provider: None,
             window: Window::default(),
             features: Features::NONE,
-            records: Records::new(caller.session, 0, 0),
+            records: RecordEncoder::new(caller.session, 0, 0),
             sampled_due: None,
             check_all: false,
             send_gathered: false,
@@ -117,11 +116,11 @@ impl Session {
                 deadline: Tick::MAX,
             },
             frames: FrameBuffer::new(FrameLimits::HELLO),
-            excused_until: Tick::ZERO,
+            deadlines_resume_at: Tick::ZERO,
             liveness: Liveness::new(Tick::ZERO, options.keepalive, options.deadline),
             frame_max: FRAME_MAX_MIN,
             deploys: Deploys::default(),
-            provided: Provided::default(),
+            provider_role: ProviderRole::default(),
             watches: Watches::default(),
             convergence: Convergence::default(),
             wake,
@@ -135,7 +134,7 @@ impl Session {
         matches!(self.phase, Phase::Open)
     }
 
-    /// Sends the queued output and the goodbye, then closes.
+    /// Sends the queued answers and then `goodbye`, and closes the connection.
     pub fn shut_down(&mut self, goodbye: &Goodbye) {
         if matches!(self.phase, Phase::Hello { .. } | Phase::Open) {
             goodbye.encode(&mut self.context.answers.frames);
@@ -152,25 +151,25 @@ impl Session {
                 return Err(Disconnect::VersionMismatch(mismatch));
             }
         };
-        self.context.caller.origin = described(&self.context.caller.origin, hello);
+        self.context.caller.origin = describe_origin(&self.context.caller.origin, hello);
         self.context
             .engine
             .writers()
             .introduce(&self.context.caller);
-        let here = (self.context.engine.epoch(), self.context.options.engine_id);
-        let before = hello
+        let this_engine = (self.context.engine.epoch(), self.context.options.engine_id);
+        let resume = hello
             .resume
-            .filter(|one| (one.epoch, one.engine_id) == here);
+            .filter(|resume| (resume.epoch, resume.engine_id) == this_engine);
         let mut resumed = false;
-        if let Some(session) = before.and_then(|one| u32::try_from(one.session).ok()) {
+        if let Some(session) = resume.and_then(|resume| u32::try_from(resume.session).ok()) {
             resumed = self.context.consumer.follow(&self.context.caller, session);
             self.context.sampled_due = self.context.consumer.poll(now);
         }
-        let throughput = self.begin_to_gather(hello, &agreement);
+        let throughput = self.begin_gathering(hello, &agreement);
         self.welcome(&agreement, throughput, resumed);
         self.context.features = agreement.features;
         self.frame_max = agreement.frame_max;
-        self.context.records = Records::new(
+        self.context.records = RecordEncoder::new(
             self.context.caller.session,
             agreement.message_max,
             self.frame_max,
@@ -191,13 +190,13 @@ impl Session {
     }
 
     /// Starts throughput mode if the client requests it and both ends have the feature. Returns the
-    /// granted terms.
-    fn begin_to_gather(&mut self, hello: &Hello, agreement: &Agreement) -> Option<ThroughputMode> {
-        let asked = hello.throughput?;
+    /// terms for the WELCOME.
+    fn begin_gathering(&mut self, hello: &Hello, agreement: &Agreement) -> Option<ThroughputMode> {
+        let requested = hello.throughput?;
         if !agreement.features.contains(Features::THROUGHPUT) {
             return None;
         }
-        let terms = asked.within_bounds();
+        let terms = requested.within_bounds();
         let flushes = Arc::clone(&self.context.options.flushes);
         let wake = self.wake.clone();
         self.gathering = Some(Box::new(Gathering::new(terms, flushes, wake)));
@@ -230,7 +229,7 @@ impl Session {
             engine_version: options.version.clone(),
             throughput,
         };
-        // Send it immediately: gathering begins only when both ends know of it.
+        // Do not gather the WELCOME, because the client waits for it.
         self.context.send_gathered = true;
         welcome.encode(&mut self.context.answers.frames);
     }
@@ -243,7 +242,7 @@ impl Session {
     fn fail(&mut self, cause: Disconnect) {
         match (&cause, cause.goodbye()) {
             (Disconnect::NotTrunkline { first_bytes }, _) => {
-                // The refusal is for a user with a tool that shows bytes.
+                // The peer speaks another protocol, so only a user who looks at the bytes reads this.
                 let refused = Refused {
                     code: FaultCode::Malformed,
                     versions: self.context.options.negotiation.versions,
@@ -261,17 +260,17 @@ impl Session {
         self.close(cause);
     }
 
-    /// Closes the session. From here on, only queued answers are sent.
+    /// Closes the session. Only queued answers are sent after this.
     fn close(&mut self, cause: Disconnect) {
-        let comes_back = may_come_back(&cause);
+        let may_resume = may_reconnect(&cause);
         self.phase = Phase::Closing(cause);
-        self.release(comes_back);
+        self.release(may_resume);
     }
 
-    /// Releases everything that other sessions might wait for. If `comes_back` is true, the client
-    /// may continue in another session, which must resume where this one ended.
-    fn release(&mut self, comes_back: bool) {
-        self.provided.stop_providing(&mut self.context);
+    /// Releases everything that other sessions might wait for. If `may_resume` is true, keeps the
+    /// subscriptions for a while, so that another session of the client can resume them.
+    fn release(&mut self, may_resume: bool) {
+        self.provider_role.stop_providing(&mut self.context);
         self.context
             .engine
             .leases()
@@ -286,9 +285,9 @@ impl Session {
         self.context.parked_until = None;
         self.context.parked = Parked::default();
         self.context.sampled_due = None;
-        let silent = Consumer::new(self.context.engine.clone(), Box::new(Silent));
-        let consumer = std::mem::replace(&mut self.context.consumer, silent);
-        if comes_back {
+        let unused = Consumer::new(self.context.engine.clone(), Box::new(NoWake));
+        let consumer = std::mem::replace(&mut self.context.consumer, unused);
+        if may_resume {
             let until = self
                 .context
                 .moment
@@ -300,10 +299,10 @@ impl Session {
     }
 }
 
-/// Returns true if the client may dial again and continue: it has not announced that it has
-/// finished, and the engine has not dismissed it. A client whose engine became silent also sends a
-/// goodbye, but may return.
-fn may_come_back(cause: &Disconnect) -> bool {
+/// Returns true if the client may reconnect and resume its subscriptions. This is so unless the
+/// client has announced that it shuts down, or the engine shuts down or has rejected the client. Other
+/// GOODBYE codes do not exclude it, because a client also sends GOODBYE to an engine that is silent.
+fn may_reconnect(cause: &Disconnect) -> bool {
     match cause {
         Disconnect::Goodbye { code, .. } => *code != FaultCode::ShuttingDown,
         Disconnect::PeerClosed
@@ -320,13 +319,13 @@ fn may_come_back(cause: &Disconnect) -> bool {
     }
 }
 
-/// Returns the peer's origin, followed by its own description, which is not verified.
-fn described(origin: &str, hello: &Hello) -> Arc<str> {
+/// Returns the peer's origin, followed by the description in its HELLO, which is not verified.
+fn describe_origin(origin: &str, hello: &Hello) -> Arc<str> {
     let mut text = origin.to_owned();
-    for said in [&hello.client_name, &hello.program] {
-        if !said.is_empty() {
+    for description in [&hello.client_name, &hello.program] {
+        if !description.is_empty() {
             text.push_str(", ");
-            text.extend(said.chars().filter(|c| !is_unprintable(*c)));
+            text.extend(description.chars().filter(|c| !is_unprintable(*c)));
         }
     }
     if !hello.user.is_empty() {

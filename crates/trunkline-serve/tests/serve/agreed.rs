@@ -1,4 +1,5 @@
-//! Features that were not agreed on are not served, and WELCOME reports kept subscriptions.
+//! Tests that features which both ends have not agreed on are refused, and that WELCOME reports kept
+//! subscriptions.
 
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Comparison, Find, FindBuilder, FindCondition};
@@ -51,8 +52,8 @@ fn a_frame_of_a_feature_that_was_not_agreed_on_is_refused() {
     );
 }
 
-/// Parts of a frame beyond its plain form must be agreed on as well: without REGISTERS the
-/// extension of a write, without CONDITIONS a condition in FIND.
+/// Extensions of a frame must be agreed on too: the extension of a write needs REGISTERS, and a condition in
+/// FIND needs CONDITIONS.
 #[test]
 fn parts_of_a_frame_that_were_not_agreed_on_are_refused() {
     let world = World::with_library("rig", vec![f64_variable("x")]);
@@ -133,7 +134,7 @@ fn parts_of_a_frame_that_were_not_agreed_on_are_refused() {
     assert_eq!(world.sequence("rig/x"), 1, "the plain write alone");
 }
 
-/// A frame that only engines send is a break of the rules, also a FAULT.
+/// A client that sends a frame which only engines may send, such as FAULT, violates the protocol.
 #[test]
 fn a_frame_of_the_other_side_ends_the_connection() {
     let world = World::with_library("rig", vec![f64_variable("x")]);

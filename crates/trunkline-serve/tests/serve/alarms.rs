@@ -1,4 +1,4 @@
-//! Alarms over sessions: pages, filters, permissions, and the results of actions.
+//! Tests alarms over sessions: pages, filters, permissions, and the results of actions.
 
 use trunkline_client::{AlarmName, AlarmQuery};
 use trunkline_engine::Rights;
@@ -10,7 +10,7 @@ use trunkline_types::{DataType, Pattern, VariableDefinition};
 
 use crate::rig::{Pair, World, define};
 
-/// An `f64` with a `hi` alarm at 10 and a `hi_hi` alarm at 20.
+/// Returns an `f64` variable with a `hi` alarm at 10 and a `hi_hi` alarm at 20.
 fn watched(path: &str, area: &str) -> VariableDefinition {
     let limit = |level, limit, priority| AlarmDefinition {
         area: area.to_owned(),

@@ -1,4 +1,4 @@
-//! The audit over a connection: what clients do is noted with who they are, and asked for in pages.
+//! Tests the audit over a connection: clients' actions are recorded with their origin, and read in pages.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +24,7 @@ use trunkline_types::{
 
 use crate::rig::{Bell, Pair, Peer, World, client_options, define};
 
-/// A host that keeps the audit in memory, and answers at once or on command.
+/// A host that stores the audit in memory, and answers immediately or on command.
 struct Host {
     engine: Engine,
     kept: Mutex<Vec<AuditEntry>>,
@@ -131,7 +131,7 @@ fn write_of_a_client_is_noted_with_its_address_program_user_and_process() {
     };
     assert_eq!((put.number, put.action), (1, AuditAction::Put));
     assert_eq!(put.who, "loopback");
-    // The peer's description of itself cannot move the cursor of a terminal.
+    // Control characters are removed from the peer's description, so it cannot move a terminal's cursor.
     assert_eq!(
         put.from,
         "127.0.0.1:50000, probe 1.0[2J, user ann, pid 4711"
@@ -189,7 +189,7 @@ fn pages_are_bounded_and_name_where_they_continue() {
     assert_eq!(page(&mut sut, nobody).entries, []);
 }
 
-/// The store may take its time; the session continues.
+/// The session continues while the store is slow.
 #[test]
 fn session_continues_during_an_audit_query() {
     let world = world();
@@ -204,7 +204,7 @@ fn session_continues_during_an_audit_query() {
     host.answer();
     assert!(sut.answer(request).is_ok());
 
-    // Asked again on the next connection when this one breaks before the answer.
+    // If the connection breaks before the answer, the client sends the query again on the next connection.
     let request = sut.client.audit(AuditQuery::default()).unwrap();
     sut.exchange();
     sut.cut();
@@ -215,7 +215,7 @@ fn session_continues_during_an_audit_query() {
     assert_eq!(page.entries.len(), 1);
 }
 
-/// A caller without administration gets no entries; refused orders are audited nevertheless.
+/// A caller without administration rights receives no entries. Refused orders are audited too.
 ///
 /// Behaviour: B-24.
 #[test]
@@ -294,8 +294,8 @@ fn engine_of_an_older_release_is_not_asked() {
     assert_eq!(sut.traffic.to_engine.count(FrameKind::Audit), 0);
 }
 
-/// A complete audit without room: nothing of what needs an entry is carried out before its host
-/// takes some, and the rest continues.
+/// If a complete audit has no room, actions that need an entry wait until the host has stored entries. Other
+/// actions continue.
 ///
 /// Behaviour: B-24.
 #[test]
@@ -407,7 +407,7 @@ fn engine_that_stops_answers_what_waits_for_its_audit() {
     assert_eq!(world.sequence("rig/a"), 0, "it is not carried out later");
 }
 
-/// An audit with room for nothing but the entries in the result.
+/// Fills the audit. Only the entries in the result have room.
 fn full_audit(world: &World) -> AuditRoom {
     let engine = world.engine();
     let (now, wall) = world.time();

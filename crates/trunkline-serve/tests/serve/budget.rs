@@ -1,4 +1,4 @@
-//! The memory bound for requests and items of all clients together.
+//! Tests the memory budget for the requests and items of all clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::rig::{Heard, Pair, Peer, World, f64_variable};
 
 const MIB: usize = 1 << 20;
 
-/// Takes orders in and keeps them.
+/// Accepts orders and stores them without an answer.
 #[derive(Default)]
 struct Host(std::sync::Mutex<Vec<(Order, Reply)>>);
 
@@ -54,7 +54,7 @@ fn faults(peer: &Peer) -> Vec<FaultCode> {
     codes.into_iter().flatten().collect()
 }
 
-/// About a page of variables with short names.
+/// Appends a DEPLOY frame with about a page of variables with short names.
 fn deploy(out: &mut Vec<u8>, request: u32, page: usize, more: bool) {
     let head = DeployHead {
         library: "large",
@@ -103,7 +103,7 @@ fn an_order_counts_until_its_host_has_answered_it() {
         counted > 2000 * size_of::<VariableDefinition>(),
         "{counted}"
     );
-    // Its session may go, the host still has it.
+    // After the session has ended, the host still has the library.
     drop(peer);
     assert_eq!(requests.used(), counted);
     host.0.lock().unwrap().clear();
@@ -126,7 +126,7 @@ fn the_next_frame_of_a_request_has_a_deadline() {
         let world = World::with_library("rig", vec![f64_variable("x")]);
         let mut peer = greeted(&world, &options);
         peer.say(begin);
-        // It gives signs of life, and nothing of the request.
+        // The peer sends keep-alives, but no further frame of the request.
         for _ in 0..11 {
             world.advance(Duration::from_secs(1));
             peer.say(|out| Keepalive::default().encode(out));
@@ -147,7 +147,7 @@ fn the_next_frame_of_a_request_has_a_deadline() {
     }
 }
 
-/// Five peers with almost 2 MiB of a message in parts each, where there are 8 MiB.
+/// Five peers each send almost 2 MiB of a message in parts, but the budget is 8 MiB.
 #[test]
 fn messages_in_parts_of_all_clients_together_are_bounded() {
     let (options, requests) = budget_of(8 * MIB);
@@ -225,7 +225,7 @@ fn items_beyond_the_memory_are_refused_one_by_one() {
     assert_eq!(requests.used(), 0);
 }
 
-/// A list in several frames is refused as one: its later frames get no answer.
+/// A list in several frames is refused as a whole: its later frames are not answered.
 #[test]
 fn a_request_without_memory_is_refused_once_and_the_next_one_is_served() {
     let (options, requests) = budget_of(MIB);

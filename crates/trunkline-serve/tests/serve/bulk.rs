@@ -1,4 +1,4 @@
-//! Lists: one request, one wait, results item by item, and answers in pages.
+//! Tests requests with lists: one request, a result for each item, and answers in pages.
 
 use std::time::Duration;
 
@@ -140,7 +140,7 @@ fn variables_that_may_not_be_read_can_be_opened_and_written() {
     assert!(sut.events(id).iter().any(|event| {
         matches!(event, Event::ItemError { fault, .. } if fault.code == FaultCode::NotReadable)
     }));
-    // A variable of the engine's process is not there for a connection.
+    // A connection cannot see a variable with the scope `process`.
     let fault = sut.open(&["rig/inner"]).remove(0).unwrap_err();
     assert_eq!(fault.code, FaultCode::UnknownName);
 }
@@ -163,7 +163,7 @@ fn a_hundred_thousand_variables_are_opened_and_subscribed_in_one_request() {
     sut.traffic = Default::default();
     let refs: Vec<&str> = names.iter().map(String::as_str).collect();
     let id = sut.subscribe(&refs, "latest");
-    // One request, in pages; no second round of any kind.
+    // There is one request with an answer in pages, and no further round trip.
     let asked = &sut.traffic.to_engine;
     assert_eq!(
         asked.count(FrameKind::Open),
@@ -221,7 +221,7 @@ fn large_answers_are_sent_in_pages_as_they_are_taken() {
     assert!(readings.iter().all(Result::is_ok));
     assert!(sut.traffic.to_client.count(FrameKind::Readings) >= 40);
     assert!(most < 1 << 20, "{most} bytes waited");
-    // Like above, with the answers to an opening.
+    // Do the same with the answers to an OPEN.
     let options = OpenOptions {
         include_readings: true,
         ..OpenOptions::default()
@@ -371,14 +371,14 @@ fn two_hundred_thousand_variables_get_a_complete_first_set() {
     }
     assert!(seen.iter().all(|seen| *seen));
     assert_eq!(written, COUNT.div_ceil(20_011));
-    // From now on only what changes comes.
+    // From now on, only changes arrive.
     world.set(names[COUNT - 1], 2.0);
     sut.exchange();
     assert_eq!(sut.values(id), [2.0]);
 }
 
-/// A hundred clients lose their connections and reconnect at once, while all their variables
-/// continue changing: all of them stay connected, and have the newest values.
+/// A hundred clients lose their connections and reconnect at the same time, while all their variables change.
+/// All of them then stay connected, and receive the newest values.
 /// Behaviour: B-31, B-03.
 #[test]
 fn storm_of_a_hundred_reconnecting_clients_keeps_every_client_alive() {

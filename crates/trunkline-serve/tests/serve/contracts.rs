@@ -1,4 +1,4 @@
-//! The deliveries to a subscriber under each contract, and its loss reports.
+//! Tests the updates and the loss reports that a subscriber receives under each contract.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn write_of_one_client_is_published_to_all() {
         (near.values(ids[0]), far.values(ids[1])),
         (vec![7.0], vec![7.0])
     );
-    // The writer is a client of the engine as the readers are.
+    // The writer is a client, like the readers.
     let who = writer.info(x).last_writer;
     let who = who.strip_suffix(" (you)").expect("it is the reader's own");
     assert!(who.starts_with("loopback (127.0.0.1:50000"), "{who}");
@@ -86,7 +86,7 @@ fn one_size_bounds_the_buffer_at_either_end() {
     let mut sut = Pair::of(&["x"]);
     let id = sut.subscribe(&["rig/x"], "last:3");
     assert_eq!(sut.values(id), [0.0]);
-    // The network takes everything, the program nothing: the client's buffer holds three.
+    // The network accepts all data, but the program takes nothing: the client's buffer stores three updates.
     for n in 1..=10 {
         sut.world.set("rig/x", f64::from(n));
         sut.exchange();
@@ -100,7 +100,7 @@ fn one_size_bounds_the_buffer_at_either_end() {
             ..Lost::NONE
         }
     );
-    // The network takes nothing: the engine's buffer holds three.
+    // The network accepts no data: the engine's buffer stores three updates.
     sut.capacity = 0;
     (11..=20).for_each(|n| sut.world.set("rig/x", f64::from(n)));
     sut.exchange();
@@ -186,7 +186,7 @@ fn updates_wait_only_for_the_wire_and_acknowledgements() {
         sut.exchange();
         assert_eq!(sut.engine_ledger(id, x).waiting, 0);
     }
-    // The wire takes nothing. The question is answered before the updates are sent.
+    // The network accepts no data. The request is answered before the updates are sent.
     sut.capacity = 0;
     (0..50).for_each(|n| sut.world.set("rig/x", f64::from(n)));
     sut.exchange();
@@ -344,7 +344,7 @@ fn all_ends_at_its_bound_with_an_exact_count_and_resumes() {
             ..Lost::NONE
         }
     );
-    // From there on nothing is missing again.
+    // After that, no update is missing.
     sut.world.set("rig/x", 13.0);
     sut.exchange();
     assert_eq!(sequences(&sut.readings(id)), [14]);
@@ -433,7 +433,7 @@ fn excluding_own_updates_is_refused_with_the_reason() {
     });
     let fault = fault.expect("the item is refused");
     assert_eq!(fault.code, FaultCode::NotSupported);
-    assert!(fault.sentence.contains("marked as its own"), "{fault}");
+    assert!(fault.sentence.contains("marked as own"), "{fault}");
 }
 
 #[test]
@@ -486,7 +486,7 @@ fn writers_wait_for_a_slow_subscriber_if_the_owner_permits() {
     let mut sut = Pair::on(&world);
     let id = sut.subscribe(&["rig/x"], "all:2");
     let x = sut.variable("rig/x");
-    // Two at the client, two at the engine; the fifth waits.
+    // The client has two updates, and the engine has two. The fifth write waits.
     let batch = sut
         .client
         .write((1..=5).map(|n| write(x, f64::from(n))))
@@ -494,11 +494,11 @@ fn writers_wait_for_a_slow_subscriber_if_the_owner_permits() {
     sut.exchange();
     assert!(!sut.client.is_settled(batch));
     assert_eq!(world.sequence("rig/x"), 4);
-    // The program takes some: the write continues.
+    // The program takes some updates, so the write continues.
     let values = sut.values(id);
     assert_eq!(values.len(), 1 + 5);
     assert!(sut.client.is_settled(batch));
-    // No client reads: the write continues after the owner's stall limit.
+    // No client reads, so the write continues after the `stall` time of the variable.
     let batch = sut
         .client
         .write((6..=10).map(|n| write(x, f64::from(n))))
@@ -525,7 +525,7 @@ fn write(variable: trunkline_client::VariableRef, value: f64) -> trunkline_clien
     trunkline_client::Write::new(variable, trunkline_types::Value::F64(value))
 }
 
-/// An item that ends before its first update gives no credit to the others of its subscription.
+/// An item that ends before its first update gives no credit to other items of the subscription.
 #[test]
 fn the_credit_of_a_first_reading_ends_with_its_item() {
     let world = World::with_library("rig", vec![f64_variable("x"), f64_variable("y")]);

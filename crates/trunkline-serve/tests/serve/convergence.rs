@@ -1,4 +1,4 @@
-//! The client's values become the engine's, under any faults in transit.
+//! Tests that the client's values match the engine's after any faults in transit.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,25 +14,26 @@ use trunkline_types::{Contract, DataType, Value};
 
 use super::rig::{Pair, World, define, f64_variable, value};
 
-/// A second after a fault the next keep-alive finds it, and a round trip repairs it.
+/// Maximum time from a fault until its repair: the next keep-alive finds the fault after a second, and a
+/// round trip repairs it.
 const PROMISED: Duration = Duration::from_secs(2);
-/// All 64 parts of the items are checked.
+/// Time after which the sweep has checked all 64 parts of the items.
 const ROUND: Duration = Duration::from_secs(65);
 
-/// The treatment of the records of the next UPDATES frames.
+/// A fault in an UPDATES frame.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fault {
     /// The whole frame is lost.
     Drop,
-    /// Bits of the values are turned.
+    /// Bits of the values are inverted.
     Value,
-    /// The number of the last record is another one.
+    /// The sequence number of the last record is changed.
     Sequence,
-    /// The frame comes twice.
+    /// The frame arrives twice.
     Twice,
 }
 
-/// Does this to the next UPDATES frame.
+/// Injects a fault into the next UPDATES frame.
 fn once(pair: &mut Pair, fault: Fault) {
     let mut left = 1;
     pair.between = Some(Box::new(move |frame, bytes| {
@@ -75,13 +76,13 @@ fn altered(frame: &Frame<'_>, bytes: &[u8], fault: Fault) -> Vec<u8> {
     }
 }
 
-/// The value of an item as its program sees it.
+/// Returns the sequence number and the value of an item, as the client's program sees them.
 fn seen(pair: &Pair, id: SubscriptionId, item: u32) -> Option<(u64, f64)> {
     let reading = pair.client.value(pair.world.time().0, id, item)?;
     Some((reading.position.sequence, value(&reading)))
 }
 
-/// Repaired as the engine and as the client counts.
+/// Returns the number of repairs, as the engine counts them and as the client counts them.
 fn repaired(pair: &Pair) -> (u64, u64) {
     let (at_engine, _) = pair.world.engine().health().repaired_and_marked();
     (at_engine, pair.client.counters().repaired)
@@ -113,7 +114,7 @@ fn update_lost_in_transit_is_repaired_within_two_seconds() {
     }
 }
 
-/// A client names long values, one in a frame and each twice, faster than it takes answers.
+/// A client lists long values in COMPARE, one per frame and each twice, faster than it reads answers.
 ///
 /// Behaviour: B-10.
 #[test]
@@ -157,7 +158,7 @@ fn repeated_items_are_sent_once() {
     assert_eq!(sent, VALUES as u64);
 }
 
-/// The next frame of this kind is lost.
+/// Drops the next frame of this kind.
 fn lose(pair: &mut Pair, kind: FrameKind) {
     let mut left = 1;
     pair.between = Some(Box::new(move |frame, _| {
@@ -169,8 +170,7 @@ fn lose(pair: &mut Pair, kind: FrameKind) {
     }));
 }
 
-/// The engine never speaks of a variable again that was undeployed: that the news of it was lost
-/// shows in the running digest.
+/// The engine reports the removal of a variable only once. If the report is lost, the running digests differ.
 ///
 /// Behaviour: B-10, B-11.
 #[test]
@@ -297,8 +297,7 @@ fn an_item_whose_number_was_altered_takes_updates_again() {
     assert_eq!(repaired(&sut), (1, 1));
 }
 
-/// The client names all items of a chunk of which one is wrong; updates then in transit to it do
-/// not count as wrong.
+/// The client lists all items of a chunk with a difference. Items with updates in flight are not repaired.
 ///
 /// Behaviour: B-10.
 #[test]
@@ -441,7 +440,7 @@ enum Step {
     Unsubscribe(usize),
     Take(usize),
     Cut,
-    /// The client's process stalls for a moment.
+    /// The client's process is stalled for a short time.
     Stop,
     Redeploy,
     Restart,
@@ -472,7 +471,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Bytes that the client takes at a time.
+/// Returns the number of bytes that the client reads at a time.
 fn piece() -> impl Strategy<Value = usize> {
     prop_oneof![Just(usize::MAX), 1..200usize]
 }
@@ -599,8 +598,8 @@ proptest! {
         prop_assert!(counters.unknown_frames == 0);
     }
 
-    /// Records are lost and altered in transit; then the line is good again. Differences fixed by
-    /// the next update are not counted; both ends count the same number of repairs.
+    /// Records are lost and altered in transit, and then the line works again. Differences that the next
+    /// update fixes are not counted. Both ends count the same number of repairs.
     ///
     /// Behaviour: B-10, B-11.
     #[test]

@@ -1,5 +1,5 @@
-//! Peers that have vanished, or are reachable in one direction only: both ends detect it within the
-//! deadline, and the resources of the connection are released.
+//! Tests peers that have disappeared or are reachable in one direction only. Both ends detect this within
+//! the deadline, and release the resources of the connection.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use super::rig::{Pair, client_options};
 
 const STEP: Duration = Duration::from_millis(50);
 
-/// Which way bytes still go.
+/// The directions in which bytes still pass.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     to_engine: bool,
     to_client: bool,
 }
 
-/// The time at which each end gave the other up, from when the line broke; `None`: not within 20 s.
-/// With `is_told`, a disconnect by one end reaches the other in the working direction, as a reset
-/// does; without it, a broken line reports nothing.
+/// Returns the time from the break of the line until each end disconnects; `None` if it does not do so
+/// within 20 s. If `is_told` is true, a disconnection by one end reaches the other end in the working
+/// direction, as a reset does. Otherwise a broken line reports nothing.
 fn given_up(
     pair: &mut Pair,
     line: Line,
@@ -115,9 +115,8 @@ fn broken_line_is_detected_by_both_ends_within_the_deadline() {
     }
 }
 
-/// The end that receives nothing gives up at the deadline, and the other learns of it over the
-/// working direction, regardless of how recently it received something: the keep-alives that still
-/// arrive do not delay this.
+/// The end that receives nothing disconnects at the deadline. The other end learns of this over the working
+/// direction, even though keep-alives still arrive there.
 ///
 /// Behaviour: B-13.
 #[test]

@@ -1,4 +1,4 @@
-//! The forced list over sessions: pages, permissions, and its content.
+//! Tests the list of forced variables over sessions: pages, permissions and content.
 
 use trunkline_client::{ForcedList, Write, WriteOutcome};
 use trunkline_engine::Rights;
@@ -49,7 +49,7 @@ fn list_is_sent_in_pages() {
     assert!(!list(&mut sut, ForcingVerb::List).is_on);
 }
 
-/// Every reader sees the list; switching requires administration.
+/// Every reader can see the list, but switching requires administration rights.
 ///
 /// Behaviour: H-27.
 #[test]

@@ -1,4 +1,4 @@
-//! Groups, snapshots and leases on the wire: in simulated time, with connections that break.
+//! Tests groups, snapshots and leases in simulated time, with connections that break.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn code(outcome: &WriteOutcome) -> FaultCode {
     }
 }
 
-/// Another session follows the variables: under `all` it gets each group undivided.
+/// Another session that subscribes to the variables with `all` receives each group as a whole.
 /// Behaviour: B-23.
 #[test]
 fn other_sessions_get_the_group_contiguous() {
@@ -82,7 +82,7 @@ fn other_sessions_get_the_group_contiguous() {
     }
 }
 
-/// The answer precedes the updates, so the client's own group arrives marked.
+/// The answer arrives before the updates, so the updates of the client's own group are marked as own.
 /// Behaviour: B-21, B-23.
 #[test]
 fn the_answer_precedes_the_updates_of_the_group() {
@@ -114,7 +114,7 @@ const BOUND: Contract = Contract::All {
     bytes: 1 << 20,
 };
 
-/// A waiting group delays the next requests of its session, and no other session; with `try` it
+/// A waiting group delays the next requests of its session, but no other session. With `try`, a group
 /// does not wait.
 /// Behaviour: B-08, B-23.
 #[test]
@@ -126,7 +126,7 @@ fn group_waits_for_a_slow_subscriber_and_continues_with_room() {
     let id = slow.subscribe_with(&NAMES, BOUND, Default::default());
     slow.values(id);
     slow.is_stopped = true;
-    // As many as fit: in the client's window, in the connection, in the feed.
+    // Write until the client's window, the connection and the feed are full.
     let mut written = 0;
     let request = loop {
         let request = sut
@@ -202,7 +202,7 @@ fn a_group_whose_answer_is_lost_is_unknown_and_is_not_written_twice() {
     assert_eq!(values, [1.0; 3]);
 }
 
-/// Unsent writes are sent on the next connection; a lease is requested again.
+/// Unsent writes are sent on the next connection, and a lease is requested again.
 /// Behaviour: B-22, B-23.
 #[test]
 fn unsent_writes_are_sent_on_the_next_connection() {
@@ -270,7 +270,7 @@ fn a_group_with_expected_positions_is_a_transaction() {
     assert_eq!(refused.commit, None);
 }
 
-/// Writes that wait for credit are not overtaken by a group.
+/// A group does not overtake writes that wait for credit.
 /// Behaviour: B-23, VS-06.
 #[test]
 fn a_group_does_not_overtake_writes_that_wait_for_credit() {
@@ -324,7 +324,7 @@ fn paged_snapshot_of_long_values_is_of_one_instant() {
     let asked = sut.client.snapshot(&variables).unwrap();
     sut.turn_of_client();
     sut.turn_of_session();
-    // Everything changes while the answer is in transit.
+    // All variables change while the answer is in flight.
     let mut other = Pair::on(&world);
     let opened = other.open(&full).into_iter();
     let theirs: Vec<_> = opened.map(|one| one.unwrap().variable).collect();
@@ -345,7 +345,7 @@ fn paged_snapshot_of_long_values_is_of_one_instant() {
     );
 }
 
-/// A client that is gone holds no lease, whether it says goodbye or not.
+/// A disconnected client has no lease, whether or not it has sent GOODBYE.
 /// Behaviour: B-22, H-19.
 #[test]
 fn a_lease_ends_with_its_time_and_with_its_session() {
@@ -429,7 +429,7 @@ fn an_engine_that_does_not_know_groups_is_not_sent_any() {
     assert_eq!(sut.traffic.to_engine.kinds.len(), 0);
 }
 
-/// Groups that no client of ours would send.
+/// Groups that the production client would not send.
 #[test]
 fn a_group_of_too_many_or_of_orders_is_refused() {
     use trunkline_proto::Endpoint;

@@ -1,4 +1,4 @@
-//! Queries of the history over a connection: what the host gets, and pages of any size.
+//! Tests queries of the history over a connection: the query that the host receives, and pages of any size.
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use trunkline_types::{DataType, Pattern, Position, Quality, Reason, Timestamp};
 
 use crate::rig::{Pair, Peer, World, client_options, f64_variable};
 
-/// A host that answers every query with the same page, or keeps the queries.
+/// A host that answers every query with the same page, or stores the queries without an answer.
 #[derive(Default)]
 struct Host {
     page: Option<HistoryPage>,
@@ -85,7 +85,7 @@ fn key(n: usize) -> RowKey {
     }
 }
 
-/// Rows in several steps of everything, with delays and events.
+/// Returns rows that are longer than several items, with delays and events.
 fn rows(count: usize, fixed: Option<usize>, value: impl Fn(usize) -> Vec<u8>) -> SeriesData {
     let mut rows = Rows::new(fixed);
     for n in 0..count {
@@ -126,7 +126,7 @@ fn buckets(count: usize) -> SeriesData {
     }
 }
 
-/// Series that are short, long, of long values, and of the same name.
+/// Returns a page with short series, long series, series of long values, and series with the same name.
 fn large_page() -> HistoryPage {
     let texts = |n: usize| vec![b'a' + n as u8 % 26; n * 37 % 5000];
     HistoryPage {
@@ -312,7 +312,7 @@ fn a_query_counts_until_its_host_has_answered_it() {
         let needed = count * HISTORY_PATTERNS_MAX * 100;
         assert!((needed..needed * 2).contains(&counted), "{counted} bytes");
     }
-    // Its session may go, the host still has it.
+    // After the session has ended, the host still has the query.
     drop(peer);
     assert!(requests.used() > 0);
     host.waiting.lock().unwrap().clear();

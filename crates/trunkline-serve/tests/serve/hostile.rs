@@ -1,5 +1,5 @@
-//! Peers that do not keep to the protocol: each ends its own connection, with a sentence, and
-//! nothing else.
+//! Tests peers that violate the protocol. The engine ends only the connection of such a peer, and sends a
+//! sentence with the reason.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn world() -> World {
     World::with_library("rig", vec![f64_variable("x")])
 }
 
-/// The goodbye of a session after its hello in response to this.
+/// Returns the sentence of the GOODBYE that a session sends in response to these frames after the handshake.
 fn last_words(encode: impl FnOnce(&mut Vec<u8>)) -> String {
     let world = world();
     let mut bystander = Pair::on(&world);
@@ -42,7 +42,7 @@ fn last_words(encode: impl FnOnce(&mut Vec<u8>)) -> String {
     assert_eq!(goodbye.code, FaultCode::Malformed);
     let blames = "this program violated the protocol: ";
     assert!(goodbye.sentence.starts_with(blames), "{}", goodbye.sentence);
-    // Nothing more is accepted from it, and no other session is affected.
+    // The session accepts no more frames, and other sessions are not affected.
     peer.say(|out| Keepalive::default().encode(out));
     let x = bystander.variable("rig/x");
     assert_eq!(bystander.write([(x, 1.0)]).len(), 1);
@@ -61,7 +61,7 @@ fn each_offence_is_named() {
             updates.push(&trunkline_proto::message::record::UpdateRecord::nothing_yet(1));
             updates.finish();
         }),
-        ("it confirms 5 records where 0 were sent", |out| {
+        ("the client confirmed 5 records, but only 0 were sent", |out| {
             AckBuilder::begin(
                 out,
                 0,
@@ -71,17 +71,17 @@ fn each_offence_is_named() {
             )
             .finish(false)
         }),
-        ("it confirms 1 records where 0 were sent", |out| {
+        ("the client confirmed 1 records, but only 0 were sent", |out| {
             Keepalive {
                 records_received: 1,
                 ..Keepalive::default()
             }
             .encode(out);
         }),
-        ("4097 writes are unanswered; 4096 were granted", |out| {
+        ("4097 writes are unanswered, but the credit is 4096", |out| {
             writes(out, 0, 4097, 8);
         }),
-        ("write 5 follows write 10; numbers ascend", |out| {
+        ("write 5 arrived where at least 10 was expected; write numbers must increase", |out| {
             writes(out, 0, 10, 8);
             writes(out, 5, 1, 8);
         }),
@@ -98,7 +98,7 @@ fn each_offence_is_named() {
             },
         ),
         (
-            "a READ of 3000000 bytes, longer than 2097152; long lists come in several frames",
+            "a READ of 3000000 bytes exceeds the limit of 2097152; split long lists into several frames",
             |out| {
                 let start = out.len();
                 let mut read = HandlesBuilder::read(out, 1);
@@ -189,7 +189,7 @@ fn non_protocol_peer_gets_an_explanation() {
         "{}",
         peer.last_sentence()
     );
-    // A frame that is legal later is not before the hello.
+    // A frame that is permitted later is not permitted before the HELLO.
     let mut peer = Peer::silent(&world);
     peer.say(|out| Keepalive::default().encode(out));
     assert!(
@@ -252,7 +252,7 @@ fn invalid_names_are_each_answered() {
     says(2, "UTF-8");
 }
 
-/// An OPEN frame of names that may be no text.
+/// Appends an OPEN frame with names that may not be valid text.
 fn open_bytes(out: &mut Vec<u8>, request: u32, names: &[&[u8]]) {
     let mut frame = FrameWriter::begin(out, FrameKind::Open, request);
     frame.payload().push(0);
@@ -345,7 +345,7 @@ fn values_beyond_the_credit_end_the_connection() {
         trunkline_types::wire::encode_value(&Value::Bytes(vec![0; bytes].into()), &mut value);
         value
     };
-    // One alone may be longer than the credit; it waits.
+    // A single write may be longer than the credit, so it waits.
     let long = value(3 << 20);
     let mut bytes = Vec::new();
     let mut frame = WriteBuilder::begin(&mut bytes, 0);
@@ -361,7 +361,7 @@ fn values_beyond_the_credit_end_the_connection() {
     });
     assert!(
         peer.last_sentence()
-            .contains("bytes are unanswered; 1048576 were granted")
+            .contains("bytes are unanswered, but the credit is 1048576")
     );
 }
 
@@ -374,8 +374,8 @@ fn an_open_without_names_is_answered() {
     assert_eq!(frames, [(Some(FrameKind::Opened), 5, 0)]);
 }
 
-/// Bytes as a broken or hostile program might send them: frames of every kind with payloads of
-/// anything, cut anywhere.
+/// Returns bytes that a broken or hostile program might send: frames of every kind with random payloads, cut
+/// at any byte.
 #[cfg(not(shuttle))]
 mod anything {
     use super::*;
@@ -424,7 +424,7 @@ mod anything {
     }
 }
 
-/// Behind a write that waits nothing is worked off, and each takes memory nevertheless.
+/// Requests behind a write that waits are not carried out, but each of them uses memory.
 /// Behaviour: H-19.
 #[test]
 fn requests_that_name_nothing_are_bounded_while_they_wait() {
@@ -449,7 +449,7 @@ fn requests_that_name_nothing_are_bounded_while_they_wait() {
     }
 }
 
-/// A thread serves many sessions: what one asks of it at a time does not grow with its patterns.
+/// A thread serves many sessions, so the work of one turn must not grow with the number of patterns.
 /// Behaviour: B-32, H-19.
 #[test]
 fn thousand_patterns_examine_as_many_names_per_turn_as_one() {

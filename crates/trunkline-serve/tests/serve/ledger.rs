@@ -1,10 +1,10 @@
-//! Random histories of writers, readers, slow networks, cuts at any byte, reconnections and engine
-//! restarts: every write and every update is accounted for at both ends, and both accounts are
-//! equal at every quiet moment.
+//! Tests the ledgers with random sequences of writes, reads, slow networks, cuts at any byte, reconnections
+//! and engine restarts. Both ends account for every write and every update. Whenever no data is in flight,
+//! both accounts are equal.
 //!
-//! One variable lets writers wait, one has a deadband and a range, one is an alias; some are forced
-//! for a time, written in groups or as `newest`; one of the programs gathers its output (throughput
-//! mode).
+//! One variable lets writers wait, one has a deadband and a range, and one is an alias. Some variables are
+//! forced for a time, written in groups or written as `newest`. One of the programs gathers its output
+//! (throughput mode).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::rig::{Pair, World, client_options, define, f64_variable};
 const NAMES: [&str; 5] = ["rig/a", "rig/b", "rig/stall", "rig/dead", "rig/alias"];
 /// A value that every variable with a range refuses.
 const TOO_MUCH: u8 = 200;
-/// A bound so low that it is reached, a buffer that overflows, and filters.
+/// The contracts: a bound that is low enough to be reached, a buffer that overflows, and filters.
 const SUBSCRIPTIONS: [(Contract, bool); 8] = [
     (Contract::Latest, false),
     (Contract::Latest, true),
@@ -61,12 +61,12 @@ enum Step {
         value: u8,
         newest: bool,
     },
-    /// A client writes all of them, or none.
+    /// A client writes several variables as a group.
     Group {
         client: usize,
         value: u8,
     },
-    /// A program in the engine's process holds a variable at a value, or no longer.
+    /// A program in the engine's process forces a variable to a value, or ends the forcing.
     Force {
         on: bool,
     },
@@ -76,7 +76,7 @@ enum Step {
         subscription: usize,
         events: usize,
     },
-    /// Bytes move, or time passes.
+    /// Bytes pass, or time passes.
     Exchange {
         client: usize,
     },
@@ -84,7 +84,7 @@ enum Step {
         client: usize,
         ms: u64,
     },
-    /// The network takes nothing, or something again.
+    /// The network accepts no bytes, or accepts bytes again.
     Capacity {
         client: usize,
         bytes: usize,
@@ -92,15 +92,15 @@ enum Step {
     Cut {
         client: usize,
     },
-    /// This number of bytes still passes in each direction, then the connection breaks.
+    /// The connection breaks after this number of further bytes in each direction.
     CutAfter {
         client: usize,
         to_engine: usize,
         to_client: usize,
     },
-    /// The engine starts again: another epoch.
+    /// The engine restarts with another epoch.
     Restart,
-    /// This client becomes quiet; then both ends must have the same account.
+    /// All data of this client arrives. Both ends must then have the same account.
     Quiet {
         client: usize,
     },
@@ -139,7 +139,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A client with one subscription of each kind, and the events that its program got.
+/// A client with one subscription of each kind, and the events that its program has received.
 struct Program {
     pair: Pair,
     variables: Vec<VariableRef>,
@@ -150,13 +150,13 @@ struct Subscription {
     id: SubscriptionId,
     contract: Contract,
     only_changes: bool,
-    /// Per item: the last position delivered to its program.
+    /// The last position that was delivered to the program, by item.
     items: Vec<Option<Position>>,
-    /// The position of each item when the subscription was made.
+    /// The position of each item when the subscription was created.
     began: Vec<Option<Position>>,
-    /// Updates received when the present session began.
+    /// Number of updates that had been received when the current session began.
     received_before: u64,
-    /// It has ended under the present session, and the engine's account with it.
+    /// True if the subscription has ended in the current session, and the engine's account with it.
     has_ended: bool,
 }
 
@@ -227,15 +227,15 @@ impl Program {
         }
     }
 
-    /// Everything is carried, taken and confirmed.
+    /// Passes, takes and confirms all data.
     fn drain(&mut self) {
         self.pair.capacity = 64 << 10;
         self.connect();
-        // A bound of two lets two through per round.
+        // A bound of two lets two updates pass per round.
         for round in 0.. {
             self.pair.settle();
             if self.pair.session.is_none() {
-                // Time that passed for the other was too long for this one.
+                // The time that passed for the other client exceeded this client's deadline.
                 self.connect();
                 continue;
             }
@@ -249,7 +249,7 @@ impl Program {
         }
     }
 
-    /// Nothing is in transit: both ends must have the same account.
+    /// Called when no data is in flight. Checks that both ends have the same account.
     fn compare_accounts(&mut self, is_end: bool) {
         let ledgers: Vec<BTreeMap<u32, _>> = self
             .variables
@@ -280,8 +280,8 @@ impl Program {
                 let current = self.pair.world.sequence(name);
                 let last = subscription.items[item].expect("it has had its first reading");
                 let epoch = self.pair.world.engine().epoch();
-                // Before the end the last updates may be such that a filter withholds, or that a
-                // buffer had no room for.
+                // A filter may hold back the last updates before the end, or a buffer may have no room for
+                // them.
                 let drops_newest = matches!(subscription.contract, Contract::First(_));
                 let is_held_back = !is_end && (subscription.only_changes || drops_newest);
                 assert!(
@@ -308,8 +308,7 @@ impl Program {
 }
 
 impl Subscription {
-    /// The updates that the client counts as received and missed are those that the engine has
-    /// numbered since.
+    /// Checks that the client counts exactly the updates since the last check as received or missed.
     fn check_account(&self, pair: &Pair) {
         let account = pair.client.account(self.id).unwrap();
         let (mut numbered, epoch) = (0, pair.world.engine().epoch());
@@ -332,7 +331,7 @@ impl Subscription {
         let known = missed.coalesced + missed.queue + missed.overrun + missed.disconnect;
         let told = account.ledger.received - NAMES.len() as u64 + known;
         match self.only_changes {
-            // The rest was filtered.
+            // The remaining updates were filtered.
             true => assert!(told <= numbered, "{}: {account:?}", self.contract),
             false => assert_eq!(told, numbered, "{}: {account:?}", self.contract),
         }
@@ -365,7 +364,7 @@ impl Subscription {
     }
 }
 
-/// The library deployed at every start.
+/// Returns the variables that are deployed at every start.
 fn library() -> Vec<VariableDefinition> {
     vec![
         f64_variable("a"),
@@ -438,7 +437,7 @@ fn run(steps: Vec<Step>) {
             Step::Group { client, value } => {
                 let program = &mut programs[client];
                 let value = Value::F64(f64::from(value));
-                // The alias would have its target in the group a second time.
+                // Exclude the alias, because its target is already in the group.
                 let members = program.variables[..4].iter();
                 let writes = members.map(|v| Write::new(*v, value.clone())).collect();
                 let request = program.pair.client.write_group(writes, true).unwrap();
@@ -482,7 +481,7 @@ fn run(steps: Vec<Step>) {
         }
     }
     force(&world, false);
-    // One client may be waiting for room that another one makes.
+    // One client may wait until another client makes room.
     for _ in 0..2 {
         programs.iter_mut().for_each(|program| {
             program.pair.capacity = 64 << 10;
@@ -491,7 +490,7 @@ fn run(steps: Vec<Step>) {
         });
     }
     programs.iter_mut().for_each(Program::drain);
-    // One more of each, which every filter lets pass: the gap before it is accounted for too.
+    // Write each variable once more with a value that passes every filter, so that earlier gaps are reported.
     for (name, value) in NAMES.into_iter().zip(100_u8..) {
         world.set(name, f64::from(value));
         programs.iter_mut().for_each(Program::drain);

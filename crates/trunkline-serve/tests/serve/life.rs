@@ -1,4 +1,5 @@
-//! A connection's life: hello, versions, keep-alive, back-pressure, goodbye, and coming back.
+//! Tests the phases of a connection: handshake, versions, keep-alives, back-pressure, GOODBYE, and
+//! reconnection.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -216,7 +217,7 @@ fn silent_peer_is_dead_at_the_deadline_and_an_idle_one_is_not() {
     let kept = sut.traffic.to_client.count(FrameKind::Keepalive);
     assert!((58..=61).contains(&kept), "{kept} keep-alives");
     assert!(sut.client.round_trip().is_some());
-    // Its process stalls: the session ends within the deadline.
+    // The client's process stalls, so the session ends within the deadline.
     sut.is_stopped = true;
     sut.pass(Duration::from_millis(4500));
     assert!(sut.session.is_none());
@@ -434,7 +435,7 @@ fn client_that_reads_no_answers_is_bounded_and_disconnected() {
         peer.session.handle_input(now, wall, piece);
     }
     peer.session.poll_output(now, wall, 64 << 10, &mut said);
-    // The transport is full from here on: no output is asked for.
+    // The transport is full from here on, so no output is polled.
     let mut wake_ups = 0;
     while peer.session.wants_close().is_none() {
         let due = peer.session.poll_timeout().expect("it is waited for");
@@ -461,7 +462,7 @@ fn parked_write_does_not_keep_the_thread_awake() {
         .unwrap();
     sut.turn_of_client();
     sut.turn_of_session();
-    // The transport is full; the write's time comes.
+    // The transport is full, and the parked write is tried again.
     let session = sut.session.as_mut().unwrap();
     let (mut now, wall) = world.time();
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! A real session and a real client, joined without a network.
+//! Tests a real session and a real client that are connected without a network.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Links that carry less than is written, and clients that stall: who gets what.
+//! Tests how updates are distributed if a link is too slow for all updates, or if clients stall.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,13 +13,13 @@ const MS: Duration = Duration::from_millis(1);
 /// Size of a packet of the virtual link.
 const PACKET: usize = 1400;
 
-/// A link that several connections share: packets of each in turn, this number of bytes per
+/// A link that several connections share. They take turns to send packets, with a limited number of bytes per
 /// millisecond.
 struct Link {
     bytes_per_ms: usize,
-    /// The next connection.
+    /// Index of the connection that sends the next packet.
     turn: usize,
-    /// Sent ahead, if a value was longer than the rest of the budget.
+    /// Number of bytes sent in excess of the budget, because a value was longer than the remaining budget.
     debt: usize,
 }
 
@@ -33,7 +33,7 @@ impl Link {
         }
     }
 
-    /// One millisecond passes.
+    /// Lets one millisecond pass.
     fn tick(&mut self, pairs: &mut [Pair]) {
         pairs[0].world.advance(MS);
         let (now, wall) = pairs[0].world.time();
@@ -69,11 +69,11 @@ fn fill(length: usize, number: usize) -> Value {
     Value::String(format!("{number:>length$}").into())
 }
 
-/// The updates that a program got under one subscription.
+/// The updates that a program has received from one subscription.
 #[derive(Default, Debug)]
 struct Got {
     updates: usize,
-    /// The longest time between two of them, in ms.
+    /// Longest time between two updates, in ms.
     longest_gap: usize,
     last_at: usize,
     has_ended: bool,
@@ -98,8 +98,8 @@ impl Got {
 
 /// Behaviour: B-05, B-07.
 ///
-/// The subscriptions of one session take turns: one with megabytes pending, in large values or in
-/// very many small ones, delays the others by a slice at a time.
+/// The subscriptions of one session take turns. A subscription with megabytes of pending data, in large or in
+/// many small values, delays the others by only one slice at a time.
 #[test]
 fn huge_backlog_of_a_subscription_does_not_starve_the_others() {
     for (length, burst) in [(20_000, 200), (200, 20_000)] {
@@ -175,7 +175,7 @@ fn saturated_link_slows_every_client_in_proportion() {
                 .zip(CONTRACTS)
                 .map(|(name, contract)| pair.subscribe(&[name], contract))
                 .collect();
-            // Some ask for more: a second time under another contract.
+            // Some clients also subscribe under a second contract.
             let more = (0..client)
                 .map(|_| pair.subscribe(&NAMES, "last:2"))
                 .collect();
@@ -205,7 +205,7 @@ fn saturated_link_slows_every_client_in_proportion() {
     };
     let (ample, _) = run(1 << 20);
     let (scarce, bytes) = run(1500);
-    // The link gives each the same share: none has much more than another.
+    // All clients have about the same share of the link.
     let (least, most) = (bytes.iter().min().unwrap(), bytes.iter().max().unwrap());
     assert!(*most < least * 3 / 2, "{bytes:?}");
     for (client, (ample, scarce)) in ample.iter().zip(&scarce).enumerate() {
@@ -215,7 +215,7 @@ fn saturated_link_slows_every_client_in_proportion() {
             .map(|(ample, scarce)| scarce.updates as f64 / ample.updates as f64)
             .collect();
         for (n, got) in scarce.iter().enumerate() {
-            // Whatever overruns its bound has ended and starts again; the others continue.
+            // A subscription that exceeded its bound has ended and is created again. The others continue.
             assert!(
                 got.updates > 3,
                 "client {client}, subscription {n}: {got:?}"
@@ -226,7 +226,7 @@ fn saturated_link_slows_every_client_in_proportion() {
                 "client {client}, subscription {n}: {got:?}"
             );
         }
-        // However many there are, none falls to zero.
+        // Regardless of the number of clients, each receives some updates.
         let latest = &shares[..2];
         assert!(
             latest.iter().all(|share| *share > 0.02),
@@ -237,8 +237,8 @@ fn saturated_link_slows_every_client_in_proportion() {
 
 /// Behaviour: B-05, B-06.
 ///
-/// One of ten clients stalls: the engine's memory for it is bounded, the writer never waits, and
-/// the other nine get everything at once, as they would without it.
+/// One of ten clients stalls. The engine's memory for this client is bounded, the writer does not wait, and
+/// the other nine clients receive all updates without delay.
 #[test]
 fn stopped_client_does_not_affect_the_others() {
     let world = World::with_library("rig", vec![text("x"), text("y")]);
@@ -272,7 +272,7 @@ fn stopped_client_does_not_affect_the_others() {
     }
     // Pending for the stalled client: the transport's buffer and its bounds.
     assert!(pairs[0].waiting_answers() <= pairs[0].capacity + 2_000);
-    // It continues: it gets its loss report, and is current again.
+    // When the client continues, it receives a report of the loss and the current values.
     pairs[0].is_stopped = false;
     pairs[0].pass(Duration::from_secs(5));
     for id in &ids[0] {

@@ -1,4 +1,4 @@
-//! A client as the source of variables: bound, believed, asked, silent, late, not to be trusted.
+//! Tests a client that is the source of variables, including providers that are silent, late or invalid.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use trunkline_types::{DataType, Level, Quality, Reason, Value};
 
 use crate::rig::{Pair, Peer, World, applied, define, f64_variable};
 
-/// `rig/a` and `rig/b` come from `plant`, `rig/free` from nobody.
+/// Creates an engine with the variables `rig/a` and `rig/b` from the provider `plant`, and `rig/free` without
+/// a provider.
 fn world() -> World {
     let from = |path: &str| {
         let source = format!("plant:{path}");
@@ -38,7 +39,7 @@ fn events(pair: &mut Pair) -> Vec<ProviderEvent> {
     std::iter::from_fn(|| pair.client.take_provider_event()).collect()
 }
 
-/// A client that has become the source of `plant`'s variables.
+/// Returns a client that has become the provider `plant`.
 fn provider(world: &World) -> Pair {
     let mut plant = Pair::on(world);
     plant.client.provide("plant");
@@ -84,7 +85,7 @@ fn reply(value: f64) -> ProviderReply {
     }
 }
 
-/// The user writes; the outcome is not known yet.
+/// Writes a value as a user, without waiting for the outcome.
 fn put(user: &mut Pair, variable: VariableRef, value: f64) -> trunkline_client::WriteBatchId {
     let write = Write::new(variable, Value::F64(value));
     let batch = user.client.write([write]).unwrap();
@@ -140,7 +141,7 @@ fn a_quality_alone_leaves_the_value() {
     assert_eq!(plant.client.provider_losses(), (0, 0));
 }
 
-/// The tickets of a connection are numbered from 0.
+/// Answers an order. The tickets of a connection are numbered from 0.
 fn answer_raw(peer: &mut Peer, ticket: u64, value: f64) {
     let mut bytes = Vec::new();
     encode_value(&Value::F64(value), &mut bytes);
@@ -184,7 +185,7 @@ fn provider_cannot_publish_other_variables() {
         let options = WriteOptions::default();
         frame.push_value(free, &options, &Value::F64(9.0));
         frame.push_value(a, &options, &Value::F64(1.0));
-        // Only a quality, for a variable of another provider and for one without provider.
+        // Publish only a quality, for a variable of another provider and for one without a provider.
         frame.push(free, &options, &[]);
         frame.push(4_000_000, &options, &[]);
         frame.finish();
@@ -275,14 +276,14 @@ fn late_answer_ends_no_write_but_updates_the_value() {
     assert_eq!(held(&world, "rig/a"), (Value::F64(2.0), Quality::GOOD, 1));
 }
 
-/// The writer knows already that it may not have been carried out.
+/// The writer has already learned that the outcome is unknown.
 #[test]
 fn expired_order_is_never_sent_to_the_provider() {
     let world = world();
     let (mut plant, mut user) = (provider(&world), Pair::on(&world));
     let a = user.variable("rig/a");
     let late = put(&mut user, a, 2.0);
-    // The provider's connection takes nothing meanwhile.
+    // The provider's connection accepts no data in the meantime.
     let long = PROVIDER_TIMEOUT_DEFAULT + Duration::from_millis(1);
     pass(&mut [&mut user], long);
     let ended = outcome(&mut user, late);
@@ -297,7 +298,7 @@ fn expired_order_is_never_sent_to_the_provider() {
     assert_eq!(held(&world, "rig/a").0, Value::F64(3.0));
 }
 
-/// Lets time pass for all of them, a tenth of a second at a time.
+/// Lets time pass for all pairs, in steps of a tenth of a second.
 fn pass(pairs: &mut [&mut Pair], time: Duration) {
     let step = Duration::from_millis(100);
     let end = pairs[0].world.time().0.saturating_add(time);
@@ -321,7 +322,7 @@ fn open_orders_of_a_lost_provider_end_as_unknown() {
         panic!("two orders");
     };
     plant.cut();
-    // The client still has it, and gets no answer.
+    // The client still has the order, and receives no answer.
     plant.client.answer_provider(one, reply(2.0));
     for batch in batches {
         let Some(WriteOutcome::Unknown(fault)) = outcome(&mut user, batch) else {
@@ -376,7 +377,7 @@ fn silent_provider_is_detected_within_the_deadline() {
         outcome(&mut user, batch),
         Some(WriteOutcome::Unknown(_))
     ));
-    // It continues where it was, and learns of the loss.
+    // The provider continues, and learns of the loss.
     plant.is_stopped = false;
     plant.connect();
     assert_eq!(bound(&events(&mut plant)), ["a", "b"]);
@@ -409,7 +410,7 @@ fn name_is_exclusive_and_released_with_its_holder() {
     assert_eq!(bound(&events), ["a", "b"]);
 }
 
-/// The maximum number of open orders, none of them answered.
+/// Creates the maximum number of unanswered orders.
 fn fill(world: &World, peer: &mut Peer) {
     let value = Value::F64(2.0);
     for _ in 0..PROVIDER_PENDING_MAX {
@@ -496,7 +497,7 @@ fn invalid_frames_end_only_their_connection() {
     assert_eq!(held(&world, "rig/a"), (Value::F64(2.0), Quality::GOOD, 2));
 }
 
-/// A frame that promises more than it holds.
+/// Appends a frame whose count exceeds its content.
 fn cut_short(out: &mut Vec<u8>, kind: FrameKind) {
     let mut frame = trunkline_proto::FrameWriter::begin(out, kind, 1);
     frame.payload().extend_from_slice(&[0xff, 0xff]);

@@ -1,4 +1,4 @@
-//! Readings: time and quality, the client's own copy, and how variables are opened for it.
+//! Tests readings: time and quality, the client's copy of values, and how variables are opened for it.
 
 use trunkline_client::{Need, OpenOptions, Write, WriteOptions, WriteOutcome, contract_of_buffer};
 use trunkline_proto::FaultCode;
@@ -84,7 +84,7 @@ fn client_reads_its_complete_copy_without_a_request() {
         sut.exchange();
     }
     assert_eq!(sut.traffic.to_engine.kinds, [0_u8; 0]);
-    // The engine's duty is to tell.
+    // The engine must report this.
     sut.world.set("rig/x", 4.0);
     sut.exchange();
     assert_eq!(value(&sut.client.value(now, id, 0).unwrap()), 4.0);
@@ -147,7 +147,7 @@ fn opening_verifies_names_and_the_access_that_is_needed() {
         codes(Need::None, Need::Required),
         [None, Some(FaultCode::NotWritable), None]
     );
-    // In the background: the request is made, and the answer is read when it has arrived.
+    // Read in the background: make the request, and take the answer when it has arrived.
     let request = sut
         .client
         .open(&["rig/both", "rig/nobody"], OpenOptions::default())
@@ -155,7 +155,7 @@ fn opening_verifies_names_and_the_access_that_is_needed() {
     assert!(!sut.client.is_answered(request));
     sut.exchange();
     assert!(sut.client.is_answered(request));
-    // A buffer of nothing is the newest value, of one an error, of more a buffer.
+    // A size of 0 gives the newest value, a size of 1 is an error, and a larger size gives a buffer.
     assert_eq!(contract_of_buffer(0), Ok(Contract::Latest));
     assert!(contract_of_buffer(1).is_err());
     assert_eq!(contract_of_buffer(5), Ok(Contract::Last(5)));

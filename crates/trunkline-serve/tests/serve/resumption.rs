@@ -1,4 +1,4 @@
-//! `all` over a connection that breaks: nothing is lost as long as the feed reaches.
+//! Tests `all` subscriptions over a connection that breaks: no update is lost within the bound of the feed.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn world() -> World {
     world
 }
 
-/// The updates that a subscriber of all variables got of each: sequence numbers, and losses.
+/// The updates that a subscriber has received of each variable: sequence numbers, and losses.
 #[derive(Default)]
 struct Had {
     sequences: [Vec<u64>; 3],
@@ -64,7 +64,7 @@ fn updates_in_transit_or_written_meanwhile_arrive_after_a_reconnect() {
     let mut had = Had::default();
     for round in 0..20 {
         set_all(&world, 3);
-        // The client gets a part of it, and confirms a part of that.
+        // The client receives a part of the data, and confirms a part of the received data.
         if round % 3 == 0 {
             pair.exchange();
         }
@@ -238,7 +238,7 @@ fn updates_still_in_another_subscribers_feed_are_not_lost() {
     pair.exchange();
     let mut had = Had::default();
     had.take(&mut pair, id);
-    // Another one, which takes nothing for a while.
+    // Create another client, which accepts no data for some time.
     let mut other = Pair::offline(&world, options(Duration::ZERO), client_options());
     other.connect();
     other.subscribe(&NAMES, "all:1000");
@@ -287,8 +287,8 @@ fn kept_updates_count_in_the_engine_budget_and_yield_to_pending_ones() {
     assert_eq!(world.engine().health().absent_sessions(), 0);
 }
 
-/// Another engine at the same address, whose epoch is equal by chance: neither end resumes the
-/// previous session.
+/// If another engine at the same address has the same epoch by chance, neither end resumes the previous
+/// session.
 ///
 /// Behaviour: B-03.
 #[test]

@@ -1,5 +1,5 @@
-//! Throughput mode: gathered data, when it is sent, and the effect of a flush. Time is moved by
-//! hand.
+//! Tests throughput mode: which data is gathered, when it is sent, and the effect of a flush. The tests
+//! advance the time themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Plant {
         }
     }
 
-    /// A client that gathers, and whose engine does.
+    /// Creates a client in throughput mode.
     fn gathering(&self) -> Pair {
         self.client(Some(ThroughputMode::DEFAULT))
     }
@@ -70,7 +70,7 @@ impl Plant {
     }
 }
 
-/// The answer to a request that takes its time.
+/// Lets time pass until a request is answered, and returns the answer.
 fn answer<R: Request>(pair: &mut Pair, request: RequestId<R>) -> Result<R::Answer, Fault> {
     pair.pass(DELAY * 2);
     pair.client.take(request).expect("an answer")
@@ -107,7 +107,7 @@ fn a_lone_small_write_leaves_after_10_ms() {
     assert_eq!(plant.x(), 1);
     sut.pass(MICROSECOND);
     assert_eq!(plant.x(), 2);
-    // Its answer is gathered at the engine.
+    // The engine gathers the answer.
     assert_eq!(sut.client.pending(), 1);
     sut.pass(DELAY);
     assert_eq!(sut.client.pending(), 0);
@@ -139,7 +139,7 @@ fn data_for_one_client_is_gathered_in_one_buffer() {
     plant.world.set("rig/x", 1.0);
     sut.exchange();
     sut.pass(DELAY / 2);
-    // The second waits for the rest of the time of the first.
+    // The second write waits only until the time of the first one is over.
     plant.world.set("rig/y", 2.0);
     sut.pass(DELAY / 2 - MICROSECOND);
     assert_eq!((sut.values(first), sut.values(second)), (vec![], vec![]));
@@ -178,8 +178,7 @@ fn buffers_of_variables_are_unchanged_by_throughput_mode() {
             sut.exchange();
         }
         sut.pass(DELAY * 4);
-        // Updates that the program did not take in time are in the buffers of the subscriptions
-        // only.
+        // Only the buffers of the subscriptions contain updates that the program did not take in time.
         let taken = ids.map(|id| {
             let readings = sut.readings(id).into_iter();
             let seen = readings.map(|reading| (super::rig::value(&reading), reading.lost));
@@ -216,7 +215,7 @@ fn flush_passes_through_the_engine_to_the_other_clients() {
     assert!(matches!(writer.client.take(flush), Some(Ok(_))));
     assert_eq!(writer.client.pending(), 0, "the write is answered");
     assert_eq!(reader.values(id), [1.0]);
-    // It completes once, and later writes wait again.
+    // A flush completes once, and later writes wait again.
     put(&mut writer, x, 2.0);
     assert_eq!(plant.x(), 2);
 }
@@ -322,7 +321,7 @@ fn throughput_mode_requires_both_ends() {
         sut.values(id);
         assert_eq!(sut.write([(x, 1.0)]).len(), 1);
         assert_eq!(sut.values(id), [1.0]);
-        // There is nothing to flush, and no frame that the other end would not know.
+        // Nothing is flushed, and no frame is sent that the other end does not know.
         let flush = sut.client.flush().unwrap();
         sut.exchange();
         assert!(matches!(sut.client.take(flush), Some(Ok(_))));
@@ -347,8 +346,7 @@ fn figures_are_granted_within_the_bounds() {
         delay: Duration::from_secs(1),
     };
     assert_eq!(sut.client.throughput_mode(), Some(expected));
-    // Keep-alives do not wait: neither end takes the other for dead, regardless of how long it
-    // gathers.
+    // Keep-alives are not gathered, so neither end considers the other one dead.
     sut.pass(Duration::from_secs(60));
     assert!(sut.client.state().is_connected());
 }
@@ -405,8 +403,8 @@ fn writes_that_were_only_gathered_when_the_connection_broke_are_unknown() {
 
 /// Behaviour: B-06.
 ///
-/// Data gathered for a client that reads nothing waits without requesting anything of its thread: a
-/// thread that was called again at once would spin forever.
+/// Gathered data for a client that reads nothing waits without requesting a turn. Otherwise the thread would
+/// spin.
 #[test]
 fn due_data_without_room_waits_only_for_room() {
     let world = World::with_library("rig", vec![f64_variable("x")]);
@@ -442,7 +440,7 @@ fn due_data_without_room_waits_only_for_room() {
     );
 }
 
-/// Frames that return credit are not gathered while the other end needs them: no time passes here.
+/// Frames that return credit are not gathered while the other end needs them. No time passes in this test.
 ///
 /// Behaviour: LX-02.
 #[test]
@@ -470,7 +468,7 @@ fn writes_at_full_speed_never_wait_for_the_delay() {
     assert_eq!(sut.client.write_counts().in_flight, 0);
 }
 
-/// Like above, for large values, whose bytes use the credit up.
+/// Like the previous test, but for large values, whose bytes use up the credit.
 #[test]
 fn large_writes_at_full_speed_never_wait_for_the_delay() {
     let plant = Plant::new();
@@ -507,7 +505,7 @@ fn updates_at_full_speed_never_wait_for_the_delay() {
     }
     sut.exchange();
     seen += sut.values(all).len();
-    // Less than the 8 KiB that are gathered.
+    // The data is smaller than the gather buffer of 8 KiB.
     assert!(seen as u32 + 2000 > UPDATES, "{seen}");
     sut.pass(DELAY * 2);
     seen += sut.values(all).len();

@@ -1,5 +1,5 @@
-//! Releases with fewer features than this one, and their agreement with it: every verb either works
-//! or gets a sentence, and nothing else changes.
+//! Tests connections to releases with fewer features: every request either works or is refused with a
+//! sentence, and all other requests are not affected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use trunkline_types::{AuditQuery, Position, Value};
 
 use super::rig::{Pair, World, client_options, f64_variable};
 
-/// The features of this release without some of them, like an older one.
+/// Returns the negotiation of an older release, without some features.
 fn without(missing: Features) -> Negotiation {
     Negotiation {
         features: Features::from_bits(Features::OURS.to_bits() & !missing.to_bits()),
@@ -52,7 +52,7 @@ fn connected_with(
     pair
 }
 
-/// Either end is the one that has less.
+/// Returns two pairs: one with an older engine, and one with an older client.
 fn either_without(missing: Features) -> [Pair; 2] {
     [
         connected(without(missing), Negotiation::OURS),
@@ -60,7 +60,7 @@ fn either_without(missing: Features) -> [Pair; 2] {
     ]
 }
 
-/// The features of every release.
+/// Checks the features that every release has.
 fn assert_the_rest_works(sut: &mut Pair) {
     let x = sut.variable("rig/x");
     let id = sut.subscribe(&["rig/x"], "all");

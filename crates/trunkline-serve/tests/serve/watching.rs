@@ -1,5 +1,4 @@
-//! Patterns that are followed through a real session: order, bounds, and the reports after a
-//! reconnect.
+//! Tests watched patterns: the order of reports, bounds, and the reports after a reconnection.
 
 use trunkline_client::{Condition, FollowEvent, SubscribeOptions, WatchEvent, WatchId};
 use trunkline_proto::message::fault::FaultMessage;
@@ -14,7 +13,8 @@ fn variables(range: std::ops::Range<usize>) -> Vec<VariableDefinition> {
     range.map(|n| f64_variable(&format!("v{n}"))).collect()
 }
 
-/// Everything that waits: how many appeared, how many are gone, and whether the listing is done.
+/// Takes all waiting reports. Returns the number of names that have appeared, the number of removed names,
+/// and true if the listing is complete.
 fn told(pair: &mut Pair, id: WatchId) -> (usize, usize, bool) {
     pair.wake_session();
     pair.exchange();
@@ -62,7 +62,7 @@ fn a_connection_that_breaks_anywhere_in_the_listing_loses_no_name() {
     pair.connect();
     let (appeared, gone, is_listed) = told(&mut pair, id);
     assert_eq!((appeared, gone, is_listed), (3_000, 0, true));
-    // The engine is restarted with other libraries: only the difference is reported.
+    // The engine restarts with other libraries. Only the differences are reported.
     world.restart();
     world.deploy("big", variables(1_000..3_001));
     pair.cut();
@@ -148,7 +148,7 @@ fn watches_are_bounded_and_numbered_once() {
         "{:?}",
         peer.last()
     );
-    assert!(peer.last_sentence().contains("watch 7 is in use"));
+    assert!(peer.last_sentence().contains("watch 7 is already in use"));
 }
 
 /// Behaviour: VS-02, API-10.
@@ -196,10 +196,10 @@ fn searches_by_field_are_answered_in_pages_and_bounded() {
     }
 }
 
-/// Steps of a search before the other sessions of the same thread run.
+/// Maximum number of steps of a search before other sessions of the same thread run.
 const SEARCH_STEPS: usize = 400_000;
 
-/// Turns of the session until `is_over`.
+/// Returns the number of turns of the session until `is_over` returns true.
 fn turns(pair: &mut Pair, mut is_over: impl FnMut(&mut Pair) -> bool) -> usize {
     for turn in 1..100_000 {
         pair.turn_of_client();
@@ -211,7 +211,7 @@ fn turns(pair: &mut Pair, mut is_over: impl FnMut(&mut Pair) -> bool) -> usize {
     panic!("it never ends");
 }
 
-/// A world of long names, and the number of steps to compare the slowest pattern with one of them.
+/// Returns an engine with long names, a slow pattern, and the number of steps to compare it with a name.
 fn slow_world(names: usize) -> (World, &'static str, usize) {
     let pattern = "**/ab/**/a*b*/**/*a*b*/**/*b/*c";
     let long = |n: usize| f64_variable(&format!("{}{n}", "ab/".repeat(300)));
@@ -265,7 +265,7 @@ fn slow_patterns_that_are_followed_share_one_turn_and_each_is_listed() {
     assert!(least > 5 && took >= least, "{took} turns of {least}");
 }
 
-/// Each variable has many fields; a page is as many names, not as many variables.
+/// Each variable has many fields. The size of a page is a number of names, not a number of variables.
 ///
 /// Behaviour: B-83.
 #[test]

@@ -1,4 +1,4 @@
-//! Writes: every one has its end, answers are packed and precede the updates they are about.
+//! Tests writes: every write is answered, and packed answers precede the updates of the writes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -78,7 +78,7 @@ fn write_to_a_removed_variable_is_refused() {
     let mut sut = Pair::of(&["x"]);
     let x = sut.variable("rig/x");
     sut.world.undeploy("rig");
-    // The client does not know yet: the engine reports it.
+    // The client does not know this yet, so the engine reports it.
     let batch = sut.client.write([number(x, 1.0)]).unwrap();
     sut.exchange();
     let outcomes = sut.client.take_outcomes(batch).unwrap();
@@ -99,7 +99,7 @@ fn a_write_whose_answer_is_lost_with_the_connection_is_unknown() {
         matches!(&outcomes[0], WriteOutcome::Unknown(_)),
         "{outcomes:?}"
     );
-    // It was carried out, as it happens; it is not carried out again.
+    // The write was carried out. It is not carried out again.
     sut.connect();
     assert_eq!(sut.world.sequence("rig/x"), 2);
 }
@@ -192,7 +192,7 @@ fn write_that_must_not_wait_is_refused_before_it_is_numbered() {
         .filter(|o| matches!(o, WriteOutcome::NotTried(NotTried::WouldBlock)))
         .count();
     assert_eq!((applied, blocked), (1, 3));
-    // An unnumbered write is not counted: no update is missing.
+    // A write without a number is not counted, and no update is missing.
     let ledger = sut.info(x).write_ledger;
     assert_eq!((ledger.offered, ledger.written), (1, 1));
     assert_eq!(sut.values(id).len(), 2);
@@ -217,7 +217,7 @@ fn waiting_write_delays_only_its_variable_and_dependent_requests() {
     sut.exchange();
     assert!(!sut.client.is_settled(first) && !sut.client.is_settled(second));
     assert_eq!((world.sequence("rig/x"), world.sequence("rig/y")), (1, 1));
-    // A slow subscriber of another session takes its updates: the write was waiting for that.
+    // The write waits until a slow subscriber of another session takes its updates.
     other.exchange();
     assert_eq!(other.values(slow).len(), 2);
     sut.exchange();
@@ -253,7 +253,7 @@ fn stalled_variable_delays_no_other_and_keeps_its_order() {
         let before = world.sequence("rig/x");
         other.exchange();
         values.extend(other.values(slow));
-        // It arrives when there is room again, and writes before it wait still.
+        // The write arrives when there is room again, while earlier writes still wait.
         if next <= 8 {
             let write = number(x, f64::from(next));
             last = sut.client.write([write]).unwrap();
@@ -292,7 +292,7 @@ fn writes_that_arrived_before_a_goodbye_are_carried_out() {
     assert_eq!(sut.world.sequence("rig/x"), 2);
 }
 
-/// Takes orders and answers them on command.
+/// Accepts orders, and answers them on command.
 #[derive(Default)]
 struct Device(Mutex<Vec<(Ticket, u32, Value)>>);
 

@@ -1,4 +1,4 @@
-//! Compares what the engine reports about its alarms with a model of each alarm.
+//! Compares the engine's reports about alarms with a model of each alarm.
 //!
 //! ```text
 //! values, actions, time --> models --expected--> unreported
@@ -16,10 +16,10 @@ use trunkline_types::{Level, Moment, Reason};
 use super::model::{ExpectedChange, Measured, Model, StoredState};
 use super::plan::{LIBRARY, VariablePlan};
 
-/// The variable and the name of an alarm.
+/// The full name of a variable, and the name of one of its alarms.
 pub type Key = (String, String);
 
-/// Counts of what was checked.
+/// Counts of what was checked. `scenario.rs` describes each count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     pub values: u64,
@@ -40,7 +40,8 @@ pub struct Totals {
     pub connections: u64,
 }
 
-/// Returns whether the engine considers the condition of an alarm met.
+/// Returns true if the engine considers the condition of an alarm met; the arguments are the
+/// variable and the alarm.
 pub type EngineCondition<'a> = &'a dyn Fn(&str, &str) -> Option<bool>;
 
 /// Reads the variables that alarms refer to.
@@ -52,7 +53,7 @@ pub struct ReferencedValues<'a> {
 
 impl std::fmt::Debug for ReferencedValues<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Referred").finish_non_exhaustive()
+        f.debug_struct("ReferencedValues").finish_non_exhaustive()
     }
 }
 
@@ -61,12 +62,15 @@ impl std::fmt::Debug for ReferencedValues<'_> {
 struct Variable {
     plan: VariablePlan,
     models: Vec<Model>,
-    /// True until the variable has a value of this run. Until then its alarms continue as in the earlier run.
+    /// True until the variable has a value of this run. Until then, its alarms continue as in the
+    /// earlier run.
     awaits_value: bool,
+    /// The newest value of this run.
     newest: Option<Measured>,
 }
 
-/// Returns the engine's condition where the reference page permits both: at the edge of the time of a rate.
+/// Returns the engine's condition for a rate of change, for which the reference page can permit both
+/// results. Returns `None` for other kinds of alarms.
 fn uncertain_condition(
     engine_condition: EngineCondition<'_>,
     name: &str,
@@ -87,19 +91,20 @@ pub struct AlarmChecker {
     pub violation: Option<String>,
     pub totals: Totals,
     variables: Vec<Variable>,
-    /// Changes that no step of the keeper has contained yet, by alarm.
+    /// Expected changes that no step of the keeper has contained, by alarm.
     unreported: BTreeMap<Key, VecDeque<ExpectedChange>>,
-    /// The states of each alarm in this run of the engine, each different from the one before.
+    /// The sequence of states of each alarm in this run of the engine.
     pub history: BTreeMap<Key, Vec<AlarmState>>,
-    /// All entries of the journal, by number; those of the store itself are `None`.
+    /// All entries of the journal, by number; `None` for an entry that the store created itself.
     journal: BTreeMap<u64, Option<AlarmEntry>>,
-    /// Possible contents of the store. There are several after an interrupted step.
+    /// Possible contents of the store: the number of the last entry, and the states. There are several
+    /// possibilities after an interrupted step.
     durable: Vec<(u64, Snapshot)>,
     /// A failed step, which must be retried before any other step.
     failed: Option<FailedStep>,
 }
 
-/// A failed step, and the content of the store once it has succeeded.
+/// A failed step, and the states that the store will have when a retry succeeds.
 #[derive(Debug)]
 struct FailedStep {
     states: Vec<KeptAlarm>,
@@ -109,9 +114,9 @@ struct FailedStep {
 
 /// Returns true if one of these variables has this alarm.
 fn is_listed(variables: &[VariablePlan], (variable, alarm): &Key) -> bool {
-    variables.iter().any(|one| {
-        format!("{LIBRARY}/{}", one.name) == *variable
-            && one.alarms.iter().any(|known| known.name == *alarm)
+    variables.iter().any(|plan| {
+        format!("{LIBRARY}/{}", plan.name) == *variable
+            && plan.alarms.iter().any(|known| known.name == *alarm)
     })
 }
 
@@ -130,7 +135,7 @@ impl AlarmChecker {
         }
     }
 
-    /// Number of the last entry that is known to be stored.
+    /// Returns the number of the last entry that is known to be stored.
     pub fn end(&self) -> u64 {
         self.durable.first().map_or(0, |(end, _)| *end)
     }
@@ -140,8 +145,8 @@ impl AlarmChecker {
         variables.find(|one| one.plan.name == name)
     }
 
-    /// Records that the engine has started with these variables, and has found these states and this last
-    /// entry in its store.
+    /// Records that the engine has started with these variables. `stored` and `end` are the states and
+    /// the number of the last entry in the store.
     pub fn started(
         &mut self,
         variables: &[VariablePlan],
@@ -153,7 +158,7 @@ impl AlarmChecker {
         self.unreported.clear();
         self.history.clear();
         self.failed = None;
-        // The start drops the states of alarms that the library does not have.
+        // A start drops the stored states of alarms that are not in the library.
         let mut candidates = std::mem::take(&mut self.durable);
         for (_, states) in &mut candidates {
             states.retain(|key, _| is_listed(variables, key));
@@ -288,8 +293,8 @@ impl AlarmChecker {
         });
     }
 
-    /// Called after the engine has polled its timers. `read` reads the variables that alarms refer to; `None`
-    /// if the engine does not read them.
+    /// Called after the engine has polled its timers. `read` reads the variables that alarms refer to.
+    /// It is `None` if the engine does not read these variables in this poll.
     pub fn time_passed(
         &mut self,
         at: Moment,
@@ -357,8 +362,8 @@ impl AlarmChecker {
         }
     }
 
-    /// Called when a library is saved: the store drops the states of alarms that the library lacks. A failed
-    /// step still stores its own states when it is retried.
+    /// Called when a library is saved. The store then drops the states of alarms that are not in the
+    /// library. The retry of a failed step still stores the states of that step.
     pub fn saved(&mut self, variables: &[VariablePlan]) {
         for (_, snapshot) in &mut self.durable {
             snapshot.retain(|key, _| is_listed(variables, key));
@@ -375,7 +380,7 @@ impl AlarmChecker {
         }
     }
 
-    /// Called when the library was replaced. Returns the alarms that have changed.
+    /// Called after the library was replaced. Returns the alarms that have changed.
     pub fn redeployed(&mut self, variables: &[VariablePlan], at: Moment) -> Vec<Key> {
         self.totals.redeployed += 1;
         let mut changed = Vec::new();
@@ -420,7 +425,7 @@ impl AlarmChecker {
             let is_of_earlier_run = newest.is_none_or(|newest| {
                 matches!(newest.quality.reason(), Reason::Initial | Reason::Retained)
             });
-            // The alarms as they are now evaluate the newest value again.
+            // The new alarms evaluate the newest value.
             if let Some(newest) = newest.filter(|_| !(awaits_value && is_of_earlier_run)) {
                 self.for_each_model(name, |model, _, _, changes| {
                     model.measure(newest, at, None, changes)
@@ -444,8 +449,8 @@ impl AlarmChecker {
         states
     }
 
-    /// Called when the keeper stores a step. Compares its entries with what happened, and returns the states
-    /// that the store holds afterwards.
+    /// Called when the keeper stores a step. Compares the entries with the expected changes, and returns
+    /// the states that the store will have.
     pub fn step_began(&mut self, states: &[KeptAlarm], entries: &[AlarmEntry]) -> Snapshot {
         if let Some(failed) = self.failed.take() {
             // The keeper retries the failed step.
@@ -463,7 +468,10 @@ impl AlarmChecker {
             self.compare(entry);
             self.journal.insert(entry.number, Some(entry.clone()));
         }
-        let unreported = self.unreported.iter().find(|(_, left)| !left.is_empty());
+        let unreported = self
+            .unreported
+            .iter()
+            .find(|(_, changes)| !changes.is_empty());
         if let Some(unreported) = unreported.map(|unreported| format!("{unreported:?}")) {
             self.fail(|| format!("H-11: no entry reports {unreported}"));
         }
@@ -499,7 +507,7 @@ impl AlarmChecker {
         }
     }
 
-    /// Records that the step is stored, up to entry `last`.
+    /// Records that the step is stored. `last` is the number of the last entry in the store.
     pub fn stored(&mut self, entries: &[AlarmEntry], states: Snapshot, last: u64) {
         self.totals.steps += 1;
         let own = entries.last().map_or(self.end(), |entry| entry.number);
@@ -509,7 +517,7 @@ impl AlarmChecker {
         self.durable = vec![(last, states)];
     }
 
-    /// Records a failed step, which may have been stored nevertheless.
+    /// Records a step for which the store has reported a failure. The store may have stored it anyway.
     pub fn step_failed(
         &mut self,
         states: &[KeptAlarm],
@@ -524,14 +532,15 @@ impl AlarmChecker {
         });
     }
 
-    /// Records an interrupted step. If it was stored, its last entry is `last`.
+    /// Records an interrupted step, which may be stored or not. If it is stored, the last entry of the
+    /// store is `last`.
     pub fn step_interrupted(&mut self, entries: &[AlarmEntry], states: Snapshot, last: u64) {
         let before = self.durable.clone();
         self.stored(entries, states, last);
         self.durable.extend(before);
     }
 
-    /// Checks a page of the journal that was read from entry `from` on. Returns the number of the next entry.
+    /// Checks a page of the journal that begins at entry `from`. Returns the number of the next entry.
     pub fn read(&mut self, from: u64, page: &AlarmJournalPage) -> u64 {
         let mut next = from.max(page.removed + 1);
         for entry in &page.entries {
@@ -552,7 +561,7 @@ impl AlarmChecker {
         next
     }
 
-    /// Compares the states shown by the engine with the models.
+    /// Compares the states that the engine reports with the models.
     pub fn compare_states(&mut self, states: &BTreeMap<Key, (AlarmState, bool, Option<i64>)>) {
         let mut expected = BTreeMap::new();
         for variable in &self.variables {
@@ -570,8 +579,8 @@ impl AlarmChecker {
         }
     }
 
-    /// Compares a list received by a client with the existing alarms. Each state must occur in its alarm's
-    /// history, at the index in `from` or later.
+    /// Compares a list that a client has received with the existing alarms. Each state must occur in the
+    /// history of the alarm, at or after the index in `from`.
     pub fn compare_list(
         &mut self,
         states: &BTreeMap<Key, AlarmState>,
@@ -595,9 +604,9 @@ impl AlarmChecker {
         }
     }
 
-    /// Returns all alarms, with their states.
+    /// Returns all alarms: the name of the variable, the name and area of the alarm, and the state.
     pub fn alarms(&self) -> Vec<(String, String, String, AlarmState)> {
-        let of = |variable: &Variable| {
+        let alarms_of = |variable: &Variable| {
             let name = variable.plan.name.clone();
             let models = variable.models.iter();
             let alarms = models.map(|model| {
@@ -613,6 +622,6 @@ impl AlarmChecker {
                 .into_iter()
                 .map(move |(alarm, area, state)| (name.clone(), alarm, area, state))
         };
-        self.variables.iter().flat_map(of).collect()
+        self.variables.iter().flat_map(alarms_of).collect()
     }
 }

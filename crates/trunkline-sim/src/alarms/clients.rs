@@ -1,5 +1,7 @@
-//! Client programs that follow alarms over connections: the list of all alarms first, then the states
-//! as fields of their variables, and the journal from the number that its variable announces.
+//! Simulates client programs that follow alarms over a connection.
+//!
+//! A client requests the list of all alarms, subscribes to the states, which are fields of the variables,
+//! and reads the journal up to the number of the newest entry, which a variable provides.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +24,17 @@ pub struct Client {
     contract: Contract,
     /// The subscription to the states, and its items.
     states: Option<(SubscriptionId, Vec<Followed>)>,
+    /// The subscription to the number of the newest journal entry.
     journal: Option<SubscriptionId>,
-    /// The request for a page of the journal, and the newest entry announced when it was made.
+    /// The request for a page of the journal, and the value of `newest` at the time of the request.
     page: Option<(RequestId<AlarmJournal>, u64)>,
-    list: Option<(RequestId<Alarms>, Listed)>,
+    /// The request for the list of alarms, and the checker's state at the time of the request.
+    list: Option<(RequestId<Alarms>, ListRequest)>,
     /// The session in which the list was last requested.
     listed_in: u64,
-    /// Number of the next entry of the journal to read, and of the newest entry announced.
+    /// Number of the next entry of the journal to read.
     pub next: u64,
+    /// Number of the newest entry, as far as the client knows.
     newest: u64,
 }
 
@@ -37,8 +42,9 @@ pub struct Client {
 #[derive(Debug)]
 struct Followed {
     item: Item,
-    /// The start of the engine to which `item` refers.
+    /// Epoch of the engine to which `item` refers.
     epoch: u64,
+    /// Position of the last state.
     last: Option<Position>,
     /// True if the connection or the subscription has ended since the last state.
     is_interrupted: bool,
@@ -46,10 +52,10 @@ struct Followed {
 
 /// The checker's state when the list was requested.
 #[derive(Debug)]
-struct Listed {
+struct ListRequest {
     epoch: u64,
     redeployed: u64,
-    /// By alarm, the index in its history of the state at that time.
+    /// Index of each alarm's current state in its history.
     from: BTreeMap<Key, usize>,
 }
 
@@ -84,8 +90,8 @@ impl Client {
         }
     }
 
-    /// Runs a turn of the program: it subscribes where it has no subscription, takes everything that has
-    /// arrived, and requests more. `epoch` is that of the engine.
+    /// Runs a turn of the program: creates missing subscriptions, takes all events and answers that have
+    /// arrived, and makes new requests. `epoch` is the engine's epoch, or 0 while the engine is down.
     pub fn act(&mut self, now: Tick, epoch: u64, checker: &mut AlarmChecker, rng: &mut Rng) {
         self.subscribe(epoch, checker);
         self.take_states(now, epoch, checker);
@@ -147,7 +153,7 @@ impl Client {
         }
     }
 
-    /// Takes a page of the journal, and requests the next one until it has read the announced entry.
+    /// Takes a page of the journal. Requests the next page until the newest entry was read.
     fn take_journal(&mut self, now: Tick, checker: &mut AlarmChecker, rng: &mut Rng) {
         let core = &mut self.remote.core;
         while let Some(event) = self
@@ -188,7 +194,7 @@ impl Client {
         }
     }
 
-    /// Requests the list of all alarms once per session, and compares it.
+    /// Requests the list of all alarms once per session, and checks the answer.
     fn take_list(&mut self, epoch: u64, checker: &mut AlarmChecker) {
         let core = &mut self.remote.core;
         if let Some((list, before)) = self.list.take() {
@@ -198,9 +204,9 @@ impl Client {
                         let key = (status.variable, status.definition.name.clone());
                         (key, status.record.state)
                     });
-                    let present = (epoch, checker.totals.redeployed);
-                    // While the engine is down, its epoch is not known.
-                    if epoch > 0 && (before.epoch, before.redeployed) == present {
+                    let current = (epoch, checker.totals.redeployed);
+                    // The epoch is 0 while the engine is down. The list is then not checked.
+                    if epoch > 0 && (before.epoch, before.redeployed) == current {
                         checker.compare_list(&states.collect(), &before.from);
                     }
                 }
@@ -214,7 +220,7 @@ impl Client {
         {
             let from = checker.history.iter();
             let from = from.map(|(key, states)| (key.clone(), states.len() - 1));
-            let before = Listed {
+            let before = ListRequest {
                 epoch,
                 redeployed: checker.totals.redeployed,
                 from: from.collect(),
@@ -225,8 +231,8 @@ impl Client {
         }
     }
 
-    /// Checks that the client has the newest state of each alarm and every entry of the journal, once nothing
-    /// is in transit.
+    /// Called when no data is in flight. Checks that the client has the newest state of each alarm and every
+    /// entry of the journal.
     pub fn check_settled(&self, end: u64, checker: &mut AlarmChecker) {
         if self.remote.core.session().is_none() {
             checker.fail(|| "B-11: a client is not connected".to_owned());
@@ -250,7 +256,7 @@ impl Followed {
         let before = self.last.replace(position);
         let is_interrupted = std::mem::take(&mut self.is_interrupted);
         if position.epoch != epoch {
-            // The states of earlier starts are no longer known.
+            // The checker does not know the states of earlier epochs.
             return;
         }
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
@@ -267,7 +273,7 @@ impl Followed {
             let key = &self.item.key;
             checker.fail(|| format!("B-03: without an interruption, a loss is unknown: {key:?}"));
         }
-        // A field without subscribers is closed. When it is opened again, its sequence restarts at 1.
+        // The engine closes a field without subscribers. If it is opened again, the sequence restarts at 1.
         let is_new_field = lost.unknown || (is_interrupted && position.sequence <= before.sequence);
         let missed = count(&lost);
         if !is_new_field && before.sequence + 1 + missed != position.sequence {

@@ -1,4 +1,4 @@
-//! The faults of the simulation of alarms.
+//! Defines the faults of the simulation of alarms.
 
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -34,7 +34,7 @@ pub const FAULTS: &[Fault] = &[
 ];
 
 impl Fault {
-    /// Describes the fault in a sentence.
+    /// Returns a description of the fault for the report.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Kill => "the engine is killed, in half of the cases within a write to its store",

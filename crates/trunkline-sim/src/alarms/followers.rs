@@ -1,5 +1,5 @@
-//! Subscribers in the engine's process: they follow alarms by the states as fields of their variables, and by
-//! the journal.
+//! Simulates subscribers in the engine's process. They follow the states of alarms, which are fields of the
+//! variables, and read the journal.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use trunkline_types::{Contract, Moment, Value};
 use super::checker::{AlarmChecker, Key};
 use super::plan::{Follow, LIBRARY};
 
-/// The subscription of every follower.
+/// Number of the subscription of every follower.
 const SUBSCRIPTION: u32 = 1;
 
 pub struct NoWake;
@@ -24,28 +24,28 @@ impl Wake for NoWake {
 pub struct Follower {
     contract: Contract,
     consumer: Option<Consumer>,
-    /// By handle of the field.
+    /// The items of the subscription, by the handle of the field.
     items: BTreeMap<u32, Item>,
     /// Number of the next entry of the journal to read.
     pub next: u64,
 }
 
-/// The states that a subscriber has received of one alarm.
+/// A subscriber's knowledge of one alarm's states.
 #[derive(Debug)]
 pub struct Item {
     pub key: Key,
-    /// Possible indexes in the alarm's history of the state received last; empty before the first one. A
-    /// state may occur several times.
+    /// Possible indexes of the last received state in the alarm's history. There can be several, because
+    /// the same state can occur several times. Empty before the first state.
     indexes: Vec<usize>,
-    /// Index of the oldest state that may arrive.
+    /// Index of the oldest state in the history that may arrive first.
     first_index: usize,
-    /// The alarm was replaced by another one, so several states may have been merged. The newest state still
-    /// arrives.
+    /// True if the alarm was replaced by another one. Any number of states may then be merged, but the
+    /// newest state must arrive.
     is_merged: bool,
 }
 
 impl Item {
-    /// Creates the item of an alarm whose current state arrives first.
+    /// Creates the item of an alarm. The current state must arrive first.
     pub fn new(key: Key, checker: &AlarmChecker) -> Self {
         let states = checker.history.get(&key);
         Self {
@@ -56,19 +56,20 @@ impl Item {
         }
     }
 
-    /// Expects the current state first again, which may be any state of this run of the engine.
+    /// Called after a restart of the engine. Any state of this run of the engine may arrive first.
     pub fn restart(&mut self) {
         (self.indexes, self.first_index) = (Vec::new(), 0);
     }
 
-    /// Checks a state that has arrived after `missed` others; `None` if their number is unknown.
+    /// Checks a state that has arrived. `missed` is the number of states that were reported as missed before
+    /// it, or `None` if the number is unknown.
     pub fn receive(&mut self, text: &str, missed: Option<u64>, checker: &mut AlarmChecker) {
         checker.totals.followed += 1;
         checker.totals.missed += missed.unwrap_or(0);
         let states = checker.history.get(&self.key);
         let states = states.map_or(&[][..], Vec::as_slice);
         if text.is_empty() && self.is_merged {
-            // The alarm no longer exists, but there may be one of the same name again.
+            // The alarm does not exist now, but a new alarm may have the same name later.
             (self.indexes, self.first_index) = (Vec::new(), states.len().saturating_sub(1));
             return;
         }
@@ -94,8 +95,8 @@ impl Item {
         }
     }
 
-    /// Called after the alarm was replaced and everything that waited was taken: the newest state must have
-    /// arrived.
+    /// Called after the alarm was replaced and all waiting states were taken. Checks that the newest state
+    /// has arrived.
     fn settle_merged(&mut self, checker: &mut AlarmChecker) {
         let states = checker.history.get(&self.key);
         let states = states.map_or(&[][..], Vec::as_slice);
@@ -116,12 +117,13 @@ impl Item {
         });
     }
 
-    /// Checks that the subscriber has the newest state, if the alarm exists, once nothing is in transit.
+    /// Called when no data is in flight. Checks that the subscriber has the newest state of an alarm that
+    /// exists.
     pub fn check_settled(&self, checker: &mut AlarmChecker) {
-        let is_there = checker.alarms().into_iter().any(|(variable, alarm, ..)| {
+        let exists = checker.alarms().into_iter().any(|(variable, alarm, ..)| {
             format!("{LIBRARY}/{variable}") == self.key.0 && alarm == self.key.1
         });
-        let Some(states) = checker.history.get(&self.key).filter(|_| is_there) else {
+        let Some(states) = checker.history.get(&self.key).filter(|_| exists) else {
             return;
         };
         if !self.indexes.iter().any(|at| at + 1 == states.len()) {
@@ -149,7 +151,7 @@ impl Follower {
         self.items.clear();
     }
 
-    /// Subscribes to the states of all alarms, unless it is subscribed already.
+    /// Subscribes to the states of all alarms to which the follower is not subscribed.
     pub fn connect(&mut self, engine: &Engine, checker: &mut AlarmChecker, at: Moment) {
         if self.consumer.is_none() {
             let consumer = Consumer::service(engine.clone(), Box::new(NoWake));
@@ -172,15 +174,15 @@ impl Follower {
                 Ok(field) => field,
                 Err(error) => return checker.fail(|| format!("{name} cannot be opened: {error}")),
             };
-            let wanted = Subscribe::new(SUBSCRIPTION, self.contract);
-            if let Err(error) = consumer.subscribe(&caller, &field, wanted) {
+            let request = Subscribe::new(SUBSCRIPTION, self.contract);
+            if let Err(error) = consumer.subscribe(&caller, &field, request) {
                 return checker.fail(|| format!("{name} cannot be followed: {error}"));
             }
             self.items.insert(field.handle(), Item::new(key, checker));
         }
     }
 
-    /// Called when these alarms were removed, or replaced by others of the same name.
+    /// Called when these alarms were removed, or replaced by other alarms with the same names.
     pub fn replaced(&mut self, keys: &[Key]) {
         for item in self.items.values_mut() {
             if keys.contains(&item.key) {
@@ -189,7 +191,7 @@ impl Follower {
         }
     }
 
-    /// Takes everything that waits, and checks it. If `is_settled`, nothing may be missing.
+    /// Takes and checks all waiting states. If `is_settled` is true, no state may be missing.
     pub fn take(&mut self, checker: &mut AlarmChecker, is_settled: bool) {
         let Some(consumer) = &mut self.consumer else {
             return;
@@ -204,7 +206,7 @@ impl Follower {
             turns += 1;
         }
         if sink.ended {
-            // The subscriber did not keep up and was notified of the overrun. It starts again.
+            // The subscriber did not keep up, and its subscription has ended. It subscribes again later.
             checker.totals.overrun += 1;
             return self.disconnect();
         }

@@ -1,4 +1,4 @@
-//! The engine's process with its store: the production engine, keeper of alarms and SQLite store.
+//! Simulates the engine's process with the production engine, keeper of alarm states and SQLite store.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,22 +30,24 @@ use crate::rng::Rng;
 
 /// The variable with the number of the newest entry of the journal.
 pub const JOURNAL: &str = "_engine/alarms/journal";
+/// Size of a disk sector in bytes.
 const SECTOR: usize = 512;
 
-/// How the store behaves.
+/// The behaviour of the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoreMode {
     Working,
+    /// The disk is full, so every step fails.
     Full,
-    /// Reports a failure after it has stored the step.
+    /// The store reports a failure after it has stored the step.
     UnknownOutcome,
-    /// The engine ends within a step.
+    /// The engine's process ends during a step.
     Interrupted {
         loses_power: bool,
     },
 }
 
-/// The files of the store that a kill or a loss of power leaves behind.
+/// The files of the store, by name.
 pub type Image = BTreeMap<String, Vec<u8>>;
 
 /// Reads the files of a folder.
@@ -59,13 +61,13 @@ pub fn read_image(folder: &Path) -> Image {
     files
 }
 
-/// Mixes the files from before and after a step, as an end within the step may leave them. SQLite writes to
-/// its log and syncs it; then the step is complete.
+/// Returns the files that remain if the process ends during a step, as a mixture of the files before and
+/// after the step. SQLite writes a step to its write-ahead log and syncs the log.
 fn interrupted_image(before: &Image, after: &Image, loses_power: bool, rng: &mut Rng) -> Image {
     let is_log = |name: &str| name.ends_with("-wal");
     let mut others = after.iter().filter(|(name, _)| !is_log(name));
     if others.any(|(name, bytes)| before.get(name) != Some(bytes)) {
-        // The log was copied to the database file after the step.
+        // After the step, SQLite has also copied the log to the database file.
         return match rng.chance(0.5) {
             true => before.clone(),
             false => after.clone(),
@@ -76,14 +78,14 @@ fn interrupted_image(before: &Image, after: &Image, loses_power: bool, rng: &mut
         let none = Vec::new();
         let old = before.get(name).unwrap_or(&none);
         let written = match loses_power {
-            // The log is written from front to back.
+            // After a kill, the first part of the log has the new content.
             false => {
                 let cut = rng.index(new.len() + 1);
                 let mut bytes = new[..cut].to_vec();
                 bytes.extend_from_slice(old.get(cut..).unwrap_or_default());
                 bytes
             }
-            // Each sector has the old or the new content.
+            // After a power loss, each sector of the log has the old or the new content.
             true => {
                 let length = match rng.chance(0.5) {
                     true => old.len(),
@@ -93,8 +95,8 @@ fn interrupted_image(before: &Image, after: &Image, loses_power: bool, rng: &mut
                 while bytes.len() < length {
                     let range = bytes.len()..(bytes.len() + SECTOR).min(length);
                     let from = if rng.chance(0.5) { old } else { &*new };
-                    let there = range.start.min(from.len())..range.end.min(from.len());
-                    bytes.extend_from_slice(&from[there]);
+                    let existing = range.start.min(from.len())..range.end.min(from.len());
+                    bytes.extend_from_slice(&from[existing]);
                     bytes.resize(range.end, 0);
                 }
                 bytes
@@ -105,7 +107,7 @@ fn interrupted_image(before: &Image, after: &Image, loses_power: bool, rng: &mut
     image
 }
 
-/// The store to which the keeper writes during one turn.
+/// The store to which the keeper writes in one turn. It simulates failures.
 struct KeeperStore<'a> {
     running: &'a mut SqliteStore,
     folder: &'a Path,
@@ -113,6 +115,7 @@ struct KeeperStore<'a> {
     rng: &'a mut Rng,
     entries_max: u64,
     mode: StoreMode,
+    /// The files that remain after an interrupted step.
     image: Option<Image>,
 }
 
@@ -139,9 +142,9 @@ impl AlarmPlace for KeeperStore<'_> {
         entries: &[AlarmEntry],
         moment: Moment,
     ) -> Result<u64, StoreError> {
-        let known = self.checker.step_began(states, entries);
+        let expected = self.checker.step_began(states, entries);
         if self.mode == StoreMode::Full {
-            self.checker.step_failed(states, entries, known);
+            self.checker.step_failed(states, entries, expected);
             return Err(error(StoreErrorKind::Full));
         }
         let before = match self.mode {
@@ -157,16 +160,16 @@ impl AlarmPlace for KeeperStore<'_> {
         let failed = || Err(error(StoreErrorKind::Failed("simulated".to_owned())));
         match self.mode {
             StoreMode::Working | StoreMode::Full => {
-                self.checker.stored(entries, known, last);
+                self.checker.stored(entries, expected, last);
                 Ok(last)
             }
             StoreMode::UnknownOutcome => {
-                self.checker.stored(entries, known.clone(), last);
-                self.checker.step_failed(states, entries, known);
+                self.checker.stored(entries, expected.clone(), last);
+                self.checker.step_failed(states, entries, expected);
                 failed()
             }
             StoreMode::Interrupted { loses_power } => {
-                self.checker.step_interrupted(entries, known, last);
+                self.checker.step_interrupted(entries, expected, last);
                 let after = read_image(self.folder);
                 self.image = Some(interrupted_image(&before, &after, loses_power, self.rng));
                 failed()
@@ -194,11 +197,11 @@ impl Wake for Bell {
     }
 }
 
-/// The machine with the folder of the store.
+/// The machine on which the engine runs, with the folder of the store.
 #[derive(Debug)]
 pub struct Host {
     folder: tempfile::TempDir,
-    /// Number of folders so far: each end of the engine creates a new one.
+    /// Number of the current folder. Each abrupt end of the engine creates a new folder.
     folders: u32,
     epoch: u64,
     pub entries_max: u64,
@@ -207,7 +210,7 @@ pub struct Host {
 
 impl Host {
     pub fn new(entries_max: u64) -> std::io::Result<Self> {
-        // In memory if possible, because every step syncs.
+        // Use a folder in memory if possible, because every step syncs.
         let in_memory = tempfile::tempdir_in("/dev/shm");
         let host = Self {
             folder: in_memory.or_else(|_| tempfile::tempdir())?,
@@ -224,8 +227,8 @@ impl Host {
         self.folder.path().join(self.folders.to_string())
     }
 
-    /// Ends the process without any notice. The next start finds the files of `image`, or all that
-    /// was written.
+    /// Ends the process abruptly. The next start finds the files of `image`, or the current files if
+    /// `image` is `None`.
     pub fn end(&mut self, image: Option<Image>) -> std::io::Result<()> {
         let image = image.unwrap_or_else(|| read_image(&self.store_folder()));
         self.running = None;
@@ -238,8 +241,8 @@ impl Host {
         Ok(())
     }
 
-    /// Starts the process as the product does: the engine gets the states before the stored library is
-    /// deployed.
+    /// Starts the process as the product does: restores the alarm states, and then deploys the stored
+    /// library.
     pub fn start(
         &mut self,
         saved: &[VariablePlan],
@@ -283,7 +286,7 @@ impl Host {
         let kept = store.alarms(LIBRARY).map_err(text)?;
         let end = store.alarm_journal_end().map_err(text)?;
         checker.started(saved, &kept, end, at);
-        // The product publishes this number once a second, with its figures.
+        // The product publishes this number once a second with the other health variables.
         let value = Value::U64(end);
         let mut write = Write::value(&value);
         write.origin = Origin::Source;
@@ -318,8 +321,8 @@ impl Host {
             .iter()
             .filter_map(|one| engine.variable(*one))
         {
-            let wanted = Subscribe::new(1, everything);
-            let followed = witness.subscribe(&Caller::engine(), &variable, wanted);
+            let request = Subscribe::new(1, everything);
+            let followed = witness.subscribe(&Caller::engine(), &variable, request);
             followed.map_err(|error| format!("the witness is refused: {error}"))?;
         }
         self.running = Some(Running {
@@ -333,8 +336,8 @@ impl Host {
         Ok(())
     }
 
-    /// Runs a turn of the keeper. Returns true if everything is stored, and the remains of the store if the
-    /// turn was interrupted.
+    /// Runs a turn of the keeper. Returns true if everything is stored. If the turn was interrupted, also
+    /// returns the files that remain of the store.
     pub fn keep(
         &mut self,
         mode: StoreMode,
@@ -371,8 +374,8 @@ impl Host {
             .filter_map(|one| running.engine.variable(*one));
         let values = variables.filter_map(|variable| {
             let update = variable.update();
-            let is_one = variable.properties().retain && update.sequence > 0;
-            is_one.then(|| RetainedValue {
+            let is_retained = variable.properties().retain && update.sequence > 0;
+            is_retained.then(|| RetainedValue {
                 name: variable.name().to_owned(),
                 data_type: variable.data_type().clone(),
                 value: update.value,
@@ -409,14 +412,14 @@ impl Running {
         }
     }
 
-    /// Takes the updates of variables since the last call.
+    /// Returns the updates of variables since the last call.
     pub fn updates(&mut self) -> Vec<(String, Measured)> {
         let mut sink = UpdateSink(Vec::new());
         self.witness.drain(&mut sink, &mut Wakes::new());
         sink.0
     }
 
-    /// Returns whether the engine considers the condition of an alarm met.
+    /// Returns true if the engine considers the condition of an alarm met.
     pub fn is_active(&self, name: &str, alarm: &str) -> Option<bool> {
         let caller = Caller::engine();
         let variable = self

@@ -1,5 +1,5 @@
-//! Alarms in simulated time: the production engine, its keeper of alarm states and the production
-//! store, under faults, with a checker that has a model of its own.
+//! Simulates alarms: runs the production engine, the production keeper of alarm states and the
+//! production store under faults, and compares them with an independent model.
 //!
 //! ```text
 //! Plan --> AlarmWorld: time, writes, operators, faults

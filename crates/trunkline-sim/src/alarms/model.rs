@@ -1,5 +1,6 @@
-//! One alarm as `docs/reference/alarms.md` describes it, written from that page and H-06 to H-11. It
-//! shares no code with the product: it uses only the names of states and events.
+//! Models one alarm according to `docs/reference/alarms.md` ("the reference page") and H-06 to H-11.
+//!
+//! The model shares no code with the product. It uses only the names of states and events.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,9 +14,9 @@ use trunkline_types::{Level, Moment, Quality, Reason, Tick, Timestamp, Value};
 /// A value of the alarm's variable.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Measured {
-    /// The value, unless it is NaN.
+    /// The value as a number; `None` if it is NaN or a boolean.
     pub number: Option<f64>,
-    /// The value if it is an integer or a boolean.
+    /// The value as an integer; `None` if it is neither an integer nor a boolean.
     pub integer: Option<i64>,
     pub quality: Quality,
 }
@@ -40,7 +41,7 @@ impl Measured {
     }
 }
 
-/// The state of an alarm, regardless of whether the alarm is hidden.
+/// The state of an alarm, without suppression, shelving and service state, which hide the alarm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Process {
     Normal,
@@ -48,8 +49,9 @@ enum Process {
     Active {
         is_acknowledged: bool,
     },
-    /// The process returned to normal before the alarm was acknowledged.
+    /// The condition ended before the alarm was acknowledged.
     Returned,
+    /// The condition has ended, and the alarm must be reset.
     Latched {
         is_acknowledged: bool,
     },
@@ -64,7 +66,7 @@ pub struct ExpectedChange {
     pub is_active: bool,
     pub when: Timestamp,
     pub who: String,
-    /// The value with which the alarm was raised; not compared if `None`.
+    /// The value that raised the alarm; `None` if the value is not compared.
     pub value: Option<Option<f64>>,
 }
 
@@ -79,7 +81,7 @@ pub struct StoredState {
     delayed_since: Option<Timestamp>,
 }
 
-/// The page requires that the action is refused.
+/// An action that the engine must refuse according to the reference page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refused;
 
@@ -89,25 +91,27 @@ pub struct Model {
     process: Process,
     suppressed: bool,
     out_of_service: bool,
-    /// End of the shelving: by the monotonic clock, and as shown by the wall clock.
+    /// End of the shelving, by the monotonic clock and by the wall clock; `None` if not shelved.
     shelved: Option<(Tick, Timestamp)>,
-    /// Whether the condition is met, and the value of the variable that gives the limit or setpoint.
+    /// True if the condition is met.
     is_met: bool,
+    /// Limit or setpoint; `None` if the variable that provides it has no good value.
     operand: Option<f64>,
-    /// Usable values of the last `time` of a rate of change, oldest first.
+    /// For a rate of change: the values of the last `2 * time` with their times, oldest first.
     recent: VecDeque<(Tick, f64)>,
-    /// When the state follows the condition, and when the delay began.
+    /// End of the current delay by the monotonic clock, and its beginning by the wall clock.
     delay: Option<(Tick, Timestamp)>,
-    /// The condition continues as it was before a restart.
+    /// True if the condition is still that of an earlier run, because no value has arrived.
     is_of_earlier_run: bool,
 }
 
-/// Whether a rate of change meets its condition.
+/// The result of evaluating a rate of change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Certainty {
     Met,
     NotMet,
-    /// The page permits both: the change took between 63/64 of the time and the time.
+    /// The reference page permits both results, because the change took between 63/64 of `time` and
+    /// `time`.
     Either,
 }
 
@@ -142,8 +146,8 @@ impl Model {
         }
     }
 
-    /// Continues an alarm of an earlier run. Its delays and its shelving continue by the wall clock. Returns
-    /// `None` if its definition has changed.
+    /// Continues an alarm of an earlier run. Delays and shelving continue by the wall clock. Returns
+    /// `None` if the definition has changed.
     pub fn resume(definition: &AlarmDefinition, kept: &StoredState, at: Moment) -> Option<Self> {
         if kept.definition != *definition {
             return None;
@@ -152,17 +156,17 @@ impl Model {
         model.process = kept.process;
         (model.suppressed, model.out_of_service) = (kept.suppressed, kept.out_of_service);
         let until = |end: Timestamp| {
-            let left = end.nanos_since(at.wall).max(0).cast_unsigned();
-            at.now.saturating_add(Duration::from_nanos(left))
+            let remaining = end.nanos_since(at.wall).max(0).cast_unsigned();
+            at.now.saturating_add(Duration::from_nanos(remaining))
         };
         model.shelved = kept.shelved_until.map(|end| (until(end), end));
         let is_active = model.is_active();
         model.is_met = is_active != kept.delayed_since.is_some();
         let delay = model.delay_when(is_active);
         model.delay = kept.delayed_since.map(|since| {
-            let passed = at.wall.nanos_since(since).max(0).cast_unsigned();
-            let left = delay.saturating_sub(Duration::from_nanos(passed));
-            (at.now.saturating_add(left), since)
+            let elapsed = at.wall.nanos_since(since).max(0).cast_unsigned();
+            let remaining = delay.saturating_sub(Duration::from_nanos(elapsed));
+            (at.now.saturating_add(remaining), since)
         });
         model.is_of_earlier_run = true;
         Some(model)
@@ -215,8 +219,8 @@ impl Model {
         self.is_of_earlier_run
     }
 
-    /// Returns true if this value would change the state, or begin or end a delay: it must become
-    /// an update even if it is within the variable's deadband.
+    /// Returns true if this value would change the state, or begin or end a delay. Such a value must
+    /// become an update even if it is within the variable's deadband.
     pub fn would_change(&self, measured: Measured, at: Moment) -> bool {
         let mut after = self.clone();
         let mut changes = Vec::new();
@@ -224,8 +228,8 @@ impl Model {
         !changes.is_empty() || after.delay.is_some() != self.delay.is_some()
     }
 
-    /// Takes a value of the variable. `engine_condition` is whether the engine considers the condition met. It is
-    /// used for a rate of change at the edge of its time.
+    /// Processes a value of the variable. `engine_condition` is true if the engine considers the
+    /// condition met. It decides if the reference page permits both results.
     pub fn measure(
         &mut self,
         measured: Measured,
@@ -236,7 +240,7 @@ impl Model {
         if !self.definition.enabled {
             return;
         }
-        // A delay that has ended counts, even if the alarm has not been polled since.
+        // First process a delay that ended before this value, even if the engine has not polled since.
         let value = Some(measured.number);
         let count = changes.len();
         self.end_delay(at, value, changes);
@@ -247,15 +251,15 @@ impl Model {
             self.recent.push_back((at.now, number));
         }
         self.is_met = self.condition(Some(measured), at, engine_condition);
-        // A value makes at most one change. A second change waits for its own delay.
+        // A value causes at most one change. A second change waits for its own delay.
         match changes.len() > count {
             true => self.follow_condition(at),
             false => self.end_delay(at, value, changes),
         }
     }
 
-    /// Sets the limit or the setpoint that another variable gives; `None` while that variable has no good
-    /// value.
+    /// Sets the limit or the setpoint to the value of another variable; `None` if that variable has no
+    /// good value.
     pub fn set_operand(
         &mut self,
         operand: Option<f64>,
@@ -285,8 +289,7 @@ impl Model {
         });
     }
 
-    /// Ends the shelving and the delays that are due. `newest` is the newest number of the variable in this
-    /// run.
+    /// Ends shelving and delays that are due. `newest` is the newest number of the variable in this run.
     pub fn advance(
         &mut self,
         at: Moment,
@@ -310,7 +313,7 @@ impl Model {
         self.end_delay(at, Some(newest), changes);
     }
 
-    /// Returns true if the page leaves open whether the condition is met.
+    /// Returns true if the reference page permits both results of the condition now.
     pub fn is_uncertain(&self, at: Moment) -> bool {
         matches!(self.definition.kind, AlarmKind::RateOfChange { .. })
             && self.rate(at) == Certainty::Either
@@ -382,7 +385,7 @@ impl Model {
         Ok(self.state())
     }
 
-    /// Ends the alarm, because it is removed or its definition changes.
+    /// Ends the alarm because it is removed or its definition changes.
     pub fn remove(&self, at: Moment, changes: &mut Vec<ExpectedChange>) {
         let from = self.state();
         if from != AlarmState::Normal {
@@ -410,7 +413,7 @@ impl Model {
         let (from, was_active) = (self.state(), self.is_active());
         change(self);
         if self.state().is_hidden() && self.is_active() {
-            // It is unacknowledged when it is shown again.
+            // An active alarm becomes unacknowledged while it is hidden.
             self.process = Process::Active {
                 is_acknowledged: false,
             };
@@ -436,7 +439,7 @@ impl Model {
         }
     }
 
-    /// Begins a delay if the condition differs from the state, and ends it otherwise.
+    /// Begins a delay if the condition differs from the state. Otherwise cancels the delay.
     fn follow_condition(&mut self, at: Moment) {
         let is_active = self.is_active();
         if self.is_met == is_active {
@@ -498,9 +501,9 @@ impl Model {
         at: Moment,
         engine_condition: Option<bool>,
     ) -> bool {
-        let usable = measured.filter(|one| !one.is_bad());
-        let number = usable.and_then(|one| one.number);
-        let integer = usable.and_then(|one| one.integer);
+        let usable = measured.filter(|measured| !measured.is_bad());
+        let number = usable.and_then(|measured| measured.number);
+        let integer = usable.and_then(|measured| measured.integer);
         let was_met = self.is_met;
         let is_met = match &self.definition.kind {
             AlarmKind::Limit {
@@ -513,8 +516,7 @@ impl Model {
                 let (Some(number), Some(limit)) = (number, self.operand) else {
                     return was_met;
                 };
-                // Past the limit by the deadband, computed in the form that the page gives, so that it is
-                // exact.
+                // Use the formula of the reference page, so that rounding is the same as in the product.
                 let cleared = match level.is_high() {
                     true => number < limit - deadband,
                     false => number > limit + deadband,
@@ -548,7 +550,9 @@ impl Model {
                 }
             }),
             AlarmKind::BadQuality => measured.map(Measured::is_bad),
-            AlarmKind::Stale => measured.map(|one| one.quality.reason() == Reason::Stale),
+            AlarmKind::Stale => {
+                measured.map(|measured| measured.quality.reason() == Reason::Stale)
+            }
         };
         is_met.unwrap_or(was_met)
     }
@@ -572,7 +576,7 @@ impl Model {
         }
     }
 
-    /// Drops values that no rate of change can need any more.
+    /// Drops values that are too old for a rate of change.
     pub fn forget_old(&mut self, now: Tick) {
         if let AlarmKind::RateOfChange { time, .. } = &self.definition.kind {
             let limit = *time + *time;
@@ -588,7 +592,7 @@ impl Model {
 }
 
 impl StoredState {
-    /// Returns true if the store has this state.
+    /// Returns true if `stored` has this state.
     pub fn matches(&self, stored: &KeptAlarm) -> bool {
         let model = self.model();
         let hidden = [
@@ -603,7 +607,7 @@ impl StoredState {
             && stored.record.is_active == model.is_active()
     }
 
-    /// Ends an alarm whose definition has changed while the engine was not running.
+    /// Ends an alarm whose definition changed while the engine was not running.
     pub fn remove(&self, at: Moment, changes: &mut Vec<ExpectedChange>) {
         self.model().remove(at, changes);
     }

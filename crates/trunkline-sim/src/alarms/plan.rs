@@ -1,5 +1,4 @@
-//! The plan of a run, drawn from its seed before anything runs: variables with alarms, and the pace of all
-//! actions.
+//! Draws the plan of a run from the seed: variables with alarms, and the pace of all actions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +15,9 @@ use crate::rng::Rng;
 
 /// The library of all variables.
 pub const LIBRARY: &str = "plant";
-/// Variables that suppress alarms.
+/// Names of the variables that suppress alarms.
 pub const CONDITIONS: [&str; 2] = ["condition0", "condition1"];
-/// Variables that are limits and setpoints.
+/// Names of the variables that provide limits and setpoints.
 pub const OPERANDS: [&str; 2] = ["limit0", "limit1"];
 
 /// The type of a variable.
@@ -32,22 +31,22 @@ pub enum Kind {
 /// A variable with alarms.
 #[derive(Clone, Debug)]
 pub struct VariablePlan {
-    /// Its name in the library.
+    /// Name in the library.
     pub name: String,
     pub kind: Kind,
-    /// In percent of the range 0 to 100.
+    /// Deadband in percent of the range, which is 0 to 100.
     pub deadband: f64,
     pub max_age: Option<Duration>,
     pub retain: bool,
     pub alarms: Vec<AlarmDefinition>,
 }
 
-/// How a subscriber follows the states of alarms.
+/// The contract with which a subscriber follows the states of alarms.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Follow {
-    /// Every change; the subscription ends if more than this many wait.
+    /// `all`: the subscription ends if more than this number of changes wait.
     All(u32),
-    /// The newest changes, with a count of the others.
+    /// `last:n`: keeps this number of the newest changes.
     Last(u32),
 }
 
@@ -75,24 +74,26 @@ impl Follow {
 pub struct Plan {
     pub seed: u64,
     pub variables: Vec<VariablePlan>,
-    /// Mean time between two actions.
+    /// Mean time between two writes or operators' actions.
     pub pace: Duration,
-    /// Longest time between two polls of the engine's timers.
+    /// Maximum time between two polls of the engine's timers.
     pub poll_interval_max: Duration,
-    /// Entries that the journal keeps.
+    /// Maximum number of entries of the journal.
     pub journal_entries: u64,
     /// Subscribers in the engine's process.
     pub followers: Vec<Follow>,
-    /// Client programs, with connections.
+    /// Client programs that are connected to the engine.
     pub clients: Vec<Follow>,
     /// Mean time between two turns of a subscriber.
     pub turn_interval: Duration,
+    /// The faults, each with its mean interval.
     pub faults: Vec<(Fault, Duration)>,
+    /// Duration of the run before all faults end.
     pub length: Duration,
 }
 
 impl Plan {
-    /// Draws a plan. Times are proportional to the pace, so a run with few actions is longer.
+    /// Draws a plan. Times are proportional to the pace, so every run has about the same number of actions.
     pub fn drawn(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x616c_6172_6d73);
         let pace = Duration::from_secs_f64(rng.magnitude(0.3, 12.0));
@@ -152,7 +153,7 @@ fn variable(number: u64, rng: &mut Rng) -> VariablePlan {
     plan
 }
 
-/// Adds an alarm, unless the variable has one of this name.
+/// Adds a random alarm, unless the variable has an alarm with the same name.
 fn add_alarm(plan: &mut VariablePlan, rng: &mut Rng) {
     let alarm = alarm(plan, rng);
     if plan.alarms.iter().all(|known| known.name != alarm.name) {
@@ -160,7 +161,7 @@ fn add_alarm(plan: &mut VariablePlan, rng: &mut Rng) {
     }
 }
 
-/// Changes the alarms of a variable, as a new version of its library may.
+/// Changes the alarms of a variable, as a new version of the library may.
 pub fn change_alarms(plan: &mut VariablePlan, rng: &mut Rng) {
     match rng.below(4) {
         0 if plan.alarms.len() > 1 => {
@@ -202,7 +203,7 @@ fn alarm(plan: &VariablePlan, rng: &mut Rng) -> AlarmDefinition {
     };
     let is_rate = matches!(kind, AlarmKind::RateOfChange { .. });
     let delay = |rng: &mut Rng| match is_rate || rng.chance(0.5) {
-        // The state of a rate follows its condition immediately, so that the checker sees it.
+        // A rate has no delays, so that its state shows the checker the engine's condition.
         true => Duration::ZERO,
         false => Duration::from_millis(pick(rng, &[100, 1000, 5000, 60_000])),
     };
@@ -259,26 +260,26 @@ fn numeric(drawn: u64, has_deadband: bool, rng: &mut Rng) -> AlarmKind {
     }
 }
 
-/// The library with these variables, and with those that suppress alarms or give limits.
+/// Returns the library with these variables, [`CONDITIONS`] and [`OPERANDS`].
 pub fn library(variables: &[VariablePlan]) -> LibraryDefinition {
     let define = |path: &str, properties: Properties| VariableDefinition {
         path: path.to_owned(),
         properties: Arc::new(properties),
     };
-    let planned = variables.iter().map(|one| {
-        let mut properties = Properties::new(match one.kind {
+    let planned = variables.iter().map(|plan| {
+        let mut properties = Properties::new(match plan.kind {
             Kind::Number => DataType::F64,
             Kind::Switch => DataType::Bool,
             Kind::Bits => DataType::U32,
         });
         properties.deadband = Deadband {
-            user_percent: one.deadband,
-            source_percent: one.deadband,
+            user_percent: plan.deadband,
+            source_percent: plan.deadband,
         };
-        properties.max_age = one.max_age;
-        properties.retain = one.retain;
-        properties.alarms.clone_from(&one.alarms);
-        define(&one.name, properties)
+        properties.max_age = plan.max_age;
+        properties.retain = plan.retain;
+        properties.alarms.clone_from(&plan.alarms);
+        define(&plan.name, properties)
     });
     let conditions = CONDITIONS.map(|name| define(name, Properties::new(DataType::Bool)));
     let operands = OPERANDS.map(|name| define(name, Properties::new(DataType::F64)));

@@ -1,4 +1,4 @@
-//! The simulation of alarms, as the runner and the report see it.
+//! Implements [`Scenario`] for the simulation of alarms.
 
 #[cfg(feature = "planted")]
 use trunkline_types::planted::Bug;

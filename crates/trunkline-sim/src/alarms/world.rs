@@ -1,4 +1,5 @@
-//! The time and the order of all events: writes, operators, faults, and the turns of the engine.
+//! Runs the simulation of alarms: keeps the time, and orders writes, operators' actions, faults, and
+//! turns of the engine.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,20 +22,20 @@ use crate::rng::Rng;
 use crate::run::BEGIN;
 use crate::trace::Trace;
 
-/// Time from the first change to the step that stores it, and time until a failed step is retried, as in the
-/// product.
+/// Time from the first change to the step that stores it, as in the product.
 const GATHER_TIME: Duration = Duration::from_millis(20);
+/// Time until a failed step is retried, as in the product.
 const RETRY_TIME: Duration = Duration::from_secs(1);
 /// Initial difference between the wall clock and the monotonic clock, in ns.
 const WALL: i64 = 1_790_000_000_000_000_000;
-/// Number of polls at one instant after which the engine counts as stuck.
+/// Maximum number of polls at one instant. If more are due, the engine is stuck.
 const POLLS_MAX: usize = 10_000;
-/// Time after the last fault within which the clients must have everything: it includes the detection of a
-/// dead connection and some dials.
+/// Time after the last fault within which the clients must have received everything. It includes the
+/// detection of a dead connection and several attempts to reconnect.
 const SETTLE_TIME: Duration = Duration::from_secs(25);
-/// Time between two turns of the clients' programs in that phase.
+/// Maximum time between two turns of a client's program after the last fault.
 const PROMPT_INTERVAL: Duration = Duration::from_millis(100);
-/// The users who operate alarms.
+/// Numbers of the users who act on alarms.
 const OPERATORS: [u32; 2] = [1, 2];
 
 #[derive(Debug)]
@@ -48,23 +49,30 @@ pub struct AlarmWorld {
     host: Host,
     /// Difference between the wall clock and the monotonic clock, in ns.
     offset: i64,
-    /// The variables of the library in the store, which is also the deployed one.
+    /// The variables of the library. The store has the library, and the engine has deployed it.
     library: Vec<VariablePlan>,
-    /// Good values that were written in this run to the variables that alarms refer to.
+    /// Good values that were written since the last start to variables that alarms refer to.
     referenced: BTreeMap<String, Value>,
-    /// True if one of these values has changed, or an alarm is new.
+    /// True if one of these values has changed or an alarm is new since the engine last read them.
     has_unread_reference: bool,
     mode: StoreMode,
+    /// Time at which the store works again.
     heals_at: Tick,
+    /// Time of the next poll of the engine's timers.
     poll_at: Tick,
+    /// Time of the keeper's next turn; `None` if nothing needs to be stored.
     keep_at: Option<Tick>,
+    /// Time of the next write or operator's action.
     act_at: Tick,
+    /// Time of the next fault of each kind, in the order of the plan.
     fault_at: Vec<Tick>,
+    /// Time of the next start; `None` while the engine runs.
     start_at: Option<Tick>,
+    /// The subscribers, each with the time of its next turn.
     followers: Vec<(Follower, Tick)>,
     /// The clients, each with the time of its program's next turn.
     clients: Vec<(Client, Tick)>,
-    /// Number of polls. The states are compared at every 64th.
+    /// Number of polls. The states are compared at every 64th poll.
     polls: u64,
 }
 
@@ -134,16 +142,16 @@ impl AlarmWorld {
         }
     }
 
-    /// The time of the next event.
+    /// Returns the time of the next event.
     fn next(&self) -> Tick {
         let clients = self.clients_due();
         if let Some(at) = self.start_at {
             return clients.map_or(at, |due| due.min(at)).max(self.now);
         }
-        let strikes = self.fault_at.iter().copied();
+        let faults = self.fault_at.iter().copied();
         let turns = self.followers.iter().map(|(_, at)| *at);
         let others = [self.poll_at, self.act_at].into_iter().chain(self.keep_at);
-        let next = strikes.chain(turns).chain(others).chain(clients).min();
+        let next = faults.chain(turns).chain(others).chain(clients).min();
         next.unwrap_or(self.now).max(self.now)
     }
 
@@ -192,7 +200,7 @@ impl AlarmWorld {
             .host
             .running
             .as_ref()
-            .is_some_and(|one| one.take_woken());
+            .is_some_and(|running| running.take_woken());
         if is_woken && self.keep_at.is_none() {
             self.keep_at = Some(self.now.saturating_add(GATHER_TIME));
         }
@@ -283,7 +291,7 @@ impl AlarmWorld {
         updates.len()
     }
 
-    /// Compares the states shown by the engine.
+    /// Compares the states that the engine reports with the models.
     fn compare(&mut self) {
         let Some(running) = &self.host.running else {
             return;
@@ -301,7 +309,7 @@ impl AlarmWorld {
         self.checker.compare_states(&states.collect());
     }
 
-    /// Runs a turn of the keeper.
+    /// Runs a turn of the keeper, which stores alarm states and journal entries.
     fn keep(&mut self) {
         self.keep_at = None;
         let at = self.moment();
@@ -324,7 +332,7 @@ impl AlarmWorld {
         }
     }
 
-    /// Ends the engine without notice.
+    /// Ends the engine's process abruptly. `image` has the files that the next start finds.
     fn end(&mut self, image: Option<Image>) {
         let what = image.as_ref().map_or("between", |_| "within");
         self.trace
@@ -348,7 +356,7 @@ impl AlarmWorld {
         self.start_at = Some(self.now.saturating_add(pause));
     }
 
-    /// Returns the time at which a client, one of its sessions or its program has something to do.
+    /// Returns the time of the next turn of any client, session or client program.
     fn clients_due(&self) -> Option<Tick> {
         let clients = self.clients.iter();
         let due =
@@ -356,7 +364,7 @@ impl AlarmWorld {
         due.min()
     }
 
-    /// Runs the turns that are due, of the clients, their sessions and their programs.
+    /// Runs all turns of clients, sessions and client programs that are due.
     fn turn_clients(&mut self) {
         let at = self.moment();
         let now = at.now;
@@ -489,7 +497,7 @@ impl AlarmWorld {
             None => _ = self.referenced.insert(full, value),
         }
         self.has_unread_reference = true;
-        // The engine reads it at its next poll; the write does not wake it.
+        // The engine reads the value at the next poll, because the write does not wake the engine.
     }
 
     fn write(
@@ -529,7 +537,7 @@ impl AlarmWorld {
         }
     }
 
-    /// Lets an operator, or two at once, act on an alarm, or on all alarms of an area.
+    /// Lets one or two operators act on an alarm, or one operator on all alarms of an area.
     fn operate(&mut self) {
         let alarms = self.checker.alarms();
         let rng = &mut self.rng;
@@ -679,8 +687,8 @@ impl AlarmWorld {
         }
     }
 
-    /// Replaces the library by one with other alarms. `cut` ends the engine after the library is
-    /// stored, or after it is deployed.
+    /// Replaces the library with one that has other alarms. `cut` ends the engine's process: after the
+    /// library is stored if it is `Some(false)`, and after it is deployed if it is `Some(true)`.
     fn redeploy(&mut self, cut: Option<bool>) {
         if self.mode != StoreMode::Working {
             // The order is refused, because it cannot be stored.
@@ -736,7 +744,7 @@ impl AlarmWorld {
         }
     }
 
-    /// Lets time pass for the clients until everything has arrived.
+    /// Runs the clients for [`SETTLE_TIME`], so that all updates arrive.
     fn settle_clients(&mut self) {
         let end = self.now.saturating_add(SETTLE_TIME);
         for (client, _) in &mut self.clients {
@@ -773,7 +781,7 @@ impl AlarmWorld {
         }
         self.compare();
         for index in 0..self.followers.len() {
-            // A subscriber that has not kept up starts again.
+            // The first turn restarts a subscriber that has not kept up.
             self.follow(index, false);
             self.follow(index, true);
         }
@@ -815,7 +823,7 @@ impl AlarmWorld {
     }
 }
 
-/// Returns a number near the limits of alarms.
+/// Returns a number, in most cases near the limit of an alarm.
 fn number(rng: &mut Rng) -> f64 {
     let limit = pick(rng, &[10.0, 20.0, 50.0, 80.0, 90.0]);
     match rng.below(12) {

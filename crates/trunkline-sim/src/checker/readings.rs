@@ -1,4 +1,4 @@
-//! Checks readings and answers that programs took against the writes.
+//! Compares the readings that programs have received with the writes.
 
 use std::time::Duration;
 
@@ -7,34 +7,34 @@ use trunkline_types::{Contract, Position, Reading, Tick};
 use super::{Checker, Fate, Writer, write_number};
 use crate::plan::Repairs;
 
-/// The readings that one program has taken from one item.
+/// The state of the readings that a program has received from one item.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ItemState {
     /// Position of the last reading.
     pub position: Option<Position>,
-    /// The subscription or the connection has ended since then.
+    /// True if the subscription or the connection has ended since the last reading.
     pub interrupted: bool,
-    /// The subscription has ended, regardless of the connection.
+    /// True if the subscription has ended since the last reading.
     pub ended: bool,
-    /// The session of that reading.
+    /// Session of the last reading.
     pub session: u64,
 }
 
-/// A client that reconnects within this time must get everything written while it was away: the
-/// time for which the engine keeps updates, minus the time that both ends need to notice the break
-/// and to reconnect.
+/// Maximum duration of a disconnection after which the client must still receive all updates. It is the
+/// time for which the engine keeps updates, minus the time that both ends need to detect the broken
+/// connection and to reconnect.
 const KEPT_TIME: Duration = Duration::from_secs(20);
-/// Longest time that updates wait at the engine before a broken connection is noticed.
+/// Maximum time for which updates wait in the engine until a broken connection is detected.
 const DETECTION_TIME: Duration = Duration::from_secs(5);
-/// Length of the longest value with its number, in bytes.
+/// Maximum length of a value in bytes.
 const VALUE_BYTES_MAX: u64 = 430;
 
-/// A reading that a program took, with its context.
+/// A reading that a program has received, with its context.
 #[derive(Debug)]
 pub struct TakenReading<'a> {
-    /// The program that took it.
+    /// The program that has received the reading.
     pub writer: Writer,
-    /// The session in which it arrived.
+    /// The session in which the reading arrived.
     pub session: u64,
     /// Number of the variable.
     pub variable: u32,
@@ -43,15 +43,15 @@ pub struct TakenReading<'a> {
     pub reading: &'a Reading,
     /// All variables of the subscription.
     pub variables: &'a [u32],
-    /// Time at which it was taken.
+    /// Time at which the program took the reading.
     pub now: Tick,
 }
 
 impl Checker {
-    /// Returns true if the updates that an `all` subscription reports as lost to a disconnect should have
-    /// been kept: the client was away for a short time, and the updates written meanwhile are within the
-    /// bound. The engine cannot give updates to the next session if it sent them to one that it did not know
-    /// to be over.
+    /// Returns true if the engine should have kept the updates that an `all` subscription reports as lost to
+    /// a disconnection. This is so if the client was disconnected for a short time, and if the updates
+    /// written in that time are within the bound. It is not so if the engine did not know that the previous
+    /// session had ended, and so had sent it the updates.
     fn should_have_kept(
         &self,
         taken: &TakenReading<'_>,
@@ -68,9 +68,9 @@ impl Checker {
         let Some(missed) = self.update_at(taken.variable, missed) else {
             return false;
         };
-        // An update that has lost its mark is not kept for the next session either.
-        let is_whole = self.repairs == Repairs::Never;
-        if state.ended || state.session >= taken.session || !is_whole {
+        // If marks or records may be lost, updates for the next session may be lost too.
+        let is_lossless = self.repairs == Repairs::Never;
+        if state.ended || state.session >= taken.session || !is_lossless {
             return false;
         }
         let sessions = self.sessions.range(state.session + 1..=taken.session);
@@ -83,7 +83,7 @@ impl Checker {
         let written = |variable: &u32| {
             let log = self.logs.get(&(*variable, before.epoch));
             log.map_or(0, |log| {
-                log.updates.len() - log.updates.partition_point(|one| one.at < from)
+                log.updates.len() - log.updates.partition_point(|update| update.at < from)
             })
         };
         let written: usize = taken.variables.iter().map(written).sum();
@@ -93,7 +93,7 @@ impl Checker {
             && written * VALUE_BYTES_MAX < u64::from(bytes) * 7 / 8
     }
 
-    /// Checks a reading that a program took.
+    /// Checks a reading that a program has received.
     pub fn check_reading(&mut self, taken: &TakenReading<'_>, state: &mut ItemState) {
         self.totals.readings += 1;
         let reading = taken.reading;
@@ -102,7 +102,7 @@ impl Checker {
         let state_before = *state;
         let before = state.position.replace(position);
         let interrupted = state.interrupted;
-        // The first reading of a subscription may be a copy from before the interruption.
+        // The first reading of a subscription may be a copy that is older than the interruption.
         state.interrupted &= before.is_none();
         (state.ended, state.session) = (false, taken.session);
         let reported = lost.coalesced + lost.queue + lost.overrun + lost.disconnect;
@@ -114,8 +114,8 @@ impl Checker {
             )
         };
         match before {
-            // Before the first reading, coalesced and dropped updates count from the start of the
-            // subscription.
+            // The first reading counts the updates that were merged or dropped since the subscription
+            // began.
             None if reported >= position.sequence.max(1)
                 && !lost.unknown
                 && self.repairs != Repairs::Records =>
@@ -154,8 +154,8 @@ impl Checker {
                         });
                     }
                 }
-                // A repair begins after the last reading of the program, as after a cut. Only runs
-                // that plant the loss of records accept that a repair is needed.
+                // A repair also reports a loss to a disconnection. Only runs that plant the loss of
+                // records accept repairs.
                 let accepts_repairs = self.repairs == Repairs::Records;
                 if lost.disconnect > 0 && !interrupted && !accepts_repairs {
                     self.fail(|| {
@@ -182,8 +182,7 @@ impl Checker {
         }
     }
 
-    /// Checks that the content of the reading was written to this variable as this update, so that
-    /// no reading is invented.
+    /// Checks that value, timestamp and quality of the reading are those of the update at its position.
     fn check_content(&mut self, taken: &TakenReading<'_>) {
         let (variable, reading) = (taken.variable, taken.reading);
         let position = reading.position;
@@ -243,8 +242,8 @@ impl Checker {
         }
     }
 
-    /// Checks the answer to a read or a snapshot of these variables: its contents must have been
-    /// written, and all values of one instant must have been current at the same time (B-23).
+    /// Checks the answer to a read or a snapshot of these variables. The values must have been written. If
+    /// `is_one_instant` is true, there must be a time at which all of them were current (B-23).
     pub fn check_answer<E: std::fmt::Debug>(
         &mut self,
         variables: &[u32],
@@ -259,12 +258,12 @@ impl Checker {
             self.totals.readings += 1;
             let position = reading.position;
             self.fill_in_from_reading(variable, reading);
-            let behind = Position {
+            let next_position = Position {
                 sequence: position.sequence + 1,
                 ..position
             };
             next = next.min(
-                self.update_at(variable, behind)
+                self.update_at(variable, next_position)
                     .map_or(u64::MAX, |update| update.serial),
             );
             if position.sequence == 0 {
@@ -281,7 +280,7 @@ impl Checker {
             }
         }
         self.totals.snapshots += u64::from(is_one_instant);
-        // Updates that the witness has not seen cannot be ordered among those of other variables.
+        // Updates that the witness has not seen have no order relative to other variables.
         if is_one_instant && newest >= next && !self.is_latest_only {
             self.fail(|| {
                 format!("B-23: the values of a snapshot are not of one instant: {readings:?}")

@@ -1,4 +1,4 @@
-//! Records what was written, and checks how much of it is read back.
+//! Records all updates, and checks that the history returns them.
 //!
 //! ```text
 //! update --> waiting --commit reported--> durable
@@ -16,7 +16,7 @@ use trunkline_types::{Position, Timestamp};
 use super::plan::{FOLLOWED, KEEP};
 use super::series_events::SeriesEvents;
 
-/// Counts of what was checked.
+/// Counts of what was checked. `scenario.rs` describes each count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     pub updates: u64,
@@ -41,8 +41,9 @@ pub struct Totals {
 /// A row, as a query must return it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Line {
-    /// Full name of the variable, and its type.
+    /// Full name of the variable.
     pub variable: String,
+    /// Type of the variable, as text.
     pub data_type: String,
     pub key: RowKey,
     pub delay: i64,
@@ -63,8 +64,8 @@ impl fmt::Debug for Line {
     }
 }
 
-/// The identity of an update: its variable, epoch, sequence and time. The time is needed because a variable
-/// that is deployed again begins with sequence 1.
+/// Identifies an update by variable, epoch, sequence and time. The time is needed, because a variable that
+/// is deployed again begins with sequence 1.
 pub type Update = (String, u64, u64, i64);
 
 fn update_of(line: &Line) -> Update {
@@ -117,17 +118,19 @@ pub struct HistoryChecker {
     /// The first violation.
     pub violation: Option<String>,
     pub totals: Totals,
+    /// Updates that the history has not reported as durable.
     waiting: Vec<Line>,
+    /// Updates that the history has reported as durable, or that have survived a start.
     durable: BTreeMap<Update, Line>,
     /// Every update of the variable that a program follows, by epoch and sequence.
     pub accepted: BTreeMap<(u64, u64), Line>,
     series: SeriesEvents,
-    /// How the runs of the engine ended, by epoch, if the next start must report it.
+    /// The event that must report the end of each earlier run of the engine, by epoch.
     ends: BTreeMap<u64, HistoryEvent>,
     epoch: u64,
     /// True if rows of some variables expire.
     expires: bool,
-    /// A file was damaged: rows may be missing if the history reports that.
+    /// True if a file was damaged. Rows may then be missing, if the history reports the damage.
     pub is_damaged: bool,
 }
 
@@ -157,7 +160,7 @@ impl HistoryChecker {
         self.waiting.push(line);
     }
 
-    /// Called when the history reports everything so far as durable.
+    /// Called when the history reports all updates so far as durable.
     pub fn committed(&mut self) {
         self.totals.commits += 1;
         self.series.committed();
@@ -167,12 +170,13 @@ impl HistoryChecker {
         }
     }
 
-    /// Called when these variables are recorded, each with its type, and no others.
+    /// Called when the recorded variables have changed to these, each with its type.
     pub fn deployed(&mut self, recorded: BTreeSet<(String, String)>) {
         self.series.deployed(recorded);
     }
 
-    /// Compares the events of series with those that happened. If `is_complete`, nothing waits.
+    /// Compares the events of series with the expected ones. If `is_complete` is true, all updates are
+    /// durable.
     pub fn compare_events(&mut self, answer: &Answer, is_complete: bool) {
         if self.is_damaged {
             return;
@@ -202,8 +206,8 @@ impl HistoryChecker {
         self.ends.insert(self.epoch, end);
     }
 
-    /// Called when the engine has started. `answer` is everything that it finds. Some of the updates that
-    /// were not durable may have survived.
+    /// Called when the engine has started. `answer` has all rows and events of the history. Updates that
+    /// were not reported as durable may have survived or not.
     pub fn started(&mut self, epoch: u64, answer: &Answer, now: Timestamp) {
         self.totals.starts += 1;
         let waiting = std::mem::take(&mut self.waiting);
@@ -211,7 +215,7 @@ impl HistoryChecker {
         let mut missing = BTreeSet::new();
         for line in waiting {
             let update = update_of(&line);
-            // Late samples are recorded after the updates of the same commit.
+            // Within a commit, late samples are recorded after the other updates.
             let series = (
                 line.variable.clone(),
                 line.data_type.clone(),
@@ -240,7 +244,7 @@ impl HistoryChecker {
         self.compare_events(answer, false);
     }
 
-    /// Checks that the history reports each start, and how the run before it ended.
+    /// Checks that the history reports each start of the engine, and how each earlier run ended.
     fn compare_ends(&mut self, answer: &Answer) {
         if self.is_damaged {
             return;
@@ -252,19 +256,19 @@ impl HistoryChecker {
             return;
         };
         // A query returns the events of the engine with every series.
-        let of_engine = answer
+        let engine_events = answer
             .events
             .iter()
-            .filter(|(one, of, _)| (one, of) == (name, data_type));
+            .filter(|(variable, of, _)| (variable, of) == (name, data_type));
         let is_end = |event: &HistoryEvent| {
             matches!(
                 event,
                 HistoryEvent::Started | HistoryEvent::Stopped | HistoryEvent::Interrupted
             )
         };
-        let found = of_engine.filter(|(.., event)| is_end(event));
-        let count = |wanted: HistoryEvent, found: &[HistoryEvent]| {
-            found.iter().filter(|event| **event == wanted).count()
+        let found = engine_events.filter(|(.., event)| is_end(event));
+        let count = |searched: HistoryEvent, found: &[HistoryEvent]| {
+            found.iter().filter(|event| **event == searched).count()
         };
         let found: Vec<HistoryEvent> = found.map(|(.., event)| *event).collect();
         let ends: Vec<HistoryEvent> = self.ends.values().copied().collect();
@@ -276,18 +280,21 @@ impl HistoryChecker {
                 count(HistoryEvent::Interrupted, &ends),
             ),
         ];
-        for (event, wanted) in expected {
-            let known = count(event, &found);
-            if known != wanted {
+        for (event, expected) in expected {
+            let actual = count(event, &found);
+            if actual != expected {
                 self.fail(|| {
-                    format!("B-63: there are {known} events {event:?}, not {wanted}, in {found:?}")
+                    format!(
+                        "B-63: there are {actual} events {event:?}, not {expected}, in {found:?}"
+                    )
                 });
             }
         }
     }
 
-    /// Compares an answer with its expected content. If `is_complete`, nothing has been recorded since the
-    /// first page. Otherwise `before` has the updates that were durable then, which the answer must contain.
+    /// Compares an answer with the expected rows. If `is_complete` is true, nothing was recorded since the
+    /// first page. Otherwise `before` has the updates that were durable at the first page, which the answer
+    /// must contain.
     pub fn compare(
         &mut self,
         query: &HistoryQuery,
@@ -303,7 +310,7 @@ impl HistoryChecker {
         for line in &answer.lines {
             let update = update_of(line);
             match self.durable.get(&update) {
-                Some(known) if known == line && is_wanted(query, line) => {}
+                Some(known) if known == line && is_selected(query, line) => {}
                 known => {
                     let known = format!("{known:?}");
                     self.fail(|| format!("B-63: a query of {query:?} has {line:?}, not {known}"));
@@ -329,21 +336,21 @@ impl HistoryChecker {
                 _ => 0,
             })
             .sum();
-        // A file whose rows have all expired is set apart if its removal was interrupted.
+        // If the removal of a file with expired rows was interrupted, the file is set apart.
         let is_apart = |state: &String| self.expires && state.contains("set-apart");
-        let is_said = lost > 0 || !answer.states.iter().all(is_apart);
-        if self.is_damaged && is_said {
+        let reports_loss = lost > 0 || !answer.states.iter().all(is_apart);
+        if self.is_damaged && reports_loss {
             return;
         }
-        if is_said {
+        if reports_loss {
             let states = format!("{:?}", answer.states);
-            self.fail(|| format!("B-63: {lost} rows are said to be lost, and {states}"));
+            self.fail(|| format!("B-63: {lost} rows are reported as lost, and {states}"));
         }
         let oldest = now.as_nanos() - KEEP.as_nanos() as i64;
         let must = self.durable.iter().filter(|(update, line)| {
             let may_be_removed = line.variable.contains("short") && line.key.time <= oldest;
-            let was_there = is_complete || before.contains(*update);
-            was_there && !may_be_removed && is_wanted(query, line)
+            let was_durable = is_complete || before.contains(*update);
+            was_durable && !may_be_removed && is_selected(query, line)
         });
         let mut missing = must.filter(|(update, _)| !seen.contains(*update));
         if let Some((_, line)) = missing.next() {
@@ -376,8 +383,8 @@ impl HistoryChecker {
     }
 }
 
-/// Returns true if the query asks for this row.
-fn is_wanted(query: &HistoryQuery, line: &Line) -> bool {
+/// Returns true if the query selects this row.
+fn is_selected(query: &HistoryQuery, line: &Line) -> bool {
     let time = Timestamp::from_nanos(line.key.time);
     let RowKey {
         epoch, sequence, ..
@@ -390,7 +397,7 @@ fn is_wanted(query: &HistoryQuery, line: &Line) -> bool {
     is_named
         && query.since.is_none_or(|since| time >= since)
         && query.until.is_none_or(|until| time < until)
-        // `after` excludes no rows of other starts, and all late samples of its own start.
+        // `after` excludes no rows of other epochs, and all late samples of its own epoch.
         && query.after.is_none_or(|after| {
             epoch != after.epoch || (sequence > after.sequence && sequence <= LATE_SEQUENCES)
         })

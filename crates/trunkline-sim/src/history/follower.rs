@@ -1,5 +1,5 @@
-//! A client program with a subscription that begins in the past: the production `RecordedEvents`
-//! between its subscription and its queries of the history, over a connection.
+//! Simulates a client program whose subscription begins in the past. The production `RecordedEvents`
+//! combines the subscription with queries of the history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,16 +19,17 @@ pub struct Follower {
     pub remote: Remote,
     subscription: Option<SubscriptionId>,
     recorded: RecordedEvents,
+    /// The request for a page of the history.
     page: Option<RequestId<History>>,
     /// The received updates, by epoch and sequence.
-    seen: BTreeSet<(u64, u64)>,
-    /// Each epoch of which it has a reading, and whether one reports an unknown loss before it. Readings
-    /// come in the order of their times, so the loss of a start may be reported some starts later.
+    received: BTreeSet<(u64, u64)>,
+    /// The epochs of all readings, with a flag: true if a reading reports an unknown loss before it.
+    /// Readings arrive in the order of their times, so a later epoch may report the loss.
     epochs: BTreeMap<u64, bool>,
 }
 
 impl Follower {
-    /// Creates a program that follows everything from the beginning.
+    /// Creates a program that follows a variable from the beginning of the history.
     pub fn new(rng: &mut Rng) -> Self {
         let mut remote = Remote::new(0, rng);
         let names = [FOLLOWED];
@@ -39,13 +40,13 @@ impl Follower {
             subscription: subscription.ok(),
             recorded: RecordedEvents::new(&names, Timestamp::from_nanos(0)),
             page: None,
-            seen: BTreeSet::new(),
+            received: BTreeSet::new(),
             epochs: BTreeMap::new(),
         }
     }
 
-    /// Runs a turn of the program: it takes everything that is available, and requests a page of the history
-    /// if it needs one. As in the product, it waits for the page while it is connected.
+    /// Runs a turn of the program: takes all available events, and requests a page of the history if one is
+    /// needed. As in the product, the program waits for the page while it is connected.
     pub fn act(&mut self, now: Tick, checker: &mut HistoryChecker, trace: &mut Trace) {
         let Some(subscription) = self.subscription else {
             return checker.fail(|| format!("{FOLLOWED} cannot be subscribed"));
@@ -71,20 +72,20 @@ impl Follower {
                 }
                 if core.session().is_some() {
                     if self.page.is_none() {
-                        trace.detail(now, || format!("the subscriber asks for {query:?}"));
+                        trace.detail(now, || format!("the subscriber requests {query:?}"));
                         self.page = core.history(query.clone()).ok();
                         self.remote.wake();
                     }
                     return;
                 }
-                // The page is requested again when the connection is up.
+                // Request the page again when the client is connected.
                 if let Some(page) = self.page.take() {
                     core.forget(page);
                 }
             }
             match core.next_event(now, subscription) {
                 Some(event) => {
-                    // The client may have credit to grant.
+                    // The client may now have credit to grant.
                     self.remote.wake();
                     self.recorded.take_event(event);
                 }
@@ -101,7 +102,7 @@ impl Follower {
             }
             Event::Connected { .. }
             | Event::Disconnected { .. }
-            // The variable is not deployed yet when the engine has just started.
+            // Directly after a start of the engine, the variable may not be deployed.
             | Event::ItemError { .. } => {}
         }
     }
@@ -110,7 +111,7 @@ impl Follower {
         let position = reading.position;
         *self.epochs.entry(position.epoch).or_default() |= reading.lost.unknown;
         if position.sequence == 0 {
-            // The variable has no value yet since the engine started.
+            // The variable has no value since the engine started.
             return;
         }
         checker.totals.followed += 1;
@@ -126,7 +127,7 @@ impl Follower {
             let accepted = format!("{:?}", checker.accepted.get(&place));
             checker.fail(|| format!("B-63: a subscriber receives {reading:?}, not {accepted}"));
         }
-        if !self.seen.insert(place) {
+        if !self.received.insert(place) {
             checker.fail(|| format!("B-63: a subscriber receives {position:?} twice"));
         }
         if reading.lost.coalesced > 0 {
@@ -134,22 +135,23 @@ impl Follower {
         }
     }
 
-    /// Called when nothing is in transit and everything is recorded. Checks that the program has every update
-    /// that is durable or of the current start, and that it knows of each start with missing updates.
+    /// Called when no data is in flight and all updates are recorded. Checks that the program has received
+    /// every update that is durable or has the current epoch. For each other epoch with missing updates, the
+    /// program must have received the report of a loss.
     pub fn check_settled(&self, epoch: u64, checker: &mut HistoryChecker) {
         let is_missing =
-            |place: &(u64, u64)| !is_late_sequence(place.1) && !self.seen.contains(place);
+            |place: &(u64, u64)| !is_late_sequence(place.1) && !self.received.contains(place);
         let missing = checker
             .accepted
             .iter()
             .filter(|(place, _)| is_missing(place));
-        let mut untold = missing.filter(|(place, line)| {
+        let mut unreported = missing.filter(|(place, line)| {
             let mut later = self.epochs.range(place.0 + 1..);
             let is_known = later.any(|(_, is_unknown)| *is_unknown);
             place.0 == epoch || checker.is_durable(line) || !is_known
         });
-        if let Some((_, line)) = untold.next() {
-            let (line, more) = (line.clone(), untold.count());
+        if let Some((_, line)) = unreported.next() {
+            let (line, more) = (line.clone(), unreported.count());
             checker.fail(|| format!("B-63: a subscriber lacks {line:?} and {more} more updates"));
         }
     }

@@ -1,4 +1,4 @@
-//! The engine's process with its history in a folder.
+//! Simulates the engine's process with the production history in a folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,12 +28,13 @@ pub struct Running {
     pub service: Service,
 }
 
-/// The files of a folder, with their paths in it.
+/// The content of a folder: the bytes of each file, by relative path.
 pub type Image = BTreeMap<PathBuf, Vec<u8>>;
 
-/// The machine with the folder of the history.
+/// The machine on which the engine runs, with the folder of the history.
 pub struct Host {
     folder: tempfile::TempDir,
+    /// Number of the current folder. Each abrupt end of the engine creates a new folder.
     folders: u32,
     pub epoch: u64,
     pub running: Option<Running>,
@@ -62,8 +63,8 @@ impl Host {
         files
     }
 
-    /// Ends the process without any notice. The next start finds the files of `image`, or all that
-    /// was written.
+    /// Ends the process abruptly. The next start finds the files of `image`, or the current files if
+    /// `image` is `None`.
     pub fn end(&mut self, image: Option<Image>) -> std::io::Result<()> {
         let image = image.unwrap_or_else(|| self.image());
         self.running = None;
@@ -133,11 +134,12 @@ fn read(folder: &Path, inside: &Path, files: &mut Image) {
     }
 }
 
-fn has_extension(path: &Path, wanted: &str) -> bool {
-    path.extension().is_some_and(|found| found == wanted)
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|found| found == extension)
 }
 
-/// The files left by an end within a commit: the log is written from front to back, and then synced.
+/// Returns the files that remain if the process ends during a commit. A commit writes the log from front to
+/// back, and then syncs it.
 pub fn within_commit(before: &Image, after: &Image, loses_power: bool, rng: &mut Rng) -> Image {
     let mut image = after.clone();
     // A new log is created only after the previous one was synced.
@@ -150,7 +152,7 @@ pub fn within_commit(before: &Image, after: &Image, loses_power: bool, rng: &mut
         if Some(path) == newest.as_ref() && new.len() > old {
             let cut = rng.range(old as u64, new.len() as u64) as usize;
             match loses_power && rng.chance(0.5) {
-                // The length is on the disk, but the bytes are not.
+                // The disk has the new length of the file, but not the bytes.
                 true => new[cut..].fill(0),
                 false => new.truncate(cut),
             }
@@ -159,12 +161,12 @@ pub fn within_commit(before: &Image, after: &Image, loses_power: bool, rng: &mut
     image
 }
 
-/// The files left by an end within maintenance: until the catalogue has changed, any of the new files next to
-/// the old ones; afterwards, any of the old files that are to be removed.
+/// Returns the files that remain if the process ends during maintenance. Before the catalogue changes, any
+/// of the new files may exist in addition to the old files. After that, any of the old files may still exist.
 pub fn within_maintenance(before: &Image, after: &Image, rng: &mut Rng) -> Image {
     let is_catalogue = |path: &Path| path.to_string_lossy().starts_with("catalogue");
-    let is_entered = rng.chance(0.5);
-    let (certain, others) = match is_entered {
+    let has_new_catalogue = rng.chance(0.5);
+    let (certain, others) = match has_new_catalogue {
         true => (after, before),
         false => (before, after),
     };
@@ -176,15 +178,15 @@ pub fn within_maintenance(before: &Image, after: &Image, rng: &mut Rng) -> Image
             image.insert(path.clone(), bytes);
         }
     }
-    // A file that was being written.
-    if !is_entered && rng.chance(0.5) {
+    // Add a file that was being written.
+    if !has_new_catalogue && rng.chance(0.5) {
         let name = PathBuf::from("unfinished/part.parquet");
         image.insert(name, vec![7; rng.index(5000)]);
     }
     image
 }
 
-/// Calls `work` while no file may become longer than this. The limit applies to the whole process.
+/// Calls `work` while no file can become longer than `bytes`. The limit applies to the whole process.
 pub fn with_file_limit<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGXFSZ);
@@ -202,7 +204,7 @@ pub fn with_file_limit<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Length of the newest log.
+/// Returns the length of the newest log, in bytes.
 pub fn log_length(image: &Image) -> u64 {
     let mut logs = image.iter().rev();
     let newest = logs.find(|(path, _)| has_extension(path, "tlh"));

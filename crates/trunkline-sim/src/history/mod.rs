@@ -1,5 +1,5 @@
-//! History in simulated time: the production engine and recorder with real files, under faults, with
-//! a checker that knows what was written.
+//! Simulates history: runs the production engine and history with real files under faults, and compares the
+//! results with all updates.
 //!
 //! ```text
 //! Plan --> HistoryWorld: time, writes, deployments, queries, faults
@@ -13,8 +13,8 @@
 //!          Follower: a subscription that begins in the past, over a connection
 //! ```
 //!
-//! A full disk is simulated by a limit on the length of files. The limit applies to the whole process, so a
-//! process may run only one simulation of this kind at a time.
+//! A limit on the length of files simulates a full disk. The limit applies to the whole process, so a process
+//! can run only one simulation of this kind at a time.
 
 pub mod checker;
 pub mod fault;

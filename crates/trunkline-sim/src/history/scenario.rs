@@ -1,4 +1,4 @@
-//! The simulation of history, as the runner and the report see it.
+//! Implements [`Scenario`] for the simulation of history.
 
 #[cfg(feature = "planted")]
 use trunkline_types::planted::Bug;

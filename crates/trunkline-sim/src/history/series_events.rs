@@ -1,7 +1,7 @@
-//! The events `added` and `retired` of series, as the history must report them.
+//! Computes the events `added` and `retired` that the history must report for each series.
 //!
-//! A series is a variable with a type. It is added when it is recorded for the first time, and again
-//! after it was retired in the same run of the engine.
+//! A series is a variable with a type. The event `added` is due when the series is recorded for the first
+//! time, and when it is recorded again after it was retired in the same run of the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use trunkline_types::history::HistoryEvent;
 
 use super::checker::Answer;
 
-/// A variable, and its type.
+/// The name of a variable, and its type.
 type Series = (String, String);
 
 /// Number of times that a series was added (`true`) and retired (`false`).
@@ -19,10 +19,13 @@ type Counts = BTreeMap<(Series, bool), u64>;
 pub struct SeriesEvents {
     /// Every series so far.
     known: BTreeSet<Series>,
-    /// The series that are recorded in this run of the engine, and those that were recorded earlier in it.
+    /// The series that are recorded now.
     recorded: BTreeSet<Series>,
+    /// The series that were retired in this run of the engine.
     ended: BTreeSet<Series>,
+    /// Events that the history has reported as durable.
     durable: Counts,
+    /// Events that are not known to be durable.
     waiting: Counts,
 }
 
@@ -47,8 +50,9 @@ impl SeriesEvents {
         }
     }
 
-    /// Compares all events of the history. Unless `is_complete`, the engine has just started, and events that
-    /// waited at its end may be there. Returns the number of events, or the difference.
+    /// Compares all events of the history with the expected ones. If `is_complete` is false, the engine has
+    /// just started, and events that were not durable at its end may exist or not. Returns the number of
+    /// events, or a description of the difference.
     pub fn compare(&mut self, answer: &Answer, is_complete: bool) -> Result<u64, String> {
         let mut found = Counts::new();
         for (variable, data_type, event) in &answer.events {
@@ -61,17 +65,17 @@ impl SeriesEvents {
             *found.entry((series, is_added)).or_default() += 1;
         }
         let events: BTreeSet<_> = found.keys().chain(self.durable.keys()).cloned().collect();
-        // Rows of these variables expire, and their events with them.
-        let is_kept = |event: &&(Series, bool)| !event.0.0.contains("short");
-        for event in events.iter().filter(is_kept) {
+        // Ignore variables whose rows expire, because their events expire too.
+        let is_permanent = |event: &&(Series, bool)| !event.0.0.contains("short");
+        for event in events.iter().filter(is_permanent) {
             let count = |counts: &Counts| counts.get(event).copied().unwrap_or(0);
-            let (least, waiting) = (count(&self.durable), count(&self.waiting));
-            let most = if is_complete { least } else { least + waiting };
-            if !(least..=most).contains(&count(&found)) {
+            let (min, waiting) = (count(&self.durable), count(&self.waiting));
+            let max = if is_complete { min } else { min + waiting };
+            if !(min..=max).contains(&count(&found)) {
                 let ((variable, data_type), is_added) = event;
                 let what = if *is_added { "added" } else { "retired" };
                 return Err(format!(
-                    "{variable} of type {data_type} is {what} {} times, not {least} to {most}",
+                    "{variable} of type {data_type} is {what} {} times, not {min} to {max}",
                     count(&found)
                 ));
             }

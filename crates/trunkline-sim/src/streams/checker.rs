@@ -1,15 +1,16 @@
-//! The checker: it is independent of the product, and uses only the elements that programs wrote
-//! and read, and the results of their calls.
+//! Checks the guarantees of streams. The checker is independent of the product: it uses only the
+//! elements that programs wrote and read, and the results of their calls.
 //!
-//! - I1, I2: a reader gets exactly what was accepted: in order, each element once, unaltered.
-//! - I3: data reported as received, read or durable has this state.
-//! - I4: buffers hold no more than their capacity.
-//! - I5: after the heal everything arrives, and every end learns the outcome of its stream.
-//! - I6: a call that timed out or failed moved nothing, and the counts of undelivered elements are
-//!   right.
-//! - I7: a directory keeps a bounded number of bytes for a peer, whatever the peer requests and
-//!   whether or not it reads.
-//! - I8: an end admits no connection in its peer's name without the secret of the pair.
+//! - I1, I2: a reader receives exactly the accepted elements: in order, each once, unaltered.
+//! - I3: data that is reported as received, read or durable has this state.
+//! - I4: a buffer never contains more than its capacity.
+//! - I5: after all faults have ended, all data arrives, and every endpoint learns the outcome of its
+//!   stream.
+//! - I6: a call that timed out or failed has moved no elements, and the counts of undelivered elements
+//!   are correct.
+//! - I7: a directory stores a bounded number of bytes for a peer, regardless of what the peer requests
+//!   and reads.
+//! - I8: an endpoint admits no connection as its peer without the secret of the pair.
 
 mod reading;
 mod writing;
@@ -22,7 +23,7 @@ use trunkline_types::Tick;
 use super::content::Kind;
 use super::plan::Plan;
 
-/// The part of an incarnation that stays the same over all incarnations of an endpoint.
+/// The part of an incarnation that is the same for all incarnations of an endpoint.
 pub type Lineage = [u8; 8];
 
 /// Counts of what was checked.
@@ -31,80 +32,87 @@ pub struct Totals {
     pub connections: u64,
     /// Elements that were accepted.
     pub written: u64,
-    /// Elements that were read, and compared with those written.
+    /// Elements that were read, and compared with the written ones.
     pub delivered: u64,
-    /// Calls that timed out and moved nothing.
+    /// Calls that timed out and moved no elements.
     pub late: u64,
-    /// Completed flushes, each compared with the other end.
+    /// Completed flushes, each compared with the state of the reader.
     pub flushed: u64,
-    /// Ends that were created.
+    /// Endpoints that were created.
     pub ends: u64,
-    /// Readers that learned that their stream is over.
+    /// Readers that learned that their stream has ended.
     pub over: u64,
     /// Counts of undelivered elements that were compared.
     pub undelivered: u64,
-    /// Ends that continued from a journal.
+    /// Endpoints that continued from a journal.
     pub resumed: u64,
-    /// Streams that were complete after the heal.
+    /// Streams that were compared after all faults had ended.
     pub compared: u64,
 }
 
-/// The writer's view of a stream.
+/// The record of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct StreamRecord {
-    /// Elements that were certainly written, and those that may have been.
+    /// Number of elements that the writer has accepted.
     pub accepted: u64,
+    /// Number of elements that the writer may have accepted, including those of the current call.
     pub attempted: u64,
     /// The largest value of `attempted` so far.
     attempted_max: u64,
-    /// Elements reported as received and as durable, by reader: a stream whose journal was not
-    /// emptied may have another reader later.
+    /// Number of elements that were reported as received, by reader. A stream whose journal was not
+    /// emptied may later have another reader.
     received: BTreeMap<Lineage, u64>,
+    /// Number of elements that were reported as durable, by reader.
     durable: BTreeMap<Lineage, u64>,
-    /// The undelivered elements of its writer, and true if the writer closed in order.
+    /// The undelivered elements that the writer reported when it ended, and true if it was closed in
+    /// order.
     left: Option<(Left, bool)>,
-    /// The position of a reader that has read everything that arrived.
+    /// Final position of a reader that has read all elements that arrived.
     finished: Option<u64>,
-    /// The writer is gone for good.
+    /// True if the stream has no writer and cannot continue.
     is_over: bool,
-    /// The program has closed the stream, so a journal accepts no more.
+    /// True if the program has closed the stream, so that the journal accepts no more elements.
     pub is_closing: bool,
-    /// True if the program has ended the stream in order, false if not in order.
+    /// True if the program has closed the stream in order, false if it has aborted the stream.
     ending: Option<bool>,
-    /// The furthest position reached at any reader.
+    /// The highest position that has arrived at any reader.
     reached: u64,
-    /// The position of the reader at the heal, if more was left than the remaining time allows.
+    /// Position of the reader when all faults ended, if the backlog was too long for the remaining time.
     behind_at: Option<u64>,
 }
 
-/// The reason why a reader gets no more elements.
+/// The reason why a reader receives no more elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamEnd {
     /// The writer closed in order.
     Ended,
-    /// The writer aborted, or gave up while closing.
+    /// The writer aborted the stream, or stopped waiting while it was closing.
     Aborted {
-        /// Bytes that the writer accepted but the reader did not get.
+        /// Number of bytes that the writer accepted and the reader did not receive.
         missing: u64,
     },
-    /// Any other reason.
+    /// The stream ended with a fault.
     Fault,
 }
 
 /// The state of a reader.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReaderState {
+    /// The stream that it reads; `None` if not known.
     pub stream: Option<u64>,
+    /// Index of the next element in the stream.
     pub next: u64,
+    /// Number of elements that were certainly committed.
     committed: u64,
+    /// Number of elements that may have been committed.
     commit_attempted: u64,
-    /// Elements that this incarnation of the end reports as read.
+    /// Number of elements that this incarnation of the endpoint reports as read.
     total: u64,
-    /// Index of its first element.
+    /// Index of the first element that it has read; `None` if not known.
     base: Option<u64>,
-    /// Elements that were written when the reader was created.
+    /// Number of elements that had been written when the reader was created.
     found: u64,
-    /// A call returned fewer elements than requested.
+    /// True if the last read returned fewer elements than requested.
     was_short: bool,
 }
 
@@ -113,26 +121,29 @@ pub struct Checker {
     pub violation: Option<String>,
     kind: Kind,
     takes_successor: bool,
-    /// The sides that have journals.
+    /// True for each side that has a journal.
     journals: [bool; 2],
-    /// The sides on which a completed call survives a loss of power.
+    /// True for each side on which the data of a completed call survives a power loss.
     on_disk: [bool; 2],
+    /// Capacity of the buffer of each side, in elements.
     capacity: [u64; 2],
     streams: Vec<StreamRecord>,
+    /// Number of each stream, by the lineage of its writer.
     known: BTreeMap<Lineage, u64>,
     readers: BTreeMap<Lineage, ReaderState>,
-    /// A process was killed, or a program has ended its end.
+    /// True after a process was killed, or a program has ended its endpoint.
     pub is_disturbed: bool,
-    /// Confirmed data may be lost.
+    /// True if confirmed data may be lost.
     pub may_lose: bool,
-    /// Data that had arrived may be lost again.
+    /// True if data that had arrived at the reader may be lost again.
     has_power_failed: bool,
-    /// A disk has failed, so that a journal may not have been emptied; or a stream was given up
-    /// while the other end was away.
+    /// True if a disk has failed, so that a journal may not have been emptied, or if a stream was aborted
+    /// while the reader was not connected.
     pub has_failed: bool,
-    /// A single element, and the time by which it must be read.
+    /// Position that a reader must reach, and the time by which it must do so.
     probe: Option<(u64, Tick)>,
     pub totals: Totals,
+    /// Buffer for the expected element.
     scratch: Vec<u8>,
 }
 
@@ -160,10 +171,10 @@ impl Checker {
         }
     }
 
-    /// Records a violation; only the first one counts.
-    pub fn fail(&mut self, what: impl FnOnce() -> String) {
+    /// Records a violation, unless there is one already.
+    pub fn fail(&mut self, violation: impl FnOnce() -> String) {
         if self.violation.is_none() {
-            self.violation = Some(what());
+            self.violation = Some(violation());
         }
     }
 
@@ -186,8 +197,8 @@ impl Checker {
         stream
     }
 
-    /// Called when a process is gone. If its program did not have the reader yet, the reader's position is
-    /// unknown.
+    /// Called when a process was killed. If the program had not received its reader, the position of the
+    /// reader is unknown.
     pub fn killed(&mut self, side: usize) {
         if side == 1 && self.takes_successor {
             self.streams
@@ -196,7 +207,7 @@ impl Checker {
         }
     }
 
-    /// Called when both journals were removed: the next stream is a new one.
+    /// Called when both journals were removed. The next stream is then a new one.
     pub fn wiped(&mut self) {
         self.is_disturbed = true;
         self.may_lose = false;
@@ -207,7 +218,7 @@ impl Checker {
             .for_each(|stream| stream.is_over = true);
     }
 
-    /// Called when a machine has lost power: data that was not durable may be lost.
+    /// Called when a machine has lost power. Data that was not durable may be lost.
     pub fn power_failed(&mut self, side: usize) {
         self.has_power_failed |= side == 1;
         if !self.on_disk[side] {
@@ -215,16 +226,15 @@ impl Checker {
         }
     }
 
-    /// Called when a reader has read everything that arrived, and its stream ends for this reason.
-    /// `peer` is the writer that it was last connected to.
+    /// Called when a reader has read all elements that arrived, and the stream has ended. `peer` is the
+    /// writer to which the reader was last connected.
     pub fn reader_over(&mut self, own: Lineage, peer: Option<Lineage>, end: StreamEnd) {
         self.totals.over += 1;
         let mut reading = self.reader(own);
         let peer = peer.map(|peer| self.stream_of(peer));
         let may_be_another = self.takes_successor || reading.total == 0;
         if may_be_another && peer.is_some() && peer != reading.stream {
-            // The peer is a successor of the writer, or the reader's first writer, and none of its elements
-            // was read.
+            // The peer is the first writer or a successor, and the reader has read none of its elements.
             reading.stream = peer;
             (reading.next, reading.base) = (0, reading.base.map(|_| 0));
         }
@@ -241,8 +251,8 @@ impl Checker {
         let ending = record.ending;
         let is_whole = (accepted..=attempted).contains(&next);
         match end {
-            // If a journal cannot be emptied because of its disk, the stream continues in the next
-            // incarnation.
+            // If a failed disk prevents a journal from being emptied, the next incarnation continues the
+            // stream.
             StreamEnd::Ended | StreamEnd::Aborted { missing: 0 } if has_failed => {}
             StreamEnd::Ended | StreamEnd::Aborted { missing: 0 } if !is_whole => {
                 self.fail(|| {
@@ -269,7 +279,7 @@ impl Checker {
         self.compare_ends(stream);
     }
 
-    /// Checks that the elements the writer reports as undelivered are those that the reader lacks.
+    /// Checks that the writer reports exactly the elements as undelivered that the reader has not received.
     fn compare_ends(&mut self, stream: u64) {
         let record = self.stream(stream);
         let (Some((left, in_order)), Some(next)) = (record.left, record.finished) else {
@@ -280,9 +290,9 @@ impl Checker {
             return;
         }
         self.totals.undelivered += 1;
-        let most = accepted.saturating_sub(left.elements - left.in_doubt.min(left.elements));
-        let least = accepted.saturating_sub(left.elements);
-        if left.elements > accepted || !(least..=most).contains(&next) {
+        let next_max = accepted.saturating_sub(left.elements - left.in_doubt.min(left.elements));
+        let next_min = accepted.saturating_sub(left.elements);
+        if left.elements > accepted || !(next_min..=next_max).contains(&next) {
             self.fail(|| {
                 format!(
                     "I6: {left:?} of {accepted} elements are reported as undelivered (in order: \
@@ -292,7 +302,7 @@ impl Checker {
         }
     }
 
-    /// Requires that the last element is read by this time.
+    /// Requires that the last accepted element is read by this time.
     pub fn probe(&mut self, stream: u64, by: Tick) {
         self.probe = Some((self.stream(stream).accepted, by));
     }
@@ -302,7 +312,7 @@ impl Checker {
         self.probe.is_some()
     }
 
-    /// Checks that the element was read in time.
+    /// Checks that the probe was read in time.
     pub fn check_probe(&mut self, now: Tick) {
         let Some((count, by)) = self.probe else {
             return;
@@ -315,7 +325,7 @@ impl Checker {
         }
     }
 
-    /// Checks after the heal that everything was read.
+    /// Called some time after all faults have ended. Checks that all elements were read.
     pub fn compare(&mut self, own: Lineage, stream: u64) {
         let reading = self.reader(own);
         self.totals.compared += 1;

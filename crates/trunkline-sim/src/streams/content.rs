@@ -1,33 +1,33 @@
-//! The elements of a simulated stream. Each element that is long enough names its stream and its
-//! index.
+//! Generates the elements of a simulated stream. Each element of at least 8 bytes contains the number of its
+//! stream and its index.
 
 use trunkline_types::DataType;
 use trunkline_types::text::parse_type;
 
 use crate::rng::{Rng, mix};
 
-/// Length prefix of an element that varies in size, in bytes.
+/// Size in bytes of the length prefix of an element that varies in size.
 const LENGTH: usize = 4;
-/// Bits of the index in the name of an element.
+/// Number of bits of the index in the name of an element.
 const INDEX_BITS: u32 = 40;
 
 /// The kind of a stream's elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Size of each element, in bytes.
+    /// Elements of this size, in bytes.
     Fixed(usize),
-    /// Smallest and largest size of an element, in bytes.
+    /// Elements of different sizes, with the minimum and the maximum size in bytes.
     Variable(usize, usize),
 }
 
 impl Kind {
-    /// Draws a kind. With `tells`, every element is long enough to hold its name.
+    /// Draws a kind. If `has_names` is true, every element is long enough for its name.
     pub fn drawn(rng: &mut Rng, has_names: bool) -> Self {
-        let least = if has_names { 8 } else { 0 };
+        let size_min = if has_names { 8 } else { 0 };
         match rng.below(3) {
-            0 => Self::Variable(least, least + rng.magnitude(1.0, 400.0) as usize),
-            1 => Self::Fixed([1, 2, 4, 8][rng.index(4)].max(least)),
-            _ => Self::Fixed((rng.range(1, 64) as usize).max(least)),
+            0 => Self::Variable(size_min, size_min + rng.magnitude(1.0, 400.0) as usize),
+            1 => Self::Fixed([1, 2, 4, 8][rng.index(4)].max(size_min)),
+            _ => Self::Fixed((rng.range(1, 64) as usize).max(size_min)),
         }
     }
 
@@ -35,7 +35,7 @@ impl Kind {
     pub fn longest(self) -> usize {
         match self {
             Self::Fixed(size) => size,
-            Self::Variable(_, most) => most + LENGTH,
+            Self::Variable(_, size_max) => size_max + LENGTH,
         }
     }
 
@@ -65,8 +65,8 @@ impl Kind {
         let mut state = mix(name ^ 0x656c_656d_656e_7431);
         let size = match self {
             Self::Fixed(size) => size,
-            Self::Variable(least, most) => {
-                let size = least + (state % (most - least + 1) as u64) as usize;
+            Self::Variable(size_min, size_max) => {
+                let size = size_min + (state % (size_max - size_min + 1) as u64) as usize;
                 out.extend_from_slice(&(size as u32).to_le_bytes());
                 size
             }
@@ -77,12 +77,12 @@ impl Kind {
         }
         while out.len() < end {
             state = mix(state.wrapping_add(0x9e37_79b9_7f4a_7c15));
-            let left = (end - out.len()).min(8);
-            out.extend_from_slice(&state.to_le_bytes()[..left]);
+            let count = (end - out.len()).min(8);
+            out.extend_from_slice(&state.to_le_bytes()[..count]);
         }
     }
 
-    /// Splits bytes into elements; `bytes` contains only whole elements.
+    /// Splits bytes into elements. `bytes` must contain only whole elements.
     pub fn each(self, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         let mut rest = bytes;
         std::iter::from_fn(move || {
@@ -93,13 +93,14 @@ impl Kind {
                     LENGTH + u32::from_le_bytes(*length) as usize
                 }
             };
-            let (one, behind) = rest.split_at_checked(size.max(1))?;
-            rest = behind;
-            Some(one)
+            let (element, after) = rest.split_at_checked(size.max(1))?;
+            rest = after;
+            Some(element)
         })
     }
 
-    /// Returns the name in an element: its stream and its index.
+    /// Returns the name of an element: the number of its stream, and its index. Returns `None` for an element
+    /// that is too short.
     pub fn name(self, element: &[u8]) -> Option<(u64, u64)> {
         let content = match self {
             Self::Fixed(_) => element,

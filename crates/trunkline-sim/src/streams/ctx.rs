@@ -1,4 +1,4 @@
-//! The context of a simulated program: the time, its own random numbers, and the checker.
+//! Defines the context of a simulated program: time, random numbers, and the checker.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -18,28 +18,28 @@ use crate::rng::Rng;
 /// The phase of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// The actions drawn from the seed, under faults.
+    /// Programs perform random actions, and faults are injected.
     Faults,
-    /// No faults; writing continues until this time.
+    /// There are no faults. The writing program continues until this time.
     Calm(Tick),
-    /// Everything is brought to its end.
+    /// Both programs end their streams and exit.
     Finish,
 }
 
-/// The way in which a program has ended.
+/// How a program has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// It has finished its work.
+    /// The program has finished its work.
     Done,
-    /// Its journal can no longer be used, and both journals must be removed.
+    /// The journals can no longer be used, so both journals must be removed.
     Wipe,
 }
 
-/// State shared by both programs, the world and the checker.
+/// State that both programs and the world share.
 pub struct Shared {
     pub checker: RefCell<Checker>,
     pub phase: Cell<Phase>,
-    /// The current ends, as a monitor sees them.
+    /// The current endpoint of each side.
     pub ends: RefCell<[Option<Arc<dyn SimEndpoint>>; 2]>,
     /// Time at which the writing program ends its stream because of a connection problem.
     pub ends_at: Cell<Option<Tick>>,
@@ -61,7 +61,7 @@ pub struct Ctx {
     wake_at: Rc<Cell<Option<Tick>>>,
 }
 
-/// Returns the part of an incarnation that stays the same over all incarnations of an endpoint.
+/// Returns the part of an incarnation that is the same for all incarnations of an endpoint.
 pub fn lineage(incarnation: [u8; 16]) -> Lineage {
     let mut lineage = Lineage::default();
     lineage.copy_from_slice(&incarnation[8..]);
@@ -116,7 +116,7 @@ impl Ctx {
         let until = self.now().saturating_add(time);
         let until = until.max(self.shared.idle_until[self.side].get());
         poll_fn(|_| {
-            // Once the faults have ended, long waits are cut short.
+            // After all faults have ended, wait for at most 100 ms.
             let until = match self.phase() {
                 Phase::Faults => until,
                 _ => until.min(self.now().saturating_add(Duration::from_millis(100))),
@@ -141,7 +141,7 @@ impl Ctx {
         self.sleep(time).await;
     }
 
-    /// Pauses between two ends.
+    /// Pauses between the end of an endpoint and the creation of the next one.
     pub async fn pause_between_ends(&self) {
         let mean = match self.phase() {
             Phase::Faults => self.plan().sides[self.side].pace.recreate_delay,
@@ -151,14 +151,14 @@ impl Ctx {
         self.sleep(time).await;
     }
 
-    /// Returns the lineage of this process's end.
+    /// Returns the lineage of this process's endpoint.
     pub fn own(&self) -> Lineage {
         let (end, _) = self.process.ends();
         end.map(|end| lineage(end.incarnation()))
             .unwrap_or_default()
     }
 
-    /// Returns the lineage of the end that it is connected to.
+    /// Returns the lineage of the peer to which the endpoint is connected.
     pub fn peer(&self) -> Option<Lineage> {
         let (end, _) = self.process.ends();
         end.and_then(|end| end.peer()).map(lineage)

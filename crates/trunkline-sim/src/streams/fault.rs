@@ -1,22 +1,22 @@
-//! The faults of a stream.
+//! Defines the faults of the simulation of streams.
 
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fault {
-    /// A connection is cut at any byte, by closing or by reset, for both ends.
+    /// A connection is closed or reset at a random byte, and both endpoints are notified.
     Cut,
-    /// One end learns immediately that its connection is cut, the other one much later: data in
-    /// flight arrives late, when there is already another connection.
+    /// A connection is cut. One endpoint is notified immediately, and the other one much later, so data in
+    /// flight can arrive when there is already another connection.
     HalfCut,
     /// No data arrives in one direction or both, and neither end is notified.
     HalfOpen,
     /// A connection is slow.
     Slow,
-    /// Everything on a connection is delayed, by a different time in each direction.
+    /// All data on a connection is delayed, by a different time in each direction.
     Late,
     /// Connections are refused, or not answered.
     Refuse,
-    /// The first bytes of an earlier connection arrive again over another one.
+    /// The first bytes of an earlier connection arrive again over a new connection.
     Replay,
     /// A bit is altered in transit.
     Alter,
@@ -24,7 +24,7 @@ pub enum Fault {
     Pause,
     /// A process is killed and started again.
     Kill,
-    /// A program does not use its end.
+    /// A program does not use its endpoint.
     Idle,
     /// The disk of a journal is full for a while.
     DiskFull,
@@ -34,10 +34,9 @@ pub enum Fault {
     SyncFails,
     /// A machine with a journal loses power.
     PowerFails,
-    /// A stranger sends requests to a directory continuously and reads no answer.
+    /// A hostile peer sends requests to a directory continuously and reads no answers.
     Hostile,
-    /// An impostor that knows the incarnations of both ends dials one of them in the name of the
-    /// other.
+    /// An impostor that knows the incarnations of both endpoints connects to one of them as the other.
     Impostor,
 }
 
@@ -63,7 +62,7 @@ pub const FAULTS: &[Fault] = &[
 ];
 
 impl Fault {
-    /// Describes the fault in a sentence.
+    /// Returns a description of the fault for the report.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Cut => "a connection is closed or reset at any byte",

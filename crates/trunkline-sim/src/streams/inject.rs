@@ -1,4 +1,4 @@
-//! Application and healing of the faults.
+//! Applies faults, ends them, and checks deadlines.
 
 use std::io;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use super::net::{Conn, Holder};
 use super::world::World;
 use crate::link::{End, Way};
 
-/// Bytes of a stranger's requests.
+/// Number of bytes of requests with which a hostile peer floods a directory.
 const FLOOD: usize = 400 << 10;
 
-/// Longest time that an end may stay connected to a silent peer: the deadline of 3 s, an interval that a
-/// process allows once after its own pause, and the time of a turn.
+/// Maximum time that an endpoint may stay connected to a silent peer: the deadline of 3 s, an interval that
+/// a process adds once after its own pause, and the time of a turn.
 const SILENCE: Duration = Duration::from_millis(4300);
 
 impl World {
@@ -100,10 +100,10 @@ impl World {
             Fault::Alter => {
                 let end = self.rng.index(2);
                 let count = self.rng.range(1, 3) as u32;
-                // The directory's part of a connection has no separate checksums.
-                let is_ends = |holder: &Holder| matches!(holder, Holder::Slot(..));
+                // Data between an endpoint and a directory has no checksums, so do not alter it.
+                let is_endpoint = |holder: &Holder| matches!(holder, Holder::Slot(..));
                 self.with(conn, |conn| {
-                    if conn.holders.iter().all(is_ends) {
+                    if conn.holders.iter().all(is_endpoint) {
                         conn.alters[end] = count;
                     }
                 });
@@ -170,7 +170,7 @@ impl World {
                 if !is_half {
                     conn.directions[direction].cut(now, kept, how);
                 } else if direction == end {
-                    // The receiving end is notified now, the other one later.
+                    // The receiver of this direction is notified now, and the other endpoint later.
                     conn.directions[direction].cut(now, 0, End::Reset);
                 } else {
                     let way = &mut conn.ways[direction];
@@ -182,7 +182,7 @@ impl World {
         });
     }
 
-    /// Sends the first bytes of an earlier connection over another one.
+    /// Sends the first bytes of an earlier connection over a new connection.
     fn replay(&mut self) {
         if self.openings.is_empty() {
             return;
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// Sends a directory as many requests as the network accepts, the last one incomplete.
+    /// Sends requests to a directory, as many as the network accepts. The last request is incomplete.
     fn flood(&mut self, to: usize) {
         let Some(session) = self.session(to) else {
             return;
@@ -223,8 +223,9 @@ impl World {
         self.add(conn);
     }
 
-    /// Dials the ends of a side in the names of their peers: with the right incarnation, a higher
-    /// attempt number than any real dial, its own state, and no secret. No end may admit it.
+    /// Connects to the endpoints of a side as an impostor of their peers: with the correct incarnation,
+    /// an attempt number above all real ones, and an invented state, but without the secret. No endpoint
+    /// may admit the impostor.
     fn impostor(&mut self, side: usize) {
         for at in 0..self.sides[side].slots.len() {
             let end = self.sides[side].slots[at].end.clone();
@@ -277,8 +278,8 @@ impl World {
         let now = self.now;
         self.trace.log(now, || "healed".to_owned());
         self.schedule.clear();
-        let most = self.plan().backlog();
-        self.shared.checker.borrow_mut().healed(most);
+        let backlog_max = self.plan().backlog();
+        self.shared.checker.borrow_mut().healed(backlog_max);
         (self.refuse_until, self.silent_until) = (Tick::ZERO, Tick::ZERO);
         let way: Way = self.plan().way;
         for conn in self.conns.values_mut() {
@@ -300,7 +301,7 @@ impl World {
         }
     }
 
-    /// Checks that no end stays connected to a silent peer, or waits longer than its limit.
+    /// Checks that no endpoint stays connected to a silent peer or waits longer than `gone_after`.
     pub(super) fn watch(&mut self) {
         let now = self.now;
         self.shared.checker.borrow_mut().check_probe(now);
@@ -340,9 +341,9 @@ impl World {
             };
             let is_over = slot.end.closes_by().is_some() || slot.end.is_over();
             let away = now.since(slot.last_connected.0.max(machine.runs_since));
-            // A connection that is being closed may take 2 s for its last bytes.
-            let runs = now.since(machine.runs_since) > Duration::from_secs(1);
-            if runs && !is_over && away > after + Duration::from_millis(2500) + turns {
+            // Add 2 s, because a connection that is being closed may take this time for its last bytes.
+            let is_running = now.since(machine.runs_since) > Duration::from_secs(1);
+            if is_running && !is_over && away > after + Duration::from_millis(2500) + turns {
                 self.shared.checker.borrow_mut().fail(|| {
                     format!("I5: side {side} waits for {away:?}, which is longer than {after:?}")
                 });

@@ -1,5 +1,5 @@
-//! The simulator of network streams: the production ends, journals and directories under a seeded
-//! clock, network and disk, with a checker that is independent of them.
+//! Simulates network streams: runs the production endpoints, journals and directories with a seeded clock,
+//! network and disk, and checks them independently.
 //!
 //! ```text
 //!   faults --> World: the time, two machines, the connections between -- Trace
@@ -9,7 +9,8 @@
 //!       +----------------------------> Checker <-------------------------+
 //! ```
 //!
-//! A run has a phase with faults and one without; then the stream is brought to its end.
+//! A run has three phases: with faults, without faults, and a last phase in which both programs end the
+//! stream.
 
 mod checker;
 pub mod content;

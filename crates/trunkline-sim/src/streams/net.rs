@@ -1,4 +1,5 @@
-//! Connections between the two machines: a direction each way, and the holder of each end.
+//! Simulates the connections between the two machines. Each connection has two directions, and a holder at
+//! each end.
 
 use trunkline_proto::Endpoint;
 use trunkline_stream::directory::DirectorySession;
@@ -8,24 +9,24 @@ use trunkline_types::{Tick, Timestamp};
 use crate::link::{Direction, End, Way};
 use crate::rng::Rng;
 
-/// Number of first bytes of a connection that are kept for a replay.
+/// Maximum number of first bytes of a connection that are stored for a replay.
 const OPENING_BYTES: usize = 2048;
 
-/// Limit for the bytes that a directory keeps for one connection: its output with one answer of a
-/// full page, and its input with one read.
+/// Maximum number of bytes that a directory may store for one connection: the output, with one answer of a
+/// full page, and the input of one read.
 const DIRECTORY_BYTES_MAX: usize = 96 << 10;
-/// Largest number of bytes in a session's driver that the network has not accepted.
+/// Maximum number of output bytes of a session that wait because the network has no room.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
-/// The holder of one end of a connection.
+/// The object at one end of a connection.
 pub enum Holder {
-    /// The end of a stream: its side and its number.
+    /// A stream endpoint, identified by its side and its number.
     Slot(usize, u64),
-    /// The directory of the machine that was dialled.
+    /// A session of the directory of the machine to which the connection was made.
     Session(Box<Hosted>),
-    /// None yet: the connection is being handed over.
+    /// No object: the connection is being handed over from the directory to an endpoint.
     HandingOver,
-    /// No end.
+    /// No object: this end of the connection is closed.
     Closed,
 }
 
@@ -33,28 +34,30 @@ pub enum Holder {
 pub struct Hosted {
     pub session: DirectorySession,
     pub bell: Bell,
+    /// Output that has not been sent.
     pub out: Vec<u8>,
+    /// Time of the session's next timeout.
     pub due: Option<Tick>,
 }
 
-/// A connection. Direction 0 and end 0 belong to the dialling side.
+/// A connection. Direction 0 and end 0 belong to the side that has initiated the connection.
 pub struct Conn {
-    /// The side that was dialled.
+    /// The side to which the connection was made.
     pub to: usize,
     pub directions: [Direction; 2],
     pub ways: [Way; 2],
     pub holders: [Holder; 2],
-    /// The first bytes sent by the dialling side.
+    /// The first bytes that the initiating side has sent.
     pub opening: Vec<u8>,
     /// Time at which bytes last arrived at each end.
     pub last_input_at: [Tick; 2],
-    /// Number of pieces still to be altered, by direction.
+    /// Number of pieces that remain to be altered, by direction.
     pub alters: [u32; 2],
-    /// An artificial connection: no stream end is at its end 0.
+    /// True if the connection was created by a fault and has no endpoint at end 0.
     pub is_replay: bool,
-    /// Requests that a stranger still has to send.
+    /// Requests that a hostile peer has not sent.
     pub pending_requests: Vec<u8>,
-    /// Bytes that the directory kept for this connection at its last turn.
+    /// Number of bytes that the directory stored for this connection at its last turn.
     pub directory_bytes: usize,
 }
 
@@ -74,7 +77,7 @@ impl Conn {
         }
     }
 
-    /// Sends as much from an end as there is room for. Returns the number of bytes.
+    /// Sends as many bytes from an end as there is room for, and returns their number.
     pub fn send(&mut self, end: usize, now: Tick, bytes: &[u8], rng: &mut Rng) -> usize {
         let count = bytes.len().min(self.directions[end].room());
         let bytes = &bytes[..count];
@@ -87,7 +90,7 @@ impl Conn {
             return count;
         }
         let way = self.ways[end];
-        // Random, so that alterations do not only hit the first bytes, which are frame headers.
+        // Alter a random piece, because the first bytes are frame headers.
         if self.alters[end] > 0 && count > 0 && rng.chance(0.5) {
             self.alters[end] -= 1;
             let mut altered = bytes.to_vec();
@@ -107,13 +110,13 @@ impl Conn {
         self.directions[end].finish(now, how, &way);
     }
 
-    /// Returns the time at which something arrives at an end.
+    /// Returns the time at which the next bytes or the end of the connection arrive at an end.
     pub fn next_arrival(&self, end: usize) -> Option<Tick> {
         let from = 1 - end;
         self.directions[from].next_arrival(&self.ways[from])
     }
 
-    /// Returns true if the directory keeps more for this connection than allowed.
+    /// Returns true if the directory stores more bytes for this connection than permitted.
     pub fn exceeds_directory_limit(&self) -> bool {
         self.directory_bytes > DIRECTORY_BYTES_MAX
     }
@@ -123,12 +126,12 @@ impl Conn {
         self.holders.iter().all(gone)
     }
 
-    /// Runs a turn of the session at end 1. Returns a number once the connection is to be handed
-    /// over to an endpoint under that number.
+    /// Runs a turn of the directory's session at end 1. If the connection must be handed over to an
+    /// endpoint, returns the number under which the directory knows the endpoint.
     pub fn turn_session(&mut self, now: Tick, read_max: usize, rng: &mut Rng) -> Option<u64> {
         let pending_requests = std::mem::take(&mut self.pending_requests);
-        let asked = self.send(0, now, &pending_requests, rng);
-        self.pending_requests = pending_requests[asked..].to_vec();
+        let sent = self.send(0, now, &pending_requests, rng);
+        self.pending_requests = pending_requests[sent..].to_vec();
         let way = self.ways[0];
         let Holder::Session(hosted) = &mut self.holders[1] else {
             return None;

@@ -1,4 +1,4 @@
-//! The plan of a stream, drawn from a seed before anything runs.
+//! Draws the plan of a stream from the seed.
 
 use std::time::Duration;
 
@@ -10,14 +10,11 @@ use super::fault::{FAULTS, Fault};
 use crate::link::{CAPACITY, Way};
 use crate::rng::Rng;
 
-/// The ends that name their peer.
+/// The endpoints that connect to their peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dialers {
-    /// The writer dials.
     Writer,
-    /// The reader dials.
     Reader,
-    /// Each end names the other.
     Both,
 }
 
@@ -26,62 +23,60 @@ pub enum Dialers {
 pub struct Pace {
     /// Mean pause between two calls.
     pub pause: Duration,
-    /// Largest number of elements per call.
+    /// Maximum number of elements per call.
     pub batch_max: u64,
-    /// The program waits on the connection itself: it runs after every turn, not only after
-    /// changes.
+    /// True if the program reads the connection itself, so that it runs after every turn and not only
+    /// after changes.
     pub drives: bool,
-    /// Mean time between the end of its endpoint and the creation of the next one.
+    /// Mean time between the end of the endpoint and the creation of the next one.
     pub recreate_delay: Duration,
-    /// Mean time after which it closes or aborts its end by itself; `None`: never.
+    /// Mean time after which the program closes or aborts its endpoint; `None`: never.
     pub close_interval: Option<Duration>,
-    /// Probability of a short time limit for a call.
+    /// Probability of a short timeout for a call.
     pub short_timeout_chance: f64,
-    /// Probability that it ends its stream when a write times out, or soon after a fault of the
+    /// Probability that the program ends its stream when a write times out, or soon after a fault of the
     /// connection, while earlier data is still in flight.
     pub give_up_chance: f64,
 }
 
-/// The plan of one end.
+/// The plan of one endpoint.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// Capacity of its buffer, in elements.
+    /// Capacity of the buffer, in elements.
     pub capacity: usize,
-    /// Size of its buffer in bytes, if elements vary in size.
+    /// Size of the buffer in bytes, if elements vary in size.
     pub bytes_max: usize,
-    /// Its name is registered with an engine of its machine, which outlives its process.
+    /// True if the endpoint is registered with an engine of its machine, which outlives the process.
     pub has_engine: bool,
-    /// Durability of its journal; `None`: no journal.
+    /// Durability of the journal; `None`: no journal.
     pub journal: Option<Durability>,
-    /// Working pattern of its program.
     pub pace: Pace,
 }
 
-/// Everything that a seed decides in advance.
+/// Everything that a seed determines in advance.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
     /// Kind of the elements.
     pub kind: Kind,
-    /// Writer and reader.
+    /// The writer (0) and the reader (1).
     pub sides: [Side; 2],
-    /// The ends that name their peer.
     pub dialers: Dialers,
-    /// Both ends accept a successor of their peer.
+    /// True if both endpoints accept a successor of their peer.
     pub takes_successor: bool,
-    /// Time that an end waits for a disconnected peer.
+    /// Time that an endpoint waits for a disconnected peer; `None`: no limit.
     pub gone_after: Option<Duration>,
-    /// Adds checksums to the data; `None`: the ends decide.
+    /// True to add checksums to the data; `None`: the endpoints decide.
     pub is_checked: Option<bool>,
-    /// When a reader's elements count as read.
+    /// The event that marks a reader's elements as read.
     pub commit: Commit,
-    /// Longest duration of a sync.
+    /// Maximum duration of a sync.
     pub sync: Duration,
     /// Properties of a connection without faults.
     pub way: Way,
-    /// Longest time from the cause of a turn to the turn.
+    /// Maximum time from the cause of a turn to the turn.
     pub scheduling: Duration,
-    /// Largest number of bytes read at once, in addition to those that have a place in the ring.
+    /// Maximum number of bytes that are read at once, in addition to the free space in the ring.
     pub read_max: usize,
     /// The faults, each with its mean interval.
     pub faults: Vec<(Fault, Duration)>,
@@ -112,7 +107,7 @@ fn pace(rng: &mut Rng, capacity: usize, closes: bool) -> Pace {
 }
 
 impl Plan {
-    /// The simplest plan: elements of 8 bytes over a perfect network.
+    /// Returns the simplest plan: elements of 8 bytes over a perfect network.
     pub fn minimal(seed: u64) -> Self {
         let mut plan = Self::drawn(seed);
         plan.kind = Kind::Fixed(8);
@@ -138,34 +133,33 @@ impl Plan {
         plan
     }
 
-    /// Returns the number of elements that can pass between the programs in 3 s, for any buffer
-    /// size. No more may wait at a time, so that 10 s are enough for them.
+    /// Returns the number of elements that can pass between the programs in 3 s. No more elements may
+    /// wait at a time, so that 10 s are enough for all of them.
     pub fn backlog(&self) -> u64 {
         let syncs = match self.sides.iter().any(|side| side.journal.is_some()) {
             true => self.sync * 2,
             false => Duration::ZERO,
         };
-        let round = self.way.delay * 2 + self.way.jitter * 2 + self.scheduling * 6 + syncs;
-        let round = round + Duration::from_millis(15);
+        let round_trip = self.way.delay * 2 + self.way.jitter * 2 + self.scheduling * 6 + syncs;
+        let round_trip = round_trip + Duration::from_millis(15);
         let longest = self.kind.longest() as u64;
-        let of_side = |side: &Side| match self.kind {
+        let buffer_elements = |side: &Side| match self.kind {
             Kind::Fixed(_) => side.capacity as u64,
             Kind::Variable(..) => (side.capacity as u64).min(side.bytes_max as u64 / longest),
         };
-        let fits = self.sides.iter().map(of_side).min().unwrap_or(1);
-        // Credit is granted a quarter of a buffer at a time.
-        let each = (fits / 2).max(1);
-        ((3.0 / round.as_secs_f64()) as u64 * each).max(1)
+        let buffered_max = self.sides.iter().map(buffer_elements).min().unwrap_or(1);
+        // Credit is granted a quarter of a buffer at a time, so at least half of it is usable.
+        let per_round_trip = (buffered_max / 2).max(1);
+        ((3.0 / round_trip.as_secs_f64()) as u64 * per_round_trip).max(1)
     }
 
-    /// Returns the longest time that a single element may take.
+    /// Returns the maximum time that a single element may take.
     pub fn element_time_max(&self) -> Duration {
         let turns = self.way.delay * 6 + self.way.jitter * 6 + self.scheduling * 12 + self.sync * 6;
         Duration::from_millis(500) + turns
     }
 
-    /// The plan drawn from `seed`: elements, buffers, programs, journals, and a selection of
-    /// faults.
+    /// Draws elements, buffers, programs, journals and a selection of faults from `seed`.
     pub fn drawn(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x7374_7265_616d_7331);
         let takes_successor = rng.chance(0.2);
@@ -180,9 +174,9 @@ impl Plan {
         let closes = rng.chance(0.4);
         let sides = journals.map(|has_journal| {
             let capacity = rng.magnitude(1.0, 3000.0).round() as usize;
-            // Room for at least one element; often far less than for the full capacity.
-            let least = kind.longest();
-            let bytes_max = least + (rng.magnitude(1.0, 40_000.0) as usize);
+            // The buffer has room for at least one element, but often not for the full capacity.
+            let bytes_min = kind.longest();
+            let bytes_max = bytes_min + (rng.magnitude(1.0, 40_000.0) as usize);
             let durability = pick(&mut rng, &[Durability::Process, Durability::Disk]);
             Side {
                 capacity,
@@ -216,7 +210,7 @@ impl Plan {
             dialers: pick(&mut rng, &[Dialers::Writer, Dialers::Reader, Dialers::Both]),
             takes_successor,
             gone_after: pick(&mut rng, &[None, None, Some(2), Some(9)]).map(Duration::from_secs),
-            // Without checksums, altered data would not be noticed.
+            // Without checksums, the endpoints could not detect altered data.
             is_checked: is_checked.filter(|checked| *checked || !alters),
             commit: pick(&mut rng, &[Commit::ByNextRead, Commit::ByProgram]),
             sync: Duration::from_secs_f64(rng.magnitude(0.000_1, 0.05)),

@@ -1,4 +1,4 @@
-//! The reading program.
+//! Simulates the reading program.
 
 use std::time::Duration;
 
@@ -47,13 +47,17 @@ pub async fn run(ctx: Ctx) -> Exit {
     }
 }
 
+/// The state of the reading program while it has a reader.
 struct Reading<'a> {
     ctx: &'a Ctx,
+    /// Lineage of the reader.
     own: Lineage,
+    /// Time at which the program closes the reader; `None`: never.
     closes_at: Option<Tick>,
 }
 
 impl Reading<'_> {
+    /// Returns true if each read commits the elements of the previous read.
     fn commits_by_itself(&self) -> bool {
         self.has_journal() && self.ctx.plan().commit == Commit::ByNextRead
     }
@@ -76,7 +80,7 @@ impl Reading<'_> {
                 self.close(reader).await;
                 ctx.checker(|checker| checker.reader_gone(self.own, &found));
                 return match self.has_journal() {
-                    // Data that its writer still has is no longer wanted.
+                    // Discard the data that the writer still has.
                     true => Next::Exit(Exit::Wipe),
                     false => Next::Again,
                 };
@@ -156,7 +160,7 @@ impl Reading<'_> {
         if by_itself {
             ctx.checker(|checker| checker.commit_began(own));
         }
-        // Asks for at least one element, because a read of what is available does not wait.
+        // Without a requested number, a read does not wait. Sometimes request one element, so that it waits.
         let requested = match requested {
             None if is_calm && ctx.rng(|rng| rng.chance(0.5)) => Some(1),
             requested => requested,
@@ -172,7 +176,7 @@ impl Reading<'_> {
                 checker.committed(own);
             }
             let count = *got.as_ref().unwrap_or(&0);
-            // The read commits the elements delivered before it; the next call commits these.
+            // The read has committed the earlier elements. The next read commits the elements of this one.
             checker.check_read(own, requested, count, &found);
         });
         if let Err(error) = got
@@ -180,7 +184,7 @@ impl Reading<'_> {
         {
             return Err(error);
         }
-        // Elements that are not committed leave no room for more.
+        // Elements that are not committed occupy the buffer, so always commit if there are no faults.
         let chance = if is_calm { 1.0 } else { 0.4 };
         if self.has_journal() && !by_itself && ctx.rng(|rng| rng.chance(chance)) {
             ctx.checker(|checker| checker.commit_began(own));

@@ -1,4 +1,4 @@
-//! The simulation of streams, as the runner and the report see it.
+//! Implements [`Scenario`] for the simulation of streams.
 
 #[cfg(feature = "planted")]
 use trunkline_types::planted::Bug;
@@ -34,7 +34,7 @@ impl Scenario for Plan {
             outcome.totals.connections = world.connections;
         }
         if outcome.violation.is_some() {
-            // Ends still in use would wait when dropped, but simulated time no longer passes.
+            // Do not drop endpoints that are in use: they would wait, but the simulated time has stopped.
             std::mem::forget(world);
         }
         outcome

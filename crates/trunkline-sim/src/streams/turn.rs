@@ -1,4 +1,5 @@
-//! The turns of an end. They do the same as a link, in the same order.
+//! Runs the turns of a stream endpoint. A turn has the same steps, in the same order, as the `Link` of the
+//! product.
 
 mod slot;
 
@@ -13,15 +14,15 @@ use crate::link::End;
 
 pub use self::slot::Slot;
 
-/// Longest duration of a dial.
+/// Time after which an unanswered attempt to connect fails.
 const DIAL_LIMIT: Duration = Duration::from_secs(3);
-/// Largest number of bytes in a driver that the network has not accepted.
+/// Maximum number of output bytes that wait because the network has no room.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
-/// Longest time that a closed connection may take for its last bytes.
+/// Maximum time that a connection may take for its last bytes while it is closed.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 impl World {
-    /// Runs a turn of an end. Returns true if the program should be polled.
+    /// Runs a turn of an endpoint. Returns true if the program should be polled.
     pub(super) fn turn(&mut self, side: usize, at: usize) -> bool {
         let now = self.now;
         let mut changed = self.admit_arrivals(side, at);
@@ -147,7 +148,7 @@ impl World {
         slot.forget_output();
         let mut cause = Some(cause);
         slot.end.drive(&mut |end| {
-            // The end's own reason is the most specific.
+            // The endpoint's own cause is more specific.
             let own = end.wants_close();
             if let Some(cause) = own.or(cause.take()) {
                 end.handle_disconnected(now, cause);
@@ -158,8 +159,8 @@ impl World {
         self.drop_end(number, side, End::Fin);
     }
 
-    /// Sends pending output, and closes the connection if the end wants that. Returns true if the
-    /// transport is gone.
+    /// Sends pending output, and closes the connection if the endpoint requests it. Returns true if the
+    /// connection was closed.
     pub(super) fn send(&mut self, side: usize, at: usize) -> bool {
         let now = self.now;
         let slot = &mut self.sides[side].slots[at];
@@ -225,11 +226,11 @@ impl World {
         true
     }
 
-    /// Dials when due, and handles the result of a dial.
+    /// Begins an attempt to connect if one is due, or handles the result of the current attempt.
     fn dial(&mut self, side: usize, at: usize) -> bool {
         let now = self.now;
         let slot = &mut self.sides[side].slots[at];
-        let Some(over) = slot.dial else {
+        let Some(ends_at) = slot.dial else {
             let mut due = None;
             slot.end.drive(&mut |end| due = end.poll_dial());
             let is_due = slot.conn.is_none() && due.is_some_and(|due| due <= now);
@@ -244,12 +245,12 @@ impl World {
             }
             return false;
         };
-        if over > now {
+        if ends_at > now {
             return false;
         }
         slot.dial = None;
         if slot.conn.is_some() || slot.end.closes_by().is_some() {
-            // A connection that arrived during the dial takes precedence.
+            // A connection that arrived during the attempt takes precedence.
             return false;
         }
         let number = slot.number;
@@ -291,7 +292,7 @@ impl World {
         true
     }
 
-    /// Schedules the next turn of an end and its sync.
+    /// Schedules the next turn of an endpoint, and the end of the sync of its journal.
     pub(super) fn plan_next(&mut self, side: usize, at: usize) {
         let now = self.now;
         let scheduling = self.plan().scheduling;
@@ -299,8 +300,8 @@ impl World {
         if slot.sync.is_none()
             && let Some(job) = slot.end.sync_job()
         {
-            let longest = self.shared.plan.sync;
-            let takes = longest.mul_f64(self.rng.below(1000) as f64 / 1000.0);
+            let sync_max = self.shared.plan.sync;
+            let takes = sync_max.mul_f64(self.rng.below(1000) as f64 / 1000.0);
             slot.sync = Some((now.saturating_add(takes), job));
         }
         let mut due = slot.end.waits().flatten();
@@ -320,8 +321,8 @@ impl World {
         };
     }
 
-    /// Removes an end that its program has closed, once everything is sent. Returns true if it was
-    /// removed.
+    /// Removes an endpoint that its program has closed, after all its output was sent. Returns true if the
+    /// endpoint was removed.
     pub(super) fn remove_closed(&mut self, side: usize, at: usize) -> bool {
         let now = self.now;
         let slot = &mut self.sides[side].slots[at];

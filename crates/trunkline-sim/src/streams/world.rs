@@ -1,4 +1,4 @@
-//! The simulated world of one stream: two machines, the network between them, and the time.
+//! Implements the simulated world of a stream: two machines, the network between them, and the time.
 
 mod phases;
 mod processes;
@@ -26,7 +26,7 @@ use crate::rng::Rng;
 use crate::run::BEGIN;
 use crate::trace::Trace;
 
-/// Number of earlier connections whose first bytes are kept for a replay.
+/// Maximum number of earlier connections whose first bytes are stored for a replay.
 const OPENINGS: usize = 8;
 
 /// The process of a side, while it runs.
@@ -34,17 +34,22 @@ pub struct Running {
     pub process: Arc<Process>,
     program: Option<Pin<Box<dyn Future<Output = Exit>>>>,
     pub ctx: Ctx,
-    seen: u64,
+    /// Number of endpoints of the process that the world knows.
+    known_endpoints: u64,
+    /// How the program has ended; `None` while it runs.
     pub exit: Option<Exit>,
 }
 
 pub struct Machine {
+    /// The process, while it runs.
     pub running: Option<Running>,
+    /// Time at which the process starts; `None` if no start is planned.
     pub start_at: Option<Tick>,
+    /// Time until which the process is paused.
     pub paused_until: Tick,
     /// Time since which the process has run without a pause.
     pub runs_since: Tick,
-    /// The directory of the engine, or of the process.
+    /// The directory of the machine's engine, or of the process if there is no engine.
     host: Option<Arc<DirectoryHost>>,
     pub disk: SimDisk,
     pub slots: Vec<Slot>,
@@ -57,13 +62,21 @@ pub struct World {
     pub trace: Trace,
     pub shared: Rc<Shared>,
     pub sides: [Machine; 2],
+    /// The connections, by number.
     pub conns: BTreeMap<u64, Conn>,
+    /// The first bytes of earlier connections, each with the side to which it was made.
     pub openings: Vec<(usize, Vec<u8>)>,
+    /// Time until which connections are refused.
     pub refuse_until: Tick,
+    /// Time until which attempts to connect are not answered.
     pub silent_until: Tick,
+    /// Number of faults, by kind.
     pub faults: BTreeMap<Fault, u64>,
+    /// Number of connections so far.
     pub connections: u64,
+    /// Time of the next fault of each kind.
     pub schedule: Vec<(Tick, Fault)>,
+    /// The last number that was assigned to a connection or endpoint.
     numbers: u64,
     clock: Arc<SimClock>,
 }
@@ -131,7 +144,7 @@ impl World {
         number
     }
 
-    /// Handles everything that is due on one side.
+    /// Runs everything that is due on one side.
     fn turn_side(&mut self, side: usize) {
         let now = self.now;
         if self.sides[side].paused_until > now {
@@ -188,13 +201,13 @@ impl World {
             if let Some(conn) = self.conns.get(&number)
                 && conn.exceeds_directory_limit()
             {
-                let what = || {
+                let violation = || {
                     format!(
                         "I7: the directory keeps {} bytes for one peer",
                         conn.directory_bytes
                     )
                 };
-                self.shared.checker.borrow_mut().fail(what);
+                self.shared.checker.borrow_mut().fail(violation);
             }
             if let Some(conn) = self.conns.get(&number)
                 && conn.is_over()
@@ -229,21 +242,21 @@ impl World {
     fn next(&self) -> Option<Tick> {
         let mut next = Tick::MAX;
         for machine in &self.sides {
-            let mut of_side = Tick::MAX;
+            let mut side_next = Tick::MAX;
             for slot in &machine.slots {
                 let conn = slot.conn.and_then(|number| self.conns.get(&number));
                 if let Some(due) = slot.next(conn) {
-                    of_side = of_side.min(due.saturating_add(slot.turn_delay));
+                    side_next = side_next.min(due.saturating_add(slot.turn_delay));
                 }
             }
             let running = machine.running.as_ref();
             if let Some(at) = running.and_then(|r| r.ctx.wake_at()) {
-                of_side = of_side.min(at);
+                side_next = side_next.min(at);
             }
             if let Some(at) = machine.start_at {
-                of_side = of_side.min(at);
+                side_next = side_next.min(at);
             }
-            next = next.min(of_side.max(machine.paused_until));
+            next = next.min(side_next.max(machine.paused_until));
         }
         for conn in self.conns.values() {
             if let Some(due) = self.session_due(conn) {

@@ -1,4 +1,4 @@
-//! The writing program.
+//! Simulates the writing program.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub async fn run(ctx: Ctx) -> Exit {
     }
 }
 
-/// Returns true if the journals can no longer be used.
+/// Returns true if the journals can no longer be used after this error.
 pub fn creation_failed(ctx: &Ctx, error: &StreamError) -> bool {
     let is_lost = match error {
         StreamError::NoPeer { .. } => false,
@@ -52,47 +52,53 @@ pub fn creation_failed(ctx: &Ctx, error: &StreamError) -> bool {
     is_lost && ctx.plan().sides.iter().any(|side| side.journal.is_some())
 }
 
-/// Checks that a stream is over only because a program has gone.
+/// Checks that a stream has ended with a fault only because a program has ended or data was lost.
 pub fn check_fault(ctx: &Ctx, error: &StreamError) {
     let StreamError::Fault(fault) = error else {
         return;
     };
     let plan = ctx.plan();
-    let both = plan.sides.iter().all(|side| side.journal.is_some());
+    let both_have_journals = plan.sides.iter().all(|side| side.journal.is_some());
     ctx.checker(|checker| {
         let is_lost = matches!(fault, StreamFault::DataLost { .. })
             || matches!(fault, StreamFault::Refused { code, .. }
                 if *code == trunkline_proto::FaultCode::StreamDataLost);
         let is_gone = matches!(fault, StreamFault::PeerGone { .. });
-        let may = match fault {
+        let is_permitted = match fault {
             _ if is_gone => plan.gone_after.is_some(),
             StreamFault::PeerRestarted | StreamFault::LocalRestarted if plan.takes_successor => {
                 false
             }
-            _ if is_lost => checker.may_lose || checker.has_failed || !both,
-            // An end that has waited long enough is gone, even if its program does not know yet.
+            _ if is_lost => checker.may_lose || checker.has_failed || !both_have_journals,
+            // An endpoint that has waited for `gone_after` has ended, even before its program knows.
             _ => checker.is_disturbed || plan.gone_after.is_some(),
         };
         if is_gone {
             checker.is_disturbed = true;
         }
-        if !may {
+        if !is_permitted {
             checker.fail(|| format!("I1: a stream is over, but no program ended it: {fault}"));
         }
     });
 }
 
+/// What a program does after its endpoint has ended.
 pub enum Next {
+    /// Creates another endpoint.
     Again,
     Exit(Exit),
 }
 
+/// The state of the writing program while it has a writer.
 struct Writing<'a> {
     ctx: &'a Ctx,
+    /// Number of the stream in the checker.
     stream: u64,
+    /// Time at which the program closes the writer; `None`: never.
     closes_at: Option<Tick>,
+    /// Buffer for the elements of a write.
     bytes: Vec<u8>,
-    /// The writer has written a single element as a probe, or is about to.
+    /// True after the program has decided to write a single element as a probe.
     probes: bool,
 }
 
@@ -128,7 +134,7 @@ impl<'a> Writing<'a> {
                 _ => {}
             }
             if ctx.checker(|checker| checker.is_probing()) {
-                // The element must arrive without any help from the program.
+                // The probe must arrive without further calls of the program.
                 ctx.pause().await;
                 continue;
             }
@@ -136,17 +142,17 @@ impl<'a> Writing<'a> {
                 Phase::Calm(until) => ctx.now() < until,
                 _ => true,
             };
-            // The backlog must not exceed what can pass in the remaining time, even if a round trip
-            // limits the rate.
-            let has_much =
+            // Limit the backlog to the number of elements that can pass in the remaining time, even if
+            // round trips limit the rate.
+            let is_backlog_full =
                 ctx.checker(|checker| checker.backlog(self.stream)) >= ctx.plan().backlog();
-            let may_write = may_write && !has_much;
-            let is_probe = !self.probes && !has_much && self.probe_is_due();
+            let may_write = may_write && !is_backlog_full;
+            let is_probe = !self.probes && !is_backlog_full && self.probe_is_due();
             self.probes |= is_probe;
             let may_write = may_write || is_probe;
             let done = match may_write {
                 true => self.write(&mut writer).await,
-                // If it may not write, it only watches: a flush fails once the end is over.
+                // Without a write, a flush detects that the endpoint has ended.
                 false => {
                     writer
                         .flush(Until::Read, Some(Duration::from_millis(200)))
@@ -170,7 +176,7 @@ impl<'a> Writing<'a> {
             };
             if let Some(next) = self.next_step(done) {
                 return match next {
-                    // The stream is left to the next incarnation.
+                    // The next incarnation continues the stream from the journal.
                     Next::Again if self.has_journal() => Next::Again,
                     next => self.give_up(writer, next).await,
                 };
@@ -179,8 +185,8 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Returns true if the probe is due: some time after the last write, a single element is written while no
-    /// call waits for it.
+    /// Returns true if the program should write the probe, a single element that must arrive although no
+    /// call waits for it. This is some time after the last write was read.
     fn probe_is_due(&self) -> bool {
         let Phase::Calm(until) = self.ctx.phase() else {
             return false;
@@ -192,9 +198,9 @@ impl<'a> Writing<'a> {
     async fn write(&mut self, writer: &mut SimWriter) -> Result<(), StreamError> {
         let ctx = self.ctx;
         let (kind, pace) = (ctx.plan().kind, &ctx.plan().sides[0].pace);
-        let most = pace.batch_max.min(ctx.plan().backlog());
-        let most = if self.probes { 1 } else { most };
-        let count = ctx.rng(|rng| rng.range(1, most));
+        let count_max = pace.batch_max.min(ctx.plan().backlog());
+        let count_max = if self.probes { 1 } else { count_max };
+        let count = ctx.rng(|rng| rng.range(1, count_max));
         let first = ctx.checker(|checker| checker.stream(self.stream).accepted);
         self.bytes.clear();
         let room = ctx.plan().sides[0]
@@ -213,8 +219,8 @@ impl<'a> Writing<'a> {
         let timeout = self.call_timeout();
         ctx.checker(|checker| checker.write_began(self.stream, elements));
         let done = writer.write(&self.bytes, elements as usize, timeout).await;
-        // Reading the properties through the writer also sends pending data, which a single element
-        // must not need.
+        // Reading the properties through the writer also sends pending data. The probe must arrive
+        // without that.
         let (end, _) = ctx.process.ends();
         let found = match end.filter(|_| self.probes) {
             Some(end) => end.properties(),
@@ -235,7 +241,7 @@ impl<'a> Writing<'a> {
                 let short_timeout_chance = ctx.plan().sides[0].pace.short_timeout_chance;
                 ctx.rng(|rng| match rng.chance(short_timeout_chance) {
                     true => Some(rng.millis(0, 300)),
-                    // Longer than any outage, but limited, because the run must end.
+                    // Use a timeout that is longer than most outages, but limited, so that the run ends.
                     false => Some(rng.millis(2000, 8000)),
                 })
             }
@@ -255,8 +261,8 @@ impl<'a> Writing<'a> {
             2 if is_durable => Until::Durable,
             _ => Until::Available,
         });
-        let zero = ctx.rng(|rng| rng.chance(0.2));
-        let timeout = match zero {
+        let is_zero = ctx.rng(|rng| rng.chance(0.2));
+        let timeout = match is_zero {
             true => Some(Duration::ZERO),
             false => self.call_timeout(),
         };
@@ -278,7 +284,7 @@ impl<'a> Writing<'a> {
         done
     }
 
-    /// Decides how to continue after a call.
+    /// Decides how to continue after a call. `None` means to continue with the same writer.
     fn next_step(&self, done: Result<(), StreamError>) -> Option<Next> {
         let ctx = self.ctx;
         match done {
@@ -287,7 +293,7 @@ impl<'a> Writing<'a> {
                 ctx.log(|| error.to_string());
                 (!error.is_passing()).then_some(Next::Again)
             }
-            // A stream that was ended in its journal continues to its end.
+            // The journal records that the stream was closed, so the writer only sends the remaining data.
             Err(StreamError::Closed) if self.has_journal() => None,
             Err(error) => {
                 ctx.log(|| format!("over: {error}"));
@@ -302,7 +308,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Gives up a stream that is over.
+    /// Closes the writer of a stream that has ended with a fault.
     async fn give_up(&mut self, writer: SimWriter, next: Next) -> Next {
         let closed = writer.close(Some(Duration::from_secs(1))).await;
         let left = self.undelivered(closed);
@@ -327,7 +333,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Returns true if the stream is to be ended because of a fault of the connection.
+    /// Returns true if the program must end the stream because of a fault of the connection.
     fn must_end(&self) -> bool {
         let ends_at = &self.ctx.shared.ends_at;
         let is_due = ends_at.get().is_some_and(|at| at <= self.ctx.now());
@@ -371,7 +377,7 @@ impl<'a> Writing<'a> {
         }
         let is_kept = self.has_journal() && left != Left::default();
         if is_kept && in_order {
-            // The next incarnation sends the rest.
+            // The next incarnation sends the remaining elements.
             return Next::Again;
         }
         ctx.checker(|checker| checker.writer_left(self.stream, left, in_order));

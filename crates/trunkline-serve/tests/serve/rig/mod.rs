@@ -1,10 +1,8 @@
-//! An engine and its clients, joined through queues of bytes, without a network and without a
-//! clock.
+//! Connects an engine and its clients through queues of bytes, without a network and without a clock.
 //!
-//! A [`Pair`] is a real session and a real client. As on a connection thread, the session gets a
-//! turn only when it was woken, when bytes came, when its time has come, or when there is room
-//! again in a transport that was full: a wake-up that is missing is a test that hangs on old
-//! values.
+//! A [`Pair`] is a real session and a real client. As on a connection thread, the session has a turn
+//! only if it was woken, if bytes have arrived, if a timeout is due, or if a full transport has room
+//! again. If a wake-up is missing, the test therefore sees old values.
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 
@@ -28,7 +26,7 @@ use trunkline_types::{Contract, Reading, Value};
 pub use peer::{Heard, Peer};
 pub use world::{Bell, World, define, f64_variable};
 
-/// Bytes that a transport holds in each direction.
+/// Number of bytes that a transport can store in each direction.
 pub const TRANSPORT_BYTES: usize = 64 << 10;
 
 /// A client and its session.
@@ -37,24 +35,24 @@ pub struct Pair {
     pub client: ClientCore,
     pub session: Option<Session>,
     pub options: Arc<ServeOptions>,
-    /// The client's process stalls: nothing is read or sent at its end.
+    /// True while the client's process is stalled, so that it neither reads nor sends.
     pub is_stopped: bool,
-    /// Bytes that the transport holds in each direction.
+    /// Number of bytes that the transport can store in each direction.
     pub capacity: usize,
-    /// The client asked for throughput mode: answers take some time.
+    /// True if the client has requested throughput mode, so that answers take some time.
     pub gathers: bool,
-    /// Bytes that the client takes at a time.
+    /// Maximum number of bytes that the client reads at a time.
     pub piece: usize,
     /// Frames and bytes that went each way since this was last cleared.
     pub traffic: Traffic,
     /// The treatment of frames in transit to the client, one by one; `None`: unchanged.
     pub between: Option<Tamper>,
-    /// The beginning of a frame, while something may happen to it.
+    /// The beginning of a frame to the client, while `between` may change frames.
     uncut: Vec<u8>,
     bell: Bell,
-    /// The session is to have a turn.
+    /// True if the session must have a turn.
     is_due: bool,
-    /// The transport to the client was full.
+    /// True if the transport to the client was full.
     was_full: bool,
     to_engine: VecDeque<u8>,
     to_client: VecDeque<u8>,
@@ -103,7 +101,8 @@ impl Direction {
 }
 
 impl Pair {
-    /// Connected to the library `rig` with these `f64` variables, written once with 0 each.
+    /// Creates a client that is connected to the library `rig` with these `f64` variables. Each variable has
+    /// been written once, with 0.
     pub fn of(names: &[&str]) -> Self {
         let world = World::with_library("rig", names.iter().map(|n| f64_variable(n)).collect());
         names
@@ -112,14 +111,14 @@ impl Pair {
         Self::on(&world)
     }
 
-    /// Connected to this engine.
+    /// Creates a client that is connected to this engine.
     pub fn on(world: &World) -> Self {
         let mut pair = Self::offline(world, ServeOptions::default(), client_options());
         pair.connect();
         pair
     }
 
-    /// Not connected yet.
+    /// Creates a client that is not connected.
     pub fn offline(world: &World, serve: ServeOptions, client: ClientOptions) -> Self {
         Self {
             world: world.clone(),
@@ -141,7 +140,7 @@ impl Pair {
         }
     }
 
-    /// From now on the engine at the address identifies itself with this id.
+    /// Makes the engine identify itself with this id from now on.
     pub fn becomes_engine(&mut self, engine_id: [u8; 16]) {
         self.options = Arc::new(ServeOptions {
             engine_id,
@@ -149,13 +148,13 @@ impl Pair {
         });
     }
 
-    /// Lets time pass until the client dials, and completes the handshake.
+    /// Lets time pass until the client connects, and completes the handshake.
     pub fn connect(&mut self) {
         self.dial();
         self.exchange();
     }
 
-    /// Lets time pass until the client dials; no hello is exchanged yet.
+    /// Lets time pass until the client connects, without exchanging the HELLO.
     pub fn dial(&mut self) {
         let due = self.client.poll_dial().expect("the client wants to dial");
         self.world.advance_to(due);
@@ -169,7 +168,7 @@ impl Pair {
         self.session = Some(session);
     }
 
-    /// The connection breaks; data in transit is lost.
+    /// Breaks the connection. Data in flight is lost.
     pub fn cut(&mut self) {
         let (now, _) = self.world.time();
         if let Some(mut session) = self.session.take() {
@@ -183,8 +182,8 @@ impl Pair {
         self.traffic.to_client.rest.clear();
     }
 
-    /// The connection breaks after this number of further bytes in each direction: later data in
-    /// transit is lost.
+    /// Breaks the connection after this number of further bytes in each direction. Later data in flight is
+    /// lost.
     pub fn cut_after(&mut self, to_engine: usize, to_client: usize) {
         let ((now, wall), capacity) = (self.world.time(), self.capacity);
         self.capacity = TRANSPORT_BYTES;
@@ -203,7 +202,7 @@ impl Pair {
         self.cut();
     }
 
-    /// Carries bytes both ways until nothing moves.
+    /// Passes bytes in both directions until there are none.
     pub fn exchange(&mut self) {
         for _ in 0..100_000 {
             let moved = self.turn_of_client() | self.turn_of_session();
@@ -214,7 +213,7 @@ impl Pair {
         panic!("the two ends never come to rest");
     }
 
-    /// One step: `true` when anything moved.
+    /// Runs a turn of the client. Returns true if any bytes were passed.
     pub fn turn_of_client(&mut self) -> bool {
         if self.is_stopped || self.session.is_none() {
             return false;
@@ -240,7 +239,7 @@ impl Pair {
         !bytes.is_empty() || !out.is_empty()
     }
 
-    /// The client sends and takes nothing in: the network lets one direction through only.
+    /// Lets the client send without receiving, as if the network worked in one direction only.
     pub fn client_sends(&mut self) {
         let (now, wall) = self.world.time();
         let mut out = Vec::new();
@@ -250,7 +249,7 @@ impl Pair {
         self.to_engine.extend(&out);
     }
 
-    /// One turn of the connection thread, if there is reason for one.
+    /// Runs a turn of the connection thread if there is a reason for one.
     pub fn turn_of_session(&mut self) -> bool {
         let Some(mut session) = self.session.take() else {
             return false;
@@ -308,7 +307,7 @@ impl Pair {
         Turn::Moved(is_moving)
     }
 
-    /// The transport's treatment of bytes in transit to the client.
+    /// Applies `between` to the frames in these bytes to the client.
     fn carried(&mut self, out: Vec<u8>) -> Vec<u8> {
         let Some(between) = &mut self.between else {
             let mut whole = std::mem::take(&mut self.uncut);
@@ -332,7 +331,7 @@ impl Pair {
         carried
     }
 
-    /// The connection thread has a reason for a turn that the test has brought about itself.
+    /// Makes the session have a turn, for a reason that the test itself has caused.
     pub fn wake_session(&mut self) {
         self.is_due = true;
     }
@@ -357,7 +356,7 @@ impl Pair {
         self.uncut.clear();
     }
 
-    /// Lets time pass, calling both ends and the engine whenever they want to be.
+    /// Lets time pass, and runs both ends and the engine whenever a timeout is due.
     pub fn pass(&mut self, time: Duration) {
         let end = self.world.time().0.saturating_add(time);
         loop {
@@ -383,12 +382,12 @@ impl Pair {
         self.exchange();
     }
 
-    /// As if the client had sent these frames too.
+    /// Adds these frames to the bytes from the client.
     pub fn forge(&mut self, frames: &[u8]) {
         self.to_engine.extend(frames);
     }
 
-    /// Bytes in transit to the client.
+    /// Returns the number of bytes in flight to the client.
     pub fn waiting_answers(&self) -> usize {
         self.to_client.len()
     }
@@ -467,13 +466,13 @@ impl Pair {
         id
     }
 
-    /// Everything that waits under a subscription.
+    /// Takes all waiting events of a subscription.
     pub fn events(&mut self, id: SubscriptionId) -> Vec<Event> {
         let mut events = Vec::new();
         loop {
             let (before, (now, _)) = (events.len(), self.world.time());
             events.extend(std::iter::from_fn(|| self.client.next_event(now, id)));
-            // Reading may have made room for pending data.
+            // Taking an event may have made room for pending data.
             self.exchange();
             if events.len() == before {
                 return events;
@@ -481,17 +480,17 @@ impl Pair {
         }
     }
 
-    /// The pending readings.
+    /// Takes all waiting readings of a subscription.
     pub fn readings(&mut self, id: SubscriptionId) -> Vec<Reading> {
         self.events(id).into_iter().filter_map(reading).collect()
     }
 
-    /// The values of the pending readings.
+    /// Takes all waiting readings of a subscription, and returns their values.
     pub fn values(&mut self, id: SubscriptionId) -> Vec<f64> {
         self.readings(id).iter().map(value).collect()
     }
 
-    /// The engine's information on a variable.
+    /// Returns the engine's information about a variable.
     pub fn info(&mut self, variable: VariableRef) -> VariableInfo {
         let request = self.client.info(&[variable]).unwrap();
         self.answer(request)
@@ -500,7 +499,7 @@ impl Pair {
             .expect("it is there")
     }
 
-    /// The engine's ledger of a variable under a subscription, which balances.
+    /// Returns the engine's ledger of a variable under a subscription. Checks that the ledger balances.
     pub fn engine_ledger(
         &mut self,
         id: SubscriptionId,
@@ -515,7 +514,7 @@ impl Pair {
         ledger
     }
 
-    /// Everything that was received is confirmed: a keep-alive has gone each way.
+    /// Lets time pass until a keep-alive in each direction has confirmed all received data.
     pub fn settle(&mut self) {
         self.pass(Duration::from_millis(2500));
     }

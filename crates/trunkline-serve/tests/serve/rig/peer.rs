@@ -27,7 +27,7 @@ pub enum Heard {
 }
 
 impl Peer {
-    /// Connected, and silent so far.
+    /// Creates a connected peer that has not sent anything.
     pub fn silent(world: &World) -> Self {
         Self::with(world, ServeOptions::default())
     }
@@ -44,7 +44,7 @@ impl Peer {
         }
     }
 
-    /// Past its hello.
+    /// Creates a connected peer that has completed the handshake.
     pub fn greeted(world: &World) -> Self {
         let mut peer = Self::silent(world);
         peer.say(|out| Hello::default().encode(out));
@@ -52,7 +52,7 @@ impl Peer {
         peer
     }
 
-    /// Sends the bytes that `encode` appends, and takes the answer.
+    /// Sends the bytes that `encode` appends, and receives the session's output.
     pub fn say(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::new();
         encode(&mut bytes);
@@ -65,7 +65,7 @@ impl Peer {
         self.take();
     }
 
-    /// Takes the output of the session.
+    /// Receives the session's output.
     pub fn take(&mut self) {
         let (now, wall) = self.world.time();
         while self
@@ -74,7 +74,7 @@ impl Peer {
         {}
     }
 
-    /// Lets the session process what is due now.
+    /// Lets the session handle timeouts that are due now.
     pub fn time_out(&mut self) {
         let (now, wall) = self.world.time();
         self.session.handle_timeout(now, wall);
@@ -115,7 +115,7 @@ impl Peer {
         frames.into_iter().next_back().unwrap_or(Heard::Nothing)
     }
 
-    /// The sentence of the goodbye or refusal that the session ended with.
+    /// Returns the sentence of the GOODBYE or REFUSED that has ended the session.
     pub fn last_sentence(&self) -> String {
         match self.last() {
             Heard::Refused(refused) => refused.sentence,
@@ -124,7 +124,7 @@ impl Peer {
         }
     }
 
-    /// Why the session closes.
+    /// Returns the cause with which the session closes.
     pub fn cause(&self) -> Disconnect {
         self.session.wants_close().expect("it wants to close")
     }

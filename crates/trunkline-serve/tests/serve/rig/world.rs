@@ -1,4 +1,4 @@
-//! An engine, and the time.
+//! Provides an engine and the simulated time.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,12 +27,12 @@ struct Inner {
     rights: Cell<Rights>,
 }
 
-/// Notes that a session was woken.
+/// Records that a session was woken.
 #[derive(Clone, Default)]
 pub struct Bell(Arc<Mutex<bool>>);
 
 impl Bell {
-    /// Returns true if it was woken since the last call.
+    /// Returns true if the session was woken since the last call.
     pub fn rang(&self) -> bool {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
@@ -68,7 +68,7 @@ impl World {
         self.0.engine.borrow().clone()
     }
 
-    /// The engine is started again: another epoch, no variables.
+    /// Restarts the engine with another epoch and without variables.
     pub fn restart(&self) {
         let epoch = self.engine().epoch() + 1;
         *self.0.engine.borrow_mut() = Engine::new(EngineOptions::new("sut", epoch));
@@ -91,12 +91,12 @@ impl World {
             .expect("the library is deployed");
     }
 
-    /// The rights of callers whose sessions begin from now on.
+    /// Sets the rights of callers whose sessions begin from now on.
     pub fn permit(&self, rights: Rights) {
         self.0.rights.set(rights);
     }
 
-    /// A new caller on the loopback interface.
+    /// Returns a new caller on the loopback interface.
     pub fn caller(&self) -> Caller {
         let session = self.0.sessions.get() + 1;
         self.0.sessions.set(session);
@@ -119,7 +119,7 @@ impl World {
         self.advance_to(self.time().0.saturating_add(by));
     }
 
-    /// Moves time forward; a time that has passed changes nothing.
+    /// Advances the time to `tick`. Does nothing if `tick` is in the past.
     pub fn advance_to(&self, tick: Tick) {
         let by = tick.since(self.time().0);
         self.0.elapsed.set(self.0.elapsed.get() + by);
@@ -127,7 +127,7 @@ impl World {
         self.engine().poll(now, wall, &mut Wakes::new());
     }
 
-    /// A program in the engine's process writes a number.
+    /// Writes a number from a program in the engine's process.
     pub fn set(&self, name: &str, value: f64) {
         self.write(name, &Value::F64(value));
     }
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// The variable's source publishes a value.
+    /// Publishes a value as the variable's source.
     pub fn publish(&self, name: &str, value: &Value) {
         let mut write = Write::value(value);
         write.origin = Origin::Source;
@@ -178,7 +178,7 @@ pub fn f64_variable(path: &str) -> VariableDefinition {
     VariableDefinition::new(path, DataType::F64)
 }
 
-/// A variable of this type, with further properties.
+/// Returns the definition of a variable of this type. The function sets further properties.
 pub fn define(
     path: &str,
     data_type: DataType,

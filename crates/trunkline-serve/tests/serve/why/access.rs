@@ -1,4 +1,4 @@
-//! Faults on the path to a variable: its name, the connection, rights, its library.
+//! Tests faults on the path to a variable: the name, the connection, rights, and the library.
 
 use trunkline_client::ClientOptions;
 use trunkline_engine::{LeaseRequest, Rights, Wakes};
@@ -73,7 +73,7 @@ pub(super) const ROWS: &[Row] = &[
             let mut pair = healthy();
             let id = pair.subscribe(&[NAME], "latest");
             pair.events(id);
-            // The other end stalls: nothing arrives, and no error is reported.
+            // The other end stalls, so nothing arrives and no error is reported.
             pair.session = None;
             for _ in 0..100 {
                 pair.world.advance(SECOND / 10);

@@ -1,4 +1,5 @@
-//! Faults behind a variable: the buffers of its subscriptions, and who takes from them.
+//! Tests faults after a variable: the buffers of its subscriptions, and the programs that take updates from
+//! them.
 
 use std::sync::{Arc, Mutex};
 
@@ -91,7 +92,7 @@ pub(super) const ROWS: &[Row] = &[
             let writes = (0..5).map(|n| Write::new(x, Value::F64(f64::from(n))));
             pair.client.write_untracked(writes, Tick::MAX).unwrap();
             pair.exchange();
-            // Behind the write that waits nothing else is carried out; this is answered.
+            // Requests behind the waiting write are not carried out, but this one is answered.
             why(&mut pair, NAME)
         },
         WhyStage::Buffer,
@@ -113,7 +114,7 @@ pub(super) const ROWS: &[Row] = &[
             let id = pair.subscribe(&[NAME], "latest");
             pair.events(id);
             pair.settle();
-            // Its program sends a request, and does not read the answer.
+            // The program sends a request, and does not read the answer.
             let request = pair.client.why(NAME).unwrap();
             for n in 0..4 {
                 pair.world.set(NAME, f64::from(n));

@@ -1,4 +1,5 @@
-//! `why` names the cause: each row injects one fault into a healthy engine, session or client.
+//! Tests that `why` reports the cause of a fault. Each row injects one fault into a healthy engine, session
+//! or client.
 
 mod access;
 mod delivery;
@@ -22,7 +23,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy)]
 struct Row {
     fault: &'static str,
-    /// Injects it and asks.
+    /// Injects the fault, and returns the answer of `why`.
     inject: fn() -> Vec<Step>,
     stage: WhyStage,
     /// A part of the sentence of the first fault, or of its remedy.
@@ -50,7 +51,7 @@ fn world_with(change: impl FnOnce(&mut Properties)) -> World {
     World::with_library("rig", vec![define("x", DataType::F64, change)])
 }
 
-/// A healthy variable, written once, and a client.
+/// Returns a client of an engine with a healthy variable, which has been written once.
 fn healthy() -> Pair {
     with(|_| {})
 }
@@ -61,7 +62,7 @@ fn with(change: impl FnOnce(&mut Properties)) -> Pair {
     Pair::on(&world)
 }
 
-/// The steps that a program gets.
+/// Returns the steps that a program receives.
 fn why(pair: &mut Pair, name: &str) -> Vec<Step> {
     let (now, _) = pair.world.time();
     let request = pair.client.explain(now, name).unwrap();
@@ -85,7 +86,7 @@ fn of_plc(properties: &mut Properties) {
     properties.source = "plc:level".to_owned();
 }
 
-/// A variable with a source that has published once.
+/// Returns a client of an engine with a variable whose source has published once.
 fn provided(
     change: impl FnOnce(&mut Properties),
 ) -> (Pair, Arc<Plc>, trunkline_engine::ProviderId) {
@@ -103,7 +104,7 @@ fn provided(
     (Pair::on(&world), plc, id)
 }
 
-/// Another session of the same engine, of which nothing but its name matters.
+/// Returns the caller of another session of the same engine.
 fn another(world: &World) -> Caller {
     world.caller()
 }
@@ -125,7 +126,7 @@ fn requote(world: &World, id: trunkline_engine::ProviderId, reason: Reason) {
         .set_source_quality(id, quality, now, wall, &mut Wakes::new());
 }
 
-/// Updates arrive, and the program takes none of them.
+/// Makes updates arrive that the program does not take, and returns the answer of `why`.
 fn untaken(contract: &str, updates: u32) -> Vec<Step> {
     let mut pair = healthy();
     pair.subscribe(&[NAME], contract);
@@ -136,7 +137,7 @@ fn untaken(contract: &str, updates: u32) -> Vec<Step> {
     why(&mut pair, NAME)
 }
 
-/// Nothing is read at the client's end while updates come; then it asks before it takes them.
+/// Makes updates wait while the client does not read, and returns the answer of `why`.
 fn behind(contract: &str) -> Vec<Step> {
     let mut pair = healthy();
     let id = pair.subscribe(&[NAME], contract);
@@ -144,7 +145,7 @@ fn behind(contract: &str) -> Vec<Step> {
     pair.capacity = 0;
     (0..50).for_each(|n| pair.world.set(NAME, f64::from(n)));
     pair.wake_session();
-    // The question is worked off before updates find room again.
+    // The request is carried out before there is room for updates again.
     let request = pair.client.why(NAME).unwrap();
     pair.client_sends();
     pair.turn_of_session();

@@ -1,4 +1,4 @@
-//! Faults of a variable's value: its source, and the filters of its updates.
+//! Tests faults of a variable's value: the source, and the filters of updates.
 
 use trunkline_client::SubscribeOptions;
 use trunkline_engine::{Origin, Wakes, Write as EngineWrite, WriteVerb};
@@ -193,7 +193,7 @@ pub(super) const ROWS: &[Row] = &[
             why(&mut pair, NAME)
         },
         WhyStage::Filter,
-        "looks once in 60s",
+        "samples once in 60s",
         "shorter period",
     ),
 ];

@@ -1,11 +1,11 @@
-//! Checks of the reading program's calls and their results.
+//! Checks the calls of the reading program and their results.
 
 use trunkline_stream::Properties;
 
 use super::{Checker, Lineage, ReaderState};
 
 impl Checker {
-    /// Called when a reader was created. `peer`: the writer that it is connected to.
+    /// Called when a reader was created. `peer` is the writer to which it is connected.
     pub fn reader_created(&mut self, own: Lineage, peer: Option<Lineage>, found: &Properties) {
         self.totals.ends += 1;
         let stream = peer.map(|peer| self.stream_of(peer));
@@ -36,7 +36,7 @@ impl Checker {
         let next = if self.journals[1] { found.total } else { 0 };
         let before = before.and_then(|before| before.stream);
         let reading = ReaderState {
-            // A reader that has read nothing yet may have been connected to another writer before.
+            // A reader that has read nothing may have been connected to another writer before.
             stream: before.filter(|_| found.total > 0).or(stream).or(before),
             next,
             committed: next,
@@ -46,11 +46,11 @@ impl Checker {
             found: stream.map_or(0, |stream| self.stream(stream).accepted),
             was_short: false,
         };
-        // Among readers without a journal, only the last one exists.
+        // Without a journal, previous readers no longer exist.
         if !self.journals[1] {
             self.readers.clear();
         }
-        // Until this reader has read everything, no reader has.
+        // The stream is not finished until this reader has read all elements.
         if let Some(stream) = reading.stream {
             self.stream_mut(stream).finished = None;
         }
@@ -61,22 +61,23 @@ impl Checker {
         self.readers.get(&own).copied().unwrap_or_default()
     }
 
-    /// Checks elements that a reading program got. `peer`: their writer.
+    /// Checks elements that the program has received. `peer` is the writer to which the reader is connected.
     pub fn deliver(&mut self, own: Lineage, peer: Option<Lineage>, bytes: &[u8], count: usize) {
         let mut reading = self.reader(own);
         let peer = peer.map(|peer| self.stream_of(peer));
         if reading.stream.is_none() {
-            // The journal began before its program knew the peer; there is only one stream.
+            // The journal began before its program knew the peer, so the elements belong to the last stream.
             let last = (self.streams.len() as u64).checked_sub(1);
             reading.stream = peer.or(last);
         } else if reading.total == 0 && !self.takes_successor {
-            // The reader may have been connected to an earlier writer that gave up before the reader knew it.
+            // The reader may have been connected to an earlier writer, which ended before the reader had read
+            // an element.
             reading.stream = peer.or(reading.stream);
         }
         let kind = self.kind;
-        let mut seen = 0;
+        let mut found_count = 0;
         for element in kind.each(bytes) {
-            seen += 1;
+            found_count += 1;
             if self.takes_successor {
                 self.follow(own, &mut reading, element);
             }
@@ -102,15 +103,15 @@ impl Checker {
             }
             reading.next += 1;
         }
-        if seen != count {
-            self.fail(|| format!("I2: the bytes hold {seen} elements, not {count}"));
+        if found_count != count {
+            self.fail(|| format!("I2: the bytes hold {found_count} elements, not {count}"));
         }
         self.totals.delivered += count as u64;
         reading.total += count as u64;
         self.readers.insert(own, reading);
     }
 
-    /// Determines the stream of an element, if the stream may change.
+    /// Determines the stream of an element. Endpoints with successors may change to another stream.
     fn follow(&mut self, own: Lineage, reading: &mut ReaderState, element: &[u8]) {
         let Some((stream, index)) = self.kind.name(element) else {
             return;
@@ -124,20 +125,23 @@ impl Checker {
             return;
         }
         match reading.base {
-            // The stream of a writer's successor begins with its first element.
+            // The stream of a writer's successor must begin with its first element.
             Some(_) if index == 0 => {}
             Some(_) => {
                 self.fail(|| format!("I2: a successor's stream {stream} begins at {index}"));
             }
-            // A reader's successor begins after the elements that its predecessor certainly had.
+            // A reader's successor must begin after the elements that its predecessor has certainly received.
             None => {
                 let record = self.stream(stream);
                 let others = record.received.iter().filter(|(by, _)| **by != own);
-                let least = others.map(|(_, count)| *count).max().unwrap_or(0);
-                let most = record.reached;
-                if index < least || index > most {
+                let first_min = others.map(|(_, count)| *count).max().unwrap_or(0);
+                let first_max = record.reached;
+                if index < first_min || index > first_max {
                     self.fail(|| {
-                        format!("I2: a successor begins at {index}, not between {least} and {most}")
+                        format!(
+                            "I2: a successor begins at {index}, not between {first_min} and \
+                             {first_max}"
+                        )
                     });
                 }
             }
@@ -147,7 +151,7 @@ impl Checker {
         (reading.stream, reading.next) = (Some(stream), index);
     }
 
-    /// Checks a completed read: `got` of the `requested` elements.
+    /// Checks a completed read that has returned `got` elements.
     pub fn check_read(
         &mut self,
         own: Lineage,
@@ -187,11 +191,11 @@ impl Checker {
         self.readers.insert(own, reading);
     }
 
-    /// Records the position of a reader that is gone.
+    /// Records the position of a reader that no longer exists.
     pub fn reader_gone(&mut self, own: Lineage, found: &Properties) {
         let reading = self.reader(own);
         if self.takes_successor {
-            // The position of a writer from which it has read nothing is unknown.
+            // The reader may have received elements of later streams without reading them.
             let first = reading.stream.map_or(0, |stream| stream + 1);
             for record in self.streams.iter_mut().skip(first as usize) {
                 record.reached = record.attempted;
@@ -202,8 +206,8 @@ impl Checker {
         };
         let capacity = self.capacity[1];
         let record = self.stream_mut(stream);
-        // More may have arrived during the close; and a reader that has read nothing does not know
-        // where it begins.
+        // More elements may have arrived while the reader was closed. If the reader has read nothing, its
+        // first position is unknown.
         let arrived = reading.base.map_or(record.attempted, |base| {
             (base + found.total + found.in_buffer + capacity).min(record.attempted)
         });

@@ -1,12 +1,12 @@
-//! Checks of the writing program's calls and their results.
+//! Checks the calls of the writing program and their results.
 
 use trunkline_stream::{Left, Properties, Until};
 
 use super::{Checker, Lineage};
 
 impl Checker {
-    /// Called when a writer was created, with the number of elements that it reports as
-    /// written.
+    /// Called when a writer was created. Checks the number of elements that it reports as written, and
+    /// returns the number of its stream.
     pub fn writer_created(&mut self, lineage: Lineage, found: &Properties) -> u64 {
         self.totals.ends += 1;
         let is_known = self.known.contains_key(&lineage);
@@ -47,7 +47,7 @@ impl Checker {
         record.attempted_max = record.attempted_max.max(record.attempted);
     }
 
-    /// Called when the write was accepted.
+    /// Called when a write was accepted.
     pub fn write_accepted(&mut self, stream: u64, count: u64, found: &Properties) {
         self.totals.written += count;
         let record = self.stream_mut(stream);
@@ -55,21 +55,21 @@ impl Checker {
         let accepted = record.accepted;
         self.check_writer(accepted, found);
         let reading = self.reader_of(stream);
-        let most = self.capacity[0] + self.capacity[1];
+        let waiting_max = self.capacity[0] + self.capacity[1];
         if let (Some(reading), [false, false]) = (reading, self.journals)
             && !self.takes_successor
-            && accepted > reading.next + most
+            && accepted > reading.next + waiting_max
         {
             self.fail(|| {
                 format!(
-                    "I4: {accepted} elements are written, {} are read, and only {most} may wait",
+                    "I4: {accepted} elements are written, {} are read, and only {waiting_max} may wait",
                     reading.next
                 )
             });
         }
     }
 
-    /// Called when the write was not accepted: checks that it moved nothing.
+    /// Called when a write was not accepted. Checks that it has moved no elements.
     pub fn write_failed(&mut self, stream: u64, found: &Properties) {
         self.totals.late += 1;
         let record = self.stream_mut(stream);
@@ -88,8 +88,8 @@ impl Checker {
         }
     }
 
-    /// Called when a flush of the first `count` elements has completed. `reader`: the other end, if
-    /// it exists.
+    /// Called when a flush of the first `count` elements has completed. `by` is the lineage of the reader,
+    /// and `reader` has its properties if the reader exists and is connected.
     pub fn flushed(
         &mut self,
         stream: u64,
@@ -99,7 +99,7 @@ impl Checker {
         reader: Option<&Properties>,
     ) {
         self.totals.flushed += 1;
-        // A stream whose journal was not emptied may have had another reader before.
+        // Ignore a reader of another stream.
         let reading = self.readers.get(&by).copied();
         let reading = reading.filter(|reading| reading.stream == Some(stream));
         let record = self.stream_mut(stream);
@@ -128,7 +128,7 @@ impl Checker {
         }
     }
 
-    /// Called when the writer has gone, with its count of undelivered elements.
+    /// Called when the writer has ended. `left` has its counts of undelivered elements.
     pub fn writer_left(&mut self, stream: u64, left: Left, in_order: bool) {
         let record = self.stream_mut(stream);
         record.is_over = true;
@@ -141,24 +141,25 @@ impl Checker {
         let record = self.stream_mut(stream);
         record.is_closing = in_order;
         record.ending = Some(in_order);
-        // A reader that is away learns this only when the next stream begins.
+        // A reader that is not connected learns of an abort only when the next stream begins.
         self.has_failed |= !in_order && self.journals[0];
     }
 
-    /// The reader of this stream that is furthest ahead.
+    /// Returns the reader of this stream with the highest position.
     fn reader_of(&self, stream: u64) -> Option<super::ReaderState> {
         let readers = self.readers.values();
         let of_stream = readers.filter(|reading| reading.stream == Some(stream));
         of_stream.max_by_key(|reading| reading.next).copied()
     }
 
-    /// Called when all faults have ended. More than `most` elements might not pass in the remaining time:
-    /// nothing limits a writer whose reader has not reported its start.
-    pub fn healed(&mut self, most: u64) {
+    /// Called when all faults have ended. Notes the streams with a backlog of more than `backlog_max`
+    /// elements, which may not pass in the remaining time. The backlog can be longer than planned if a
+    /// reader has not reported where it begins.
+    pub fn healed(&mut self, backlog_max: u64) {
         for stream in 0..self.streams.len() as u64 {
             let record = self.stream(stream);
             let next = self.reader_of(stream).map_or(0, |reading| reading.next);
-            let is_behind = !record.is_over && record.accepted.saturating_sub(next) > most;
+            let is_behind = !record.is_over && record.accepted.saturating_sub(next) > backlog_max;
             self.stream_mut(stream).behind_at = is_behind.then_some(next);
         }
     }
@@ -167,14 +168,14 @@ impl Checker {
     pub fn backlog(&self, stream: u64) -> u64 {
         let reading = self.reader_of(stream);
         let accepted = self.stream(stream).accepted;
-        // A successor knows where it begins only once it has read something.
+        // The first position of a successor is unknown until it has read an element.
         let read =
             |reading: super::ReaderState| reading.base.map_or(reading.found, |_| reading.next);
         let read = reading.map_or(0, read);
         accepted.saturating_sub(read)
     }
 
-    /// Called when the writer has gone without reporting undelivered elements.
+    /// Called when the writer has ended without reporting undelivered elements.
     pub fn writer_gone(&mut self, stream: u64) {
         let record = self.stream_mut(stream);
         record.is_over = true;

@@ -1,4 +1,4 @@
-//! An end of a process, as the world sees it.
+//! Defines the world's state of a stream endpoint.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,25 +9,31 @@ use trunkline_types::Tick;
 
 use crate::streams::net::{Conn, Holder};
 
-/// An end of a process, and its transport.
+/// A stream endpoint, and the state of its driver.
 pub struct Slot {
     pub number: u64,
     pub end: Arc<dyn SimEndpoint>,
+    /// Number of the current connection.
     pub conn: Option<u64>,
-    /// Time at which the current dial ends.
+    /// Time at which the current attempt to connect ends.
     pub dial: Option<Tick>,
+    /// Output that has not been sent completely.
     pub(super) out: Vec<u8>,
+    /// Number of bytes of `out` that have been sent.
     pub(super) sent: usize,
+    /// True if output waits because the network has no room.
     pub(super) is_blocked: bool,
+    /// Time at which a connection that is being closed ends at the latest.
     pub(super) close_by: Option<Tick>,
+    /// The current sync of the journal, and the time at which it ends.
     pub sync: Option<(Tick, SyncJob)>,
-    /// Time at which the end wants its next turn.
+    /// Time at which the endpoint needs its next turn.
     pub due: Option<Tick>,
-    /// Delay of its turns.
+    /// Scheduling delay of the next turn.
     pub turn_delay: Duration,
-    /// Time at which it was last connected, and the number of lost connections at that time.
+    /// Time at which the endpoint was last connected, and its number of lost connections at that time.
     pub last_connected: (Tick, u64),
-    /// Time at which this connection was established.
+    /// Time at which the current connection was established.
     pub connected_at: Tick,
 }
 
@@ -50,7 +56,7 @@ impl Slot {
         }
     }
 
-    /// Returns the time at which the end has something to do, including arrivals from the network.
+    /// Returns the time of the endpoint's next turn, which includes arrivals from the network.
     pub fn next(&self, conn: Option<&Conn>) -> Option<Tick> {
         let sync = self.sync.as_ref().map(|(at, _)| *at);
         let mut next = [self.due, self.dial, sync, self.close_by]

@@ -1,4 +1,4 @@
-//! A whole run: faults, the heal, and the checks afterwards.
+//! Implements the phases of a run: faults, the time after them, and the checks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use super::{Machine, World};
 use crate::run::BEGIN;
 use crate::streams::ctx::{self, Exit, Phase};
 
-/// Time after the heal during which writing continues.
+/// Time after the last fault during which the program continues to write.
 const CALM_WRITES: Duration = Duration::from_secs(4);
-/// Time after the heal by which everything must have arrived.
+/// Maximum time after the last fault until all data has arrived.
 const CALM: Duration = Duration::from_secs(10);
-/// Time by which the stream must be at its end.
+/// Maximum time from that point until both programs have ended.
 const FINISH: Duration = Duration::from_secs(20);
-/// Largest number of turns at one instant; more indicate an endless loop.
+/// Maximum number of turns at one instant. More turns indicate an endless loop.
 const TURNS_MAX: u64 = 200_000;
 
 impl World {
-    /// Describes everything that waits.
+    /// Describes the state of all programs, endpoints and connections, for a violation.
     fn state(&self) -> String {
         let mut out = String::new();
         for (side, machine) in self.sides.iter().enumerate() {
@@ -44,7 +44,7 @@ impl World {
         out
     }
 
-    /// Lets time pass until `until`, or until a violation.
+    /// Runs until the time `until`, or until the first violation.
     fn run_until(&mut self, until: Tick) {
         let mut turns = 0;
         while self.shared.checker.borrow().violation.is_none() {
@@ -57,8 +57,8 @@ impl World {
             turns = if next > self.now { 0 } else { turns + 1 };
             if turns > TURNS_MAX {
                 let state = self.state();
-                let what = || format!("I5: turns never end: {state}");
-                self.shared.checker.borrow_mut().fail(what);
+                let violation = || format!("I5: turns never end: {state}");
+                self.shared.checker.borrow_mut().fail(violation);
             }
             self.now = next;
             self.clock.set(next);
@@ -76,14 +76,14 @@ impl World {
         self.clock.set(self.now);
     }
 
-    /// Removes journals that can no longer be used, and starts both programs again.
+    /// If a program has requested it, removes both journals and restarts both programs.
     fn handle_wipes(&mut self) {
-        let wants = |side: &Machine| {
+        let requests_wipe = |side: &Machine| {
             side.running
                 .as_ref()
                 .is_some_and(|r| r.exit == Some(Exit::Wipe))
         };
-        if !self.sides.iter().any(wants) {
+        if !self.sides.iter().any(requests_wipe) {
             return;
         }
         self.shared.checker.borrow_mut().wiped();
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// Runs the whole plan: faults, the heal, and the checks afterwards.
+    /// Runs the plan: injects faults, ends them, and checks the results.
     pub fn run(&mut self) {
         let healed = BEGIN.saturating_add(self.plan().fault_phase);
         self.run_until(healed);
@@ -102,7 +102,7 @@ impl World {
         self.shared
             .phase
             .set(Phase::Calm(healed.saturating_add(CALM_WRITES)));
-        // Lets the programs notice the new phase in any wait.
+        // Poll the programs, so that they notice the new phase even if they wait.
         (0..2).for_each(|side| self.poll(side));
         let calm = healed.saturating_add(CALM);
         self.run_until(calm);
@@ -120,18 +120,18 @@ impl World {
                     .fail(|| format!("I5: side {side} does not finish: {exit:?}"));
             }
         }
-        // Remaining programs must not find that their ends continue without a world.
+        // Kill programs that have not ended, because their endpoints cannot continue without the world.
         for side in 0..2 {
             self.kill(side, Crash::Killed);
         }
     }
 
-    /// Checks that both ends exist and that everything was read.
+    /// Checks that both endpoints exist and are connected, and that all elements were read.
     fn compare(&mut self) {
         let ends = self.shared.ends.borrow();
         let [Some(writer), Some(reader)] = &*ends else {
-            let what = || "I5: an end is missing 10 s after the heal".to_owned();
-            self.shared.checker.borrow_mut().fail(what);
+            let violation = || "I5: an end is missing 10 s after the heal".to_owned();
+            self.shared.checker.borrow_mut().fail(violation);
             return;
         };
         let found = [writer.properties(), reader.properties()];

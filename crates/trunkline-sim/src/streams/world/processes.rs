@@ -1,4 +1,4 @@
-//! The processes of the two machines: starting, running and killing them.
+//! Starts, runs and kills the processes of the two machines.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl World {
     pub(in crate::streams) fn session(&mut self, side: usize) -> Option<Holder> {
         let has_engine = self.plan().sides[side].has_engine;
         let machine = &self.sides[side];
-        // Without an engine, the port is open while the process has an end.
+        // Without an engine, the port is open while the process has an endpoint.
         let is_open = has_engine || machine.slots.iter().any(|s| s.end.closes_by().is_none());
         let host = machine.host.as_ref().filter(|_| is_open)?;
         let bell = Bell::default();
@@ -66,7 +66,7 @@ impl World {
             process,
             program: Some(program),
             ctx,
-            seen: 0,
+            known_endpoints: 0,
             exit: None,
         });
         self.poll(side);
@@ -98,13 +98,13 @@ impl World {
                 continue;
             };
             for end in 0..2 {
-                let of_side = match conn.holders[end] {
+                let belongs_to_side = match conn.holders[end] {
                     Holder::Slot(of, _) => of == side,
                     Holder::HandingOver => conn.to == side,
                     Holder::Session(_) => conn.to == side && !has_engine,
                     Holder::Closed => false,
                 };
-                if of_side {
+                if belongs_to_side {
                     conn.finish(end, now, how);
                 }
             }
@@ -118,7 +118,7 @@ impl World {
         self.shared.ends.borrow_mut()[side] = None;
     }
 
-    /// Lets the program of a side continue.
+    /// Polls the program of a side, and adds an endpoint that it has created.
     pub(in crate::streams) fn poll(&mut self, side: usize) {
         let now = self.now;
         let Some(running) = &mut self.sides[side].running else {
@@ -135,8 +135,8 @@ impl World {
             }
         }
         let (end, count) = running.process.ends();
-        if let (Some(end), true) = (end, count != running.seen) {
-            running.seen = count;
+        if let (Some(end), true) = (end, count != running.known_endpoints) {
+            running.known_endpoints = count;
             self.shared.ends.borrow_mut()[side] = Some(end.clone());
             let number = self.number();
             let slot = Slot::new(number, end, now);
