@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use trunkline_types::Tick;
 
@@ -88,11 +89,13 @@ impl ListenSocket {
             ListenSocket::Unix(bound) => Arrival::Unix(bound.socket.accept()?.0),
         })
     }
+}
 
-    fn raw_fd(&self) -> RawFd {
+impl AsFd for ListenSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            ListenSocket::Tcp(socket) => socket.as_raw_fd(),
-            ListenSocket::Unix(bound) => bound.socket.as_raw_fd(),
+            ListenSocket::Tcp(socket) => socket.as_fd(),
+            ListenSocket::Unix(bound) => bound.socket.as_fd(),
         }
     }
 }
@@ -112,7 +115,7 @@ impl Acceptor {
         limits: ArrivalLimits,
     ) -> io::Result<Self> {
         for (index, listener) in listeners.iter().enumerate() {
-            let fd = listener.raw_fd();
+            let fd = listener.as_fd().as_raw_fd();
             poll.registry()
                 .register(&mut SourceFd(&fd), Token(index), Interest::READABLE)?;
         }
@@ -233,19 +236,34 @@ impl Acceptor {
     /// once would only waste processor time. If the shortage lasts, waiting peers are turned away
     /// with a reason.
     fn pause_accepting(&mut self) {
-        self.admission
-            .census
-            .accept_failures
-            .fetch_add(1, Ordering::Relaxed);
         let last = self.pause.map(|pause| pause.length);
-        if last == Some(PAUSE_MAX) {
-            self.turn_away();
+        // The system reserves the descriptor before it looks for a connection, so it reports a
+        // shortage even if no connection is waiting. That is not a failure.
+        if self.is_connection_waiting() {
+            self.admission
+                .census
+                .accept_failures
+                .fetch_add(1, Ordering::Relaxed);
+            if last == Some(PAUSE_MAX) {
+                self.turn_away();
+            }
         }
         let length = last.map_or(PAUSE_MIN, |last| (last * 2).min(PAUSE_MAX));
         self.pause = Some(Pause {
             until: self.clock.now().saturating_add(length),
             length,
         });
+    }
+
+    /// Returns true if a connection is waiting at any listener, or if the system does not tell.
+    fn is_connection_waiting(&self) -> bool {
+        let mut polled: Vec<_> = self
+            .listeners
+            .iter()
+            .map(|listener| PollFd::from_borrowed_fd(listener.socket.as_fd(), PollFlags::IN))
+            .collect();
+        let at_once = Timespec::default();
+        poll(&mut polled, Some(&at_once)).map_or(true, |ready| ready > 0)
     }
 
     /// Accepts connections with the spare descriptor, one after the other, only to send the reason

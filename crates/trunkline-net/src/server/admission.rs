@@ -123,7 +123,8 @@ pub struct ServerCounters {
     /// Connections that became a session.
     pub accepted: u64,
     pub refused: u64,
-    /// Times the system could not accept a connection for lack of descriptors or memory.
+    /// Number of attempts to accept a waiting connection that failed for lack of descriptors or
+    /// memory.
     pub accept_failures: u64,
 }
 
