@@ -27,8 +27,9 @@ use super::peer_user;
 use super::unix_listener::BoundSocket;
 use super::worker::MAILBOX;
 
-/// First and longest pause after the system failed to accept a connection. The next attempt
-/// therefore succeeds at most the longest pause after a descriptor has become free.
+/// First and longest pause after an attempt to accept a connection failed for lack of descriptors.
+/// A waiting connection is therefore accepted within the longest pause after a descriptor becomes
+/// free.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -136,7 +137,7 @@ impl Acceptor {
         })
     }
 
-    /// The main loop of the thread. When it must stop, it closes the listeners and ends.
+    /// Runs the main loop of the thread until the stop flag is set. Returning closes the listeners.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(16);
         while !self.flags.stop.load(Ordering::Acquire) {
@@ -146,7 +147,8 @@ impl Acceptor {
                 self.accept_waiting();
             }
             let pause = self.pause.map(|pause| pause.until.since(self.clock.now()));
-            // An error means a signal, or a lack of memory; the loop continues in both cases.
+            // Fails if a signal interrupts it or memory is exhausted; the loop continues in both
+            // cases.
             let polled = self.poll.poll(&mut events, pause);
             for event in events
                 .iter()
@@ -168,10 +170,10 @@ impl Acceptor {
                         self.pause = None;
                         self.admit(arrival);
                     }
-                    Err(error) => match fate(&error) {
-                        Fate::NoneWaits => self.listeners[index].ready = false,
-                        Fate::GoneAgain => {}
-                        Fate::Shortage => return self.pause_accepting(),
+                    Err(error) => match classify(&error) {
+                        AcceptError::NoConnection => self.listeners[index].ready = false,
+                        AcceptError::ConnectionLost => {}
+                        AcceptError::Shortage => return self.pause_accepting(),
                     },
                 }
             }
@@ -241,7 +243,7 @@ impl Acceptor {
         // shortage even if no connection is waiting. That is not a failure.
         if self.is_connection_waiting() {
             self.admission
-                .census
+                .counts
                 .accept_failures
                 .fetch_add(1, Ordering::Relaxed);
             if last == Some(PAUSE_MAX) {
@@ -278,7 +280,7 @@ impl Acceptor {
                     break;
                 };
                 self.admission
-                    .census
+                    .counts
                     .refused
                     .fetch_add(1, Ordering::Relaxed);
                 let factory = &self.admission.factory;
@@ -300,16 +302,16 @@ impl Acceptor {
     }
 }
 
-enum Fate {
-    NoneWaits,
-    /// This connection is unusable; the next one may be usable.
-    GoneAgain,
+enum AcceptError {
+    NoConnection,
+    /// The connection broke before it was accepted; the next one may be usable.
+    ConnectionLost,
     Shortage,
 }
 
-fn fate(error: &io::Error) -> Fate {
+fn classify(error: &io::Error) -> AcceptError {
     if error.kind() == ErrorKind::WouldBlock {
-        return Fate::NoneWaits;
+        return AcceptError::NoConnection;
     }
     match Errno::from_io_error(error) {
         Some(
@@ -324,8 +326,8 @@ fn fate(error: &io::Error) -> Fate {
             | Errno::OPNOTSUPP
             | Errno::NETUNREACH
             | Errno::PERM,
-        ) => Fate::GoneAgain,
-        _ => Fate::Shortage,
+        ) => AcceptError::ConnectionLost,
+        _ => AcceptError::Shortage,
     }
 }
 
@@ -344,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_owner_uses_a_socket_not_even_the_administrator() {
+    fn other_users_and_the_administrator_may_not_use_a_socket() {
         assert_eq!(refusal_of(1000, 1000), None);
         let refusal = Refusal::OtherUser {
             owner: 1000,
