@@ -57,7 +57,7 @@ impl Clock {
         if now.as_nanos() >= OFFSET_UNTIL.load(Ordering::Relaxed) {
             return self.read_both();
         }
-        (now, reckoned(now, OFFSET.load(Ordering::Relaxed)))
+        (now, utc_at(now, OFFSET.load(Ordering::Relaxed)))
     }
 
     /// Returns UTC, as [`moment`](Self::moment) does. It may step in either direction when the
@@ -76,7 +76,7 @@ impl Clock {
     /// a comparison of the two would mistake the pause for a step of the system clock.
     #[cold]
     fn read_both(&self) -> (Tick, Timestamp) {
-        let known = OFFSET.load(Ordering::Relaxed);
+        let old_offset = OFFSET.load(Ordering::Relaxed);
         let mut best = self.read_once();
         for _ in 1..READINGS_MAX {
             if best.took <= READING_NANOS_MAX {
@@ -88,15 +88,15 @@ impl Clock {
             }
         }
         let nanos = best.now.as_nanos();
-        let seen = best.utc.as_nanos().saturating_sub(nanos as i64);
-        // Keep the known offset if it agrees with the new reading within their precision, so that
+        let measured = best.utc.as_nanos().saturating_sub(nanos as i64);
+        // Keep the old offset if it agrees with the measured one within their precision, so that
         // UTC does not go back.
-        let exact_to = best.took.max(READING_NANOS_MAX) as i64;
-        let is_known = (-exact_to..=exact_to).contains(&known.saturating_sub(seen));
-        let mut offset = if is_known { known } else { seen };
+        let tolerance = best.took.max(READING_NANOS_MAX) as i64;
+        let is_unchanged = (-tolerance..=tolerance).contains(&old_offset.saturating_sub(measured));
+        let mut offset = if is_unchanged { old_offset } else { measured };
         if best.took <= INTERRUPTED_NANOS {
             let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-            match OFFSET.compare_exchange(known, offset, success, failure) {
+            match OFFSET.compare_exchange(old_offset, offset, success, failure) {
                 Ok(_) => {
                     let until = nanos.saturating_add(OFFSET_NANOS_MAX);
                     OFFSET_UNTIL.store(until, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl Clock {
                 Err(later) => offset = later,
             }
         }
-        (best.now, reckoned(best.now, offset))
+        (best.now, utc_at(best.now, offset))
     }
 
     fn read_once(&self) -> Reading {
@@ -135,7 +135,7 @@ struct Reading {
     took: u64,
 }
 
-fn reckoned(now: Tick, offset: i64) -> Timestamp {
+fn utc_at(now: Tick, offset: i64) -> Timestamp {
     Timestamp::from_nanos((now.as_nanos() as i64).saturating_add(offset))
 }
 

@@ -163,7 +163,7 @@ impl Dial {
         now: Tick,
         sleeper: &Arc<Sleeper>,
     ) -> Self {
-        let mut not_there = None;
+        let mut unusable_socket = None;
         let stage = match dialler {
             Dialler::Pipe(connect) => Stage::Ended(Some(connect().map_err(Disconnect::from))),
             Dialler::Unix(path) => Stage::Ended(Some(connect_unix(path, false))),
@@ -180,14 +180,14 @@ impl Dial {
                     if let Beside::Descriptors(descriptors) = beside {
                         descriptors.begin(false);
                     }
-                    not_there = Some((socket.clone(), beside.clone()));
+                    unusable_socket = Some((socket.clone(), beside.clone()));
                     Stage::host(host, *port, limits, now, sleeper)
                 }
             },
         };
         Self {
             limits,
-            near: not_there,
+            near: unusable_socket,
             stage,
             failures: Vec::new(),
         }
@@ -195,7 +195,7 @@ impl Dial {
 
     /// Tries the Unix socket once more. A program that answers at the port has already created its
     /// socket, but perhaps only after the first attempt of this dial.
-    fn nearer(&mut self, transport: Transport) -> Transport {
+    fn prefer_socket(&mut self, transport: Transport) -> Transport {
         let near = self.near.take();
         near.and_then(|(socket, beside)| unix::connect_near(socket.as_path(), &beside).ok())
             .unwrap_or(transport)
@@ -211,13 +211,13 @@ impl Dial {
                     until,
                 } => match answer.try_recv() {
                     Ok(Ok(addresses)) => self.stage = Stage::addresses(addresses),
-                    Ok(Err(error)) => return no_address(host, &error.to_string()),
+                    Ok(Err(error)) => return lookup_failed(host, &error.to_string()),
                     Err(TryRecvError::Empty) if now < *until => {
                         return DialStep::Wait(None, *until);
                     }
-                    Err(TryRecvError::Empty) => return no_address(host, "no answer in time"),
+                    Err(TryRecvError::Empty) => return lookup_failed(host, "no answer in time"),
                     Err(TryRecvError::Disconnected) => {
-                        return no_address(host, "the look-up could not be started");
+                        return lookup_failed(host, "the look-up could not be started");
                     }
                 },
                 Stage::Ended(result) => {
@@ -231,7 +231,7 @@ impl Dial {
                     rest,
                     current: None,
                 } => match rest.pop_front() {
-                    None => return DialStep::Failed(none_answers(&self.failures)),
+                    None => return DialStep::Failed(no_address_answered(&self.failures)),
                     Some(address) => match start_connect(address) {
                         Ok(stream) => {
                             let until = now.saturating_add(self.limits.connect);
@@ -257,7 +257,9 @@ impl Dial {
                         let source = Source::new(attempt.stream.clone(), SourceKind::Socket);
                         return DialStep::Wait(Some(source), attempt.until);
                     }
-                    Ok(Some(transport)) => return DialStep::Connected(self.nearer(transport)),
+                    Ok(Some(transport)) => {
+                        return DialStep::Connected(self.prefer_socket(transport));
+                    }
                     Err(error) => {
                         self.failures.push((attempt.address, error));
                         self.next_address();
@@ -338,7 +340,7 @@ fn connect_unix(path: &SocketPath, shared: bool) -> Result<Transport, Disconnect
     }
 }
 
-fn no_address(host: &str, text: &str) -> DialStep {
+fn lookup_failed(host: &str, text: &str) -> DialStep {
     DialStep::Failed(Disconnect::NameLookup {
         host: host.to_owned(),
         text: text.to_owned(),
@@ -347,17 +349,17 @@ fn no_address(host: &str, text: &str) -> DialStep {
 
 /// Combines the failures of all addresses: takes the kind of the most informative failure and the
 /// texts of all.
-fn none_answers(failures: &[(SocketAddr, io::Error)]) -> Disconnect {
+fn no_address_answered(failures: &[(SocketAddr, io::Error)]) -> Disconnect {
     // A refusal proves that the machine is reachable, so it is more informative than no answer.
-    let telling = failures
+    let most_informative = failures
         .iter()
         .find(|(_, error)| error.kind() == ErrorKind::ConnectionRefused);
-    let kind = telling
+    let kind = most_informative
         .or(failures.first())
         .map_or(ErrorKind::NotFound, |(_, error)| error.kind());
     let texts = failures
         .iter()
-        .map(|(address, error)| format!("{address}: {}", words(error)));
+        .map(|(address, error)| format!("{address}: {}", error_text(error)));
     let text = match failures {
         [] => "the host's name has no address".to_owned(),
         _ => texts.collect::<Vec<_>>().join("; "),
@@ -365,7 +367,7 @@ fn none_answers(failures: &[(SocketAddr, io::Error)]) -> Disconnect {
     Disconnect::Io { kind, text }
 }
 
-fn words(error: &io::Error) -> String {
+fn error_text(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         ErrorKind::TimedOut => "no answer in time".to_owned(),

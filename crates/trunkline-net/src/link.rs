@@ -39,8 +39,8 @@ use crate::transport::{
 /// Maximum number of bytes per read. It also limits how long other threads wait for the lock.
 const READ_BYTES: usize = 64 << 10;
 
-/// The same for endpoints that provide the memory for most bytes. Bytes that are read into other
-/// memory must be copied.
+/// Maximum number of bytes per read into this crate's buffer, for endpoints that provide the memory
+/// for most bytes. Bytes that are read into the buffer must be copied.
 const READ_BYTES_DIRECT: usize = 4 << 10;
 
 /// Maximum number of bytes received in one turn directly into the endpoint's memory. After that,
@@ -48,7 +48,7 @@ const READ_BYTES_DIRECT: usize = 4 << 10;
 const DIRECT_MAX: usize = 1 << 20;
 
 /// Number of memory polls between two clock readings.
-const GLANCES: usize = 16;
+const POLLS_PER_CLOCK_READING: usize = 16;
 
 /// A connection to one engine that reconnects by itself, shared by any number of threads and tasks.
 ///
@@ -93,7 +93,9 @@ pub enum Admitted {
 pub enum StartError {
     #[error("no file descriptor is left for a connection ({0}); close some, or raise `ulimit -n`")]
     Descriptors(#[source] io::Error),
-    #[error("a thread for a connection cannot be started ({0}); too many run, or memory is short")]
+    #[error(
+        "a connection thread cannot be started ({0}); end other programs, or raise `ulimit -u`"
+    )]
     Thread(#[source] io::Error),
 }
 
@@ -438,10 +440,10 @@ impl<E: Endpoint> Driven<E> {
         let Some(mut incoming) = guard.data.take_incoming() else {
             return guard;
         };
-        let rest = self.note_sleep(&mut guard, Some(plan.interest), true);
+        let until_due = self.record_sleep(&mut guard, Some(plan.interest), true);
         let start = guard.time().0;
         self.role.unlock(guard);
-        let timeout = [timeout, rest].into_iter().flatten().min();
+        let timeout = [timeout, until_due].into_iter().flatten().min();
         let sleeps = timeout != Some(Duration::ZERO);
         let found = plan.at_once
             || plan.interest.read
@@ -464,7 +466,7 @@ impl<E: Endpoint> Driven<E> {
         if sleeps && !found {
             incoming.waited(guard.time().0.since(start));
         }
-        self.settle(&mut guard, Some(incoming));
+        self.end_turn(&mut guard, Some(incoming));
         guard
     }
 
@@ -494,14 +496,14 @@ impl<E: Endpoint> Driven<E> {
         let Some(plan) = guard.data.plan() else {
             return self.without_transport(guard);
         };
-        let rest = self.note_sleep(&mut guard, Some(plan.interest), true);
+        let until_due = self.record_sleep(&mut guard, Some(plan.interest), true);
         let mut ready = false;
         if !plan.at_once && !guard.data.arm() {
             self.idle_wait.watch(Some(&plan.source), plan.interest);
             guard.data.background_until = guard.data.sleeping.and_then(|sleeping| sleeping.until);
             guard.fall_asleep();
             self.role.unlock(guard);
-            ready = self.idle_wait.sleep(&self.background, rest);
+            ready = self.idle_wait.sleep(&self.background, until_due);
             guard = self.role.lock();
         }
         if !guard.wake_up() {
@@ -517,7 +519,7 @@ impl<E: Endpoint> Driven<E> {
         }
         incoming.fill();
         let mut guard = self.role.lock();
-        self.settle(&mut guard, Some(incoming));
+        self.end_turn(&mut guard, Some(incoming));
         guard
     }
 
@@ -528,7 +530,7 @@ impl<E: Endpoint> Driven<E> {
         dialler: &mut Dialler,
         dial: &mut Option<Dial>,
     ) -> Guard<'a, E> {
-        self.settle(&mut guard, None);
+        self.end_turn(&mut guard, None);
         let (now, _) = guard.time();
         let due = guard.data.endpoint.poll_dial();
         if due.is_none() {
@@ -571,9 +573,9 @@ impl<E: Endpoint> Driven<E> {
         may_dial: bool,
     ) -> Guard<'a, E> {
         self.idle_wait.watch(None, Interest::default());
-        let rest = self.note_sleep(&mut guard, None, may_dial);
+        let until_due = self.record_sleep(&mut guard, None, may_dial);
         let until = (until != Tick::MAX).then(|| until.since(guard.time().0));
-        let timeout = [rest, until].into_iter().flatten().min();
+        let timeout = [until_due, until].into_iter().flatten().min();
         let interest = Interest {
             read: false,
             write: true,
@@ -587,7 +589,7 @@ impl<E: Endpoint> Driven<E> {
     }
 
     /// Records the wake-up conditions of the driver and returns the time until something is due.
-    fn note_sleep(
+    fn record_sleep(
         &self,
         state: &mut State<E>,
         interest: Option<Interest>,
@@ -599,7 +601,7 @@ impl<E: Endpoint> Driven<E> {
     }
 
     /// Ends a turn: delivers input, runs due timers, sends, and wakes the waiters.
-    fn settle(&self, state: &mut State<E>, incoming: Option<Incoming>) {
+    fn end_turn(&self, state: &mut State<E>, incoming: Option<Incoming>) {
         let (now, wall) = state.time();
         let connection = &mut state.data;
         let mut changed = incoming.is_some_and(|incoming| connection.take_in(incoming, now, wall));
@@ -623,7 +625,7 @@ impl<E: Endpoint> Driven<E> {
         };
         let (now, _) = guard.time();
         guard.data.disconnect(now, cause);
-        self.settle(&mut guard, None);
+        self.end_turn(&mut guard, None);
         guard
     }
 }
@@ -674,12 +676,13 @@ struct Connection<E> {
     /// muted.
     background_until: Option<Tick>,
     spin: Duration,
-    wire: Option<Wire>,
-    wires: u64,
+    active: Option<ActiveTransport>,
+    /// Number of transports that the connection has had so far.
+    transport_count: u64,
 }
 
-struct Wire {
-    /// Sequence number of this transport among the connection's.
+struct ActiveTransport {
+    /// Sequence number of this transport among all transports of the connection.
     number: u64,
     peer: Peer,
     source: Source,
@@ -693,7 +696,8 @@ struct Wire {
 
 /// The receive half, and bytes that were read but not yet handed to the endpoint.
 struct Incoming {
-    wire: u64,
+    /// [`number`](ActiveTransport::number) of the transport that the half belongs to.
+    transport_number: u64,
     /// The endpoint provides the memory for received bytes, so reads happen under the lock.
     is_direct: bool,
     half: Box<dyn ReceiveHalf>,
@@ -726,17 +730,17 @@ impl<E: Endpoint> Connection<E> {
             sleeping: None,
             background_until: None,
             spin,
-            wire: None,
-            wires: 0,
+            active: None,
+            transport_count: 0,
         }
     }
 
     fn is_connected(&self) -> bool {
-        self.wire.is_some()
+        self.active.is_some()
     }
 
     fn peer(&self) -> Option<Peer> {
-        self.wire.as_ref().map(|wire| wire.peer)
+        self.active.as_ref().map(|active| active.peer)
     }
 
     fn connect(&mut self, transport: Transport, now: Tick, wall: Timestamp) {
@@ -747,7 +751,7 @@ impl<E: Endpoint> Connection<E> {
     /// Replaces the current transport without informing the endpoint, which already knows. Data
     /// queued on the old transport is still sent.
     fn install(&mut self, transport: Transport) {
-        if let Some(mut old) = self.wire.take() {
+        if let Some(mut old) = self.active.take() {
             old.outgoing.finish();
         }
         let Transport {
@@ -756,14 +760,14 @@ impl<E: Endpoint> Connection<E> {
             send,
             peer,
         } = transport;
-        self.wires += 1;
+        self.transport_count += 1;
         let is_direct = self.endpoint.direct().is_some();
         let bytes = match is_direct {
             true => READ_BYTES_DIRECT,
             false => READ_BYTES,
         };
         let incoming = Incoming {
-            wire: self.wires,
+            transport_number: self.transport_count,
             is_direct,
             half: receive,
             source: source.clone(),
@@ -774,8 +778,8 @@ impl<E: Endpoint> Connection<E> {
             spin: Spin::new(self.spin),
         };
         let outgoing = Outgoing::new(send);
-        self.wire = Some(Wire {
-            number: self.wires,
+        self.active = Some(ActiveTransport {
+            number: self.transport_count,
             peer,
             source,
             outgoing,
@@ -785,16 +789,16 @@ impl<E: Endpoint> Connection<E> {
     }
 
     fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
-        if let Some(wire) = &mut self.wire {
-            wire.outgoing.pass(frame, file);
+        if let Some(active) = &mut self.active {
+            active.outgoing.pass(frame, file);
         }
     }
 
     fn disconnect(&mut self, now: Tick, cause: Disconnect) {
-        if let Some(mut wire) = self.wire.take() {
+        if let Some(mut active) = self.active.take() {
             match cause {
-                Disconnect::Dead { .. } => wire.outgoing.abort(),
-                _ => wire.outgoing.finish(),
+                Disconnect::Dead { .. } => active.outgoing.abort(),
+                _ => active.outgoing.finish(),
             }
             self.endpoint.handle_disconnected(now, cause);
         }
@@ -802,43 +806,43 @@ impl<E: Endpoint> Connection<E> {
 
     /// Closes the transport without informing the endpoint, which has panicked.
     fn abandon(&mut self) {
-        self.wire = None;
+        self.active = None;
     }
 
     /// Returns the wake-up conditions for the next sleep, or `None` while there is nothing to
     /// drive.
     fn plan(&self) -> Option<Plan> {
-        let wire = self.wire.as_ref()?;
-        let incoming = wire.incoming.as_ref()?;
+        let active = self.active.as_ref()?;
+        let incoming = active.incoming.as_ref()?;
         let wanted = self.endpoint.wants_input();
         let found = incoming.ready || incoming.filled > 0;
         let interest = Interest {
             read: wanted,
-            write: wire.is_blocked(),
+            write: active.is_blocked(),
         };
         Some(Plan {
-            source: wire.source.clone(),
+            source: active.source.clone(),
             interest,
             at_once: wanted && found,
         })
     }
 
     fn transport(&self) -> Option<TransportUsed> {
-        let wire = self.wire.as_ref()?;
-        let name = match wire.source.is_shared() {
+        let active = self.active.as_ref()?;
+        let name = match active.source.is_shared() {
             true => SHARED_MEMORY,
-            false => wire.peer.transport_name(),
+            false => active.peer.transport_name(),
         };
         Some(TransportUsed {
             name,
-            why_not_shared_memory: wire.source.why_not_shared().map(str::to_owned),
+            why_not_shared_memory: active.source.why_not_shared().map(str::to_owned),
         })
     }
 
     /// Returns the other end's table of last values, if the table has a slot for `index`.
     fn table(&self, index: u32, now: Tick) -> TableAnswer {
-        match &self.wire {
-            Some(wire) => wire.source.table(index, now),
+        match &self.active {
+            Some(active) => active.source.table(index, now),
             None => TableAnswer::None,
         }
     }
@@ -847,18 +851,25 @@ impl<E: Endpoint> Connection<E> {
     /// before the sleep.
     fn arm(&mut self) -> bool {
         let wanted = self.endpoint.wants_input();
-        let incoming = self.wire.as_mut().and_then(|wire| wire.incoming.as_mut());
+        let incoming = self
+            .active
+            .as_mut()
+            .and_then(|active| active.incoming.as_mut());
         wanted && incoming.is_some_and(Incoming::arm)
     }
 
     fn take_incoming(&mut self) -> Option<Incoming> {
-        self.wire.as_mut()?.incoming.take()
+        self.active.as_mut()?.incoming.take()
     }
 
     /// Handles the input of one turn. Returns true if the endpoint received something.
     fn take_in(&mut self, mut incoming: Incoming, now: Tick, wall: Timestamp) -> bool {
         // Another transport may have replaced the transport that the input was read from.
-        let Some(wire) = self.wire.as_mut().filter(|w| w.number == incoming.wire) else {
+        let Some(active) = self
+            .active
+            .as_mut()
+            .filter(|active| active.number == incoming.transport_number)
+        else {
             return false;
         };
         let mut taken = false;
@@ -881,13 +892,13 @@ impl<E: Endpoint> Connection<E> {
             taken |= count > 0;
         }
         if incoming.filled > 0 || incoming.ended.is_none() {
-            wire.incoming = Some(incoming);
+            active.incoming = Some(incoming);
             return taken;
         }
         // The endpoint's own reason is the most informative, followed by the first failure.
         let reasons = [
             self.endpoint.wants_close(),
-            wire.broken.take(),
+            active.broken.take(),
             incoming.ended.take(),
         ];
         let cause = reasons
@@ -911,19 +922,19 @@ impl<E: Endpoint> Connection<E> {
     /// Sends the endpoint's output, and closes the transport if the endpoint requests it. Returns
     /// true if the transport was closed.
     fn send(&mut self, now: Tick, wall: Timestamp) -> bool {
-        let Some(wire) = &mut self.wire else {
+        let Some(active) = &mut self.active else {
             return false;
         };
         let mut flush = Flush::Done;
-        if wire.broken.is_none() {
-            let outgoing = &mut wire.outgoing;
+        if active.broken.is_none() {
+            let outgoing = &mut active.outgoing;
             match outgoing.flush(&mut self.endpoint, now, wall, usize::MAX, || false) {
                 Ok(reached) => flush = reached,
-                Err(error) => wire.broken = Some(error.into()),
+                Err(error) => active.broken = Some(error.into()),
             }
         }
         match self.endpoint.wants_close() {
-            Some(cause) if wire.outgoing.may_close(&cause, flush, now) => {
+            Some(cause) if active.outgoing.may_close(&cause, flush, now) => {
                 self.disconnect(now, cause);
                 true
             }
@@ -932,13 +943,15 @@ impl<E: Endpoint> Connection<E> {
     }
 
     fn close_by(&self) -> Option<Tick> {
-        self.wire.as_ref()?.outgoing.close_by()
+        self.active.as_ref()?.outgoing.close_by()
     }
 
     /// Returns true if the transport has taken all output of the endpoint so far, or if there is no
     /// transport.
     fn is_flushed(&self) -> bool {
-        self.wire.as_ref().is_none_or(|wire| !wire.is_blocked())
+        self.active
+            .as_ref()
+            .is_none_or(|active| !active.is_blocked())
     }
 
     /// Returns true if the driving thread would sleep through an event or time that now requires
@@ -948,18 +961,18 @@ impl<E: Endpoint> Connection<E> {
             return false;
         };
         let late = due.is_some_and(|due| sleeping.until.is_none_or(|until| due < until));
-        let deaf = match (&self.wire, sleeping.interest) {
-            (Some(wire), Some(interest)) => {
+        let ignores_event = match (&self.active, sleeping.interest) {
+            (Some(active), Some(interest)) => {
                 (self.endpoint.wants_input() && !interest.read)
-                    || (wire.is_blocked() && !interest.write)
+                    || (active.is_blocked() && !interest.write)
             }
-            (wire, interest) => wire.is_some() != interest.is_some(),
+            (active, interest) => active.is_some() != interest.is_some(),
         };
-        late || deaf
+        late || ignores_event
     }
 }
 
-impl Wire {
+impl ActiveTransport {
     /// Returns true if nothing can be sent before the transport has room again.
     fn is_blocked(&self) -> bool {
         self.outgoing.is_blocked() && self.broken.is_none()
@@ -984,7 +997,7 @@ impl Incoming {
         let mut spin = self.spin;
         let found = spin.run(longest, || {
             // Polling memory is cheaper than reading the clock.
-            for _ in 0..GLANCES {
+            for _ in 0..POLLS_PER_CLOCK_READING {
                 match self.half.glance() {
                     Some(true) => break,
                     Some(false) => std::hint::spin_loop(),

@@ -14,21 +14,22 @@ use crate::transport::unix::own_uid;
 /// Returns the folder of this user's sockets: `$XDG_RUNTIME_DIR/trunkline`, or if that is not set
 /// `trunkline-UID` in the system's folder for temporary files.
 pub fn folder() -> PathBuf {
-    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    match given.filter(|path| path.is_absolute()) {
+    let runtime_folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match runtime_folder.filter(|path| path.is_absolute()) {
         Some(path) => path.join("trunkline"),
         None => std::env::temp_dir().join(format!("trunkline-{}", own_uid())),
     }
 }
 
-/// Creates that folder if it is missing, and returns it. Returns `None` unless the folder is
-/// private to this user.
+/// Creates this user's folder of sockets if it is missing, and returns its path. Returns `None`
+/// unless the folder is private to this user.
 pub fn prepared_folder() -> Option<PathBuf> {
     let folder = folder();
     // It may exist already; the check below decides.
     let _ = DirBuilder::new().mode(0o700).create(&folder);
-    let found = fs::symlink_metadata(&folder).ok()?;
-    let is_private = found.is_dir() && found.uid() == own_uid() && found.mode() & 0o077 == 0;
+    let metadata = fs::symlink_metadata(&folder).ok()?;
+    let is_private =
+        metadata.is_dir() && metadata.uid() == own_uid() && metadata.mode() & 0o077 == 0;
     is_private.then_some(folder)
 }
 

@@ -31,11 +31,11 @@ pub(crate) struct Outgoing {
     sent: usize,
     /// Frames with one descriptor each. They are sent between other frames, when the buffer is
     /// empty.
-    passing: VecDeque<(Vec<u8>, OwnedFd)>,
+    frames_with_descriptor: VecDeque<(Vec<u8>, OwnedFd)>,
     blocked: bool,
     finished: bool,
     /// Time of the last write.
-    wrote_at: Tick,
+    last_write: Tick,
     /// Set once the connection is to close.
     close_by: Option<Tick>,
 }
@@ -57,10 +57,10 @@ impl Outgoing {
             half,
             buffer: Vec::new(),
             sent: 0,
-            passing: VecDeque::new(),
+            frames_with_descriptor: VecDeque::new(),
             blocked: false,
             finished: false,
-            wrote_at: Tick::ZERO,
+            last_write: Tick::ZERO,
             close_by: None,
         }
     }
@@ -80,18 +80,18 @@ impl Outgoing {
         }
         let mut written = 0;
         loop {
-            let waiting = self.waiting();
-            let room = OUTPUT_MAX.saturating_sub(waiting).min(quantum);
+            let unsent = self.unsent();
+            let room = OUTPUT_MAX.saturating_sub(unsent).min(quantum);
             let more = room > 0 && endpoint.poll_output(now, wall, room, &mut self.buffer);
-            let batch = self.waiting();
+            let batch = self.unsent();
             if batch > 0 {
-                self.wrote_at = now;
+                self.last_write = now;
             }
             if !self.write()? {
                 return Ok(Flush::Blocked);
             }
             written += batch;
-            if !more && waiting < OUTPUT_MAX {
+            if !more && unsent < OUTPUT_MAX {
                 if self.buffer.capacity() > RETAINED_MAX && written < RETAINED_MAX {
                     self.buffer = Vec::new();
                 }
@@ -130,13 +130,13 @@ impl Outgoing {
                 self.sent = 0;
                 return Ok(Flush::Done);
             }
-            self.wrote_at = now;
+            self.last_write = now;
             let Some(count) = self.half.try_write_two(first, second)? else {
                 self.blocked = true;
                 return Ok(Flush::Blocked);
             };
             self.sent += count.min(appended);
-            if self.waiting() == 0 {
+            if self.unsent() == 0 {
                 self.buffer.clear();
                 self.sent = 0;
             }
@@ -153,13 +153,13 @@ impl Outgoing {
 
     /// Sends a whole frame with a descriptor, after the pending data.
     pub(crate) fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
-        self.passing.push_back((frame, file));
+        self.frames_with_descriptor.push_back((frame, file));
     }
 
     /// Writes until the buffer is empty (true) or the transport is full (false).
     pub(crate) fn write(&mut self) -> io::Result<bool> {
         loop {
-            while self.waiting() > 0 {
+            while self.unsent() > 0 {
                 match self.half.try_write(&self.buffer[self.sent..])? {
                     Some(count) => self.sent += count,
                     None => return Ok(self.block()),
@@ -167,14 +167,14 @@ impl Outgoing {
             }
             self.buffer.clear();
             self.sent = 0;
-            let Some((frame, file)) = self.passing.front() else {
+            let Some((frame, file)) = self.frames_with_descriptor.front() else {
                 break;
             };
             match self.half.try_write_with(frame, file.as_fd())? {
                 Some(count) => self.buffer.extend_from_slice(&frame[count..]),
                 None => return Ok(self.block()),
             }
-            self.passing.pop_front();
+            self.frames_with_descriptor.pop_front();
         }
         self.blocked = false;
         Ok(true)
@@ -188,12 +188,12 @@ impl Outgoing {
 
     /// Returns true if the transport has taken everything.
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting() == 0 && self.passing.is_empty()
+        self.unsent() == 0 && self.frames_with_descriptor.is_empty()
     }
 
     /// Time of the last flush that had data to write.
-    pub(crate) fn wrote_at(&self) -> Tick {
-        self.wrote_at
+    pub(crate) fn last_write(&self) -> Tick {
+        self.last_write
     }
 
     /// Returns true if nothing can be sent before the transport has room again.
@@ -216,7 +216,7 @@ impl Outgoing {
         self.close_by
     }
 
-    /// Tells the other end that no more data follows. Repeated calls have no effect.
+    /// Informs the other end that no more data follows. Repeated calls have no effect.
     pub(crate) fn finish(&mut self) {
         if !std::mem::replace(&mut self.finished, true) {
             self.half.finish();
@@ -228,7 +228,7 @@ impl Outgoing {
         self.half.abort();
     }
 
-    fn waiting(&self) -> usize {
+    fn unsent(&self) -> usize {
         self.buffer.len() - self.sent
     }
 
@@ -249,9 +249,9 @@ mod tests {
 
     use super::*;
 
-    struct Ends(Arc<AtomicUsize>);
+    struct FinishCounter(Arc<AtomicUsize>);
 
-    impl SendHalf for Ends {
+    impl SendHalf for FinishCounter {
         fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
             Ok(Some(bytes.len()))
         }
@@ -265,12 +265,12 @@ mod tests {
     /// report by shutting it down again would loop until the other end closes.
     #[test]
     fn finished_connection_is_not_finished_again() {
-        let ends = Arc::new(AtomicUsize::new(0));
-        let mut sut = Outgoing::new(Box::new(Ends(ends.clone())));
+        let finishes = Arc::new(AtomicUsize::new(0));
+        let mut sut = Outgoing::new(Box::new(FinishCounter(finishes.clone())));
         sut.push(b"the last word");
         assert!(sut.write().unwrap());
         sut.finish();
         sut.finish();
-        assert_eq!(ends.load(Ordering::Relaxed), 1);
+        assert_eq!(finishes.load(Ordering::Relaxed), 1);
     }
 }

@@ -33,12 +33,12 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_timeout};
 
-/// With at least this many waits in one interval, the background thread checks less often: it may
-/// take [`LONGER_MAX`] intervals to notice that no waiter is left.
-const MANY_TENURES: u64 = 64;
+/// After at least this number of takeovers in one interval, the background thread checks less
+/// often: it may take [`CHECK_PERIODS_MAX`] intervals to notice that no waiter is left.
+const MANY_TAKEOVERS: u64 = 64;
 
-/// Maximum number of intervals between two checks; see [`MANY_TENURES`].
-const LONGER_MAX: u32 = 4;
+/// Maximum number of intervals between two checks; see [`MANY_TAKEOVERS`].
+const CHECK_PERIODS_MAX: u32 = 4;
 
 /// The lock around a connection's state `T`, with the role of its driver.
 pub(crate) struct DriverRole<T> {
@@ -49,14 +49,14 @@ pub(crate) struct DriverRole<T> {
     idle: Duration,
 }
 
-/// Lets the background thread wait for the role. It is separate from the lock, which is contended
-/// while waiters come and go.
+/// Lets the background thread wait for the role. It has its own lock, because the connection's lock
+/// is contended while waiters take and release the role.
 #[derive(Default)]
 struct RoleWait {
-    called: Mutex<bool>,
+    signalled: Mutex<bool>,
     changed: Condvar,
     /// Number of times a waiter has taken the role.
-    tenures: AtomicU64,
+    takeovers: AtomicU64,
 }
 
 pub(crate) type Moment = (Tick, Timestamp);
@@ -75,9 +75,9 @@ pub(crate) struct State<T> {
     tasks: Vec<Task>,
     /// Threads and tasks to wake once the lock is free, so that they do not wake only to wait for
     /// the lock.
-    due: Due,
+    pending_wakes: PendingWakes,
     /// Time at which a waiter last drove.
-    driven: Tick,
+    last_driven: Tick,
     /// The background thread waits for the role without a time-out; a waiter that leaves the role
     /// free wakes it.
     background_sleeps: bool,
@@ -105,8 +105,8 @@ enum Holder {
     },
 }
 
-impl Due {
-    fn is_anyone(&self) -> bool {
+impl PendingWakes {
+    fn any(&self) -> bool {
         self.all_parked || self.one_parked || self.background || !self.tasks.is_empty()
     }
 }
@@ -119,7 +119,7 @@ pub(crate) enum Check<R> {
 }
 
 #[derive(Default)]
-struct Due {
+struct PendingWakes {
     tasks: Vec<Waker>,
     all_parked: bool,
     one_parked: bool,
@@ -143,8 +143,8 @@ impl<T> DriverRole<T> {
             stopping: false,
             parked: 0,
             tasks: Vec::new(),
-            due: Due::default(),
-            driven: Tick::ZERO,
+            pending_wakes: PendingWakes::default(),
+            last_driven: Tick::ZERO,
             background_sleeps: false,
             muted: false,
         };
@@ -157,22 +157,22 @@ impl<T> DriverRole<T> {
     }
 
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        fresh(lock(&self.state))
+        forget_time(lock(&self.state))
     }
 
     /// Unlocks, and then wakes all waiters and tasks affected by a change.
     pub(crate) fn unlock(&self, mut guard: Guard<'_, T>) {
-        let due = std::mem::take(&mut guard.due);
+        let pending_wakes = std::mem::take(&mut guard.pending_wakes);
         drop(guard);
-        if due.all_parked {
+        if pending_wakes.all_parked {
             self.waiters.notify_all();
-        } else if due.one_parked {
+        } else if pending_wakes.one_parked {
             self.waiters.notify_one();
         }
-        if due.background {
-            self.background.call();
+        if pending_wakes.background {
+            self.background.signal();
         }
-        due.tasks.into_iter().for_each(Waker::wake);
+        pending_wakes.tasks.into_iter().for_each(Waker::wake);
     }
 
     /// Waits until `check` succeeds or gives up. `check` runs under the lock `guard`, at once and
@@ -189,39 +189,39 @@ impl<T> DriverRole<T> {
         mut turn: impl FnMut(Guard<'a, T>, Option<Duration>) -> Guard<'a, T>,
         sleep: &'a impl Sleep<T>,
     ) -> Option<R> {
-        let mut tenure = Tenure {
+        let mut call = WaitCall {
             role: self,
             sleep,
-            held: false,
+            holds_role: false,
             has_driven: false,
         };
-        // Declared after the tenure: if `check` panics, the guard is dropped first, and the tenure
-        // locks again.
+        // Declared after `call`: if `check` panics, the guard is dropped first, and the drop of
+        // `call` locks again.
         let mut guard = guard;
         loop {
             let timeout = match check(&mut guard) {
                 Check::Done(answer) => {
-                    tenure.end(guard);
+                    call.end(guard);
                     return Some(answer);
                 }
-                Check::GiveUp if tenure.has_driven || !guard.is_free() => {
-                    tenure.end(guard);
+                Check::GiveUp if call.has_driven || !guard.is_free() => {
+                    call.end(guard);
                     return None;
                 }
                 Check::GiveUp => Some(Duration::ZERO),
                 Check::Wait(timeout) => timeout,
             };
             if guard.offline {
-                tenure.give_back(&mut guard);
+                call.give_back(&mut guard);
             }
-            if !tenure.held {
-                tenure.held = self.take(&mut guard, sleep);
-                if !tenure.held {
+            if !call.holds_role {
+                call.holds_role = self.take(&mut guard, sleep);
+                if !call.holds_role {
                     guard = self.park(guard, timeout);
                     continue;
                 }
             }
-            tenure.has_driven = true;
+            call.has_driven = true;
             guard = turn(guard, timeout);
         }
     }
@@ -240,7 +240,7 @@ impl<T> DriverRole<T> {
                     guard.holder = Holder::Nobody;
                 } else if guard.parked > 0 && !guard.offline {
                     guard.holder = Holder::Nobody;
-                    guard.due.one_parked = true;
+                    guard.pending_wakes.one_parked = true;
                 } else {
                     guard = turn(guard);
                 }
@@ -253,9 +253,9 @@ impl<T> DriverRole<T> {
 
     /// Reports a change: parked waiters and tasks check again once the lock is free.
     pub(crate) fn changed(&self, state: &mut State<T>) {
-        state.due.all_parked |= state.parked > 0;
+        state.pending_wakes.all_parked |= state.parked > 0;
         let tasks = state.tasks.drain(..).map(|task| task.waker);
-        state.due.tasks.extend(tasks);
+        state.pending_wakes.tasks.extend(tasks);
     }
 
     /// Adds a task that checks again at the next change, or at `deadline`.
@@ -271,25 +271,25 @@ impl<T> DriverRole<T> {
                 deadline,
             }),
         }
-        state.due.background |= state.holder == Holder::Nobody;
+        state.pending_wakes.background |= state.holder == Holder::Nobody;
     }
 
     /// Ends every wait (whose checks call [`is_stopping`](State::is_stopping)) and the background
     /// thread. The caller ends the sleep of the driving thread.
     pub(crate) fn stop(&self, state: &mut State<T>) {
         state.stopping = true;
-        state.due.background = true;
+        state.pending_wakes.background = true;
         self.changed(state);
     }
 
     /// Sleeps until something changes, the role is free, or the time has passed.
     fn park<'a>(&'a self, mut guard: Guard<'a, T>, timeout: Option<Duration>) -> Guard<'a, T> {
-        if guard.due.is_anyone() {
+        if guard.pending_wakes.any() {
             self.unlock(guard);
             return self.lock();
         }
         guard.parked += 1;
-        let mut guard = fresh(match timeout {
+        let mut guard = forget_time(match timeout {
             Some(timeout) => wait_timeout(&self.state, &self.waiters, guard, timeout),
             None => wait(&self.waiters, guard),
         });
@@ -297,47 +297,49 @@ impl<T> DriverRole<T> {
         guard
     }
 
-    /// Passes the role on if it is free. A waiter calls this when it leaves, because others may
-    /// have found the role taken by it.
+    /// Passes the role on if it is free. A waiter calls this when it leaves, because other threads
+    /// may have tried to take the role while this waiter held it.
     fn pass_on(&self, state: &mut State<T>, sleep: &impl Sleep<T>) {
         if state.holder != Holder::Nobody {
             return;
         }
         let muted = std::mem::take(&mut state.muted);
         if state.offline || state.stopping {
-            state.due.background = true;
+            state.pending_wakes.background = true;
             if muted {
                 sleep.end();
             }
         } else if state.parked > 0 {
-            state.due.one_parked = true;
+            state.pending_wakes.one_parked = true;
             state.muted = muted;
         } else if muted {
             state.holder = Holder::Background { asleep: true };
             sleep.resume(state);
         } else {
-            state.due.background |= state.background_sleeps || !state.tasks.is_empty();
+            state.pending_wakes.background |= state.background_sleeps || !state.tasks.is_empty();
         }
     }
 
     /// Waits until the background thread holds the role or must stop.
     fn acquire<'a>(&'a self, mut guard: Guard<'a, T>) -> Guard<'a, T> {
-        let mut seen = None;
+        let mut last_seen = None;
         while !guard.stopping {
-            if guard.is_neglected(self.idle) {
+            if guard.needs_background_driver(self.idle) {
                 guard.holder = Holder::Background { asleep: false };
                 return guard;
             }
-            let tenures = self.background.tenures.load(Ordering::Relaxed);
+            let takeovers = self.background.takeovers.load(Ordering::Relaxed);
             // The same waiter has driven for a whole interval, and may continue for hours.
-            let long = guard.holder == Holder::Waiter && seen == Some(tenures);
+            let long = guard.holder == Holder::Waiter && last_seen == Some(takeovers);
             guard.background_sleeps = long;
-            let rest = match guard.holder {
-                Holder::Nobody => self.idle.saturating_sub(guard.undriven()),
+            let remaining = match guard.holder {
+                Holder::Nobody => self.idle.saturating_sub(guard.since_driven()),
                 _ => self.idle,
             };
             self.unlock(guard);
-            seen = self.background.wait((!long).then_some(rest), tenures);
+            last_seen = self
+                .background
+                .wait((!long).then_some(remaining), takeovers);
             guard = self.lock();
             guard.background_sleeps = false;
         }
@@ -351,7 +353,7 @@ impl<T> DriverRole<T> {
             Holder::Background { asleep: false } | Holder::Waiter => return false,
             Holder::Nobody => {}
             Holder::Background { asleep: true } => {
-                state.muted = state.undriven() >= self.idle;
+                state.muted = state.since_driven() >= self.idle;
                 match state.muted {
                     true => sleep.mute(),
                     false => sleep.end(),
@@ -359,54 +361,54 @@ impl<T> DriverRole<T> {
             }
         }
         state.holder = Holder::Waiter;
-        self.background.tenures.fetch_add(1, Ordering::Relaxed);
+        self.background.takeovers.fetch_add(1, Ordering::Relaxed);
         true
     }
 }
 
 impl RoleWait {
     /// Sleeps for `interval`, and again as long as waiters take the role in the meantime, or until
-    /// another thread calls. Returns the number of tenures last seen, or `None` after a call.
+    /// another thread calls. Returns the number of takeovers last seen, or `None` after a call.
     ///
     /// If waits follow one another quickly, as in request-response traffic, it checks less often,
     /// because each check takes the processor from a spinning thread.
-    fn wait(&self, interval: Option<Duration>, mut tenures: u64) -> Option<u64> {
-        let mut called = lock(&self.called);
-        let mut longer = 1;
-        while !std::mem::take(&mut *called) {
+    fn wait(&self, interval: Option<Duration>, mut takeovers: u64) -> Option<u64> {
+        let mut signalled = lock(&self.signalled);
+        let mut periods = 1;
+        while !std::mem::take(&mut *signalled) {
             let Some(interval) = interval else {
-                called = wait(&self.changed, called);
+                signalled = wait(&self.changed, signalled);
                 continue;
             };
             // A lower bound prevents a busy loop at the end of an interval.
             let interval = interval.max(Duration::from_millis(1));
-            called = wait_timeout(
-                &self.called,
+            signalled = wait_timeout(
+                &self.signalled,
                 &self.changed,
-                called,
-                interval.saturating_mul(longer),
+                signalled,
+                interval.saturating_mul(periods),
             );
-            let now = self.tenures.load(Ordering::Relaxed);
-            if !*called && now == tenures {
-                return Some(tenures);
+            let now = self.takeovers.load(Ordering::Relaxed);
+            if !*signalled && now == takeovers {
+                return Some(takeovers);
             }
-            longer = match now.wrapping_sub(tenures) < MANY_TENURES {
+            periods = match now.wrapping_sub(takeovers) < MANY_TAKEOVERS {
                 true => 1,
-                false => (longer * 2).min(LONGER_MAX),
+                false => (periods * 2).min(CHECK_PERIODS_MAX),
             };
-            tenures = now;
+            takeovers = now;
         }
         None
     }
 
-    fn call(&self) {
-        *lock(&self.called) = true;
+    fn signal(&self) {
+        *lock(&self.signalled) = true;
         self.changed.notify_one();
     }
 }
 
 /// Prepares a guard whose lock was just taken: the time must be read again.
-fn fresh<T>(mut guard: Guard<'_, T>) -> Guard<'_, T> {
+fn forget_time<T>(mut guard: Guard<'_, T>) -> Guard<'_, T> {
     guard.moment = None;
     guard
 }
@@ -418,16 +420,16 @@ impl<T> State<T> {
 
     /// Returns true if the background thread should take the role: it is free and no thread is
     /// waiting.
-    fn is_neglected(&mut self, idle: Duration) -> bool {
+    fn needs_background_driver(&mut self, idle: Duration) -> bool {
         if self.holder != Holder::Nobody {
             return false;
         }
-        let is_wanted = !self.tasks.is_empty() || self.undriven() >= idle;
+        let is_wanted = !self.tasks.is_empty() || self.since_driven() >= idle;
         self.offline || (self.parked == 0 && is_wanted)
     }
 
-    fn undriven(&mut self) -> Duration {
-        self.time().0.since(self.driven)
+    fn since_driven(&mut self) -> Duration {
+        self.time().0.since(self.last_driven)
     }
 
     fn is_free(&self) -> bool {
@@ -461,12 +463,12 @@ impl<T> State<T> {
 
     /// The background thread calls this after a sleep. Returns true if it still holds the role.
     pub(crate) fn wake_up(&mut self) -> bool {
-        let mine = matches!(self.holder, Holder::Background { .. });
-        if mine {
+        let still_holds = matches!(self.holder, Holder::Background { .. });
+        if still_holds {
             self.holder = Holder::Background { asleep: false };
         }
         self.muted = false;
-        mine
+        still_holds
     }
 
     pub(crate) fn task_deadline(&self) -> Option<Tick> {
@@ -474,11 +476,11 @@ impl<T> State<T> {
     }
 
     pub(crate) fn expire_tasks(&mut self, now: Tick) {
-        let due = &mut self.due.tasks;
+        let pending_wakes = &mut self.pending_wakes.tasks;
         self.tasks.retain(|task| {
             let expired = task.deadline.is_some_and(|deadline| deadline <= now);
             if expired {
-                due.push(task.waker.clone());
+                pending_wakes.push(task.waker.clone());
             }
             !expired
         });
@@ -487,25 +489,25 @@ impl<T> State<T> {
 
 /// One call of [`DriverRole::wait`]. Its drop passes the role on even if the caller's condition
 /// panics.
-struct Tenure<'a, T, S: Sleep<T>> {
+struct WaitCall<'a, T, S: Sleep<T>> {
     role: &'a DriverRole<T>,
     sleep: &'a S,
-    held: bool,
+    holds_role: bool,
     /// The call has had a turn.
     has_driven: bool,
 }
 
-impl<'a, T, S: Sleep<T>> Tenure<'a, T, S> {
+impl<'a, T, S: Sleep<T>> WaitCall<'a, T, S> {
     fn give_back(&mut self, state: &mut State<T>) {
-        if std::mem::take(&mut self.held) {
+        if std::mem::take(&mut self.holds_role) {
             state.holder = Holder::Nobody;
-            state.driven = state.time().0;
+            state.last_driven = state.time().0;
             self.role.pass_on(state, self.sleep);
         }
     }
 
     fn end(mut self, mut guard: Guard<'a, T>) {
-        if self.held {
+        if self.holds_role {
             self.give_back(&mut guard);
         } else {
             // This waiter may have been woken to take the role, which it no longer needs.
@@ -515,9 +517,9 @@ impl<'a, T, S: Sleep<T>> Tenure<'a, T, S> {
     }
 }
 
-impl<T, S: Sleep<T>> Drop for Tenure<'_, T, S> {
+impl<T, S: Sleep<T>> Drop for WaitCall<'_, T, S> {
     fn drop(&mut self) {
-        if self.held {
+        if self.holds_role {
             let mut guard = self.role.lock();
             self.give_back(&mut guard);
             self.role.unlock(guard);

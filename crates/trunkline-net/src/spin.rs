@@ -40,8 +40,8 @@ const LOST_WINDOW: Duration = Duration::from_millis(100);
 /// Maximum loss in that window. A competing program on the same processor takes half of the window.
 const LOST_MAX: Duration = Duration::from_millis(20);
 
-/// Time without spinning after the maximum loss.
-const REST: Duration = Duration::from_secs(1);
+/// Time for which a thread does not spin after the maximum loss.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Number of threads of this process that spin now.
 static SPINNING: ProcessWide = ProcessWide::new(0);
@@ -62,24 +62,24 @@ impl Spin {
         }
     }
 
-    /// Calls `look` until it returns true (true), or until the spin time or `longest` is used up
-    /// (false).
-    pub fn run(&mut self, longest: Option<Duration>, look: impl FnMut() -> bool) -> bool {
+    /// Calls `poll` until it returns true, or until the spin time or `longest` is used up. Returns
+    /// true in the first case.
+    pub fn run(&mut self, longest: Option<Duration>, poll: impl FnMut() -> bool) -> bool {
         if self.budget < SPIN_MIN {
             return false;
         }
-        let Some(_turn) = Turn::take() else {
+        let Some(_permit) = SpinPermit::take() else {
             return false;
         };
         let clock = Clock::new();
         let start = clock.now();
-        if TAKEN_AWAY.get().is_resting(start) {
+        if LOST_TIME.get().is_paused(start) {
             return false;
         }
         let budget = longest.map_or(self.budget, |longest| longest.min(self.budget));
-        let (found, lost) = spin_until(start, budget, || clock.now(), look);
+        let (found, lost) = spin_until(start, budget, || clock.now(), poll);
         if !lost.is_zero() {
-            note_lost(clock.now(), lost);
+            record_lost(clock.now(), lost);
         }
         if found {
             self.budget = self.budget.saturating_mul(2).min(self.limit);
@@ -89,7 +89,7 @@ impl Spin {
         found
     }
 
-    /// Records the total duration of a wait, spin and sleep.
+    /// Records the total duration of a wait, including its spin and its sleep.
     pub fn waited(&mut self, waited: Duration) {
         if waited < self.limit.saturating_add(WAKE_UP) {
             self.budget = self.limit;
@@ -103,18 +103,18 @@ impl Spin {
     }
 }
 
-/// Returns true if `look` returned true in time, and the time for which the thread did not have the
+/// Returns true if `poll` returned true in time, and the time for which the thread did not have the
 /// processor.
 fn spin_until(
     start: Tick,
     budget: Duration,
     mut now: impl FnMut() -> Tick,
-    mut look: impl FnMut() -> bool,
+    mut poll: impl FnMut() -> bool,
 ) -> (bool, Duration) {
     let end = start.saturating_add(budget);
     let (mut before, mut lost) = (start, Duration::ZERO);
     loop {
-        let found = look();
+        let found = poll();
         let after = now();
         let gap = after.since(before);
         if gap >= GAP_MIN {
@@ -133,25 +133,24 @@ fn spin_until(
 ///
 /// The first call briefly uses file descriptors. A process that may run out of them should call it
 /// early.
-pub(crate) fn most_at_once() -> usize {
-    static MOST: OnceLock<usize> = OnceLock::new();
-    *MOST
-        .get_or_init(|| thread::available_parallelism().map_or(1, |count| (count.get() / 2).max(1)))
+pub(crate) fn spinners_max() -> usize {
+    static MAX: OnceLock<usize> = OnceLock::new();
+    *MAX.get_or_init(|| thread::available_parallelism().map_or(1, |count| (count.get() / 2).max(1)))
 }
 
 /// The right of one thread to spin.
-struct Turn;
+struct SpinPermit;
 
-impl Turn {
+impl SpinPermit {
     fn take() -> Option<Self> {
         // Relaxed: no other data depends on the number.
         let before = SPINNING.fetch_add(1, Ordering::Relaxed);
-        let turn = Self;
-        (before < most_at_once()).then_some(turn)
+        let permit = Self;
+        (before < spinners_max()).then_some(permit)
     }
 }
 
-impl Drop for Turn {
+impl Drop for SpinPermit {
     fn drop(&mut self) {
         SPINNING.fetch_sub(1, Ordering::Relaxed);
     }
@@ -159,15 +158,16 @@ impl Drop for Turn {
 
 /// The processor time that a thread has lost while spinning.
 #[derive(Clone, Copy, Default)]
-struct TakenAway {
+struct LostTime {
+    /// Start of the current [`LOST_WINDOW`].
     since: Tick,
     lost: Duration,
-    rests_until: Tick,
+    paused_until: Tick,
 }
 
-impl TakenAway {
-    fn is_resting(self, now: Tick) -> bool {
-        now < self.rests_until
+impl LostTime {
+    fn is_paused(self, now: Tick) -> bool {
+        now < self.paused_until
     }
 
     fn add(&mut self, now: Tick, lost: Duration) {
@@ -177,20 +177,20 @@ impl TakenAway {
         self.lost += lost;
         if self.lost >= LOST_MAX {
             self.lost = Duration::ZERO;
-            self.rests_until = now.saturating_add(REST);
+            self.paused_until = now.saturating_add(PAUSE);
         }
     }
 }
 
 thread_local! {
-    static TAKEN_AWAY: Cell<TakenAway> = Cell::new(TakenAway::default());
+    static LOST_TIME: Cell<LostTime> = Cell::new(LostTime::default());
 }
 
 #[cold]
-fn note_lost(now: Tick, lost: Duration) {
-    let mut taken_away = TAKEN_AWAY.get();
-    taken_away.add(now, lost);
-    TAKEN_AWAY.set(taken_away);
+fn record_lost(now: Tick, lost: Duration) {
+    let mut lost_time = LOST_TIME.get();
+    lost_time.add(now, lost);
+    LOST_TIME.set(lost_time);
 }
 
 #[cfg(test)]
@@ -207,11 +207,11 @@ mod tests {
         while sut.budget >= SPIN_MIN {
             let before = sut.budget;
             assert!(!sut.run(None, || false));
-            // Another test may have used the turn.
+            // Another test may hold the only permit.
             spins += u32::from(sut.budget < before);
         }
         assert_eq!(spins, 5);
-        assert!(!sut.run(None, || panic!("it does not even look")));
+        assert!(!sut.run(None, || panic!("the closure must not be called")));
     }
 
     #[test]
@@ -225,11 +225,11 @@ mod tests {
     }
 
     #[test]
-    fn zero_switches_it_off_for_good() {
+    fn limit_of_zero_disables_spinning() {
         let mut sut = Spin::new(Duration::ZERO);
         assert!(!sut.is_on());
         sut.waited(Duration::ZERO);
-        assert!(!sut.run(None, || panic!("it does not even look")));
+        assert!(!sut.run(None, || panic!("the closure must not be called")));
     }
 
     fn at(millis: u64) -> Tick {
@@ -239,16 +239,16 @@ mod tests {
     #[test]
     fn preempted_thread_pauses_spinning_for_a_second() {
         let lost = LOST_MAX / 2;
-        let mut sut = TakenAway::default();
+        let mut sut = LostTime::default();
         sut.add(at(0), lost);
         sut.add(at(200), lost);
-        assert!(!sut.is_resting(at(200)), "it is as much, over a long time");
+        assert!(!sut.is_paused(at(200)), "the same loss over a longer time");
         sut.add(at(250), lost);
-        assert!(sut.is_resting(at(251)));
-        assert!(sut.is_resting(at(1249)));
-        assert!(!sut.is_resting(at(1250)));
+        assert!(sut.is_paused(at(251)));
+        assert!(sut.is_paused(at(1249)));
+        assert!(!sut.is_paused(at(1250)));
         sut.add(at(1250), lost);
-        assert!(!sut.is_resting(at(1251)), "what was before counts no more");
+        assert!(!sut.is_paused(at(1251)), "earlier loss no longer counts");
     }
 
     #[test]
@@ -276,10 +276,10 @@ mod tests {
     }
 
     #[test]
-    fn few_threads_spin_at_once() {
-        let max = most_at_once();
-        let turns: Vec<_> = (0..=max).map(|_| Turn::take()).collect();
-        assert!(turns.last().is_some_and(Option::is_none));
-        drop(turns);
+    fn only_half_the_processors_spin_at_once() {
+        let max = spinners_max();
+        let permits: Vec<_> = (0..=max).map(|_| SpinPermit::take()).collect();
+        assert!(permits.last().is_some_and(Option::is_none));
+        drop(permits);
     }
 }

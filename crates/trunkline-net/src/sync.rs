@@ -66,7 +66,7 @@ pub(crate) fn wait_timeout<'a, T>(
 std::thread_local! {
     /// Tests set this to make every wait with a time-out end. Otherwise a schedule may let such a
     /// wait last forever, which reveals a lost wake-up that a time-out would hide.
-    pub(crate) static TIME_OUTS_COME: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    pub(crate) static WAITS_TIME_OUT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 /// The same under shuttle, which has no time: the schedule decides whether the time-out occurs
@@ -79,7 +79,7 @@ pub(crate) fn wait_timeout<'a, T>(
     _timeout: Duration,
 ) -> MutexGuard<'a, T> {
     use shuttle::rand::{Rng, thread_rng};
-    if TIME_OUTS_COME.get() || thread_rng().gen_bool(0.5) {
+    if WAITS_TIME_OUT.get() || thread_rng().gen_bool(0.5) {
         drop(guard);
         shuttle::thread::yield_now();
         return lock(mutex);

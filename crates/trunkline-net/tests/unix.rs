@@ -137,7 +137,7 @@ fn obstructing_file_is_named_and_not_modified() {
     let missing = SocketPath::parse(&format!("{}/no/such.sock", folder.path().display())).unwrap();
     let error = bind(&missing).unwrap_err().to_string();
     assert!(
-        error.contains("folder of the socket") && error.contains("make it"),
+        error.contains("folder of the socket") && error.contains("create it"),
         "{error}"
     );
 }
@@ -161,14 +161,14 @@ fn missing_socket_is_reported_with_a_hint() {
     assert_eq!(
         cause.to_string(),
         format!(
-            "no program is listening there ({path}: there is no such socket); start the engine, or \
+            "no program is listening there ({path}: the socket does not exist); start the engine, or \
              check the path"
         )
     );
     drop(UnixListener::bind(path.as_path()).unwrap());
     let cause = link(Dialler::Unix(path)).wait_disconnected().to_string();
     assert!(
-        cause.contains("was left behind by an engine that was killed"),
+        cause.contains("an engine that was killed left it behind"),
         "{cause}"
     );
 }
@@ -227,13 +227,13 @@ fn program_of_another_user_is_refused_at_both_ends() {
         "{said}"
     );
     assert!(
-        cause.contains("it is a socket of user 0, and this program runs as user 65534"),
+        cause.contains("the socket belongs to user 0, but this program runs as user 65534"),
         "{cause}"
     );
     assert_eq!(server.counters().accepted, 0);
     let denied = denied.to_string();
     assert!(
-        denied.starts_with("this user may not make the socket "),
+        denied.starts_with("this user may not create the socket "),
         "{denied}"
     );
 }

@@ -49,8 +49,8 @@ pub struct Corrupt;
 impl std::fmt::Display for Corrupt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(
-            "the peer has written positions to shared memory that are \
-             not valid; end it, and create the memory again",
+            "the peer has written invalid positions to the shared memory; restart the peer and \
+             create the memory again",
         )
     }
 }
@@ -278,7 +278,8 @@ impl ByteProducer {
     /// consumer's next step returns `wake`. Returns false if there is room again; the producer must
     /// not sleep then.
     pub fn wait_for_room(&mut self) -> Result<bool, Corrupt> {
-        self.waits.say(&self.memory.header().producer_wait_count.0);
+        self.waits
+            .announce(&self.memory.header().producer_wait_count.0);
         Ok(self.room(1)? == 0)
     }
 
@@ -347,7 +348,8 @@ impl ByteConsumer {
     /// producer's next step returns `wake`. Returns false if bytes have arrived; the consumer must
     /// not sleep then.
     pub fn wait_for_bytes(&mut self) -> Result<bool, Corrupt> {
-        self.waits.say(&self.memory.header().consumer_wait_count.0);
+        self.waits
+            .announce(&self.memory.header().consumer_wait_count.0);
         Ok(self.waiting(1)? == 0)
     }
 

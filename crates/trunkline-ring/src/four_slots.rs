@@ -1,8 +1,8 @@
 //! The protocol of the single-element FIFO: several writers, several readers, four slots, no lock.
 //!
 //! ```text
-//! head          the last claim       number | a parity bit per slot | its slot
-//! stamp         one per slot         the claim whose write it holds; BUSY while it is being filled
+//! head          the last claim       number | a parity bit per slot | claimed slot
+//! stamp         one per slot         the claim whose write the slot holds; BUSY while it is filled
 //! ```
 //!
 //! One compare-and-set of `head` takes the next number and a slot at the same time. Numbers are
@@ -69,7 +69,7 @@ pub struct CellBusy;
 impl std::fmt::Display for CellBusy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(
-            "three other writers were in the middle of a write: write again, or let fewer threads \
+            "three other writers were in the middle of a write; write again, or let fewer threads \
              write to one cell",
         )
     }
@@ -143,12 +143,12 @@ impl FourSlots {
         let head = Claim(self.head.load(Ordering::Acquire));
         match self.is_complete(head) {
             true => head.number(),
-            false => self.count_apart(),
+            false => self.count_without_head(),
         }
     }
 
     #[cold]
-    fn count_apart(&self) -> u64 {
+    fn count_without_head(&self) -> u64 {
         let found = (0..READ_ATTEMPTS_MAX).find_map(|_| self.newest());
         // Eight writes were claimed during the search; at most three of them are incomplete.
         let at_least = || {

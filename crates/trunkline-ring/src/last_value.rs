@@ -235,7 +235,7 @@ pub(crate) fn check_width_of_slots(given: usize, slots: &[AtomicU64], count: usi
 #[track_caller]
 fn wrong_width(given: usize, declared: usize) -> ! {
     panic!(
-        "the slice has {given} words and the element {declared}: pass a slice of the declared width"
+        "the slice has {given} words, but the declared width is {declared}; pass a slice of that width"
     );
 }
 

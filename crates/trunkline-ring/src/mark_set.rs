@@ -185,9 +185,9 @@ impl MarkSet {
             panic!("index {index} is marked before `ensure({index})`: call that first");
         };
         let _was_empty = set_bit(&chunk.words[place.word], place.bit);
-        see_to_bit(&chunk.summary, place.word);
-        see_to_bit(&self.roots[place.group], place.chunk);
-        see_to_bit(&self.top, place.group)
+        ensure_bit(&chunk.summary, place.word);
+        ensure_bit(&self.roots[place.group], place.chunk);
+        ensure_bit(&self.top, place.group)
     }
 
     /// Removes the mark of `index` and returns true if it was set.
@@ -248,7 +248,7 @@ fn set_bit(word: &AtomicU64, bit: usize) -> bool {
 /// below, then loads this one; the drainer takes the bit here, then the word below. So either the
 /// marker finds the bit taken and sets it anew, or the drainer finds what the marker wrote.
 #[inline]
-fn see_to_bit(word: &AtomicU64, bit: usize) -> bool {
+fn ensure_bit(word: &AtomicU64, bit: usize) -> bool {
     word.load(Ordering::SeqCst) & (1 << bit) == 0 && set_bit(word, bit)
 }
 
@@ -323,7 +323,7 @@ impl MarkSet {
             summary: 0,
             root: 0,
             top: top & !before_start,
-            top_around: top & before_start,
+            top_wrapped: top & before_start,
         }
     }
 }
@@ -337,7 +337,7 @@ impl MarkSet {
 pub struct Drain<'a> {
     set: &'a MarkSet,
     cursor: &'a mut Cursor,
-    /// The start; `None` after the drain has wrapped around.
+    /// The place at which the drain began; `None` after it has wrapped around.
     start: Option<Place>,
     /// The location that the fields below refer to: `word` belongs to a word of a chunk of a group.
     place: Place,
@@ -349,7 +349,7 @@ pub struct Drain<'a> {
     /// Groups to visit.
     top: u64,
     /// Groups to visit after wrapping around.
-    top_around: u64,
+    top_wrapped: u64,
 }
 
 impl Iterator for Drain<'_> {
@@ -377,7 +377,7 @@ impl Iterator for Drain<'_> {
 impl<'a> Drain<'a> {
     /// Returns true if marked indices may be left.
     pub fn has_more(&self) -> bool {
-        self.word | self.summary | self.root | self.top | self.top_around != 0
+        self.word | self.summary | self.root | self.top | self.top_wrapped != 0
     }
 
     /// Moves to the next word, chunk or group that may contain marks; returns false if there is
@@ -392,8 +392,8 @@ impl<'a> Drain<'a> {
         } else if let Some(group) = take_lowest(&mut self.top) {
             self.place.group = group;
             self.enter_group();
-        } else if self.top_around != 0 {
-            self.top = std::mem::take(&mut self.top_around);
+        } else if self.top_wrapped != 0 {
+            self.top = std::mem::take(&mut self.top_wrapped);
             self.start = None;
         } else {
             return false;
@@ -408,8 +408,8 @@ impl<'a> Drain<'a> {
             .map_or(0, |s| s.chunk);
         let bits = take_bits(&self.set.roots[self.place.group], first);
         self.root = bits.taken;
-        if bits.is_left {
-            self.come_back_to_group();
+        if bits.has_remaining {
+            self.revisit_group();
         }
     }
 
@@ -419,8 +419,8 @@ impl<'a> Drain<'a> {
         let first = self.start.filter(is_start).map_or(0, |s| s.word);
         let bits = take_bits(&chunk.summary, first);
         self.summary = bits.taken;
-        if bits.is_left {
-            self.come_back_to_chunk();
+        if bits.has_remaining {
+            self.revisit_chunk();
         }
     }
 
@@ -436,20 +436,20 @@ impl<'a> Drain<'a> {
         let first = self.start.filter(is_start).map_or(0, |s| s.bit);
         let bits = take_bits(&chunk.words[self.place.word], first);
         self.word = bits.taken;
-        if bits.is_left {
-            put_bits(&chunk.summary, 1 << self.place.word);
-            self.come_back_to_chunk();
+        if bits.has_remaining {
+            restore_bits(&chunk.summary, 1 << self.place.word);
+            self.revisit_chunk();
         }
     }
 
     /// Puts back the bit of this chunk, which still contains marks before the start.
-    fn come_back_to_chunk(&mut self) {
-        put_bits(&self.set.roots[self.place.group], 1 << self.place.chunk);
-        self.come_back_to_group();
+    fn revisit_chunk(&mut self) {
+        restore_bits(&self.set.roots[self.place.group], 1 << self.place.chunk);
+        self.revisit_group();
     }
 
-    fn come_back_to_group(&mut self) {
-        self.top_around |= 1 << self.place.group;
+    fn revisit_group(&mut self) {
+        self.top_wrapped |= 1 << self.place.group;
     }
 
     /// Returns the chunk of the current place. It exists because its bit was set.
@@ -470,21 +470,21 @@ impl Drop for Drain<'_> {
         } = self.place;
         if let Some(chunk) = self.chunk() {
             if self.word != 0 {
-                put_bits(&chunk.words[word], self.word);
+                restore_bits(&chunk.words[word], self.word);
                 self.summary |= 1 << word;
             }
             if self.summary != 0 {
-                put_bits(&chunk.summary, self.summary);
+                restore_bits(&chunk.summary, self.summary);
                 self.root |= 1 << in_group;
             }
         }
         if self.root != 0 {
-            put_bits(&self.set.roots[group], self.root);
+            restore_bits(&self.set.roots[group], self.root);
             self.top |= 1 << group;
         }
-        let top = self.top | self.top_around;
+        let top = self.top | self.top_wrapped;
         if top != 0 {
-            put_bits(&self.set.top, top);
+            restore_bits(&self.set.top, top);
         }
     }
 }
@@ -493,31 +493,31 @@ impl Drop for Drain<'_> {
 struct Bits {
     taken: u64,
     /// True if bits before the first requested bit remain in the word.
-    is_left: bool,
+    has_remaining: bool,
 }
 
 /// Removes the bits from `first` on from a word.
 ///
-/// SYNC POINT, pairs with `set_bit` in both directions. Acquire: what lies below the bits taken is
-/// there, and so is what the markers did before they marked. Release: a marker that finds the word
-/// empty from now on comes after the bits above were taken out.
+/// SYNC POINT, pairs with `set_bit` in both directions. Acquire: the bits below the bits taken are
+/// visible, and so is everything that the markers did before they marked. Release: a marker that
+/// finds the word empty from now on comes after the bits above were taken out.
 #[inline]
 fn take_bits(word: &AtomicU64, first: usize) -> Bits {
-    let kept = (1 << first) - 1;
-    let before = if kept == 0 {
+    let below_first = (1 << first) - 1;
+    let before = if below_first == 0 {
         word.swap(0, Ordering::SeqCst)
     } else {
-        word.fetch_and(kept, Ordering::SeqCst)
+        word.fetch_and(below_first, Ordering::SeqCst)
     };
     Bits {
-        taken: before & !kept,
-        is_left: before & kept != 0,
+        taken: before & !below_first,
+        has_remaining: before & below_first != 0,
     }
 }
 
-/// Sets bits for marks that were reported before, so that no wake-up is necessary.
+/// Sets bits that were taken before. Their marks were already reported, so no wake-up is necessary.
 #[inline]
-fn put_bits(word: &AtomicU64, bits: u64) {
+fn restore_bits(word: &AtomicU64, bits: u64) {
     word.fetch_or(bits, Ordering::SeqCst);
 }
 

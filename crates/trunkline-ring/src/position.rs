@@ -6,14 +6,14 @@
 /// Positions only grow, and a `u64` never overflows in practice. Neither advancing by a few slots
 /// nor finding a slot needs a division, for any capacity.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Track {
+pub(crate) struct PositionMap {
     capacity: u64,
     shift: u32,
     index_mask: u64,
 }
 
-impl Track {
-    /// Creates the track of a ring of `capacity` slots.
+impl PositionMap {
+    /// Creates the map for a ring of `capacity` slots.
     ///
     /// # Panics
     ///
@@ -21,7 +21,7 @@ impl Track {
     pub(crate) fn new(capacity: usize) -> Self {
         assert!(
             capacity > 0,
-            "a ring of 0 elements holds nothing: give it a capacity of 1 or more"
+            "the capacity of a ring is 0; use a capacity of 1 or more"
         );
         let capacity = capacity as u64;
         let shift = u64::BITS - (capacity - 1).leading_zeros();
@@ -80,16 +80,16 @@ mod tests {
             capacity in 1_usize..70,
             steps in prop::collection::vec(0_usize..70, 0..20),
         ) {
-            let track = Track::new(capacity);
+            let positions = PositionMap::new(capacity);
             let (mut position, mut ordinal) = (0, 0);
             for step in steps.into_iter().map(|s| s % (capacity + 1)) {
                 let before = position;
-                position = track.advance(position, step);
+                position = positions.advance(position, step);
                 ordinal += step;
-                prop_assert_eq!(track.index(position), ordinal % capacity);
-                prop_assert_eq!(track.lap(position), (ordinal / capacity) as u64);
-                prop_assert_eq!(track.distance(before, position), step as u64);
-                prop_assert_eq!(track.distance(position + 1, before), 0);
+                prop_assert_eq!(positions.index(position), ordinal % capacity);
+                prop_assert_eq!(positions.lap(position), (ordinal / capacity) as u64);
+                prop_assert_eq!(positions.distance(before, position), step as u64);
+                prop_assert_eq!(positions.distance(position + 1, before), 0);
             }
         }
     }

@@ -56,11 +56,12 @@ pub struct Reading<'a> {
 #[derive(Debug)]
 pub struct Reader<C> {
     cell: C,
-    kept: Box<[u64]>,
-    /// Number of the write of which `kept` is a copy.
+    /// The last complete reading.
+    last: Box<[u64]>,
+    /// Number of the write of which `last` is a copy.
     count: u64,
-    /// Target of the copy; swapped with `kept` once the copy is known to be complete.
-    copy: Box<[u64]>,
+    /// Target of the next copy; swapped with `last` once the copy is known to be complete.
+    buffer: Box<[u64]>,
 }
 
 impl<C> Reader<C>
@@ -74,9 +75,9 @@ where
         let width = cell.words();
         let mut reader = Self {
             cell,
-            kept: vec![0; width].into(),
+            last: vec![0; width].into(),
             count: 0,
-            copy: vec![0; width].into(),
+            buffer: vec![0; width].into(),
         };
         reader.refresh();
         reader
@@ -88,7 +89,7 @@ where
     pub fn read(&mut self) -> Reading<'_> {
         let is_current = self.cell.count() == self.count || self.refresh();
         Reading {
-            words: &self.kept,
+            words: &self.last,
             count: self.count,
             stale_read: !is_current,
         }
@@ -101,9 +102,9 @@ where
     /// Copies the last complete value; returns false if writers overtook every attempt.
     #[inline(never)]
     fn refresh(&mut self) -> bool {
-        let snapshot = self.cell.read(&mut self.copy);
+        let snapshot = self.cell.read(&mut self.buffer);
         if snapshot.complete {
-            std::mem::swap(&mut self.kept, &mut self.copy);
+            std::mem::swap(&mut self.last, &mut self.buffer);
             self.count = snapshot.count;
         }
         snapshot.complete

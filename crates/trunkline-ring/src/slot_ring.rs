@@ -21,7 +21,7 @@
 //! of the lap before.
 
 use crate::padded::Padded;
-use crate::position::Track;
+use crate::position::PositionMap;
 use crate::slot_memory::{SlotMemory, Spot};
 use crate::sync::{AtomicU64, Ordering, spin_loop};
 
@@ -39,8 +39,8 @@ pub struct Full;
 impl std::fmt::Display for Full {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(
-            "the FIFO is full because its readers have not kept up: write again later, make it \
-             longer, or overwrite the oldest element",
+            "the FIFO is full because its readers have not kept up; write again later, increase its \
+             capacity, or overwrite the oldest element",
         )
     }
 }
@@ -56,7 +56,7 @@ pub struct Empty;
 
 impl std::fmt::Display for Empty {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the FIFO is empty: nothing has been written since it was last read")
+        f.write_str("the FIFO is empty; read again after the next write")
     }
 }
 
@@ -86,19 +86,19 @@ impl Overflow {
 
 /// The side that may use a slot.
 #[derive(Clone, Copy)]
-enum Turn {
+enum Side {
     Push,
     Pop,
 }
 
-impl Turn {
+impl Side {
     /// Returns the stamp of a slot that this side may use in a lap. The next number gives the slot
     /// to the other side. The stamp is truncated intentionally: see the module documentation.
     #[inline]
     fn stamp(self, lap: u64) -> u8 {
         match self {
-            Turn::Push => (lap * 2) as u8,
-            Turn::Pop => (lap * 2 + 1) as u8,
+            Side::Push => (lap * 2) as u8,
+            Side::Pop => (lap * 2 + 1) as u8,
         }
     }
 }
@@ -128,7 +128,7 @@ pub(crate) struct SlotRing {
     tail: Padded<AtomicU64>,
     head: Padded<AtomicU64>,
     dropped: Padded<AtomicU64>,
-    track: Track,
+    positions: PositionMap,
     memory: SlotMemory,
 }
 
@@ -141,16 +141,18 @@ impl SlotRing {
     pub(crate) fn new(capacity: usize, width: usize) -> Self {
         assert!(
             width > 0,
-            "an element of 0 words holds no value: declare 1 word or more"
+            "the width of an element is 0 words; use a width of 1 word or more"
         );
-        let Some(memory) = SlotMemory::new(capacity, width, Turn::Push.stamp(0)) else {
-            panic!("{capacity} elements of {width} words do not fit in memory: declare fewer");
+        let Some(memory) = SlotMemory::new(capacity, width, Side::Push.stamp(0)) else {
+            panic!(
+                "{capacity} elements of {width} words do not fit in the address space; use fewer"
+            );
         };
         Self {
             tail: Padded(AtomicU64::new(0)),
             head: Padded(AtomicU64::new(0)),
             dropped: Padded(AtomicU64::new(0)),
-            track: Track::new(capacity),
+            positions: PositionMap::new(capacity),
             memory,
         }
     }
@@ -173,7 +175,7 @@ impl SlotRing {
         // `tail` may move by more than the capacity, hence the limit.
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Acquire);
-        (self.track.distance(head, tail) as usize).min(self.capacity())
+        (self.positions.distance(head, tail) as usize).min(self.capacity())
     }
 
     /// Returns the number of elements lost to overwriting pushes.
@@ -191,7 +193,7 @@ impl SlotRing {
     #[inline]
     pub(crate) fn try_push_parts(&self, first: &[u64], rest: &[u64]) -> Result<u64, Full> {
         debug_assert_eq!(first.len() + rest.len(), self.width());
-        let (slot, position) = self.claim(&self.tail, Turn::Push).ok_or(Full)?;
+        let (slot, position) = self.claim(&self.tail, Side::Push).ok_or(Full)?;
         // SAFETY: only this thread accesses the slot from the claim until the next stamp is stored.
         unsafe { self.memory.write(slot.spot, first, rest) };
         self.memory.set_stamp(slot.spot, slot.next_stamp);
@@ -201,7 +203,7 @@ impl SlotRing {
     #[inline]
     pub(crate) fn try_pop(&self, element: &mut [u64]) -> Result<(), Empty> {
         debug_assert_eq!(element.len(), self.width());
-        let (slot, _) = self.claim(&self.head, Turn::Pop).ok_or(Empty)?;
+        let (slot, _) = self.claim(&self.head, Side::Pop).ok_or(Empty)?;
         // SAFETY: only this thread accesses the slot from the claim until the next stamp is stored,
         // and the slot was written before the poppers got it.
         unsafe { self.memory.read(slot.spot, element) };
@@ -213,7 +215,7 @@ impl SlotRing {
     /// accesses until `take` returns.
     #[inline]
     pub(crate) fn try_pop_with<R>(&self, take: impl FnOnce(&[u64]) -> R) -> Result<R, Empty> {
-        let (slot, _) = self.claim(&self.head, Turn::Pop).ok_or(Empty)?;
+        let (slot, _) = self.claim(&self.head, Side::Pop).ok_or(Empty)?;
         // Releases the slot on drop, so that the slot is not lost if `take` panics.
         let _release = ReleaseOnDrop {
             memory: &self.memory,
@@ -272,10 +274,10 @@ impl SlotRing {
     fn drop_oldest(&self) -> bool {
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Acquire);
-        if self.track.advance(head, self.capacity()) != tail {
+        if self.positions.advance(head, self.capacity()) != tail {
             return false;
         }
-        let Some((slot, next)) = self.ready(head, Turn::Pop) else {
+        let Some((slot, next)) = self.ready(head, Side::Pop) else {
             return false;
         };
         let claim = self
@@ -287,13 +289,13 @@ impl SlotRing {
         claim.is_ok()
     }
 
-    /// Claims the slot at `end` for `turn`, and also returns its position; `None` if it is not
+    /// Claims the slot at `end` for `side`, and also returns its position; `None` if it is not
     /// ready.
     #[inline]
-    fn claim(&self, end: &AtomicU64, turn: Turn) -> Option<(Claimed, u64)> {
+    fn claim(&self, end: &AtomicU64, side: Side) -> Option<(Claimed, u64)> {
         let mut position = end.load(Ordering::Acquire);
         loop {
-            let Some((claimed, next)) = self.ready(position, turn) else {
+            let Some((claimed, next)) = self.ready(position, side) else {
                 // If another thread has claimed this position in the meantime, it may already have
                 // stored the next stamp. Then the next position determines whether there is room.
                 // The stamp was loaded with acquire, so a claim before it is visible here.
@@ -316,18 +318,18 @@ impl SlotRing {
     }
 
     /// Returns the slot at `position` and the position that follows, if the stamp of the slot gives
-    /// it to the side `turn`.
+    /// it to the side `side`.
     #[inline]
-    fn ready(&self, position: u64, turn: Turn) -> Option<(Claimed, u64)> {
-        let spot = self.memory.spot(self.track.index(position));
-        let stamp = turn.stamp(self.track.lap(position));
+    fn ready(&self, position: u64, side: Side) -> Option<(Claimed, u64)> {
+        let spot = self.memory.spot(self.positions.index(position));
+        let stamp = side.stamp(self.positions.lap(position));
         let claimed = Claimed {
             spot,
             next_stamp: stamp.wrapping_add(1),
         };
         self.memory
             .is_stamped(spot, stamp)
-            .then(|| (claimed, self.track.advance(position, 1)))
+            .then(|| (claimed, self.positions.advance(position, 1)))
     }
 }
 

@@ -38,8 +38,8 @@ use crate::sync::{
 /// Slots are allocated in chunks of this size, which neither move nor disappear.
 const CHUNK: usize = if cfg!(loom) { 2 } else { 4096 };
 
-/// The word of a reader that is not reading.
-const NOTHING: u64 = 0;
+/// The announced epoch of a reader that is not reading.
+const NOT_READING: u64 = 0;
 
 /// Maximum number of values dropped by one [`SlotTable::reclaim`] or the end of one reading.
 const RECLAIMED_MAX: usize = 64;
@@ -49,7 +49,7 @@ pub struct SlotTable<T>(Arc<Table<T>>);
 
 struct Table<T> {
     chunks: Box<[OnceLock<Chunk<T>>]>,
-    /// Current epoch: greater than [`NOTHING`], incremented by each removal.
+    /// Current epoch: greater than [`NOT_READING`], incremented by each removal.
     epoch: AtomicU64,
     readers: Mutex<Vec<Arc<Padded<AtomicU64>>>>,
     /// Removed values with the epoch of their removal, in ascending order.
@@ -62,14 +62,14 @@ type Chunk<T> = Box<[Slot<T>]>;
 
 struct Slot<T> {
     /// Makes the slot `Send` and `Sync` only if its value is: an `AtomicPtr` is both for every `T`.
-    has: PhantomData<Shared<T>>,
+    _marker: PhantomData<Shared<T>>,
     /// A reference owned by the slot, from [`Shared::into_raw`]; null in an empty slot.
     value: AtomicPtr<T>,
     /// Held while the slot is changed or a reference is counted.
     lock: Mutex<()>,
 }
 
-fn held<G>(guard: Result<G, PoisonError<G>>) -> G {
+fn ignore_poison<G>(guard: Result<G, PoisonError<G>>) -> G {
     // The data behind these locks is consistent after each statement.
     guard.unwrap_or_else(PoisonError::into_inner)
 }
@@ -77,18 +77,18 @@ fn held<G>(guard: Result<G, PoisonError<G>>) -> G {
 impl<T> Slot<T> {
     fn empty() -> Self {
         Self {
-            has: PhantomData,
+            _marker: PhantomData,
             value: AtomicPtr::new(ptr::null_mut()),
             lock: Mutex::new(()),
         }
     }
 
     /// Returns the content of the slot, valid while its lock is held.
-    fn locked<'g>(&self, _guard: &'g MutexGuard<'_, ()>) -> Option<Lent<'g, T>> {
+    fn locked<'g>(&self, _guard: &'g MutexGuard<'_, ()>) -> Option<Borrowed<'g, T>> {
         let value = self.value.load(Ordering::Acquire);
         // SAFETY: a pointer in a slot comes from `into_raw`, and the slot's reference is given up
         // only under the lock, which is held for 'g.
-        (!value.is_null()).then(|| unsafe { Lent::new(value) })
+        (!value.is_null()).then(|| unsafe { Borrowed::new(value) })
     }
 }
 
@@ -103,9 +103,9 @@ impl<T> Drop for Slot<T> {
 }
 
 /// A borrowed reference, not included in the count.
-struct Lent<'a, T>(ManuallyDrop<Shared<T>>, PhantomData<&'a T>);
+struct Borrowed<'a, T>(ManuallyDrop<Shared<T>>, PhantomData<&'a T>);
 
-impl<T> Lent<'_, T> {
+impl<T> Borrowed<'_, T> {
     /// # Safety
     /// `value` comes from [`Shared::into_raw`], and one reference to it outlives the lifetime.
     unsafe fn new(value: *const T) -> Self {
@@ -123,7 +123,7 @@ impl<T> SlotTable<T> {
             chunks: (0..slots.div_ceil(CHUNK))
                 .map(|_| OnceLock::new())
                 .collect(),
-            epoch: AtomicU64::new(NOTHING + 1),
+            epoch: AtomicU64::new(NOT_READING + 1),
             readers: Mutex::new(Vec::new()),
             retired: Mutex::new(VecDeque::new()),
             has_retired: AtomicBool::new(false),
@@ -136,16 +136,16 @@ impl<T> SlotTable<T> {
         self.with(slot, |value| value.map(Shared::clone))
     }
 
-    /// Calls `look` with the content of the slot, under the slot's lock. During the call, no other
-    /// thread removes the value or counts a reference to it here. `look` must not use the table.
+    /// Calls `f` with the content of the slot, under the slot's lock. During the call, no other
+    /// thread removes the value or clones it through this table. `f` must not use the table.
     #[inline]
-    pub fn with<R>(&self, slot: usize, look: impl FnOnce(Option<&Shared<T>>) -> R) -> R {
+    pub fn with<R>(&self, slot: usize, f: impl FnOnce(Option<&Shared<T>>) -> R) -> R {
         let Some(slot) = self.0.slot(slot) else {
-            return look(None);
+            return f(None);
         };
-        let guard = held(slot.lock.lock());
+        let guard = ignore_poison(slot.lock.lock());
         let value = slot.locked(&guard);
-        look(value.as_ref().map(|value| &*value.0))
+        f(value.as_ref().map(|value| &*value.0))
     }
 
     /// Fills a slot and removes its previous value.
@@ -159,24 +159,24 @@ impl<T> SlotTable<T> {
             return false;
         };
         let value = Shared::into_raw(value).cast_mut();
-        let guard = held(slot.lock.lock());
+        let guard = ignore_poison(slot.lock.lock());
         let before = slot.value.swap(value, Ordering::SeqCst);
         self.0.retire(before);
         drop(guard);
         true
     }
 
-    /// Empties a slot if `is_it` returns true for its value, under the same rules as
+    /// Empties a slot if `predicate` returns true for its value, under the same rules as
     /// [`SlotTable::with`]. Returns true if the slot was emptied.
     ///
     /// The value is dropped by [`SlotTable::reclaim`], or at the end of the last reading that may
     /// access it.
-    pub fn remove_if(&self, slot: usize, is_it: impl FnOnce(&Shared<T>) -> bool) -> bool {
+    pub fn remove_if(&self, slot: usize, predicate: impl FnOnce(&Shared<T>) -> bool) -> bool {
         let Some(slot) = self.0.slot(slot) else {
             return false;
         };
-        let guard = held(slot.lock.lock());
-        if !slot.locked(&guard).is_some_and(|value| is_it(&value.0)) {
+        let guard = ignore_poison(slot.lock.lock());
+        if !slot.locked(&guard).is_some_and(|value| predicate(&value.0)) {
             return false;
         }
         let before = slot.value.swap(ptr::null_mut(), Ordering::SeqCst);
@@ -193,8 +193,8 @@ impl<T> SlotTable<T> {
 
     /// Creates a reader, for one thread at a time.
     pub fn reader(&self) -> SlotReader<T> {
-        let word = Arc::new(Padded(AtomicU64::new(NOTHING)));
-        held(self.0.readers.lock()).push(Arc::clone(&word));
+        let word = Arc::new(Padded(AtomicU64::new(NOT_READING)));
+        ignore_poison(self.0.readers.lock()).push(Arc::clone(&word));
         SlotReader {
             table: Arc::clone(&self.0),
             word,
@@ -215,7 +215,7 @@ impl<T> Table<T> {
         }
         // SAFETY: the pointer comes from `into_raw`, and the caller has taken it out of its slot.
         let value = unsafe { Shared::from_raw(value) };
-        let mut retired = held(self.retired.lock());
+        let mut retired = ignore_poison(self.retired.lock());
         // Incremented under the lock, so that the list is in ascending order.
         let epoch = self.epoch.fetch_add(1, Ordering::AcqRel);
         retired.push_back((epoch, value));
@@ -224,26 +224,26 @@ impl<T> Table<T> {
 
     #[cold]
     fn reclaim(&self) -> bool {
-        let mut retired = held(self.retired.lock());
+        let mut retired = ignore_poison(self.retired.lock());
         if retired.is_empty() {
             return false;
         }
         total_order();
-        let words = held(self.readers.lock());
+        let words = ignore_poison(self.readers.lock());
         let announced = words.iter().map(|word| word.load(Ordering::SeqCst));
-        let oldest = announced.filter(|epoch| *epoch != NOTHING).min();
+        let oldest = announced.filter(|epoch| *epoch != NOT_READING).min();
         drop(words);
         // A reader that announced a later epoch has seen the slot empty.
         let count = match oldest {
             None => retired.len(),
             Some(oldest) => retired.partition_point(|(epoch, _)| *epoch < oldest),
         };
-        let free: Vec<_> = retired.drain(..count.min(RECLAIMED_MAX)).collect();
+        let reclaimed: Vec<_> = retired.drain(..count.min(RECLAIMED_MAX)).collect();
         self.has_retired
             .store(!retired.is_empty(), Ordering::Relaxed);
         drop(retired);
         // Drop the values outside the lock, because dropping a value may remove others.
-        drop(free);
+        drop(reclaimed);
         count > RECLAIMED_MAX
     }
 }
@@ -281,7 +281,7 @@ impl<T> SlotReader<T> {
 
 impl<T> Drop for SlotReader<T> {
     fn drop(&mut self) {
-        held(self.table.readers.lock()).retain(|word| !Arc::ptr_eq(word, &self.word));
+        ignore_poison(self.table.readers.lock()).retain(|word| !Arc::ptr_eq(word, &self.word));
     }
 }
 
@@ -313,7 +313,7 @@ impl<T> Drop for Pinned<'_, T> {
     #[inline]
     fn drop(&mut self) {
         let reader = &self.reader;
-        reader.word.store(NOTHING, Ordering::Release);
+        reader.word.store(NOT_READING, Ordering::Release);
         // This may miss a value that is just being retired. In that case, the next reader that
         // ends, or the next remover, finds it.
         if reader.table.has_retired.load(Ordering::Relaxed) {

@@ -173,7 +173,7 @@ fn only_the_waiting_end_is_woken_and_only_once() {
 }
 
 #[test]
-#[should_panic(expected = "no room")]
+#[should_panic(expected = "less room")]
 fn committing_more_than_fits_panics() {
     ring(RingShape::fixed(1, 2)).0.commit(3, 3);
 }

@@ -89,25 +89,25 @@ fn failed_pop_leaves_the_callers_words_unchanged() {
 
 /// Behaviour: SP-22.
 #[test]
-#[should_panic(expected = "the slice has 3 words and the element 2")]
+#[should_panic(expected = "the slice has 3 words, but the declared width is 2")]
 fn element_of_another_length_is_not_written() {
     let _ = Fifo::new(4, 2).try_push(&[1, 2, 3]);
 }
 
 #[test]
-#[should_panic(expected = "give it a capacity of 1 or more")]
+#[should_panic(expected = "use a capacity of 1 or more")]
 fn fifo_without_room_is_refused() {
     let _ = Fifo::new(0, 1);
 }
 
 #[test]
-#[should_panic(expected = "declare 1 word or more")]
+#[should_panic(expected = "use a width of 1 word or more")]
 fn fifo_of_nothing_is_refused() {
     let _ = Fifo::new(1, 0);
 }
 
 #[test]
-#[should_panic(expected = "do not fit in memory: declare fewer")]
+#[should_panic(expected = "do not fit in the address space; use fewer")]
 fn fifo_larger_than_the_address_space_is_refused() {
     let _ = Fifo::new(usize::MAX, usize::MAX);
 }
@@ -116,9 +116,13 @@ fn fifo_larger_than_the_address_space_is_refused() {
 fn errors_name_a_remedy() {
     assert!(
         Full.to_string()
-            .contains("write again later, make it longer, or overwrite")
+            .contains("write again later, increase its capacity, or overwrite")
     );
-    assert!(Empty.to_string().contains("nothing has been written since"));
+    assert!(
+        Empty
+            .to_string()
+            .contains("read again after the next write")
+    );
 }
 
 #[derive(Debug, Clone)]

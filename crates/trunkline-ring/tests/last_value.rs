@@ -34,14 +34,16 @@ fn writes_are_numbered_from_1() {
 
 /// Behaviour: SP-22.
 #[test]
-#[should_panic(expected = "the slice has 2 words and the element 3: pass a slice of the declared")]
+#[should_panic(
+    expected = "the slice has 2 words, but the declared width is 3; pass a slice of that"
+)]
 fn write_of_the_wrong_length_panics() {
     LastValue::new(3).publish(&[1, 2]);
 }
 
 /// Behaviour: SP-22.
 #[test]
-#[should_panic(expected = "the slice has 4 words and the element 3")]
+#[should_panic(expected = "the slice has 4 words, but the declared width is 3")]
 fn read_of_the_wrong_length_panics() {
     let _ = LastValue::new(3).read(&mut [0; 4]);
 }

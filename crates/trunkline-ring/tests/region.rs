@@ -294,7 +294,7 @@ fn ring_has_whole_blocks_and_errors_suggest_a_size() {
     let pages = PagesWanted::Ordinary;
     let error = RegionMemory::create(6, 3000, pages).unwrap_err();
     assert!(
-        error.to_string().contains("take 2048 or 4096 of them"),
+        error.to_string().contains("use 2048 or 4096 elements"),
         "{error}"
     );
     RegionMemory::create(6, 2048, pages).unwrap();

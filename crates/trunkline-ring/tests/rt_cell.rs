@@ -54,14 +54,14 @@ fn unwritten_cell_reads_as_zeros_with_count_0() {
 
 /// Behaviour: SP-22.
 #[test]
-#[should_panic(expected = "the slice has 2 words and the element 1")]
+#[should_panic(expected = "the slice has 2 words, but the declared width is 1")]
 fn write_of_the_wrong_length_panics() {
     let _ = RtCell::new(1).write(&[1, 2]);
 }
 
 /// Behaviour: SP-22.
 #[test]
-#[should_panic(expected = "the slice has 0 words and the element 1")]
+#[should_panic(expected = "the slice has 0 words, but the declared width is 1")]
 fn read_of_the_wrong_length_panics() {
     let _ = RtCell::new(1).read(&mut []);
 }

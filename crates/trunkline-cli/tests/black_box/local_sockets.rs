@@ -94,7 +94,7 @@ fn an_engine_at_a_socket_is_used_like_any_other() {
     let output = run(&["get", "rig/level", "--url", &url]);
     assert_eq!(output.code, Some(3), "{}", output.err);
     assert!(
-        output.err.contains("there is no such socket"),
+        output.err.contains("the socket does not exist"),
         "{}",
         output.err
     );
@@ -136,13 +136,13 @@ fn shared_memory_can_be_disabled_and_requiring_it_then_fails() {
     let url = told["listen"][0].as_str().unwrap();
     assert_eq!(
         plant.connection_to(url),
-        "connected to plant over Unix socket (no shared memory: the engine does not take it)"
+        "connected to plant over Unix socket (no shared memory: the engine does not accept it)"
     );
     let socket = told["local_sockets"][0].as_str().unwrap();
     let output = run(&["get", &format!("tl+shm://{socket}/rig/level")]);
     assert_eq!(output.code, Some(3), "{}", output.err);
     assert!(
-        output.err.contains("the engine does not take it"),
+        output.err.contains("the engine does not accept it"),
         "{}",
         output.err
     );

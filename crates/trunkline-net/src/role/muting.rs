@@ -170,8 +170,8 @@ impl Rig {
         turns
     }
 
-    fn is_neglected(&self) -> bool {
-        self.role.lock().is_neglected(IDLE)
+    fn needs_background_driver(&self) -> bool {
+        self.role.lock().needs_background_driver(IDLE)
     }
 }
 
@@ -182,11 +182,17 @@ fn calls_answered_at_once_leave_driving_to_the_background_thread() {
     let sut = Rig::free();
     for _ in 0..4 {
         assert_eq!(sut.call(IDLE / 5, true), []);
-        assert!(!sut.is_neglected(), "somebody drove within the interval");
+        assert!(
+            !sut.needs_background_driver(),
+            "somebody drove within the interval"
+        );
     }
     for _ in 0..4 {
         assert_eq!(sut.call(IDLE / 5, true), []);
-        assert!(sut.is_neglected(), "somebody called, but nobody drove");
+        assert!(
+            sut.needs_background_driver(),
+            "somebody called, but nobody drove"
+        );
     }
 }
 
@@ -196,10 +202,10 @@ fn calls_without_time_drive_for_a_turn_each_and_never_sleep() {
         let sut = Rig::free();
         for _ in 0..10 {
             assert_eq!(sut.call(after, false), [Some(Duration::ZERO)]);
-            assert!(!sut.is_neglected());
+            assert!(!sut.needs_background_driver());
         }
         NOW.set(NOW.get() + IDLE.as_nanos() as u64);
-        assert!(sut.is_neglected(), "the calls have ended");
+        assert!(sut.needs_background_driver(), "the calls have ended");
     }
 }
 

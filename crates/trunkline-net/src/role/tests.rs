@@ -12,7 +12,7 @@ use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::thread;
 
 use super::*;
-use crate::sync::TIME_OUTS_COME;
+use crate::sync::WAITS_TIME_OUT;
 
 /// Number of schedules of each test, unless `SHUTTLE_SCHEDULES` overrides it.
 const SCHEDULES: usize = 20_000;
@@ -267,13 +267,13 @@ impl Wake for Woken {
 
 /// Runs `users` concurrently with the background thread and a peer, until the users have ended.
 fn explore(users: &'static [fn(&Rig)], peer: fn(&Rig)) {
-    TIME_OUTS_COME.set(false);
+    WAITS_TIME_OUT.set(false);
     explore_by(random_time, users, peer);
 }
 
 /// Like [`explore`], but time passes only while a program works, and time-outs occur.
 fn explore_in_time(users: &'static [fn(&Rig)], peer: fn(&Rig)) {
-    TIME_OUTS_COME.set(true);
+    WAITS_TIME_OUT.set(true);
     explore_by(worked_time, users, peer);
 }
 
@@ -467,7 +467,7 @@ fn shuttle_a_lost_connection_is_dialled_again_while_a_program_polls() {
 fn shuttle_a_role_that_counts_calls_starves_the_connection() {
     fn counted(rig: &Rig) {
         let taken = |state: &mut State<Inbox>| {
-            state.driven = state.time().0;
+            state.last_driven = state.time().0;
             match Rig::take_one(&mut state.data) {
                 Some(()) => Check::Done(true),
                 None => Check::Done(false),

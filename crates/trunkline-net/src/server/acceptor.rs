@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use trunkline_types::Tick;
 
@@ -26,8 +27,9 @@ use super::peer_user;
 use super::unix_listener::BoundSocket;
 use super::worker::MAILBOX;
 
-/// First and longest pause after the system failed to accept a connection. The next attempt
-/// therefore succeeds at most the longest pause after a descriptor has become free.
+/// First and longest pause after an attempt to accept a connection failed for lack of descriptors.
+/// A waiting connection is therefore accepted within the longest pause after a descriptor becomes
+/// free.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -88,11 +90,13 @@ impl ListenSocket {
             ListenSocket::Unix(bound) => Arrival::Unix(bound.socket.accept()?.0),
         })
     }
+}
 
-    fn raw_fd(&self) -> RawFd {
+impl AsFd for ListenSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            ListenSocket::Tcp(socket) => socket.as_raw_fd(),
-            ListenSocket::Unix(bound) => bound.socket.as_raw_fd(),
+            ListenSocket::Tcp(socket) => socket.as_fd(),
+            ListenSocket::Unix(bound) => bound.socket.as_fd(),
         }
     }
 }
@@ -112,7 +116,7 @@ impl Acceptor {
         limits: ArrivalLimits,
     ) -> io::Result<Self> {
         for (index, listener) in listeners.iter().enumerate() {
-            let fd = listener.raw_fd();
+            let fd = listener.as_fd().as_raw_fd();
             poll.registry()
                 .register(&mut SourceFd(&fd), Token(index), Interest::READABLE)?;
         }
@@ -133,7 +137,7 @@ impl Acceptor {
         })
     }
 
-    /// The main loop of the thread. When it must stop, it closes the listeners and ends.
+    /// Runs the main loop of the thread until the stop flag is set. Returning closes the listeners.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(16);
         while !self.flags.stop.load(Ordering::Acquire) {
@@ -143,7 +147,8 @@ impl Acceptor {
                 self.accept_waiting();
             }
             let pause = self.pause.map(|pause| pause.until.since(self.clock.now()));
-            // An error means a signal, or a lack of memory; the loop continues in both cases.
+            // Fails if a signal interrupts it or memory is exhausted; the loop continues in both
+            // cases.
             let polled = self.poll.poll(&mut events, pause);
             for event in events
                 .iter()
@@ -165,10 +170,10 @@ impl Acceptor {
                         self.pause = None;
                         self.admit(arrival);
                     }
-                    Err(error) => match fate(&error) {
-                        Fate::NoneWaits => self.listeners[index].ready = false,
-                        Fate::GoneAgain => {}
-                        Fate::Shortage => return self.pause_accepting(),
+                    Err(error) => match classify(&error) {
+                        AcceptError::NoConnection => self.listeners[index].ready = false,
+                        AcceptError::ConnectionLost => {}
+                        AcceptError::Shortage => return self.pause_accepting(),
                     },
                 }
             }
@@ -233,19 +238,34 @@ impl Acceptor {
     /// once would only waste processor time. If the shortage lasts, waiting peers are turned away
     /// with a reason.
     fn pause_accepting(&mut self) {
-        self.admission
-            .census
-            .accept_failures
-            .fetch_add(1, Ordering::Relaxed);
         let last = self.pause.map(|pause| pause.length);
-        if last == Some(PAUSE_MAX) {
-            self.turn_away();
+        // The system reserves the descriptor before it looks for a connection, so it reports a
+        // shortage even if no connection is waiting. That is not a failure.
+        if self.is_connection_waiting() {
+            self.admission
+                .counts
+                .accept_failures
+                .fetch_add(1, Ordering::Relaxed);
+            if last == Some(PAUSE_MAX) {
+                self.turn_away();
+            }
         }
         let length = last.map_or(PAUSE_MIN, |last| (last * 2).min(PAUSE_MAX));
         self.pause = Some(Pause {
             until: self.clock.now().saturating_add(length),
             length,
         });
+    }
+
+    /// Returns true if a connection is waiting at any listener, or if the system does not tell.
+    fn is_connection_waiting(&self) -> bool {
+        let mut polled: Vec<_> = self
+            .listeners
+            .iter()
+            .map(|listener| PollFd::from_borrowed_fd(listener.socket.as_fd(), PollFlags::IN))
+            .collect();
+        let at_once = Timespec::default();
+        poll(&mut polled, Some(&at_once)).map_or(true, |ready| ready > 0)
     }
 
     /// Accepts connections with the spare descriptor, one after the other, only to send the reason
@@ -260,7 +280,7 @@ impl Acceptor {
                     break;
                 };
                 self.admission
-                    .census
+                    .counts
                     .refused
                     .fetch_add(1, Ordering::Relaxed);
                 let factory = &self.admission.factory;
@@ -282,16 +302,16 @@ impl Acceptor {
     }
 }
 
-enum Fate {
-    NoneWaits,
-    /// This connection is unusable; the next one may be usable.
-    GoneAgain,
+enum AcceptError {
+    NoConnection,
+    /// The connection broke before it was accepted; the next one may be usable.
+    ConnectionLost,
     Shortage,
 }
 
-fn fate(error: &io::Error) -> Fate {
+fn classify(error: &io::Error) -> AcceptError {
     if error.kind() == ErrorKind::WouldBlock {
-        return Fate::NoneWaits;
+        return AcceptError::NoConnection;
     }
     match Errno::from_io_error(error) {
         Some(
@@ -306,8 +326,8 @@ fn fate(error: &io::Error) -> Fate {
             | Errno::OPNOTSUPP
             | Errno::NETUNREACH
             | Errno::PERM,
-        ) => Fate::GoneAgain,
-        _ => Fate::Shortage,
+        ) => AcceptError::ConnectionLost,
+        _ => AcceptError::Shortage,
     }
 }
 
@@ -326,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_owner_uses_a_socket_not_even_the_administrator() {
+    fn other_users_and_the_administrator_may_not_use_a_socket() {
         assert_eq!(refusal_of(1000, 1000), None);
         let refusal = Refusal::OtherUser {
             owner: 1000,

@@ -12,25 +12,24 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock
 use crate::transport::pipe::pipe;
 use crate::transport::{Peer, Transport};
 
-use super::arrivals::Turns;
+use super::arrivals::RetryTimes;
 use super::mailbox::Mailbox;
 use super::notifier::Notifier;
 use super::worker::Mail;
 
-/// When the handshake limit is reached: the delay after which the first refused peer should try
-/// again, and the interval between such peers. A handshake takes less than 1 ms.
-const SOON: Duration = Duration::from_millis(100);
-const SOON_INTERVAL: Duration = Duration::from_millis(1);
-/// The same when sessions or descriptors are exhausted, which take longer to become free. Most of
-/// these peers are refused again; the interval is short enough that a free session is used within a
-/// second.
-const LATER: Duration = Duration::from_secs(2);
-pub(super) const LATER_INTERVAL: Duration = Duration::from_millis(50);
+/// Delay after which the first peer that is refused at the handshake limit should try again, and
+/// the interval between such peers. A handshake takes less than 1 ms.
+const HANDSHAKE_RETRY_DELAY: Duration = Duration::from_millis(100);
+const HANDSHAKE_RETRY_INTERVAL: Duration = Duration::from_millis(1);
+/// Delay and interval for peers that are refused because sessions or descriptors are exhausted,
+/// which take longer to become free. Most of these peers are refused again; the interval is short
+/// enough that a free session is used within a second.
+const SESSION_RETRY_DELAY: Duration = Duration::from_secs(2);
+pub(super) const SESSION_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// One session in this many is reserved for programs of the server's own user, so that other users
-/// who open too many sessions cannot lock out the user who can stop them. If fewer sessions than
-/// this are allowed, none is reserved.
-const KEPT_SHARE: usize = 100;
+/// A server reserves 1 / `RESERVED_SHARE` of its sessions, rounded down, for programs of its own
+/// user, so that other users who open too many sessions cannot lock out the user who can stop them.
+const RESERVED_SHARE: usize = 100;
 
 /// A file given to other processes. Its contents last as long as any reference to it exists.
 pub type SharedFile = Arc<dyn AsFd + Send + Sync>;
@@ -46,7 +45,7 @@ pub trait SessionFactory: Send + Sync {
     /// Returns the file of a table of last values
     /// ([`create_table`](crate::transport::shm::create_table)) for a session's peer that has asked
     /// for it. The peer's process maps the file, so the peer must have permission to read the whole
-    /// table. The session keeps it until it ends or asks again.
+    /// table. The session keeps the file open until the session ends or the peer asks again.
     fn last_values(&self, peer: Peer) -> Option<SharedFile> {
         let _ = peer;
         None
@@ -123,22 +122,23 @@ pub struct ServerCounters {
     /// Connections that became a session.
     pub accepted: u64,
     pub refused: u64,
-    /// Times the system could not accept a connection for lack of descriptors or memory.
+    /// Number of attempts to accept a waiting connection that failed for lack of descriptors or
+    /// memory.
     pub accept_failures: u64,
 }
 
 /// Shared by the acceptor, the connection threads and in-memory clients.
 pub(super) struct Admission {
     pub(super) factory: Arc<dyn SessionFactory>,
-    pub(super) census: Arc<Census>,
+    pub(super) counts: Arc<SessionCounts>,
     threads: Vec<Arc<Mailbox<Mail, mio::Waker>>>,
     next: AtomicUsize,
     closed: AtomicBool,
     pipe_capacity: usize,
     clock: Clock,
     /// Times at which refused peers should try again.
-    soon: Mutex<Turns>,
-    later: Mutex<Turns>,
+    handshake_retries: Mutex<RetryTimes>,
+    session_retries: Mutex<RetryTimes>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +147,7 @@ pub(super) struct Bounds {
     pub(super) handshakes_max: usize,
 }
 
-pub(super) struct Census {
+pub(super) struct SessionCounts {
     pub(super) bounds: Bounds,
     pub(super) accepted: AtomicU64,
     pub(super) refused: AtomicU64,
@@ -158,29 +158,29 @@ pub(super) struct Census {
 
 /// One of the allowed sessions. Until the peer has completed its handshake, it also counts as one
 /// of the allowed handshakes. Dropping it frees both.
-pub(super) struct Seat {
-    census: Arc<Census>,
+pub(super) struct SessionPermit {
+    counts: Arc<SessionCounts>,
     in_handshake: bool,
 }
 
 impl Admission {
     pub(super) fn new(
         factory: Arc<dyn SessionFactory>,
-        census: Arc<Census>,
+        counts: Arc<SessionCounts>,
         threads: Vec<Arc<Mailbox<Mail, mio::Waker>>>,
         pipe_capacity: usize,
     ) -> Self {
         let (next, closed) = (AtomicUsize::new(0), AtomicBool::new(false));
         Self {
             factory,
-            census,
+            counts,
             threads,
             next,
             closed,
             pipe_capacity,
             clock: Clock::new(),
-            soon: Mutex::new(Turns::new(SOON_INTERVAL)),
-            later: Mutex::new(Turns::new(LATER_INTERVAL)),
+            handshake_retries: Mutex::new(RetryTimes::new(HANDSHAKE_RETRY_INTERVAL)),
+            session_retries: Mutex::new(RetryTimes::new(SESSION_RETRY_INTERVAL)),
         }
     }
 
@@ -188,8 +188,8 @@ impl Admission {
     /// returns true if the peer is a program of this process's user, for which the last sessions
     /// are reserved.
     pub(super) fn admit(&self, transport: Transport, is_ours: impl Fn() -> bool) {
-        match self.census.take_seat(is_ours) {
-            Ok(seat) => self.post(Mail::Arrived(transport, seat)),
+        match self.counts.acquire_permit(is_ours) {
+            Ok(permit) => self.post(Mail::Arrived(transport, permit)),
             Err(refusal) => {
                 let retry_after = self.retry_after(refusal);
                 self.refuse(transport, refusal, retry_after);
@@ -212,14 +212,16 @@ impl Admission {
     /// Returns the delay after which a peer that was refused at a limit should try again. Each peer
     /// gets a different time.
     pub(super) fn retry_after(&self, refusal: Refusal) -> Option<Duration> {
-        let (turns, earliest) = match refusal {
-            Refusal::HandshakesMax { .. } => (&self.soon, SOON),
-            Refusal::SessionsMax { .. } | Refusal::Descriptors => (&self.later, LATER),
+        let (retry_times, earliest) = match refusal {
+            Refusal::HandshakesMax { .. } => (&self.handshake_retries, HANDSHAKE_RETRY_DELAY),
+            Refusal::SessionsMax { .. } | Refusal::Descriptors => {
+                (&self.session_retries, SESSION_RETRY_DELAY)
+            }
             Refusal::TooOften { .. } | Refusal::OtherUser { .. } | Refusal::NotSameUser { .. } => {
                 return None;
             }
         };
-        Some(lock(turns).take(self.now(), earliest))
+        Some(lock(retry_times).next_delay(self.now(), earliest))
     }
 
     pub(super) fn now(&self) -> Tick {
@@ -233,7 +235,8 @@ impl Admission {
         }
     }
 
-    /// Creates a connection in memory; its other end is admitted like any other.
+    /// Creates a connection in memory and returns its client end. The server end is admitted like
+    /// any other connection.
     pub(super) fn accept_pipe(&self) -> io::Result<Transport> {
         if self.closed.load(Ordering::Acquire) {
             return Err(io::Error::from(ErrorKind::ConnectionRefused));
@@ -248,7 +251,7 @@ impl Admission {
     }
 }
 
-impl Census {
+impl SessionCounts {
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -270,34 +273,39 @@ impl Census {
         }
     }
 
-    fn take_seat(self: &Arc<Self>, is_ours: impl Fn() -> bool) -> Result<Seat, Refusal> {
+    fn acquire_permit(
+        self: &Arc<Self>,
+        is_ours: impl Fn() -> bool,
+    ) -> Result<SessionPermit, Refusal> {
         let Bounds {
             sessions_max,
             handshakes_max,
         } = self.bounds;
         // Finding the peer's user requires a search of the system's tables, so do it only if a
         // reserved session is free.
-        let take = |count: &AtomicUsize, max: usize| {
-            let kept = max / KEPT_SHARE;
-            let has_kept = || kept > 0 && count.load(Ordering::Acquire) < max;
-            take(count, max - kept) || (has_kept() && is_ours() && take(count, max))
+        let acquire = |count: &AtomicUsize, max: usize| {
+            let reserved = max / RESERVED_SHARE;
+            let has_reserved = || reserved > 0 && count.load(Ordering::Acquire) < max;
+            increment_below(count, max - reserved)
+                || (has_reserved() && is_ours() && increment_below(count, max))
         };
-        if !take(&self.sessions, sessions_max) {
+        if !acquire(&self.sessions, sessions_max) {
             return Err(Refusal::SessionsMax { sessions_max });
         }
-        let mut seat = Seat {
-            census: self.clone(),
+        let mut permit = SessionPermit {
+            counts: self.clone(),
             in_handshake: false,
         };
-        seat.in_handshake = take(&self.handshakes, handshakes_max);
-        match seat.in_handshake {
-            true => Ok(seat),
+        permit.in_handshake = acquire(&self.handshakes, handshakes_max);
+        match permit.in_handshake {
+            true => Ok(permit),
             false => Err(Refusal::HandshakesMax { handshakes_max }),
         }
     }
 }
 
-fn take(count: &AtomicUsize, max: usize) -> bool {
+/// Increments `count` and returns true, unless it has reached `max`.
+fn increment_below(count: &AtomicUsize, max: usize) -> bool {
     let is_free = count.fetch_add(1, Ordering::AcqRel) < max;
     if !is_free {
         count.fetch_sub(1, Ordering::AcqRel);
@@ -305,19 +313,19 @@ fn take(count: &AtomicUsize, max: usize) -> bool {
     is_free
 }
 
-impl Seat {
+impl SessionPermit {
     /// Ends the handshake: the peer has identified itself, and another handshake may begin.
     pub(super) fn end_handshake(&mut self) {
         if std::mem::take(&mut self.in_handshake) {
-            self.census.handshakes.fetch_sub(1, Ordering::AcqRel);
+            self.counts.handshakes.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for SessionPermit {
     fn drop(&mut self) {
         self.end_handshake();
-        self.census.sessions.fetch_sub(1, Ordering::AcqRel);
+        self.counts.sessions.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -329,34 +337,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peer_owner_is_queried_only_if_a_reserved_place_is_free() {
-        for (max, kept) in [(32, 0), (200, 2)] {
+    fn peer_owner_is_queried_only_if_a_reserved_session_is_free() {
+        for (max, reserved) in [(32, 0), (200, 2)] {
             let bounds = Bounds {
                 sessions_max: max,
                 handshakes_max: max,
             };
-            let census = Arc::new(Census::new(bounds));
-            let asked = Cell::new(0);
+            let counts = Arc::new(SessionCounts::new(bounds));
+            let queries = Cell::new(0);
             let take = |is_ours: bool| {
-                asked.set(0);
-                census.take_seat(|| {
-                    asked.set(asked.get() + 1);
+                queries.set(0);
+                counts.acquire_permit(|| {
+                    queries.set(queries.get() + 1);
                     is_ours
                 })
             };
-            let mut seats = Vec::new();
-            for _ in 0..max - kept {
-                seats.push(take(false).ok());
-                assert_eq!(asked.get(), 0);
+            let mut permits = Vec::new();
+            for _ in 0..max - reserved {
+                permits.push(take(false).ok());
+                assert_eq!(queries.get(), 0);
             }
             assert!(take(false).is_err());
-            assert_eq!(asked.get() > 0, kept > 0);
-            for _ in 0..kept {
-                seats.push(take(true).ok());
+            assert_eq!(queries.get() > 0, reserved > 0);
+            for _ in 0..reserved {
+                permits.push(take(true).ok());
             }
-            assert!(seats.iter().all(Option::is_some));
+            assert!(permits.iter().all(Option::is_some));
             assert!(take(true).is_err());
-            assert_eq!(asked.get(), 0, "no place is left for anybody");
+            assert_eq!(queries.get(), 0, "no session is free for any user");
         }
     }
 }

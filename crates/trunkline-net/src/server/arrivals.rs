@@ -10,19 +10,19 @@ use trunkline_types::Tick;
 /// use.
 const ADDRESSES_MAX: usize = 4096;
 
-/// Longest delay assigned to a peer. Beyond it, the times start over, so that any number of peers
+/// Longest delay assigned to a peer. After that, the times start over, so that any number of peers
 /// is spread evenly over this time.
 const SPREAD_MAX: Duration = Duration::from_secs(20);
 
 /// Times at which refused peers should try again, one interval apart, so that peers arrive at the
 /// rate at which they can be served.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct RetryTimes {
     interval: Duration,
     next: Tick,
 }
 
-impl Turns {
+impl RetryTimes {
     pub(super) fn new(interval: Duration) -> Self {
         Self {
             interval,
@@ -30,15 +30,15 @@ impl Turns {
         }
     }
 
-    /// Returns the delay until the next free turn, which is at least `earliest`.
-    pub(super) fn take(&mut self, now: Tick, earliest: Duration) -> Duration {
+    /// Returns the delay until the next unassigned time, which is at least `earliest`.
+    pub(super) fn next_delay(&mut self, now: Tick, earliest: Duration) -> Duration {
         let earliest = now.saturating_add(earliest);
         if self.next < earliest || self.next > now.saturating_add(SPREAD_MAX) {
             self.next = earliest;
         }
-        let turn = self.next;
-        self.next = turn.saturating_add(self.interval);
-        turn.since(now)
+        let assigned = self.next;
+        self.next = assigned.saturating_add(self.interval);
+        assigned.since(now)
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Arrivals {
 struct Address {
     /// Time by which all its connections would have arrived at the allowed rate.
     paced: Tick,
-    turns: Turns,
+    retry_times: RetryTimes,
 }
 
 impl Arrivals {
@@ -76,21 +76,23 @@ impl Arrivals {
         }
         self.make_room(now);
         let interval = Duration::from_secs(1) / self.per_second;
-        let known = self.addresses.entry(network(ip)).or_insert(Address {
+        let address = self.addresses.entry(network(ip)).or_insert(Address {
             paced: now,
-            turns: Turns::new(interval),
+            retry_times: RetryTimes::new(interval),
         });
-        let paced = known.paced.max(now);
+        let paced = address.paced.max(now);
         let ahead = paced.since(now).saturating_add(interval);
         if ahead <= Duration::from_secs(1) {
-            known.paced = paced.saturating_add(interval);
+            address.paced = paced.saturating_add(interval);
             return Ok(());
         }
-        Err(known.turns.take(now, ahead - Duration::from_secs(1)))
+        Err(address
+            .retry_times
+            .next_delay(now, ahead - Duration::from_secs(1)))
     }
 
-    /// Forgets addresses that have been quiet. If that is not enough it forgets all, because this
-    /// limit cannot stop a peer with so large a number of addresses.
+    /// Forgets addresses without recent connections. If that is not enough, it forgets all of them,
+    /// because a limit per address cannot stop a peer that has this number of addresses.
     fn make_room(&mut self, now: Tick) {
         if self.addresses.len() < ADDRESSES_MAX {
             return;
@@ -117,7 +119,7 @@ mod tests {
     use std::collections::BinaryHeap;
 
     use super::*;
-    use crate::server::admission::LATER_INTERVAL;
+    use crate::server::admission::SESSION_RETRY_INTERVAL;
 
     const MILLI: Duration = Duration::from_millis(1);
 
@@ -130,41 +132,43 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_an_interval_apart_and_restart_after_the_longest_wait() {
-        let mut sut = Turns::new(MILLI);
-        let waits: Vec<_> = (0..3).map(|_| sut.take(at(0), 100 * MILLI)).collect();
+    fn retry_times_are_an_interval_apart_and_restart_after_the_longest_delay() {
+        let mut sut = RetryTimes::new(MILLI);
+        let waits: Vec<_> = (0..3).map(|_| sut.next_delay(at(0), 100 * MILLI)).collect();
         assert_eq!(waits, [100 * MILLI, 101 * MILLI, 102 * MILLI]);
-        let longest = (0..100_000).map(|_| sut.take(at(0), 100 * MILLI)).max();
+        let longest = (0..100_000)
+            .map(|_| sut.next_delay(at(0), 100 * MILLI))
+            .max();
         assert_eq!(longest, Some(SPREAD_MAX));
-        assert_eq!(sut.take(at(60_000), 100 * MILLI), 100 * MILLI);
+        assert_eq!(sut.next_delay(at(60_000), 100 * MILLI), 100 * MILLI);
     }
 
-    /// The cost of waiting clients does not depend on their number, until their turns exceed the
-    /// longest delay.
+    /// The cost of waiting clients does not depend on their number, until their retry times exceed
+    /// the longest delay.
     #[test]
     fn rejected_clients_retry_at_a_constant_rate() {
         let per_second = |crowd: u64| {
-            let mut sut = Turns::new(LATER_INTERVAL);
+            let mut sut = RetryTimes::new(SESSION_RETRY_INTERVAL);
             let mut due: BinaryHeap<_> = (0..crowd).map(|n| Reverse((at(0), n))).collect();
-            let mut came = 0;
+            let mut retries = 0;
             while let Some(Reverse((now, n))) = due.pop()
                 && now <= at(200_000)
             {
-                came += u64::from(now > at(100_000));
+                retries += u64::from(now > at(100_000));
                 due.push(Reverse((
-                    now.saturating_add(sut.take(now, 2000 * MILLI)),
+                    now.saturating_add(sut.next_delay(now, 2000 * MILLI)),
                     n,
                 )));
             }
-            came / 100
+            retries / 100
         };
         assert_eq!(per_second(10), 5, "each of them after 2 s");
         assert_eq!(per_second(100), 20);
         assert_eq!(per_second(300), 20);
-        let most = per_second(10_000);
+        let crowded = per_second(10_000);
         assert!(
-            (850..950).contains(&most),
-            "each after 11 s on average: {most}"
+            (850..950).contains(&crowded),
+            "each after 11 s on average: {crowded}"
         );
     }
 

@@ -45,11 +45,11 @@ pub enum BindError {
     /// A file that is not a socket exists at the path of the Unix socket.
     #[error("{path} exists and is not a socket; remove it, or choose another path with --listen")]
     NotASocket { path: SocketPath },
-    #[error("the folder of the socket {path} does not exist; make it, or choose another path")]
+    #[error("the folder of the socket {path} does not exist; create it, or choose another path")]
     NoFolder { path: SocketPath },
     /// The system does not allow this user to create the Unix socket.
     #[error(
-        "this user may not make the socket {path} ({source}); choose a folder of this user with \
+        "this user may not create the socket {path} ({source}); choose a folder of this user with \
          --listen unix:PATH"
     )]
     SocketDenied { path: SocketPath, source: io::Error },
@@ -57,7 +57,9 @@ pub enum BindError {
     SocketIo { path: SocketPath, source: io::Error },
     #[error("no file descriptor is left for a server ({0}); close some, or raise `ulimit -n`")]
     Descriptors(#[source] io::Error),
-    #[error("a thread for connections cannot be started ({0}); too many run, or memory is short")]
+    #[error(
+        "a connection thread cannot be started ({0}); end other programs, or raise `ulimit -u`"
+    )]
     Thread(#[source] io::Error),
 }
 

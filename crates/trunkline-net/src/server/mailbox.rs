@@ -2,29 +2,29 @@
 
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
-/// Messages for one thread, which is woken only if it sleeps: any number of messages between two
-/// sleeps cost one wake-up.
+/// Messages for one thread. The thread is woken only if it sleeps, so any number of messages
+/// between two sleeps costs one wake-up.
 pub(super) struct Mailbox<M, R> {
     mail: Mutex<Vec<M>>,
     asleep: AtomicBool,
     /// There is mail. Changed only under the lock; reading it without the lock gives a hint.
     posted: AtomicBool,
-    ring: R,
+    waker: R,
 }
 
 /// Ends the sleep of the mailbox's thread.
-pub(super) trait Ring {
+pub(super) trait WakeThread {
     /// Ends the current sleep of the thread, or the next one.
-    fn ring(&self);
+    fn wake_thread(&self);
 }
 
-impl<M, R: Ring> Mailbox<M, R> {
-    pub(super) fn new(ring: R) -> Self {
+impl<M, R: WakeThread> Mailbox<M, R> {
+    pub(super) fn new(waker: R) -> Self {
         Self {
             mail: Mutex::new(Vec::new()),
             asleep: AtomicBool::new(false),
             posted: AtomicBool::new(false),
-            ring,
+            waker,
         }
     }
 
@@ -36,15 +36,15 @@ impl<M, R: Ring> Mailbox<M, R> {
         self.posted.store(true, Ordering::Relaxed);
         drop(mail);
         if self.asleep.swap(false, Ordering::SeqCst) {
-            self.ring.ring();
+            self.waker.wake_thread();
         }
     }
 
     /// Called before the thread sleeps. Returns false if there is mail; the thread must not sleep
     /// then.
     pub(super) fn fall_asleep(&self) -> bool {
-        // Announce the sleep before checking: a message posted after the check finds the thread
-        // asleep and rings.
+        // Announce the sleep before checking: a thread that posts a message after the check finds
+        // this thread asleep and wakes it.
         self.asleep.store(true, Ordering::SeqCst);
         let empty = lock(&self.mail).is_empty();
         if !empty {
@@ -75,8 +75,8 @@ impl<M, R: Ring> Mailbox<M, R> {
     }
 }
 
-impl Ring for mio::Waker {
-    fn ring(&self) {
+impl WakeThread for mio::Waker {
+    fn wake_thread(&self) {
         // Fails only if the system is out of memory; the thread's timers wake it then.
         let _ = self.wake();
     }

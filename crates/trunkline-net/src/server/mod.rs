@@ -36,15 +36,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trunkline_types::{ListenAddress, SocketPath};
 
 use crate::clock::Clock;
-use crate::spin::{SPIN_DEFAULT, most_at_once};
+use crate::spin::{SPIN_DEFAULT, spinners_max};
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 use crate::transport::Transport;
 use crate::transport::pipe::PIPE_CAPACITY;
 use crate::transport::tcp::USER_TIMEOUT;
 
 use acceptor::{Acceptor, AcceptorFlags, ArrivalLimits, ListenSocket};
-use admission::{Admission, Bounds, Census};
-use mailbox::{Mailbox, Ring};
+use admission::{Admission, Bounds, SessionCounts};
+use mailbox::{Mailbox, WakeThread};
 use unix_listener::BoundSocket;
 use worker::{MAILBOX, Mail, Worker};
 
@@ -53,7 +53,7 @@ pub use listen::BindError;
 pub use notifier::{Notifier, only_mark};
 
 /// Number of descriptors left for the rest of the process when `ulimit -n` limits the sessions.
-const DESCRIPTORS_KEPT: usize = 32;
+const DESCRIPTORS_RESERVED: usize = 32;
 
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
@@ -154,9 +154,9 @@ impl Server {
             sessions_max: sessions_max(options.sessions_max),
             handshakes_max: options.handshakes_max.max(1),
         };
-        let census = Arc::new(Census::new(bounds));
+        let counts = Arc::new(SessionCounts::new(bounds));
         let capacity = options.pipe_capacity;
-        let admission = Arc::new(Admission::new(factory, census, mailboxes.clone(), capacity));
+        let admission = Arc::new(Admission::new(factory, counts, mailboxes.clone(), capacity));
 
         let (poll, acceptor) = poll_and_waker().map_err(BindError::Descriptors)?;
         let server = Self {
@@ -170,8 +170,8 @@ impl Server {
             acceptor,
             threads: Mutex::default(),
         };
-        // Determined here, where a lack of descriptors is reported.
-        let _processors = most_at_once();
+        // The first call needs descriptors. Call it here, where an error can still be reported.
+        let _spinners = spinners_max();
         for (poll, mailbox) in polls.into_iter().zip(mailboxes) {
             let worker = Worker::new(poll, mailbox, admission.clone(), options.spin);
             let thread = spawn("trunkline-conn", move || worker.run())?;
@@ -209,11 +209,11 @@ impl Server {
 
     /// Maximum number of open sessions: the value of the options, or less if `ulimit -n` is lower.
     pub fn sessions_max(&self) -> usize {
-        self.admission.census.bounds.sessions_max
+        self.admission.counts.bounds.sessions_max
     }
 
     pub fn counters(&self) -> ServerCounters {
-        self.admission.census.counters()
+        self.admission.counts.counters()
     }
 
     /// Connects to this server through memory. The session is like any other.
@@ -224,10 +224,11 @@ impl Server {
         self.admission.accept_pipe()
     }
 
-    /// Starts accepting connections, for a server that was started `held`. Waiting ones come first.
+    /// Starts accepting connections, for a server that was started `held`. Connections that are
+    /// already waiting are accepted first.
     pub fn release(&self) {
         self.held.store(false, Ordering::Release);
-        self.acceptor.ring();
+        self.acceptor.wake_thread();
     }
 
     /// Stops accepting, lets every session send its pending output, closes all sessions and ends
@@ -236,7 +237,7 @@ impl Server {
     pub fn shutdown(&self, grace: Duration) {
         self.admission.close();
         self.stop.store(true, Ordering::Release);
-        self.acceptor.ring();
+        self.acceptor.wake_thread();
         // Ends the acceptor first, so that no connection arrives after the message that ends the
         // other threads.
         let threads = std::mem::take(&mut *lock(&self.threads));
@@ -330,7 +331,7 @@ fn is_near(ip: IpAddr) -> bool {
 /// start of a server program; it changes the whole process.
 pub fn raise_descriptor_limit(sessions: usize) {
     let limit = getrlimit(Resource::Nofile);
-    let wanted = sessions.saturating_add(DESCRIPTORS_KEPT) as u64;
+    let wanted = sessions.saturating_add(DESCRIPTORS_RESERVED) as u64;
     let reachable = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
     if limit.current.is_some_and(|current| current < reachable) {
         let raised = Rlimit {
@@ -348,7 +349,9 @@ fn sessions_max(wanted: usize) -> usize {
         .current
         .and_then(|limit| usize::try_from(limit).ok())
     {
-        Some(limit) => wanted.min(limit.saturating_sub(DESCRIPTORS_KEPT)).max(1),
+        Some(limit) => wanted
+            .min(limit.saturating_sub(DESCRIPTORS_RESERVED))
+            .max(1),
         None => wanted,
     }
 }

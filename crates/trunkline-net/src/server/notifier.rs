@@ -9,7 +9,7 @@ use trunkline_types::{Tick, Timestamp};
 use crate::clock::Clock;
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, fence, lock, try_lock};
 
-use super::mailbox::{Mailbox, Ring};
+use super::mailbox::{Mailbox, WakeThread};
 use super::session::Outlet;
 use super::worker::{Mail, SessionKey};
 use crate::transport::{Peer, SHARED_MEMORY, SourceHint, Transport};
@@ -98,7 +98,7 @@ impl Notifier {
     }
 }
 
-impl<R: Ring> Target<R> {
+impl<R: WakeThread> Target<R> {
     pub(super) fn new(session: SessionKey, thread: Arc<Mailbox<Mail, R>>) -> Self {
         Self {
             notified: AtomicBool::new(false),
@@ -118,7 +118,7 @@ impl<R: Ring> Target<R> {
     }
 
     pub(super) fn send(&self, now: Tick, wall: Timestamp) {
-        let is_seen_to = {
+        let is_complete = {
             let mut outlet = try_lock(&self.outlet);
             let outlet = outlet.as_deref_mut().and_then(Option::as_mut);
             outlet.is_some_and(|outlet| outlet.send(now, wall))
@@ -128,7 +128,7 @@ impl<R: Ring> Target<R> {
         fence(Ordering::SeqCst);
         let is_wanted = self.wanted.swap(false, Ordering::SeqCst);
         // Notify without holding the lock, because the woken thread takes it.
-        if is_wanted || !is_seen_to {
+        if is_wanted || !is_complete {
             self.notify();
         }
     }

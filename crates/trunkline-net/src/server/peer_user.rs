@@ -27,8 +27,8 @@ fn find(table: &str, local: SocketAddr, peer: SocketAddr) -> Option<u32> {
         let state = fields.next()?;
         // Skip queues, timer and retransmissions.
         let uid = fields.nth(3)?;
-        let is_it = (from, to, state) == (peer, local, ESTABLISHED);
-        is_it.then(|| uid.parse().ok()).flatten()
+        let is_match = (from, to, state) == (peer, local, ESTABLISHED);
+        is_match.then(|| uid.parse().ok()).flatten()
     })
 }
 
@@ -62,10 +62,10 @@ mod tests {
     use crate::transport::unix::own_uid;
 
     #[test]
-    fn a_program_of_this_machine_is_known_by_its_user() {
+    fn user_of_a_program_on_this_machine_is_found() {
         for listen in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(listen) else {
-                println!("skipped {listen}, because it is not there");
+                println!("skipped {listen}: this machine does not have this address");
                 continue;
             };
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -88,7 +88,11 @@ mod tests {
         if cfg!(target_endian = "little") {
             assert_eq!(find(table, at(0x16da), at(0xc351)), Some(1000));
         }
-        assert_eq!(find(table, at(0x16da), at(0xc350)), None, "it is closed");
+        assert_eq!(
+            find(table, at(0x16da), at(0xc350)),
+            None,
+            "the connection is closed"
+        );
         assert_eq!(find(table, at(0x16db), at(0xc351)), None);
         assert_eq!(find("", at(1), at(2)), None);
     }

@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::outgoing::{CLOSE_LIMIT, Flush, Outgoing};
 use crate::transport::{Peer, ReceiveHalf, Source, SourceKind, Transport};
 
-use super::admission::{Seat, SharedFile};
+use super::admission::{SessionPermit, SharedFile};
 use super::notifier::Notifier;
 use super::turns::{Share, TURN_TIME};
 use super::worker::SessionKey;
@@ -51,11 +51,11 @@ pub(super) struct Session {
     /// A turn is already planned.
     pub(super) queued: bool,
     /// The session must be armed before its thread sleeps.
-    pub(super) to_arm: bool,
+    pub(super) needs_arming: bool,
     /// Time used by the session, which determines its next turn.
     pub(super) share: Share,
-    /// The source is also polled for room to send.
-    pub(super) polls_room: bool,
+    /// The source is also polled for writability, which means room to send.
+    pub(super) polls_writable: bool,
     /// The entry of this session in its thread's timers.
     pub(super) timer: Option<Tick>,
     peer: Peer,
@@ -63,9 +63,9 @@ pub(super) struct Session {
     values: Option<SharedFile>,
     incoming: Incoming,
     /// State at the end of the last turn.
-    seen: Seen,
-    /// A writer has the outlet and notifies when it has released it. Until then, nothing else
-    /// causes a turn.
+    snapshot: OutletSnapshot,
+    /// A writer is using the outlet. It notifies this session when it has released the outlet;
+    /// until then, nothing else causes a turn.
     outlet_taken: bool,
     life: Life,
 }
@@ -96,7 +96,7 @@ struct Live {
     /// Gives access to the outlet.
     notifier: Notifier,
     connected: bool,
-    seat: Seat,
+    permit: SessionPermit,
 }
 
 /// The result of a turn.
@@ -131,7 +131,7 @@ impl Session {
         transport: Transport,
         endpoint: Box<dyn Endpoint>,
         notifier: Notifier,
-        seat: Seat,
+        permit: SessionPermit,
     ) -> Self {
         let Transport {
             source,
@@ -144,7 +144,7 @@ impl Session {
         let live = Live {
             notifier,
             connected: false,
-            seat,
+            permit,
         };
         Self::new(source, peer, receive, Life::Live(live))
     }
@@ -174,15 +174,15 @@ impl Session {
         };
         Self {
             queued: false,
-            to_arm: false,
+            needs_arming: false,
             share: Share::default(),
             timer: None,
-            polls_room: source_kind == SourceKind::Socket,
+            polls_writable: source_kind == SourceKind::Socket,
             peer,
             values: None,
             incoming,
             // Valid until the first turn, which is planned at once.
-            seen: Seen::default(),
+            snapshot: OutletSnapshot::default(),
             outlet_taken: false,
             life,
         }
@@ -202,27 +202,27 @@ impl Session {
     }
 
     /// Returns true if the peer has asked for last values and has no answer yet.
-    pub(super) fn asks_for_values(&self) -> bool {
-        matches!(self.life, Life::Live(_)) && self.source().table_question().is_some()
+    pub(super) fn has_table_request(&self) -> bool {
+        matches!(self.life, Life::Live(_)) && self.source().table_request().is_some()
     }
 
     /// Passes the peer the file of last values that `file` returns for it, if any.
     pub(super) fn show_values(&mut self, file: impl FnOnce(Peer) -> Option<SharedFile>) {
         let values = file(self.peer);
-        if let Some((local, question)) = self.incoming.source.table_question() {
-            local.answer_table(question, values.as_ref().map(|file| file.as_fd()));
+        if let Some((local, request)) = self.incoming.source.table_request() {
+            local.answer_table(request, values.as_ref().map(|file| file.as_fd()));
         }
         self.values = values;
     }
 
-    /// Returns the new state if polling for room must be switched on or off.
-    pub(super) fn room_wanted(&self) -> Option<bool> {
+    /// Returns the new setting if polling for writability must be switched on or off.
+    pub(super) fn writable_poll_change(&self) -> Option<bool> {
         let wanted = match self.source().kind() {
             SourceKind::Socket => true,
-            SourceKind::UnixSocket => self.seen.is_blocked,
+            SourceKind::UnixSocket => self.snapshot.is_blocked,
             SourceKind::Signal | SourceKind::SharedMemory => false,
         };
-        (wanted != self.polls_room).then_some(wanted)
+        (wanted != self.polls_writable).then_some(wanted)
     }
 
     /// Returns true if the session must be armed before its thread sleeps.
@@ -230,7 +230,7 @@ impl Session {
         self.incoming.source.wants_arming()
     }
 
-    /// Returns true if arrived input can be seen without a system call.
+    /// Returns true if arrived input can be detected without a system call.
     pub(super) fn glance(&mut self) -> bool {
         self.wants_input() && self.incoming.half.glance() == Some(true)
     }
@@ -248,7 +248,7 @@ impl Session {
     }
 
     fn wants_input(&self) -> bool {
-        (self.seen.wants_input && !self.outlet_taken) || self.is_lingering()
+        (self.snapshot.wants_input && !self.outlet_taken) || self.is_lingering()
     }
 
     pub(super) fn is_lingering(&self) -> bool {
@@ -258,16 +258,18 @@ impl Session {
     /// Time at which the next turn is due without an event.
     pub(super) fn deadline(&self) -> Option<Tick> {
         match &self.life {
-            Life::Live(_) => self.seen.deadline.filter(|_| !self.outlet_taken),
+            Life::Live(_) => self.snapshot.deadline.filter(|_| !self.outlet_taken),
             Life::Lingering { until, .. } => Some(*until),
         }
     }
 
     /// Reads, runs what is due and sends, within the quantum.
     pub(super) fn turn(&mut self, buffer: &mut [u8], moment: Moment) -> Turn {
-        let Self { incoming, seen, .. } = self;
+        let Self {
+            incoming, snapshot, ..
+        } = self;
         match &mut self.life {
-            Life::Live(live) => match live.turn(incoming, seen, buffer, moment) {
+            Life::Live(live) => match live.turn(incoming, snapshot, buffer, moment) {
                 None => {
                     self.outlet_taken = true;
                     Turn::Wait
@@ -278,7 +280,7 @@ impl Session {
                     };
                     let until = moment.now.saturating_add(CLOSE_LIMIT);
                     let mut outgoing = outlet.outgoing;
-                    let turn = linger(incoming, seen, &mut outgoing, buffer);
+                    let turn = linger(incoming, snapshot, &mut outgoing, buffer);
                     self.life = Life::Lingering { until, outgoing };
                     turn
                 }
@@ -288,7 +290,7 @@ impl Session {
                 }
             },
             Life::Lingering { until, .. } if *until <= moment.now => Turn::Over,
-            Life::Lingering { outgoing, .. } => linger(incoming, seen, outgoing, buffer),
+            Life::Lingering { outgoing, .. } => linger(incoming, snapshot, outgoing, buffer),
         }
     }
 
@@ -327,7 +329,7 @@ impl Live {
     fn turn(
         &mut self,
         incoming: &mut Incoming,
-        seen: &mut Seen,
+        snapshot: &mut OutletSnapshot,
         buffer: &mut [u8],
         moment: Moment,
     ) -> Option<Turn> {
@@ -382,7 +384,7 @@ impl Live {
             endpoint.handle_timeout(now, wall);
         }
         if !endpoint.is_in_handshake() {
-            self.seat.end_handshake();
+            self.permit.end_handshake();
         }
         let flush = match outgoing.flush(&mut **endpoint, now, wall, QUANTUM, is_over) {
             Ok(flush) => flush,
@@ -411,8 +413,8 @@ impl Live {
         if let Some(number) = number.filter(|_| flush == Flush::Done && outgoing.is_empty()) {
             return Some(Turn::HandOver(number));
         }
-        *seen = outlet.check();
-        let more = incoming.ready && seen.wants_input;
+        *snapshot = outlet.check();
+        let more = incoming.ready && snapshot.wants_input;
         Some(match flush {
             Flush::More => Turn::Again,
             _ if more => Turn::Again,
@@ -428,10 +430,10 @@ impl Drop for Live {
     }
 }
 
-/// Takes a turn of a connection that is only being closed.
+/// Takes a turn of a connection that is being closed.
 fn linger(
     incoming: &mut Incoming,
-    seen: &mut Seen,
+    snapshot: &mut OutletSnapshot,
     outgoing: &mut Outgoing,
     buffer: &mut [u8],
 ) -> Turn {
@@ -440,7 +442,7 @@ fn linger(
         Ok(false) => {}
         Err(_) => return Turn::Over,
     }
-    seen.is_blocked = outgoing.is_blocked();
+    snapshot.is_blocked = outgoing.is_blocked();
     let mut read = 0;
     while read < QUANTUM && incoming.ready {
         read += incoming.read(buffer);
@@ -485,7 +487,7 @@ pub(super) struct Outlet {
     /// output is not sent.
     panicked: bool,
     /// State recorded at the end of the connection thread's last turn.
-    seen: Seen,
+    snapshot: OutletSnapshot,
     /// The latest time passed to the endpoint. It is needed because threads read the clock before
     /// they have the lock.
     latest: Tick,
@@ -493,7 +495,7 @@ pub(super) struct Outlet {
 
 /// State that the connection thread acts on without the lock.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Seen {
+pub(super) struct OutletSnapshot {
     /// The endpoint takes input.
     pub(super) wants_input: bool,
     /// The transport had no room.
@@ -510,7 +512,7 @@ impl Outlet {
             burst_until: Tick::ZERO,
             failed: None,
             panicked: false,
-            seen: Seen::default(),
+            snapshot: OutletSnapshot::default(),
             latest: Tick::ZERO,
         }
     }
@@ -522,7 +524,7 @@ impl Outlet {
         self.latest
     }
 
-    /// Takes the error with which a writer's send failed.
+    /// Removes and returns the error with which a writer's send failed.
     pub(super) fn take_failure(&mut self) -> Option<Disconnect> {
         self.failed.take()
     }
@@ -534,19 +536,19 @@ impl Outlet {
 
     /// Records the state at the end of the connection thread's turn. The thread acts on this state
     /// until its next turn.
-    pub(super) fn check(&mut self) -> Seen {
-        self.seen = Seen {
+    pub(super) fn check(&mut self) -> OutletSnapshot {
+        self.snapshot = OutletSnapshot {
             wants_input: self.endpoint.wants_input(),
             is_blocked: self.outgoing.is_blocked(),
             deadline: Tick::earliest([self.endpoint.poll_timeout(), self.outgoing.close_by()]),
         };
-        self.seen
+        self.snapshot
     }
 
     /// Sends pending output on a thread other than the connection thread. Returns false if the
     /// connection thread has work to do as well.
     pub(super) fn send(&mut self, now: Tick, wall: Timestamp) -> bool {
-        if now.since(self.outgoing.wrote_at()) < QUIET {
+        if now.since(self.outgoing.last_write()) < QUIET {
             self.burst_until = now.saturating_add(BURST);
             return false;
         }
@@ -565,7 +567,7 @@ impl Outlet {
         let flush = || outgoing.flush(&mut **endpoint, now, wall, WRITER_QUANTUM, || false);
         // A panic is a defect of one session's endpoint, not of the writer.
         match catch_unwind(AssertUnwindSafe(flush)) {
-            Ok(Ok(Flush::Done)) => self.is_seen_to(),
+            Ok(Ok(Flush::Done)) => self.is_complete(),
             Ok(Ok(Flush::Blocked | Flush::More)) => false,
             Ok(Err(error)) => {
                 self.failed = Some(error.into());
@@ -578,21 +580,21 @@ impl Outlet {
         }
     }
 
-    /// Returns true if the connection thread may continue to sleep, because it already knows of all
-    /// its work.
-    fn is_seen_to(&self) -> bool {
+    /// Returns true if no work is left for the connection thread except work that it already knows
+    /// of, so that it may continue to sleep.
+    fn is_complete(&self) -> bool {
         self.endpoint.wants_close().is_none()
-            && self.endpoint.wants_input() == self.seen.wants_input
-            && self.has_seen_deadline()
+            && self.endpoint.wants_input() == self.snapshot.wants_input
+            && self.knows_deadline()
     }
 
     /// Returns true if the connection thread will wake by itself in time for the endpoint's next
     /// time-out.
-    pub(super) fn has_seen_deadline(&self) -> bool {
+    pub(super) fn knows_deadline(&self) -> bool {
         let Some(due) = self.endpoint.poll_timeout() else {
             return true;
         };
-        self.seen.deadline.is_some_and(|seen| seen <= due)
+        self.snapshot.deadline.is_some_and(|planned| planned <= due)
     }
 }
 

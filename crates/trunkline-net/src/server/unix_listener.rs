@@ -39,9 +39,9 @@ pub(super) struct BoundSocket {
 impl BoundSocket {
     /// Listens at `path`.
     pub(super) fn bind(path: &SocketPath) -> Result<Self, BindError> {
-        let error = |source: io::Error| of_system(path, source);
+        let error = |source: io::Error| bind_error(path, source);
         let lock = lock(path)?;
-        let bound = make_room(path).and_then(|()| listen(path.as_path()).map_err(error));
+        let bound = remove_stale_socket(path).and_then(|()| listen(path.as_path()).map_err(error));
         let identity = |socket| {
             let file = fs::symlink_metadata(path.as_path()).map_err(error)?;
             Ok((socket, (file.dev(), file.ino())))
@@ -94,23 +94,23 @@ fn lock(path: &SocketPath) -> Result<File, BindError> {
             // locked or created.
             .custom_flags(OFlags::NOFOLLOW.bits() as i32)
             .open(&name)
-            .map_err(|source| of_system(path, source))?;
+            .map_err(|source| bind_error(path, source))?;
         let is_ours = |file: &fs::Metadata| file.is_file() && file.uid() == own_uid();
         if !file.metadata().is_ok_and(|file| is_ours(&file)) {
             let source = io::Error::other("its lock file does not belong to this user");
-            return Err(of_system(path, source));
+            return Err(bind_error(path, source));
         }
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(BindError::SocketTaken { path: path.clone() });
             }
-            Err(TryLockError::Error(source)) => return Err(of_system(path, source)),
+            Err(TryLockError::Error(source)) => return Err(bind_error(path, source)),
         }
         // Its previous owner may have removed the file between opening and locking.
         let locked = file.metadata().map(|file| (file.dev(), file.ino()));
-        let there = fs::symlink_metadata(&name).map(|file| (file.dev(), file.ino()));
-        if matches!((locked, there), (Ok(locked), Ok(there)) if locked == there) {
+        let current = fs::symlink_metadata(&name).map(|file| (file.dev(), file.ino()));
+        if matches!((locked, current), (Ok(locked), Ok(current)) if locked == current) {
             return Ok(file);
         }
     }
@@ -118,11 +118,11 @@ fn lock(path: &SocketPath) -> Result<File, BindError> {
 }
 
 /// Removes a socket that was left behind. Called with the lock file locked.
-fn make_room(path: &SocketPath) -> Result<(), BindError> {
+fn remove_stale_socket(path: &SocketPath) -> Result<(), BindError> {
     let file = match fs::symlink_metadata(path.as_path()) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(source) => return Err(of_system(path, source)),
+        Err(source) => return Err(bind_error(path, source)),
     };
     if !file.file_type().is_socket() {
         return Err(BindError::NotASocket { path: path.clone() });
@@ -130,10 +130,12 @@ fn make_room(path: &SocketPath) -> Result<(), BindError> {
     // A program that does not use lock files may listen there.
     match try_connect(path.as_path()) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            fs::remove_file(path.as_path()).map_err(|source| of_system(path, source))
+            fs::remove_file(path.as_path()).map_err(|source| bind_error(path, source))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(source) if source.kind() == ErrorKind::PermissionDenied => Err(of_system(path, source)),
+        Err(source) if source.kind() == ErrorKind::PermissionDenied => {
+            Err(bind_error(path, source))
+        }
         _ => Err(BindError::SocketTaken { path: path.clone() }),
     }
 }
@@ -160,7 +162,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(UnixListener::from(OwnedFd::from(socket)))
 }
 
-fn of_system(path: &SocketPath, source: io::Error) -> BindError {
+fn bind_error(path: &SocketPath, source: io::Error) -> BindError {
     let path = path.clone();
     match source.kind() {
         ErrorKind::AddrInUse => BindError::SocketTaken { path },

@@ -16,7 +16,7 @@ use crate::spin::Spin;
 use crate::sync::{Arc, Ordering};
 use crate::transport::Transport;
 
-use super::admission::{Admission, Seat};
+use super::admission::{Admission, SessionPermit};
 use super::mailbox::Mailbox;
 use super::notifier::Notifier;
 use super::session::{Moment, Session, Turn};
@@ -28,8 +28,9 @@ const READ_BYTES: usize = 32 << 10;
 /// Maximum number of events fetched from the system at once.
 const EVENTS_MAX: usize = 256;
 
-/// Maximum number of lingering connections of one thread: connections that were sent a reason and
-/// get time to read it before they are closed. Further connections are closed at once.
+/// Maximum number of lingering connections of one thread. These connections were sent a reason for
+/// the refusal, and get time to read it before they are closed. Further connections are closed at
+/// once.
 const LINGERING_MAX: usize = 64;
 
 /// Number of memory polls per system call while the thread spins.
@@ -55,7 +56,7 @@ pub(super) struct SessionKey {
 /// Messages from other threads to a connection thread.
 pub(super) enum Mail {
     Notified(SessionKey),
-    Arrived(Transport, Seat),
+    Arrived(Transport, SessionPermit),
     Refused {
         transport: Transport,
         bytes: Vec<u8>,
@@ -201,7 +202,7 @@ impl Worker {
     fn arm(&mut self) {
         for key in self.to_arm.drain(..) {
             if let Some(session) = session(&mut self.slots, key) {
-                session.to_arm = false;
+                session.needs_arming = false;
                 if session.arm() {
                     self.turns.queue(session, key);
                 }
@@ -258,7 +259,7 @@ impl Worker {
         let key = SessionKey::from_token(event.token());
         if let Some(session) = session(&mut self.slots, key) {
             session.set_ready(event.is_read_closed() || event.is_error());
-            if session.asks_for_values() {
+            if session.has_table_request() {
                 let factory = &self.admission.factory;
                 // Catch panics, as for the opening of a session.
                 let show = || session.show_values(|peer| factory.last_values(peer));
@@ -287,7 +288,7 @@ impl Worker {
                         self.turns.queue(session, key);
                     }
                 }
-                Mail::Arrived(transport, seat) => self.open(transport, seat, moment),
+                Mail::Arrived(transport, permit) => self.open(transport, permit, moment),
                 Mail::Refused { transport, bytes } => self.refuse(transport, &bytes, moment.now),
                 Mail::Shutdown { deadline } => self.shut_down(deadline),
             }
@@ -295,7 +296,7 @@ impl Worker {
         self.mail = mail;
     }
 
-    fn open(&mut self, transport: Transport, seat: Seat, moment: Moment) {
+    fn open(&mut self, transport: Transport, permit: SessionPermit, moment: Moment) {
         if self.shutdown.is_some() {
             return;
         }
@@ -307,14 +308,14 @@ impl Worker {
         match catch_unwind(AssertUnwindSafe(open)).unwrap_or(Err(Vec::new())) {
             Ok(endpoint) => {
                 self.admission
-                    .census
+                    .counts
                     .accepted
                     .fetch_add(1, Ordering::Relaxed);
-                self.install(key, Session::live(transport, endpoint, notifier, seat));
+                self.install(key, Session::live(transport, endpoint, notifier, permit));
             }
             Err(bytes) => {
                 self.free.push(key.slot);
-                drop(seat);
+                drop(permit);
                 self.refuse(transport, &bytes, moment.now);
             }
         }
@@ -322,7 +323,7 @@ impl Worker {
 
     fn refuse(&mut self, mut transport: Transport, bytes: &[u8], now: Tick) {
         self.admission
-            .census
+            .counts
             .refused
             .fetch_add(1, Ordering::Relaxed);
         if bytes.is_empty() || self.shutdown.is_some() {
@@ -371,7 +372,7 @@ impl Worker {
         self.poll.registry().register(
             &mut SourceFd(&fd),
             key.token(),
-            interest(session.polls_room),
+            interest(session.polls_writable),
         )
     }
 
@@ -462,7 +463,7 @@ impl Worker {
                 Turn::Again => self.turns.queue(session, key),
                 Turn::Wait => {}
             }
-            if session.wants_arming() && !std::mem::replace(&mut session.to_arm, true) {
+            if session.wants_arming() && !std::mem::replace(&mut session.needs_arming, true) {
                 self.to_arm.push(key);
             }
             if update_interest(&self.poll, session, key).is_err() {
@@ -497,7 +498,7 @@ impl Worker {
         if session.is_lingering() {
             self.lingering -= 1;
         }
-        if session.to_arm {
+        if session.needs_arming {
             self.to_arm.retain(|other| *other != key);
         }
         if let Some(timer) = session.timer {
@@ -510,23 +511,23 @@ impl Worker {
     }
 }
 
-fn interest(polls_room: bool) -> Interest {
-    match polls_room {
+fn interest(polls_writable: bool) -> Interest {
+    match polls_writable {
         true => Interest::READABLE | Interest::WRITABLE,
         false => Interest::READABLE,
     }
 }
 
-/// Switches polling for room to send on or off, if the session requires it. Registering again also
-/// reports pending events.
+/// Switches polling for writability on or off, if the session requires it. Registering the source
+/// again also reports pending events.
 fn update_interest(poll: &Poll, session: &mut Session, key: SessionKey) -> io::Result<()> {
-    let Some(room) = session.room_wanted() else {
+    let Some(writable) = session.writable_poll_change() else {
         return Ok(());
     };
-    session.polls_room = room;
+    session.polls_writable = writable;
     let fd = session.source().as_fd().as_raw_fd();
     let registry = poll.registry();
-    registry.reregister(&mut SourceFd(&fd), key.token(), interest(room))
+    registry.reregister(&mut SourceFd(&fd), key.token(), interest(writable))
 }
 
 /// Ensures that a timer fires no later than the session's deadline. A timer that fires too early

@@ -238,9 +238,9 @@ impl Source {
 
     /// Returns the shared memory in which the other end has asked for a table of last values, and
     /// the number of the request.
-    pub(crate) fn table_question(&self) -> Option<(&Local, u64)> {
+    pub(crate) fn table_request(&self) -> Option<(&Local, u64)> {
         let local = self.local.as_ref()?;
-        Some((local, local.table_question()?))
+        Some((local, local.table_request()?))
     }
 
     /// Returns the reason why the two ends do not use shared memory although it was possible.

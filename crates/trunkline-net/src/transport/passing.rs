@@ -116,7 +116,7 @@ impl ReceiveHalf for PassingReceive {
             if let Some(file) = file {
                 let waiting = &mut lock(&self.descriptors.0).waiting;
                 if waiting.len() >= WAITING_MAX {
-                    let text = "the other program passes descriptors without frames";
+                    let text = "the peer sent file descriptors without frames";
                     return Err(io::Error::new(ErrorKind::InvalidData, text));
                 }
                 waiting.push_back(file);

@@ -20,36 +20,37 @@ pub const PIPE_CAPACITY: usize = 64 << 10;
 pub fn pipe(capacity: usize) -> io::Result<(Transport, Transport)> {
     let signals = [Arc::new(Signal::new()?), Arc::new(Signal::new()?)];
     let [near, far] = &signals;
-    let outward = Lane::new(capacity, near, far);
-    let inward = Lane::new(capacity, far, near);
+    let outward = Direction::new(capacity, near, far);
+    let inward = Direction::new(capacity, far, near);
     let near = end(near, outward.clone(), inward.clone());
     let far = end(far, inward, outward);
     Ok((near, far))
 }
 
-/// One direction. Each end's signal is raised when its incoming lane becomes non-empty or ends, and
-/// when its outgoing lane was full and has room again or lost its reader.
-struct Lane {
-    state: Mutex<LaneState>,
+/// One direction. Each end's signal is raised when its incoming direction becomes non-empty or
+/// ends, and when its outgoing direction was full and has room again, or loses its reader.
+struct Direction {
+    state: Mutex<DirectionState>,
     capacity: usize,
     writer: Arc<Signal>,
     reader: Arc<Signal>,
 }
 
 #[derive(Default)]
-struct LaneState {
+struct DirectionState {
     bytes: VecDeque<u8>,
     /// The writer found no room and must be woken when there is room.
     writer_waits: bool,
     finished: bool,
-    abandoned: bool,
+    /// The receive half was dropped, so written bytes would never be read.
+    reader_gone: bool,
 }
 
-struct PipeReceive(Arc<Lane>);
+struct PipeReceive(Arc<Direction>);
 
-struct PipeSend(Arc<Lane>);
+struct PipeSend(Arc<Direction>);
 
-fn end(signal: &Arc<Signal>, outgoing: Arc<Lane>, incoming: Arc<Lane>) -> Transport {
+fn end(signal: &Arc<Signal>, outgoing: Arc<Direction>, incoming: Arc<Direction>) -> Transport {
     Transport {
         peer: Peer::Memory,
         source: Source::new(signal.clone(), SourceKind::Signal),
@@ -58,7 +59,7 @@ fn end(signal: &Arc<Signal>, outgoing: Arc<Lane>, incoming: Arc<Lane>) -> Transp
     }
 }
 
-impl Lane {
+impl Direction {
     fn new(capacity: usize, writer: &Arc<Signal>, reader: &Arc<Signal>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::default(),
@@ -81,10 +82,10 @@ impl ReceiveHalf for PipeReceive {
         buffer[..from_front].copy_from_slice(&front[..from_front]);
         buffer[from_front..count].copy_from_slice(&back[..count - from_front]);
         state.bytes.drain(..count);
-        let told = count > 0 && std::mem::take(&mut state.writer_waits);
+        let must_wake_writer = count > 0 && std::mem::take(&mut state.writer_waits);
         // Unlocks first, so that the other end does not wake only to wait for the lock.
         drop(state);
-        if told {
+        if must_wake_writer {
             self.0.writer.raise();
         }
         Ok(Some(count))
@@ -94,7 +95,7 @@ impl ReceiveHalf for PipeReceive {
 impl Drop for PipeReceive {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
-        state.abandoned = true;
+        state.reader_gone = true;
         state.bytes = VecDeque::new();
         self.0.writer.raise();
     }
@@ -103,11 +104,11 @@ impl Drop for PipeReceive {
 impl SendHalf for PipeSend {
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         let mut state = lock(&self.0.state);
-        if state.abandoned || state.finished {
+        if state.reader_gone || state.finished {
             return Err(io::Error::from(ErrorKind::BrokenPipe));
         }
-        let room = self.0.capacity - state.bytes.len();
-        let count = room.min(bytes.len());
+        let space = self.0.capacity - state.bytes.len();
+        let count = space.min(bytes.len());
         if count == 0 {
             state.writer_waits = true;
             return Ok(None);

@@ -87,7 +87,7 @@ pub(crate) fn connect(path: &Path) -> io::Result<(UnixStream, Credentials)> {
     let peer = Credentials::of_peer(&stream)?;
     if !peer.is_ours() {
         let text = format!(
-            "it is a socket of user {}, and this program runs as user {}",
+            "the socket belongs to user {}, but this program runs as user {}",
             peer.uid,
             own_uid()
         );
@@ -120,15 +120,15 @@ pub(crate) fn failure(path: &Path, error: &io::Error) -> (ErrorKind, String) {
         ErrorKind::NotFound => (
             // No engine created it, or the engine removed it when it ended.
             ErrorKind::ConnectionRefused,
-            "there is no such socket".to_owned(),
+            "the socket does not exist".to_owned(),
         ),
         ErrorKind::ConnectionRefused => (
             ErrorKind::ConnectionRefused,
-            "no program listens there; it was left behind by an engine that was killed".to_owned(),
+            "no program listens on it; an engine that was killed left it behind".to_owned(),
         ),
         ErrorKind::ResourceBusy => (
             ErrorKind::ResourceBusy,
-            "more programs connect than the engine accepts at once".to_owned(),
+            "too many programs are connecting at the same time; try again".to_owned(),
         ),
         kind => (kind, error.to_string()),
     };

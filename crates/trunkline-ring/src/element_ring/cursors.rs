@@ -201,7 +201,7 @@ impl ElementCursor {
         let mut table = self.ring.table();
         table
             .waits
-            .say(&self.ring.memory.header().consumer_wait_count.0);
+            .announce(&self.ring.memory.header().consumer_wait_count.0);
         drop(table);
         Ok(self.written()? <= position)
     }
@@ -221,23 +221,23 @@ impl ElementCursor {
         let shape = self.ring.memory.shape;
         let place = &self.ring.memory.header().written.0;
         if shape.counts() {
-            // SYNC POINT, pairs with the release store in `ElementProducer::give`: the position
+            // SYNC POINT, pairs with the release store in `ElementProducer::publish`: the position
             // loaded next is not before the elements counted here.
             let elements = place.elements.load(Ordering::Acquire);
             // As for the bytes below: the producer cannot overwrite this cursor's place.
-            let most = self.place.elements.saturating_add(shape.capacity());
-            if !(self.written_seen.elements..=most).contains(&elements) {
+            let max = self.place.elements.saturating_add(shape.capacity());
+            if !(self.written_seen.elements..=max).contains(&elements) {
                 return Err(Corrupt);
             }
             self.written_seen.elements = elements;
         }
-        // SYNC POINT, pairs with the release store in `ElementProducer::give`: the bytes before the
-        // position have been written.
+        // SYNC POINT, pairs with the release store in `ElementProducer::publish`: the bytes before
+        // the position have been written.
         let position = place.position.load(Ordering::Acquire);
         // The producer cannot overwrite this cursor's place, so at most the ring's capacity can
         // follow it.
-        let most = self.place.position.saturating_add(shape.bytes_max() as u64);
-        if !(self.written_seen.position..=most).contains(&position) {
+        let max = self.place.position.saturating_add(shape.bytes_max() as u64);
+        if !(self.written_seen.position..=max).contains(&position) {
             return Err(Corrupt);
         }
         self.written_seen.position = position;

@@ -64,7 +64,7 @@ impl ElementProducer {
         // SAFETY: `index` is below the ring's size. That many bytes from it on are free, so they
         // belong to the producer until it publishes them.
         unsafe { self.memory.bytes.write(self.index, bytes) };
-        self.give(bytes.len(), elements);
+        self.publish(bytes.len(), elements);
         Ok(true)
     }
 
@@ -72,11 +72,11 @@ impl ElementProducer {
     /// because the consumer can only free more room.
     #[inline(always)]
     pub fn has_room(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
-        if self.knows_room(bytes, elements) {
+        if self.has_known_room(bytes, elements) {
             return Ok(true);
         }
         self.check()?;
-        Ok(self.knows_room(bytes, elements))
+        Ok(self.has_known_room(bytes, elements))
     }
 
     /// Returns the number of bytes and elements that fit now. For elements of one size, the second
@@ -86,7 +86,7 @@ impl ElementProducer {
         let bytes = self.room_bytes();
         let elements = match self.memory.shape.element_bytes() {
             Some(size) => bytes / size as u64,
-            None => self.memory.shape.capacity() - self.counted(),
+            None => self.memory.shape.capacity() - self.element_count(),
         };
         Ok((bytes, elements))
     }
@@ -127,11 +127,11 @@ impl ElementProducer {
     #[inline]
     pub fn commit(&mut self, bytes: u64, elements: u64) {
         assert!(
-            self.knows_room(bytes, elements),
-            "{bytes} bytes with {elements} elements are given away where there is no room for them"
+            self.has_known_room(bytes, elements),
+            "committing {bytes} bytes with {elements} elements, but the ring has less room"
         );
         // Fits, because it is at most the ring's capacity, which is a usize.
-        self.give(bytes as usize, elements);
+        self.publish(bytes as usize, elements);
     }
 
     /// Returns true if the consumer is waiting for the bytes just published and must be woken. Call
@@ -149,14 +149,15 @@ impl ElementProducer {
     #[inline(always)]
     pub fn glance_wake(&mut self) -> bool {
         self.waits
-            .glance(&self.memory.header().consumer_wait_count.0)
+            .is_other_waiting_unfenced(&self.memory.header().consumer_wait_count.0)
     }
 
     /// Announces that the producer is about to sleep because `bytes` with `elements` elements do
     /// not fit. From then on the consumer's next [`must_wake`](super::ElementConsumer::must_wake)
     /// returns true. Returns false if they fit after all; the producer must not sleep then.
     pub fn wait_for_room(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
-        self.waits.say(&self.memory.header().producer_wait_count.0);
+        self.waits
+            .announce(&self.memory.header().producer_wait_count.0);
         Ok(!self.has_room(bytes, elements)?)
     }
 
@@ -188,19 +189,19 @@ impl ElementProducer {
 
     /// Returns the number of elements in the ring; meaningful only if elements are counted.
     #[inline]
-    fn counted(&self) -> u64 {
+    fn element_count(&self) -> u64 {
         self.written.elements - self.read_seen.elements
     }
 
     #[inline(always)]
-    fn knows_room(&self, bytes: u64, elements: u64) -> bool {
+    fn has_known_room(&self, bytes: u64, elements: u64) -> bool {
         let shape = self.memory.shape;
         bytes <= self.room_bytes()
-            && (!shape.counts() || elements <= shape.capacity() - self.counted())
+            && (!shape.counts() || elements <= shape.capacity() - self.element_count())
     }
 
     #[inline(always)]
-    fn give(&mut self, bytes: usize, elements: u64) {
+    fn publish(&mut self, bytes: usize, elements: u64) {
         self.written.position += bytes as u64;
         self.index = self.memory.bytes.index_after(self.index, bytes);
         let place = &self.memory.header().written.0;
@@ -223,7 +224,7 @@ impl ElementProducer {
     #[cold]
     fn check(&mut self) -> Result<(), Corrupt> {
         let place = &self.memory.header().read.0;
-        // SYNC POINT, pairs with the release store in `ElementConsumer::take`: the consumer no
+        // SYNC POINT, pairs with the release store in `ElementConsumer::free`: the consumer no
         // longer accesses anything before the position.
         let position = place.position.load(Ordering::Acquire);
         // A consumer cannot release bytes that it never received, or take back bytes that it has
@@ -307,7 +308,7 @@ impl ElementConsumer {
         // SAFETY: `index` is below the ring's size. That many bytes from it on have been written,
         // and belong to the consumer until it releases them.
         unsafe { self.memory.bytes.read(self.index, bytes) };
-        self.take(bytes.len(), elements);
+        self.free(bytes.len(), elements);
         Ok(true)
     }
 
@@ -315,11 +316,11 @@ impl ElementConsumer {
     /// valid, because the producer can only add more.
     #[inline(always)]
     pub fn has(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
-        if self.knows(bytes, elements) {
+        if self.has_known(bytes, elements) {
             return Ok(true);
         }
         self.check()?;
-        Ok(self.knows(bytes, elements))
+        Ok(self.has_known(bytes, elements))
     }
 
     /// Returns the number of bytes and of whole elements that are available now.
@@ -368,11 +369,11 @@ impl ElementConsumer {
     #[inline]
     pub fn release(&mut self, bytes: u64, elements: u64) {
         assert!(
-            self.knows(bytes, elements),
-            "{bytes} bytes with {elements} elements are given back where there are fewer"
+            self.has_known(bytes, elements),
+            "releasing {bytes} bytes with {elements} elements, but fewer are available"
         );
         // Fits, because it is at most the ring's capacity, which is a usize.
-        self.take(bytes as usize, elements);
+        self.free(bytes as usize, elements);
     }
 
     /// Returns true if the producer is waiting for the bytes just released and must be woken. Call
@@ -390,7 +391,7 @@ impl ElementConsumer {
     #[inline]
     pub fn glance_wake(&mut self) -> bool {
         self.waits
-            .glance(&self.memory.header().producer_wait_count.0)
+            .is_other_waiting_unfenced(&self.memory.header().producer_wait_count.0)
     }
 
     /// Announces that the consumer is about to sleep because `bytes` with `elements` elements are
@@ -398,7 +399,8 @@ impl ElementConsumer {
     /// [`must_wake`](super::ElementProducer::must_wake) returns true. Returns false if they have
     /// arrived; the consumer must not sleep then.
     pub fn wait_for(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
-        self.waits.say(&self.memory.header().consumer_wait_count.0);
+        self.waits
+            .announce(&self.memory.header().consumer_wait_count.0);
         Ok(!self.has(bytes, elements)?)
     }
 
@@ -428,14 +430,14 @@ impl ElementConsumer {
     }
 
     #[inline(always)]
-    fn knows(&self, bytes: u64, elements: u64) -> bool {
+    fn has_known(&self, bytes: u64, elements: u64) -> bool {
         bytes <= self.known_bytes()
             && (!self.memory.shape.counts()
                 || elements <= self.written_seen.elements - self.read.elements)
     }
 
     #[inline(always)]
-    fn take(&mut self, bytes: usize, elements: u64) {
+    fn free(&mut self, bytes: usize, elements: u64) {
         self.read.position += bytes as u64;
         self.index = self.memory.bytes.index_after(self.index, bytes);
         let place = &self.memory.header().read.0;
@@ -454,22 +456,22 @@ impl ElementConsumer {
         let shape = self.memory.shape;
         let place = &self.memory.header().written.0;
         if shape.counts() {
-            // SYNC POINT, pairs with the release store in `ElementProducer::give`: the position
+            // SYNC POINT, pairs with the release store in `ElementProducer::publish`: the position
             // loaded next is not before the elements counted here.
             let elements = place.elements.load(Ordering::Acquire);
-            let most = self.read.elements.saturating_add(shape.capacity());
-            if !(self.written_seen.elements..=most).contains(&elements) {
+            let max = self.read.elements.saturating_add(shape.capacity());
+            if !(self.written_seen.elements..=max).contains(&elements) {
                 return Err(Corrupt);
             }
             self.written_seen.elements = elements;
         }
-        // SYNC POINT, pairs with the release store in `ElementProducer::give`: the bytes before the
-        // position have been written.
+        // SYNC POINT, pairs with the release store in `ElementProducer::publish`: the bytes before
+        // the position have been written.
         let position = place.position.load(Ordering::Acquire);
         // A producer cannot have more bytes in the ring than its capacity, or take back bytes that
         // it has published.
-        let most = self.read.position.saturating_add(shape.bytes_max() as u64);
-        if !(self.written_seen.position..=most).contains(&position) {
+        let max = self.read.position.saturating_add(shape.bytes_max() as u64);
+        if !(self.written_seen.position..=max).contains(&position) {
             return Err(Corrupt);
         }
         self.written_seen.position = position;

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 use super::losses::LossHeader;
-use super::pages::{Mapped, Pages, PagesWanted, not_ours};
+use super::pages::{Mapped, Pages, PagesWanted, invalid_memory};
 use super::parts::{LossMemory, Losses, Parts};
 use super::{RegionDrain, RegionFiller, RegionReader, RegionWriter};
 use crate::element_ring::{ElementHeader, ElementMemory, RingShape};
@@ -93,7 +93,7 @@ impl RegionMemory {
             .map(|blocks| mapped.bytes() - blocks * BLOCK_BYTES)
             .take(1 + (2 << 20) / BLOCK_BYTES)
             .find_map(|at| header_at(&mapped, at))
-            .ok_or_else(|| not_ours("it says nowhere how long it is"))?;
+            .ok_or_else(|| invalid_memory("it has no header that matches its length"))?;
         Ok(Arc::new(Self {
             mapped,
             shape,
@@ -216,8 +216,8 @@ fn whole_blocks(element_bytes: usize, capacity: usize) -> io::Result<RingShape> 
     let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
     let shape = RingShape::fixed(element_bytes, capacity).ok_or_else(|| {
         invalid(format!(
-            "a ring of {capacity} elements of {element_bytes} bytes is nothing, or more than there \
-             is memory"
+            "a ring of {capacity} elements of {element_bytes} bytes is empty or larger than the \
+             address space; choose another capacity"
         ))
     })?;
     if !shape.bytes_max().is_multiple_of(BLOCK_BYTES) {
@@ -226,8 +226,8 @@ fn whole_blocks(element_bytes: usize, capacity: usize) -> io::Result<RingShape> 
         let step = BLOCK_BYTES >> element_bytes.trailing_zeros().min(12);
         let (less, more) = (capacity / step * step, capacity.next_multiple_of(step));
         return Err(invalid(format!(
-            "a ring is whole blocks of {BLOCK_BYTES} bytes, and {capacity} elements of \
-             {element_bytes} bytes are not; take {less} or {more} of them"
+            "{capacity} elements of {element_bytes} bytes are not a multiple of {BLOCK_BYTES} bytes; \
+             use {less} or {more} elements"
         )));
     }
     Ok(shape)

@@ -45,7 +45,7 @@ impl RegionDrain {
             && count > 0
         {
             self.consumer.pull(bytes, count)?;
-            self.counter.end();
+            self.counter.discard_gap();
         }
         self.counter.lose(self.losses.losses(), all - count);
         Ok(count)

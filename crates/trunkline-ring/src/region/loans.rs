@@ -28,8 +28,9 @@ struct Loan {
 pub(super) struct Loans<E> {
     pub(super) ring_end: E,
     loans: Box<[Loan]>,
-    /// Number of the oldest lent region, followed by the number of the next region.
+    /// Number of the oldest lent region.
     oldest: u64,
+    /// Number that the next lent region gets.
     next: u64,
     /// Number of bytes that are lent or have been returned but wait for older regions.
     lent_bytes: u64,
@@ -37,8 +38,8 @@ pub(super) struct Loans<E> {
 }
 
 impl<E: Advance> Loans<E> {
-    /// Creates an account that lends at most `limit` regions at a time; a limit of 0 is treated as
-    /// 1.
+    /// Creates the state of a ring end that lends at most `limit` regions at a time. A limit of 0
+    /// is treated as 1.
     pub(super) fn new(ring_end: E, limit: usize) -> Self {
         let none = Loan {
             bytes: 0,
@@ -65,7 +66,7 @@ impl<E: Advance> Loans<E> {
         (self.next - self.oldest) as usize
     }
 
-    /// Returns the number of bytes between the end's position and the next region.
+    /// Returns the number of bytes between the position of the ring end and the next region.
     pub(super) fn lent_bytes(&self) -> u64 {
         self.lent_bytes
     }

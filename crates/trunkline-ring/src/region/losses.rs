@@ -30,7 +30,7 @@ struct DeviceCounters {
     /// Number of elements lost or missing.
     elements: AtomicU64,
     /// Number of times that a loss began.
-    times: AtomicU64,
+    overflow_count: AtomicU64,
     gaps: AtomicU64,
 }
 
@@ -51,7 +51,7 @@ impl LossHeader {
 
     /// Number of times that a loss began.
     pub(super) fn overflow_count(&self) -> u64 {
-        self.device.times.load(Ordering::Relaxed)
+        self.device.overflow_count.load(Ordering::Relaxed)
     }
 
     fn gap(&self, number: u64) -> &Gap {
@@ -64,11 +64,11 @@ impl LossHeader {
 #[derive(Debug, Default)]
 pub(super) struct LossCounter {
     elements: u64,
-    times: u64,
+    overflow_count: u64,
     gaps: u64,
     passed_seen: u64,
-    /// Number of elements in the open gap, which is not recorded yet; 0 if there is none.
-    open: u64,
+    /// Number of elements in the open gap, which is not recorded yet; 0 if no gap is open.
+    open_gap: u64,
 }
 
 impl LossCounter {
@@ -77,24 +77,27 @@ impl LossCounter {
         if elements == 0 {
             return;
         }
-        if self.open == 0 {
-            self.times += 1;
-            header.device.times.store(self.times, Ordering::Relaxed);
+        if self.open_gap == 0 {
+            self.overflow_count += 1;
+            header
+                .device
+                .overflow_count
+                .store(self.overflow_count, Ordering::Relaxed);
         }
-        self.open = self.open.saturating_add(elements);
+        self.open_gap = self.open_gap.saturating_add(elements);
         self.elements = self.elements.saturating_add(elements);
         let counter = &header.device.elements;
         counter.store(self.elements, Ordering::Relaxed);
     }
 
     /// Ends the open gap without recording it.
-    pub(super) fn end(&mut self) {
-        self.open = 0;
+    pub(super) fn discard_gap(&mut self) {
+        self.open_gap = 0;
     }
 
     /// Returns true if elements may enter the ring again: no gap is open, or it can be recorded.
     pub(super) fn can_resume(&mut self, header: &LossHeader) -> Result<bool, Corrupt> {
-        if self.open == 0 || self.gaps - self.passed_seen < GAPS_MAX as u64 {
+        if self.open_gap == 0 || self.gaps - self.passed_seen < GAPS_MAX as u64 {
             return Ok(true);
         }
         // SYNC POINT, pairs with the release store in `LossReader::pass`: the gap is read before it
@@ -110,16 +113,16 @@ impl LossCounter {
     /// Records the open gap, if any. The first element after it is at `position`. Call this before
     /// publishing that element, and only after [`can_resume`](Self::can_resume).
     pub(super) fn record_gap(&mut self, header: &LossHeader, position: u64) {
-        if self.open == 0 {
+        if self.open_gap == 0 {
             return;
         }
         let gap = header.gap(self.gaps);
         gap.position.store(position, Ordering::Relaxed);
-        gap.elements.store(self.open, Ordering::Relaxed);
+        gap.elements.store(self.open_gap, Ordering::Relaxed);
         self.gaps += 1;
         // SYNC POINT, pairs with the acquire load in `LossReader::load`.
         header.device.gaps.store(self.gaps, Ordering::Release);
-        self.open = 0;
+        self.open_gap = 0;
     }
 }
 

@@ -86,16 +86,15 @@ impl std::fmt::Display for NoRegion {
             ),
             Self::AllLent { limit } => write!(
                 f,
-                "all {limit} regions are lent; give one back first, or allow more when the ring is \
-                 made"
+                "all {limit} regions are lent; return one first, or create the ring with a higher limit"
             ),
             Self::Abandoned => f.write_str(
-                "a region was dropped before it was filled, so nothing behind it can be played; \
-                 make a new ring",
+                "a region was dropped before it was finished, so nothing after it can be played; \
+                 create a new ring",
             ),
             Self::Corrupt => f.write_str(
-                "the peer has written positions to the ring that are not valid; it is at \
-                 fault, and nothing in the ring can be trusted",
+                "the peer has written invalid positions to the ring; restart the peer and create a \
+                 new ring",
             ),
         }
     }

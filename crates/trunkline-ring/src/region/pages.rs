@@ -134,10 +134,10 @@ impl Mapped {
     /// Maps a file created by another process.
     pub(super) fn accept(file: OwnedFd) -> io::Result<Self> {
         if !rustix::fs::fcntl_get_seals(&file)?.contains(SEALS) {
-            return Err(not_ours("its length can be changed"));
+            return Err(invalid_memory("its length can be changed"));
         }
         let bytes = usize::try_from(rustix::fs::fstat(&file)?.st_size);
-        let bytes = bytes.map_err(|_| not_ours("it is longer than there are addresses"))?;
+        let bytes = bytes.map_err(|_| invalid_memory("it is larger than the address space"))?;
         Self::map(file, bytes)
     }
 
@@ -246,17 +246,16 @@ fn round_up(bytes: usize, to: usize) -> io::Result<usize> {
         .ok_or(ErrorKind::OutOfMemory.into())
 }
 
-pub(super) fn not_ours(text: &str) -> io::Error {
+pub(super) fn invalid_memory(text: &str) -> io::Error {
     io::Error::new(
         ErrorKind::InvalidData,
-        format!("this is not the memory of a ring of regions: {text}"),
+        format!("the file is not the memory of a ring of regions: {text}"),
     )
 }
 
 fn no_huge_pages(error: io::Error) -> io::Error {
     let text = format!(
-        "there are not enough huge pages set aside ({error}); set vm.nr_hugepages, or take the \
-         largest pages there are"
+        "too few huge pages are reserved ({error}); raise vm.nr_hugepages, or allow smaller pages"
     );
     io::Error::new(error.kind(), text)
 }

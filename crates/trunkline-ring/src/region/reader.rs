@@ -121,7 +121,11 @@ impl RegionReader {
 }
 
 impl ReadLender {
-    fn lend(lender: &Arc<Self>, least: u64, most: u64) -> Result<ReadRegion, NoRegion> {
+    fn lend(
+        lender: &Arc<Self>,
+        elements_min: u64,
+        elements_max: u64,
+    ) -> Result<ReadRegion, NoRegion> {
         let size = lender.element_bytes() as u64;
         let losses = lender.losses.losses();
         let mut guard = lender.lock();
@@ -131,8 +135,8 @@ impl ReadLender {
             return Err(NoRegion::AllLent { limit });
         }
         let from = loans.ring_end.read_position() + loans.lent_bytes();
-        let there = (loans.ring_end.written()? - from) / size;
-        if there == 0 {
+        let available = (loans.ring_end.written()? - from) / size;
+        if available == 0 {
             return Err(NoRegion::NotYet { available: 0 });
         }
         gaps.load(losses)?;
@@ -151,10 +155,10 @@ impl ReadLender {
         if in_one_piece == 0 {
             return Err(NoRegion::Corrupt);
         }
-        if there < least.min(in_one_piece) {
-            return Err(NoRegion::NotYet { available: there });
+        if available < elements_min.min(in_one_piece) {
+            return Err(NoRegion::NotYet { available });
         }
-        let elements = most.min(in_one_piece).min(there);
+        let elements = elements_max.min(in_one_piece).min(available);
         // Fits, because it is at most the memory's length, which is a usize.
         let bytes = (elements * size) as usize;
         #[cfg(not(loom))]

@@ -1,4 +1,4 @@
-//! The writing side for playback, which lends regions to fill.
+//! The end from which data is played: it lends regions to fill.
 
 #[cfg(not(loom))]
 use std::ptr::NonNull;
@@ -11,7 +11,8 @@ use crate::sync::Arc;
 
 /// The writer, which lends its memory in regions that are filled in any order.
 ///
-/// Lending and taking back hold a lock for a few instructions; the device never takes it.
+/// Lending a region and taking it back hold a lock for a few instructions; the device never takes
+/// that lock.
 pub struct RegionWriter {
     lender: Arc<WriteLender>,
 }
@@ -22,7 +23,7 @@ pub struct WriteRegion {
     #[cfg(not(loom))]
     start: NonNull<u8>,
     bytes: usize,
-    /// Position of its first byte in the ring's whole sequence of bytes.
+    /// Position of its first byte, counted from the beginning of the ring.
     from: u64,
     number: u64,
     status: LoanStatus,

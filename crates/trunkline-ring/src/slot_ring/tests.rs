@@ -13,12 +13,12 @@ fn pop(ring: &SlotRing) -> Result<u64, Empty> {
 }
 
 /// Claims a slot, as if the thread then stopped.
-fn stop(ring: &SlotRing, turn: Turn) -> Claimed {
-    let end = match turn {
-        Turn::Push => &ring.tail,
-        Turn::Pop => &ring.head,
+fn stop(ring: &SlotRing, side: Side) -> Claimed {
+    let end = match side {
+        Side::Push => &ring.tail,
+        Side::Pop => &ring.head,
     };
-    ring.claim(end, turn).expect("there is one to claim").0
+    ring.claim(end, side).expect("there is one to claim").0
 }
 
 /// Completes a push that was stopped.
@@ -33,7 +33,7 @@ fn go_on(ring: &SlotRing, slot: Claimed, value: u64) {
 fn stopped_writer_delays_later_elements_and_blocks_no_thread() {
     let ring = SlotRing::new(4, 1);
     push(&ring, 1).unwrap();
-    let stopped = stop(&ring, Turn::Push);
+    let stopped = stop(&ring, Side::Push);
     push(&ring, 3).unwrap();
     assert_eq!(pop(&ring), Ok(1));
     assert_eq!(pop(&ring), Err(Empty), "told at once, not made to wait");
@@ -53,7 +53,7 @@ fn stopped_reader_occupies_one_slot_and_blocks_no_thread() {
     let ring = SlotRing::new(2, 1);
     push(&ring, 1).unwrap();
     push(&ring, 2).unwrap();
-    let stopped = stop(&ring, Turn::Pop);
+    let stopped = stop(&ring, Side::Pop);
     assert_eq!(push(&ring, 3), Err(Full), "told at once, not made to wait");
     assert_eq!(pop(&ring), Ok(2), "the other reader goes on");
     ring.memory.set_stamp(stopped.spot, stopped.next_stamp);
@@ -68,7 +68,7 @@ fn overwriting_drops_nothing_for_a_slot_it_cannot_get() {
     for value in 1..=3 {
         push(&ring, value).unwrap();
     }
-    let stopped = stop(&ring, Turn::Pop);
+    let stopped = stop(&ring, Side::Pop);
     let refused = Overflow {
         stored: false,
         dropped: 1,

@@ -25,8 +25,8 @@ impl Bell {
     }
 }
 
-impl Ring for Arc<Bell> {
-    fn ring(&self) {
+impl WakeThread for Arc<Bell> {
+    fn wake_thread(&self) {
         *lock(&self.rung) = true;
         self.changed.notify_all();
     }

@@ -31,7 +31,7 @@ fn any_time() -> Tick {
 
 /// The state of a connection that writers and the peer see.
 #[derive(Default)]
-struct Ends {
+struct ConnectionState {
     /// Number of marks that are not encoded yet.
     marked: AtomicU64,
     arrived: AtomicU64,
@@ -39,18 +39,18 @@ struct Ends {
 }
 
 /// A session that sends one byte for each mark.
-struct News {
-    ends: Arc<Ends>,
+struct FakeEndpoint {
+    state: Arc<ConnectionState>,
     due: Option<Tick>,
 }
 
-impl Endpoint for News {
+impl Endpoint for FakeEndpoint {
     fn handle_connected(&mut self, _: Tick, _: Timestamp) {}
 
     fn handle_input(&mut self, _: Tick, _: Timestamp, _: &[u8]) {}
 
     fn poll_output(&mut self, now: Tick, _: Timestamp, room: usize, out: &mut Vec<u8>) -> bool {
-        let marked = self.ends.marked.swap(0, Ordering::SeqCst);
+        let marked = self.state.marked.swap(0, Ordering::SeqCst);
         assert!(marked as usize <= room);
         out.resize(out.len() + marked as usize, 0);
         // Simulates a session that begins to wait for something.
@@ -79,9 +79,9 @@ impl Endpoint for News {
 }
 
 /// A transport that is full at random times.
-struct Wire(Arc<Ends>);
+struct FakeTransport(Arc<ConnectionState>);
 
-impl SendHalf for Wire {
+impl SendHalf for FakeTransport {
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         assert!(!self.0.writing.swap(true, Ordering::SeqCst), "two senders");
         thread::yield_now();
@@ -108,7 +108,7 @@ enum Turn {
 
 /// A connection with its own thread.
 struct Rig {
-    ends: Arc<Ends>,
+    state: Arc<ConnectionState>,
     bell: Arc<Bell>,
     mailbox: Arc<Mailbox<Mail, Arc<Bell>>>,
     sut: Target<Arc<Bell>>,
@@ -116,17 +116,20 @@ struct Rig {
 
 impl Rig {
     fn new() -> Arc<Self> {
-        let (ends, bell) = (Arc::new(Ends::default()), Arc::new(Bell::default()));
+        let (state, bell) = (
+            Arc::new(ConnectionState::default()),
+            Arc::new(Bell::default()),
+        );
         let mailbox = Arc::new(Mailbox::new(bell.clone()));
         let sut = Target::new(SessionKey::from_token(Token(1)), mailbox.clone());
-        let endpoint = Box::new(News {
-            ends: ends.clone(),
+        let endpoint = Box::new(FakeEndpoint {
+            state: state.clone(),
             due: None,
         });
-        let outgoing = Outgoing::new(Box::new(Wire(ends.clone())));
+        let outgoing = Outgoing::new(Box::new(FakeTransport(state.clone())));
         sut.open(Outlet::new(endpoint, outgoing));
         Arc::new(Self {
-            ends,
+            state,
             bell,
             mailbox,
             sut,
@@ -135,7 +138,7 @@ impl Rig {
 
     /// Writes: marks, and sends if nothing was marked before.
     fn write(&self) {
-        if self.ends.marked.fetch_add(1, Ordering::SeqCst) == 0 {
+        if self.state.marked.fetch_add(1, Ordering::SeqCst) == 0 {
             self.sut.send(any_time(), WALL);
         }
     }
@@ -194,11 +197,11 @@ impl Rig {
     }
 
     fn check(&self, written: u64) {
-        assert_eq!(self.ends.arrived.load(Ordering::SeqCst), written);
+        assert_eq!(self.state.arrived.load(Ordering::SeqCst), written);
         let guard = self.sut.outlet();
         let outlet = guard.as_ref().unwrap();
         assert!(
-            outlet.has_seen_deadline(),
+            outlet.knows_deadline(),
             "a time-out that the thread does not know of"
         );
     }

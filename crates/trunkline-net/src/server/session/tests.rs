@@ -15,13 +15,13 @@ fn at(micros: u64) -> Tick {
 /// The state of a fake session.
 #[derive(Default)]
 struct State {
-    news: usize,
+    pending_bytes: usize,
     has_requests: bool,
     due: Option<Tick>,
     panics: bool,
     wants_no_input: bool,
     closes: bool,
-    told: Vec<Tick>,
+    output_times: Vec<Tick>,
     /// The room in the transport, and below that the bytes it took.
     room: usize,
     taken: usize,
@@ -30,9 +30,9 @@ struct State {
 
 type Shared = Arc<Mutex<State>>;
 
-struct News(Shared);
+struct FakeEndpoint(Shared);
 
-impl Endpoint for News {
+impl Endpoint for FakeEndpoint {
     fn handle_connected(&mut self, _: Tick, _: Timestamp) {}
 
     fn handle_input(&mut self, _: Tick, _: Timestamp, _: &[u8]) {}
@@ -43,15 +43,15 @@ impl Endpoint for News {
 
     fn poll_output(&mut self, now: Tick, _: Timestamp, room: usize, out: &mut Vec<u8>) -> bool {
         let mut state = self.0.lock().unwrap();
-        state.told.push(now);
+        state.output_times.push(now);
         if state.panics {
             drop(state);
             panic!("a defect");
         }
-        let count = state.news.min(room);
-        state.news -= count;
+        let count = state.pending_bytes.min(room);
+        state.pending_bytes -= count;
         out.resize(out.len() + count, 0);
-        state.news > 0
+        state.pending_bytes > 0
     }
 
     fn lets_writers_send(&self) -> bool {
@@ -72,9 +72,9 @@ impl Endpoint for News {
     }
 }
 
-struct Wire(Shared);
+struct FakeTransport(Shared);
 
-impl SendHalf for Wire {
+impl SendHalf for FakeTransport {
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         let mut state = self.0.lock().unwrap();
         if state.fails {
@@ -92,12 +92,12 @@ impl SendHalf for Wire {
 /// Creates a session with three bytes to send, whose connection thread has had a turn.
 fn sut() -> (Outlet, Shared) {
     let state = Shared::default();
-    let endpoint = Box::new(News(state.clone()));
-    let outgoing = Outgoing::new(Box::new(Wire(state.clone())));
+    let endpoint = Box::new(FakeEndpoint(state.clone()));
+    let outgoing = Outgoing::new(Box::new(FakeTransport(state.clone())));
     let mut outlet = Outlet::new(endpoint, outgoing);
     outlet.check();
     *state.lock().unwrap() = State {
-        news: 3,
+        pending_bytes: 3,
         room: 1 << 20,
         ..State::default()
     };
@@ -113,13 +113,13 @@ fn writer_sends_after_silence_and_leaves_a_burst_to_the_thread() {
     let (mut sut, state) = sut();
     assert!(sut.send(at(100), WALL));
     assert_eq!(taken(&state), 3);
-    state.lock().unwrap().news = 3;
+    state.lock().unwrap().pending_bytes = 3;
     assert!(!sut.send(at(119), WALL), "19 us after it");
     assert_eq!(taken(&state), 3);
     assert!(!sut.send(at(10_118), WALL), "the burst may go on");
     assert!(sut.send(at(10_119), WALL));
     assert_eq!(taken(&state), 6);
-    state.lock().unwrap().news = 3;
+    state.lock().unwrap().pending_bytes = 3;
     assert!(sut.send(at(10_139), WALL), "20 us after it");
 }
 
@@ -128,13 +128,16 @@ fn writer_does_not_process_client_requests() {
     let (mut sut, state) = sut();
     state.lock().unwrap().has_requests = true;
     assert!(!sut.send(at(100), WALL));
-    assert!(state.lock().unwrap().told.is_empty(), "it was not asked");
+    assert!(
+        state.lock().unwrap().output_times.is_empty(),
+        "it was not asked"
+    );
 }
 
 #[test]
 fn a_writer_sends_no_more_than_its_share() {
     let (mut sut, state) = sut();
-    state.lock().unwrap().news = 10 * WRITER_QUANTUM;
+    state.lock().unwrap().pending_bytes = 10 * WRITER_QUANTUM;
     assert!(!sut.send(at(100), WALL));
     assert_eq!(taken(&state), WRITER_QUANTUM);
 }
@@ -178,7 +181,7 @@ fn failure_or_panic_ends_the_session_and_is_reported_to_the_thread() {
     state.lock().unwrap().fails = true;
     assert!(!sut.send(at(100), WALL));
     assert!(!sut.send(at(200), WALL), "it is of no further use");
-    assert_eq!(state.lock().unwrap().told.len(), 1);
+    assert_eq!(state.lock().unwrap().output_times.len(), 1);
     assert!(sut.take_failure().is_some() && sut.take_failure().is_none());
 
     let (mut sut, state) = self::sut();
@@ -187,7 +190,7 @@ fn failure_or_panic_ends_the_session_and_is_reported_to_the_thread() {
     assert!(sut.has_panicked() && sut.take_failure().is_none());
     state.lock().unwrap().panics = false;
     assert!(!sut.send(at(20_000), WALL), "it is not asked again");
-    assert_eq!(state.lock().unwrap().told.len(), 1);
+    assert_eq!(state.lock().unwrap().output_times.len(), 1);
     assert_eq!(taken(&state), 0);
 }
 
@@ -198,5 +201,5 @@ fn endpoint_times_never_decrease() {
     assert_eq!(sut.not_before(at(90)), at(100), "a turn that was late");
     assert_eq!(sut.not_before(at(190)), at(190));
     assert!(sut.send(at(180), WALL));
-    assert_eq!(state.lock().unwrap().told, [at(100), at(190)]);
+    assert_eq!(state.lock().unwrap().output_times, [at(100), at(190)]);
 }

@@ -4,7 +4,7 @@ use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::Timestamp;
 
 use super::*;
-use crate::server::admission::{Bounds, Census};
+use crate::server::admission::{Bounds, SessionCounts};
 use crate::server::turns::COUNTED_MAX;
 use crate::transport::Peer;
 use crate::transport::pipe::PIPE_CAPACITY;
@@ -43,9 +43,9 @@ fn worker() -> Worker {
         handshakes_max: 10,
     };
     let open = |_: Peer, _: Notifier| Ok(Box::new(Idle) as Box<dyn Endpoint>);
-    let census = Arc::new(Census::new(bounds));
+    let counts = Arc::new(SessionCounts::new(bounds));
     let threads = vec![mailbox.clone()];
-    let admission = Admission::new(Arc::new(open), census, threads, PIPE_CAPACITY);
+    let admission = Admission::new(Arc::new(open), counts, threads, PIPE_CAPACITY);
     Worker::new(poll, mailbox, Arc::new(admission), Duration::ZERO)
 }
 

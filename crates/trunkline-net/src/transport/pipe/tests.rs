@@ -7,12 +7,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::*;
 
 /// Returns true if the end's signal was raised since the last call.
-fn told(transport: &Transport) -> bool {
+fn was_signalled(transport: &Transport) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(
         transport.source.as_fd(),
         PollFlags::IN,
     )];
-    let told = poll(
+    let was_signalled = poll(
         &mut fds,
         Some(&Timespec {
             tv_sec: 0,
@@ -22,7 +22,7 @@ fn told(transport: &Transport) -> bool {
     .unwrap()
         == 1;
     transport.source.acknowledge();
-    told
+    was_signalled
 }
 
 #[test]
@@ -42,33 +42,33 @@ fn bytes_arrive_in_order_and_no_more_than_fit() {
 #[test]
 fn reader_that_found_nothing_is_notified_of_the_next_byte() {
     let (mut near, mut far) = pipe(64).unwrap();
-    assert!(!told(&far));
+    assert!(!was_signalled(&far));
     near.send.try_write(b"ab").unwrap();
-    assert!(told(&far));
+    assert!(was_signalled(&far));
     let mut one = [0];
     assert_eq!(far.receive.try_read(&mut one).unwrap(), Some(1));
     near.send.try_write(b"c").unwrap();
     assert!(
-        !told(&far),
-        "it has not found the end of what it was told of"
+        !was_signalled(&far),
+        "the reader has not yet read everything that was signalled"
     );
     assert_eq!(far.receive.try_read(&mut [0; 8]).unwrap(), Some(2));
     assert_eq!(far.receive.try_read(&mut one).unwrap(), None);
     near.send.try_write(b"d").unwrap();
-    assert!(told(&far));
+    assert!(was_signalled(&far));
 }
 
 #[test]
 fn writer_that_found_no_room_is_notified_of_room() {
     let (mut near, mut far) = pipe(2).unwrap();
     near.send.try_write(b"ab").unwrap();
-    assert!(!told(&near));
+    assert!(!was_signalled(&near));
     assert_eq!(near.send.try_write(b"c").unwrap(), None);
     let mut one = [0];
     far.receive.try_read(&mut one).unwrap();
-    assert!(told(&near));
+    assert!(was_signalled(&near));
     far.receive.try_read(&mut one).unwrap();
-    assert!(!told(&near), "told once");
+    assert!(!was_signalled(&near), "room is signalled only once");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn the_end_is_read_after_the_last_byte() {
     near.send.try_write(b"a").unwrap();
     near.send.finish();
     let mut buffer = [0; 8];
-    assert!(told(&far));
+    assert!(was_signalled(&far));
     assert_eq!(far.receive.try_read(&mut buffer).unwrap(), Some(1));
     assert_eq!(far.receive.try_read(&mut buffer).unwrap(), Some(0));
     assert_eq!(far.receive.try_read(&mut buffer).unwrap(), Some(0));
@@ -101,7 +101,7 @@ fn the_other_direction_stays_open_after_one_is_finished() {
 fn writing_to_a_dropped_end_fails_and_reading_from_it_ends() {
     let (mut near, far) = pipe(64).unwrap();
     drop(far);
-    assert!(told(&near));
+    assert!(was_signalled(&near));
     assert_eq!(
         near.send.try_write(b"a").unwrap_err().kind(),
         ErrorKind::BrokenPipe

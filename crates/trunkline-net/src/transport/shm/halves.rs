@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use trunkline_ring::{ByteConsumer, ByteProducer, Moved};
 
 use super::mapping::Mapping;
-use super::{BELLS, BELLS_MAX, Local, Side, Step, from_nonsense, nonsense, passing};
+use super::{
+    DOORBELLS_MAX, DOORBELLS_PER_READ, Local, Side, Step, corrupt_error, invalid_data, passing,
+};
 use crate::sync::{Arc, Ordering, lock};
 use crate::transport::halves::{StreamSocket, not_blocked};
 use crate::transport::{ReceiveHalf, SendHalf};
@@ -24,7 +26,7 @@ pub(super) enum SendStage {
         producer: ByteProducer,
         /// No byte has been put into the ring yet. The other end may be asleep on the socket
         /// without having announced it in the ring.
-        first: bool,
+        is_first_write: bool,
     },
 }
 
@@ -38,18 +40,21 @@ impl SendHalf for SharedSend {
         }
         match &mut self.stage {
             SendStage::Socket(_) => Ok(None),
-            SendStage::Ring { producer, first } => {
+            SendStage::Ring {
+                producer,
+                is_first_write,
+            } => {
                 let moved = push(producer, bytes).inspect_err(|_| {
                     // Ends the other half too, which reports the cause.
                     let _ = self.local.stream.shutdown(Shutdown::Both);
                 })?;
-                if moved.count > 0 && (moved.wake || std::mem::take(first)) {
-                    self.local.ring_bell();
+                if moved.count > 0 && (moved.wake || std::mem::take(is_first_write)) {
+                    self.local.ring_doorbell();
                 }
                 // Unlike a socket, a ring accepts bytes that will never be read; it must not wait
                 // for a reader that is gone.
                 match moved.count {
-                    0 if self.local.gone.load(Ordering::Relaxed) => {
+                    0 if self.local.peer_gone.load(Ordering::Relaxed) => {
                         Err(ErrorKind::BrokenPipe.into())
                     }
                     0 => Ok(None),
@@ -80,7 +85,7 @@ impl SharedSend {
         if let Some(mapping) = self.local.mapping.get() {
             self.stage = SendStage::Ring {
                 producer: mapping.ring(self.local.outgoing()).producer(),
-                first: true,
+                is_first_write: true,
             };
         }
     }
@@ -113,8 +118,8 @@ fn write_socket(local: &Local, offer: &mut Option<OwnedFd>, bytes: &[u8]) -> io:
 /// Puts bytes into a ring. If there is no room, requests a wake-up when there is.
 fn push(producer: &mut ByteProducer, bytes: &[u8]) -> io::Result<Moved> {
     loop {
-        let moved = producer.push(bytes).map_err(from_nonsense)?;
-        if moved.count > 0 || producer.wait_for_room().map_err(from_nonsense)? {
+        let moved = producer.push(bytes).map_err(corrupt_error)?;
+        if moved.count > 0 || producer.wait_for_room().map_err(corrupt_error)? {
             return Ok(moved);
         }
     }
@@ -151,8 +156,8 @@ impl ReceiveHalf for SharedReceive {
         if let ReceiveStage::Ring { ended, .. } = &mut self.stage
             && ended.is_none()
         {
-            *ended = read_bells(&self.local, hung_up);
-            self.local.set_gone(ended.is_some());
+            *ended = read_doorbells(&self.local, hung_up);
+            self.local.set_peer_gone(ended.is_some());
         }
     }
 
@@ -205,7 +210,7 @@ impl SharedReceive {
                     }
                 }
             }
-            false => not_blocked(|| local.receive_bells(buffer))?,
+            false => not_blocked(|| local.receive_doorbells(buffer))?,
         };
         // The file arrived with the first bytes, and it must be answered before they are.
         let mapping = local.mapping.get();
@@ -214,13 +219,13 @@ impl SharedReceive {
                 && !mapping.is_accepted()
                 && local.may_share()
             {
-                local.decline("the engine does not take it".to_owned())?;
+                local.decline("the engine does not accept it".to_owned())?;
             }
             self.received += read.unwrap_or(0) as u64;
             return Ok(Step::Moved(read));
         };
         let Some(rest) = limit.checked_sub(self.received) else {
-            return Err(nonsense());
+            return Err(invalid_data());
         };
         let count = read.unwrap_or(0) as u64;
         if count < rest || (rest > 0 && read.is_none()) {
@@ -235,9 +240,9 @@ impl SharedReceive {
         // An event may already have reported the end, and will not report it again.
         let ended = match read {
             Some(0) => Some(Ok(())),
-            _ => read_bells(local, true),
+            _ => read_doorbells(local, true),
         };
-        local.set_gone(ended.is_some());
+        local.set_peer_gone(ended.is_some());
         if let Some(mapping) = mapping {
             self.stage = ReceiveStage::Ring {
                 consumer: mapping.ring(local.incoming()).consumer(),
@@ -255,9 +260,9 @@ impl SharedReceive {
         let ReceiveStage::Ring { consumer, ended } = &mut self.stage else {
             return Ok(None);
         };
-        let moved = consumer.pop(buffer).map_err(from_nonsense)?;
+        let moved = consumer.pop(buffer).map_err(corrupt_error)?;
         if moved.wake {
-            self.local.ring_bell();
+            self.local.ring_doorbell();
         }
         match (moved.count, &ended) {
             (0, None) => Ok(None),
@@ -271,13 +276,13 @@ impl SharedReceive {
 
 /// Reads doorbells from the socket, and its end if it has been reached. Only a caller that knows of
 /// the end must read up to it; otherwise the end is reported again.
-fn read_bells(local: &Local, hung_up: bool) -> Option<io::Result<()>> {
-    let mut bells = [0; BELLS];
-    for _ in 0..BELLS_MAX / BELLS {
-        match not_blocked(|| local.receive_bells(&mut bells)) {
+fn read_doorbells(local: &Local, hung_up: bool) -> Option<io::Result<()>> {
+    let mut doorbells = [0; DOORBELLS_PER_READ];
+    for _ in 0..DOORBELLS_MAX / DOORBELLS_PER_READ {
+        match not_blocked(|| local.receive_doorbells(&mut doorbells)) {
             Ok(None) => return None,
             Ok(Some(0)) => return Some(Ok(())),
-            Ok(Some(count)) if count < BELLS && !hung_up => return None,
+            Ok(Some(count)) if count < DOORBELLS_PER_READ && !hung_up => return None,
             Ok(Some(_)) => {}
             // A process that was killed leaves a reset behind; the data it sent is still in the
             // ring.
@@ -285,7 +290,7 @@ fn read_bells(local: &Local, hung_up: bool) -> Option<io::Result<()>> {
             Err(error) => return Some(Err(error)),
         }
     }
-    Some(Err(nonsense()))
+    Some(Err(invalid_data()))
 }
 
 /// Accepts or declines the offered file, for the acceptor.
@@ -298,6 +303,8 @@ fn take_offer(local: &Local, file: Option<OwnedFd>) -> io::Result<()> {
             let _first = local.mapping.set(mapping);
             Ok(())
         }
-        Err(error) => local.decline(format!("the client's cannot be mapped: {error}")),
+        Err(error) => local.decline(format!(
+            "the memory that the client offers cannot be mapped: {error}"
+        )),
     }
 }

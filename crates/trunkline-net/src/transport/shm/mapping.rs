@@ -14,8 +14,9 @@ use crate::sync::{Arc, Ordering, SharedWord};
 /// Capacity in bytes of each direction's ring.
 pub(super) const CAPACITY: usize = 256 << 10;
 
-/// The largest capacity that a peer may choose, followed by the smallest.
+/// Largest capacity in bytes that a peer may choose.
 const CAPACITY_MAX: usize = 4 << 20;
+/// Smallest capacity in bytes that a peer may choose.
 const CAPACITY_MIN: usize = 4 << 10;
 
 /// Offset of the first ring.
@@ -81,7 +82,7 @@ impl Mapping {
         }
         let mapping = Self::map(&file, capacity)?;
         if mapping.header().magic.load(Ordering::Relaxed) != MAGIC {
-            return Err(unusable("it is laid out in another way"));
+            return Err(unusable("its layout has a different version"));
         }
         mapping.header().accepted.store(1, Ordering::Release);
         Ok(Arc::new(mapping))
@@ -136,12 +137,12 @@ impl Mapping {
     }
 
     /// Requests a table of last values; `count` is the number of the request.
-    pub(super) fn ask_table(&self, count: u64) {
+    pub(super) fn request_table(&self, count: u64) {
         self.header().table_asked.store(count, Ordering::Release);
     }
 
     /// Returns the number of the last request if it has not been answered.
-    pub(super) fn table_question(&self) -> Option<u64> {
+    pub(super) fn table_request(&self) -> Option<u64> {
         let asked = self.header().table_asked.load(Ordering::Acquire);
         let answered = self.header().table_answered.load(Ordering::Relaxed);
         (asked != answered >> 1).then_some(asked)

@@ -77,7 +77,7 @@ impl StreamMemory {
         }
         let memory = Self::map(file, ring_bytes, shape, start, false)?;
         if memory.header().magic.load(Ordering::Acquire) != MAGIC {
-            return Err(unusable("it is laid out in another way"));
+            return Err(unusable("its layout has a different version"));
         }
         Ok(Arc::new(memory))
     }

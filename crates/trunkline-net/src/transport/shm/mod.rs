@@ -49,22 +49,22 @@ use halves::{ReceiveStage, SendStage, SharedReceive, SharedSend};
 use mapping::{Mapping, Way};
 pub use mirror::StreamMemory;
 pub(crate) use table::TableAnswer;
-use table::{Asked, Question};
 pub use table::{LocalTable, create_table};
+use table::{RequestState, TableRequest};
 
-/// Maximum number of doorbells per read.
-const BELLS: usize = 256;
+/// Maximum number of doorbells that one read takes from the socket.
+const DOORBELLS_PER_READ: usize = 256;
 
 /// Maximum number of doorbells waiting to be read. A well-behaved peer sends at most one each time
 /// this end announces that it sleeps, so a larger number means a hostile peer.
-const BELLS_MAX: usize = 64 << 10;
+const DOORBELLS_MAX: usize = 64 << 10;
 
 /// Maximum time to wait for the answer to a table request. An acceptor of an older version never
 /// answers.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// Time after which an end that provided no table is asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// Time after which a request is repeated to an end that provided no table.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// The role of an end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,14 +81,14 @@ pub(crate) struct Local {
     side: Side,
     state: AtomicU8,
     mapping: OnceLock<Arc<Mapping>>,
-    /// The socket has ended, so the other end will not read any more.
-    gone: AtomicBool,
+    /// The socket has ended, so the peer will not read any more.
+    peer_gone: AtomicBool,
     /// The progress of this end's output over the socket.
     over_socket: Mutex<OverSocket>,
     /// The reason why there is no shared memory.
     why_not: OnceLock<String>,
-    /// The dialler's requests for a table of last values.
-    asked: Mutex<Asked>,
+    /// State of the dialler's requests for a table of last values.
+    request: Mutex<TableRequest>,
     /// True until this process knows that the connection is over.
     live: Arc<AtomicBool>,
 }
@@ -151,7 +151,7 @@ impl Local {
         let why = self.why_not.get_or_init(|| why);
         match self.side {
             Side::Dialler { demanded: true } => {
-                let text = format!("there is no shared memory to the engine: {why}");
+                let text = format!("no shared memory with the engine: {why}");
                 Err(io::Error::new(ErrorKind::Unsupported, text))
             }
             _ => Ok(()),
@@ -168,41 +168,43 @@ impl Local {
     }
 
     /// Returns a table of the other end's last values that has a slot for `index`. At most one
-    /// request is open. An end that provides no suitable table, or does not answer within
-    /// [`ANSWER_MAX`], is asked again after [`ASK_AGAIN`], and until then no caller waits for it.
+    /// request is open. If the other end provides no suitable table, or does not answer within
+    /// [`ANSWER_MAX`], the request is repeated after [`RETRY_AFTER`]; until then no caller waits.
     pub(crate) fn table(&self, index: u32, now: Tick) -> TableAnswer {
         // Before this end has left the socket a doorbell would be a byte of the stream.
         let Some(mapping) = self.mapping.get().filter(|_| self.is_shared()) else {
             return TableAnswer::None;
         };
-        let mut asked = lock(&self.asked);
-        if let Some(table) = asked.table.clone().filter(|table| table.serves(index)) {
-            if asked.question == Question::Answered {
-                asked.question = Question::None;
-                asked.none_until = Tick::ZERO;
+        let mut request = lock(&self.request);
+        if let Some(table) = request.table.clone().filter(|table| table.serves(index)) {
+            if request.state == RequestState::Answered {
+                request.state = RequestState::None;
+                request.retry_at = Tick::ZERO;
             }
             return TableAnswer::Here(table);
         }
-        if now < asked.none_until {
+        if now < request.retry_at {
             return TableAnswer::None;
         }
-        let is_refused = mapping.table_answer(asked.count) == Some(false);
-        let given_up = match asked.question {
-            Question::Open if is_refused => Some(Question::None),
-            Question::Open if now.since(asked.at) >= ANSWER_MAX => Some(Question::Late),
+        let is_refused = mapping.table_answer(request.count) == Some(false);
+        let given_up = match request.state {
+            RequestState::Open if is_refused => Some(RequestState::None),
+            RequestState::Open if now.since(request.sent_at) >= ANSWER_MAX => {
+                Some(RequestState::Late)
+            }
             // The received table has no slot for the requested index.
-            Question::Answered if !asked.is_helped() => Some(Question::None),
+            RequestState::Answered if !request.has_requested_slot() => Some(RequestState::None),
             _ => None,
         };
-        if let Some(question) = given_up {
-            asked.question = question;
-            asked.none_until = now.saturating_add(ASK_AGAIN);
+        if let Some(state) = given_up {
+            request.state = state;
+            request.retry_at = now.saturating_add(RETRY_AFTER);
             return TableAnswer::None;
         }
-        if asked.question != Question::Open {
-            asked.ask(index, now);
-            mapping.ask_table(asked.count);
-            self.ring_bell();
+        if request.state != RequestState::Open {
+            request.start(index, now);
+            mapping.request_table(request.count);
+            self.ring_doorbell();
         }
         match self.live.load(Ordering::Acquire) {
             true => TableAnswer::Pending,
@@ -212,19 +214,19 @@ impl Local {
 
     /// Handles a file that came with a doorbell.
     fn take_table(&self, file: &OwnedFd) {
-        let mut asked = lock(&self.asked);
+        let mut request = lock(&self.request);
         // Otherwise the file was not requested.
-        if matches!(asked.question, Question::Open | Question::Late) {
-            asked.question = Question::Answered;
+        if matches!(request.state, RequestState::Open | RequestState::Late) {
+            request.state = RequestState::Answered;
             // A file that cannot be mapped is treated as no table; the caller then asks the engine
             // itself.
             let table = LocalTable::accept(file, self.live.clone());
-            asked.table = table.ok().map(Arc::new);
+            request.table = table.ok().map(Arc::new);
         }
     }
 
-    /// Reads from the socket, and accepts the table that a dialler has asked for.
-    fn receive_bells(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Reads from the socket, and accepts the table that a dialler has requested.
+    fn receive_doorbells(&self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.side == Side::Acceptor {
             return self.stream.receive(buffer);
         }
@@ -236,39 +238,39 @@ impl Local {
     }
 
     /// Records whether the socket has ended.
-    fn set_gone(&self, gone: bool) {
-        self.gone.store(gone, Ordering::Relaxed);
-        if gone {
+    fn set_peer_gone(&self, peer_gone: bool) {
+        self.peer_gone.store(peer_gone, Ordering::Relaxed);
+        if peer_gone {
             self.live.store(false, Ordering::Release);
         }
     }
 
     /// Returns the number of a table request that the acceptor has not answered.
-    pub(crate) fn table_question(&self) -> Option<u64> {
+    pub(crate) fn table_request(&self) -> Option<u64> {
         let is_acceptor = self.side == Side::Acceptor;
         let mapping = self
             .mapping
             .get()
             .filter(|_| is_acceptor && self.is_shared());
-        mapping?.table_question()
+        mapping?.table_request()
     }
 
-    /// Answers a table request.
-    pub(crate) fn answer_table(&self, question: u64, file: Option<BorrowedFd<'_>>) {
+    /// Answers table request `number`.
+    pub(crate) fn answer_table(&self, number: u64, file: Option<BorrowedFd<'_>>) {
         let sent = file.is_some_and(|file| {
             // The socket has no room only if the other end does not read its doorbells.
             passing::send_with(&self.stream, &[0], file).is_ok()
         });
         if let Some(mapping) = self.mapping.get() {
-            mapping.answer_table(question, sent);
+            mapping.answer_table(number, sent);
         }
         if !sent {
-            self.ring_bell();
+            self.ring_doorbell();
         }
     }
 
     /// Wakes the other end.
-    fn ring_bell(&self) {
+    fn ring_doorbell(&self) {
         // If there is no room, many doorbells are already waiting to be read. The receive half
         // notices if the other end is gone.
         let _ = self.stream.send(&[0]);
@@ -290,10 +292,10 @@ pub(crate) fn local_transport(
         side,
         state: AtomicU8::new(UNDECIDED),
         mapping: OnceLock::new(),
-        gone: AtomicBool::new(false),
+        peer_gone: AtomicBool::new(false),
         over_socket: Mutex::new(OverSocket::default()),
         why_not: OnceLock::new(),
-        asked: Mutex::default(),
+        request: Mutex::default(),
         live: Arc::new(AtomicBool::new(true)),
     });
     let mut offer = None;
@@ -335,11 +337,11 @@ enum Step {
     Continue,
 }
 
-fn from_nonsense(Corrupt: Corrupt) -> io::Error {
-    nonsense()
+fn corrupt_error(Corrupt: Corrupt) -> io::Error {
+    invalid_data()
 }
 
-fn nonsense() -> io::Error {
+fn invalid_data() -> io::Error {
     let text =
         "the other program wrote invalid data into the shared memory; it is faulty or hostile";
     io::Error::new(ErrorKind::InvalidData, text)

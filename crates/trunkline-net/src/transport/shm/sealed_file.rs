@@ -20,7 +20,7 @@ pub(super) fn create(name: &CStr, length: u64) -> io::Result<OwnedFd> {
     // Beyond this limit the system would not just refuse, but kill the process.
     let limit = getrlimit(Resource::Fsize).current;
     if limit.is_some_and(|limit| limit < length) {
-        let text = "files may not be that long (ulimit -f)";
+        let text = "the memory is larger than a file may be; raise `ulimit -f`";
         return Err(io::Error::new(ErrorKind::FileTooLarge, text));
     }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

@@ -69,7 +69,7 @@ impl LocalTable {
         let mapped = Mapped::new(file, bytes, ProtFlags::READ)?;
         let reader = memory_of(mapped).reader();
         Ok(Self {
-            reader: reader.ok_or_else(|| unusable("it is laid out in another way"))?,
+            reader: reader.ok_or_else(|| unusable("its layout has a different version"))?,
             live,
         })
     }
@@ -104,28 +104,29 @@ pub(crate) enum TableAnswer {
 
 /// The dialler's state of its table requests.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct TableRequest {
     /// Number of requests so far.
     pub(super) count: u64,
-    pub(super) question: Question,
-    /// Time of the last request, followed by the requested index.
-    pub(super) at: Tick,
+    pub(super) state: RequestState,
+    /// Time of the last request.
+    pub(super) sent_at: Tick,
+    /// Index of the slot that the last request asked for.
     index: u32,
     /// The other end gave no table and is not asked again before this time.
-    pub(super) none_until: Tick,
+    pub(super) retry_at: Tick,
     /// The newest table received.
     pub(super) table: Option<Arc<LocalTable>>,
 }
 
-impl Asked {
+impl TableRequest {
     /// Starts a new request, for a table with a slot for `index`.
-    pub(super) fn ask(&mut self, index: u32, now: Tick) {
+    pub(super) fn start(&mut self, index: u32, now: Tick) {
         self.count += 1;
-        (self.question, self.index, self.at) = (Question::Open, index, now);
+        (self.state, self.index, self.sent_at) = (RequestState::Open, index, now);
     }
 
     /// Returns true if the newest table has a slot for the index of the last request.
-    pub(super) fn is_helped(&self) -> bool {
+    pub(super) fn has_requested_slot(&self) -> bool {
         let table = self.table.as_ref();
         table.is_some_and(|table| table.serves(self.index))
     }
@@ -133,7 +134,7 @@ impl Asked {
 
 /// The state of the last request.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) enum Question {
+pub(super) enum RequestState {
     /// There is no open request.
     #[default]
     None,

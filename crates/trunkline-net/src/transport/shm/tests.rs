@@ -261,8 +261,8 @@ proptest! {
                 },
                 Move::Event { hung_up } => {
                     acceptor.receive.acknowledge(hung_up);
-                    if let Some((local, question)) = acceptor.source.table_question() {
-                        local.answer_table(question, None);
+                    if let Some((local, number)) = acceptor.source.table_request() {
+                        local.answer_table(number, None);
                     }
                 }
                 Move::Look => { let _ = (acceptor.receive.glance(), acceptor.receive.arm()); }

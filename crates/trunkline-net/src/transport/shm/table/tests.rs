@@ -51,9 +51,9 @@ fn at(seconds: u64) -> Tick {
 
 /// Answers the request, which must have arrived, with or without a file.
 fn answer(acceptor: &Transport, file: Option<&OwnedFd>) {
-    let (local, question) = acceptor.source.table_question().expect("a question");
-    local.answer_table(question, file.map(AsFd::as_fd));
-    assert!(acceptor.source.table_question().is_none());
+    let (local, number) = acceptor.source.table_request().expect("a number");
+    local.answer_table(number, file.map(AsFd::as_fd));
+    assert!(acceptor.source.table_request().is_none());
 }
 
 fn value(sequence: u64) -> TableEntry {
@@ -66,7 +66,7 @@ fn value(sequence: u64) -> TableEntry {
 #[test]
 fn table_is_requested_and_read_until_the_connection_ends() {
     let (mut dialler, mut acceptor) = pair();
-    assert!(acceptor.source.table_question().is_none());
+    assert!(acceptor.source.table_request().is_none());
     for _ in 0..2 {
         let asked = dialler.source.table(5, at(0));
         assert!(matches!(asked, TableAnswer::Pending), "{asked:?}");
@@ -109,7 +109,7 @@ fn client_does_not_wait_for_an_engine_without_a_table() {
         assert!(matches!(table(refused), TableAnswer::None));
         // Nor is the other end asked again at once.
         assert!(matches!(table(refused + 9), TableAnswer::None));
-        assert!(acceptor.source.table_question().is_none());
+        assert!(acceptor.source.table_request().is_none());
     }
 }
 
