@@ -514,7 +514,11 @@ impl<'a> Run<'a, '_> {
 
     /// Returns the entry of a file in the older backup if the new backup can use it: the file was intact when
     /// it was copied, and still is.
-    fn reusable_entry(&mut self, path: &str, identity: Option<u32>) -> Result<Option<Entry>, Error> {
+    fn reusable_entry(
+        &mut self,
+        path: &str,
+        identity: Option<u32>,
+    ) -> Result<Option<Entry>, Error> {
         let Some(entry) = self.older_entry(path, identity) else {
             return Ok(None);
         };

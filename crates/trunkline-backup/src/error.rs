@@ -111,7 +111,9 @@ pub enum Error {
         findings: Vec<Finding>,
     },
     /// The configuration names no destination for a part of the backup.
-    #[error("the backup has a {0}, but the configuration names none; add a {0} to the configuration")]
+    #[error(
+        "the backup has a {0}, but the configuration names none; add a {0} to the configuration"
+    )]
     NoPlace(&'static str),
     /// A destination of the restore exists.
     #[error("{} exists; add --replace to move it aside", .0.display())]

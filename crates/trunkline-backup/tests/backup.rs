@@ -221,7 +221,10 @@ fn updated_backup_copies_only_missing_files() {
     lines.push(plant.write("x", &Value::F64(1.0)));
     plant.seal();
     let third = site.create(&mut always).unwrap();
-    assert_eq!(third.0, 6, "also a new file with its summary and the copy of its footer");
+    assert_eq!(
+        third.0, 6,
+        "also a new file with its summary and the copy of its footer"
+    );
     rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "restored");
     // Files that are no longer part of the backup are removed.
     let places = rig::files(&site.backup());

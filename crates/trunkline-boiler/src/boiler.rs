@@ -112,7 +112,9 @@ fn balance_variables() -> Vec<Variable> {
             Value::I64(i64::try_from(plant.books.imbalance().mass).unwrap_or(i64::MAX))
         })
         .units("ng", 0)
-        .description("Received minus delivered minus change of stored; 0 unless the books are wrong"),
+        .description(
+            "Received minus delivered minus change of stored; 0 unless the books are wrong",
+        ),
         total("balance/energy_in", |plant| {
             megajoules(plant.books.received())
         })
@@ -132,7 +134,9 @@ fn balance_variables() -> Vec<Variable> {
             Value::I64(i64::try_from(plant.books.imbalance().energy).unwrap_or(i64::MAX))
         })
         .units("µJ", 0)
-        .description("Received minus delivered minus change of stored; 0 unless the books are wrong"),
+        .description(
+            "Received minus delivered minus change of stored; 0 unless the books are wrong",
+        ),
     ]
 }
 

@@ -19,7 +19,9 @@ fn burner() -> Vec<Variable> {
         exact("burner/mode", modes(), |plant| {
             Value::Enum(plant.controls.burner_mode as u32)
         })
-        .description("OFF; MANUAL: boiler/burner/firing sets the firing rate; AUTO: pressure control")
+        .description(
+            "OFF; MANUAL: boiler/burner/firing sets the firing rate; AUTO: pressure control",
+        )
         .settable(Target::BurnerMode),
         exact(
             "burner/state",
@@ -39,7 +41,9 @@ fn burner() -> Vec<Variable> {
         .description("Firing rate; can be set in MANUAL")
         .settable(Target::Firing),
         exact("burner/reset", DataType::Bool, |_| Value::Bool(false))
-            .description("Set to true to clear a trip after its cause is removed; always reads false")
+            .description(
+                "Set to true to clear a trip after its cause is removed; always reads false",
+            )
             .settable(Target::BurnerReset),
         exact("burner/flame", DataType::Bool, |plant| {
             Value::Bool(plant.flows.fuel > 0.0)
@@ -122,7 +126,9 @@ fn burner() -> Vec<Variable> {
         measured("efficiency", Plant::efficiency, 0.0)
             .units("%", 1)
             .range(0.0, 100.0)
-            .description("Heat to the water divided by heat of combustion; valid in steady operation"),
+            .description(
+                "Heat to the water divided by heat of combustion; valid in steady operation",
+            ),
     ]
 }
 

@@ -50,10 +50,17 @@ fn valve(index: usize, tag: Tag) -> Vec<Variable> {
     };
     match tag.command_source() {
         CommandSource::Controller => list.push(percent("position that its controller commands")),
-        CommandSource::Hand => list.push(percent("commanded position").settable(Target::Valve(tag))),
+        CommandSource::Hand => {
+            list.push(percent("commanded position").settable(Target::Valve(tag)))
+        }
         CommandSource::OnOff => {
             let read: fn(&Valve) -> Value = |valve| Value::Bool(valve.command > 50.0);
-            let command = variable("command", DataType::Bool, read, "true opens it, false closes it");
+            let command = variable(
+                "command",
+                DataType::Bool,
+                read,
+                "true opens it, false closes it",
+            );
             list.push(command.settable(Target::Valve(tag)));
         }
         CommandSource::Spring => {}

@@ -403,7 +403,9 @@ impl Connection {
     /// Returns the arrival time and epoch for records received now.
     pub(crate) fn arrival(&self, now: Tick) -> Result<Arrival, Disconnect> {
         let Phase::Open(open) = &self.phase else {
-            return Err(malformed("the engine sent a reading before WELCOME".to_owned()));
+            return Err(malformed(
+                "the engine sent a reading before WELCOME".to_owned(),
+            ));
         };
         Ok(Arrival {
             now,

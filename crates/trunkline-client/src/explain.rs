@@ -144,7 +144,10 @@ fn waiting_step(subscription: &Subscription, item: &RemoteItem, now: Tick) -> Op
     if ledger.waiting == 0 {
         return None;
     }
-    let age = item.copy.as_ref().map_or(Duration::ZERO, |copy| copy.age(now));
+    let age = item
+        .copy
+        .as_ref()
+        .map_or(Duration::ZERO, |copy| copy.age(now));
     let sentence = format!(
         "{} readings of your `{}` subscription wait for this program, the newest is {:.1} s old; \
          so far it has taken {} of {}, {} were merged into newer ones and {} dropped",

@@ -258,9 +258,7 @@ pub enum ConfigErrorKind {
         earlier: String,
         other: String,
     },
-    #[error(
-        "a section with record = false cannot have \"{key}\"; remove one of them"
-    )]
+    #[error("a section with record = false cannot have \"{key}\"; remove one of them")]
     HistoryContradicted { key: &'static str },
     #[error(
         "no [[history]] section selects variables to record in this folder; add one, or remove \

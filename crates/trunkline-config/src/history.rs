@@ -72,7 +72,10 @@ fn report_unused_folders(documents: &[(u32, Table)], report: &mut Report) {
 }
 
 /// Returns the patterns of a section, and the settings of the variables that match them.
-fn read_section(table: &Table, report: &mut Report) -> (Vec<LocatedPattern>, Option<HistorySettings>) {
+fn read_section(
+    table: &Table,
+    report: &mut Report,
+) -> (Vec<LocatedPattern>, Option<HistorySettings>) {
     check_keys(table, Section::History, report);
     let node = required(table, Section::History, "variables", report);
     let mut values = Values::plain(report);

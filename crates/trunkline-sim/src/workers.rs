@@ -90,7 +90,10 @@ impl Workers {
     /// A message if the worker process has ended or its output is invalid.
     pub fn next_figures(&mut self) -> Result<Vec<u64>, String> {
         let count = self.workers.len();
-        let worker = self.workers.get_mut(self.next).ok_or("no worker process is running")?;
+        let worker = self
+            .workers
+            .get_mut(self.next)
+            .ok_or("no worker process is running")?;
         self.next = (self.next + 1) % count;
         let mut line = String::new();
         match worker.figures.read_line(&mut line) {

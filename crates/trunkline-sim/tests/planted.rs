@@ -41,12 +41,7 @@ fn every_planted_bug_in_streams_is_found() {
             .split_once(':')
             // An assertion of the product may also find the bug.
             .is_some_and(|(id, _)| id.len() == 2 || id == "a panic");
-        assert!(
-            has_id,
-            "{} in seed {}: {violation}",
-            bug.name(),
-            seeds - 1
-        );
+        assert!(has_id, "{} in seed {}: {violation}", bug.name(), seeds - 1);
     }
 }
 

@@ -57,7 +57,13 @@ impl Lane {
                 };
                 let result = carry_out(&thread_deployments, order);
                 if let Some((action, name)) = audited {
-                    note(&thread_deployments, &caller, (action, &name), &result, reply.room());
+                    note(
+                        &thread_deployments,
+                        &caller,
+                        (action, &name),
+                        &result,
+                        reply.room(),
+                    );
                 }
                 let next = query.and_then(|query| next_page_query(*query, &result));
                 reply.send(result);
@@ -158,7 +164,9 @@ fn carry_out(deployments: &Deployments, order: Order) -> OrderResult {
         }
         Order::Start { library } => set_state(deployments, &library, LibraryState::Running),
         Order::Stop { library } => set_state(deployments, &library, LibraryState::Stopped),
-        Order::Audit(query) => return log_page_result(deployments.audit().page(&query).map(LogPage::Audit)),
+        Order::Audit(query) => {
+            return log_page_result(deployments.audit().page(&query).map(LogPage::Audit));
+        }
         Order::AlarmJournal(query) => {
             return log_page_result(deployments.alarms().page(&query).map(LogPage::Alarms));
         }

@@ -79,7 +79,9 @@ impl AlarmLog {
             error: Mutex::new(error),
         });
         let thread_state = Arc::clone(&shared);
-        let running = start_thread(clock, &thread, move |now, due| thread_state.run_step(now, due))?;
+        let running = start_thread(clock, &thread, move |now, due| {
+            thread_state.run_step(now, due)
+        })?;
         Ok(Self {
             shared,
             thread: running,
@@ -152,7 +154,13 @@ impl AlarmLog {
 impl Shared {
     /// Stores what is due, and returns the time of the next step.
     fn run_step(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
-        next_step(now, due, STORE_DELAY, || self.is_idle(), || self.store_changes())
+        next_step(
+            now,
+            due,
+            STORE_DELAY,
+            || self.is_idle(),
+            || self.store_changes(),
+        )
     }
 
     /// Returns true if there is nothing to store and the number of the newest entry is known.

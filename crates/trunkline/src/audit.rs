@@ -98,7 +98,9 @@ impl AuditLog {
         let thread: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
         core.audit().keep(Box::new(WakeThread(Arc::clone(&thread))));
         let thread_state = Arc::clone(&shared);
-        let running = start_thread(clock, &thread, move |now, due| thread_state.run_step(now, due))?;
+        let running = start_thread(clock, &thread, move |now, due| {
+            thread_state.run_step(now, due)
+        })?;
         Ok(Self {
             core: core.clone(),
             clock,
@@ -204,7 +206,13 @@ impl AuditLog {
 impl Shared {
     /// Stores what is due, and returns the time of the next step.
     fn run_step(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
-        next_step(now, due, STORE_DELAY, || self.is_idle(), || self.store_notes())
+        next_step(
+            now,
+            due,
+            STORE_DELAY,
+            || self.is_idle(),
+            || self.store_notes(),
+        )
     }
 
     fn is_idle(&self) -> bool {
@@ -335,7 +343,8 @@ pub(crate) fn remove_oldest<T>(
 fn page_from_memory(newest: &VecDeque<AuditEntry>, query: &AuditQuery) -> AuditPage {
     let first = newest.front().map_or(1, |entry| entry.number);
     // Entry numbers are consecutive, so the number of an entry gives its index.
-    let index_of = |number: u64| usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
+    let index_of =
+        |number: u64| usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
     let page = match (query.newest_first, query.from) {
         (false, from) => {
             let from = from.map_or(0, index_of);

@@ -348,7 +348,8 @@ impl Shared {
             };
         };
         let soon = now.saturating_add(COMMIT_DELAY);
-        let retry = (!lock(&self.unfollowed).handles.is_empty()).then(|| now.saturating_add(RETRY_DELAY));
+        let retry =
+            (!lock(&self.unfollowed).handles.is_empty()).then(|| now.saturating_add(RETRY_DELAY));
         let due = Tick::earliest([
             due,
             *lock(&self.next_step),

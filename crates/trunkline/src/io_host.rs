@@ -325,7 +325,8 @@ impl Runner {
     /// Publishes the scanned values to all their variables except `except`, which already has its
     /// value.
     fn publish(&mut self, except: Option<u32>, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
-        let (engine, caller, waiting_samples) = (&self.engine, &self.caller, &mut self.waiting_samples);
+        let (engine, caller, waiting_samples) =
+            (&self.engine, &self.caller, &mut self.waiting_samples);
         self.device.publish(except, |handle, published| {
             let sample = Sample {
                 handle,
@@ -333,8 +334,8 @@ impl Runner {
                 quality: published.quality,
                 source_timestamp: published.source_timestamp,
             };
-            let must_wait =
-                !waiting_samples.is_empty() || write(engine, caller, &sample, now, wall, wakes).is_some();
+            let must_wait = !waiting_samples.is_empty()
+                || write(engine, caller, &sample, now, wall, wakes).is_some();
             if must_wait {
                 add_waiting_sample(waiting_samples, engine, sample);
             }
@@ -343,7 +344,12 @@ impl Runner {
 
     /// Writes the waiting samples in order. If some must still wait, returns the time of the next
     /// attempt.
-    fn write_waiting_samples(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
+    fn write_waiting_samples(
+        &mut self,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Option<Tick> {
         while let Some(sample) = self.waiting_samples.front() {
             if let Some(until) = write(&self.engine, &self.caller, sample, now, wall, wakes) {
                 let soon = now.saturating_add(Duration::from_millis(1));

@@ -53,7 +53,9 @@ impl Retention {
             error: Mutex::default(),
         });
         let thread_changes = Arc::clone(&changes);
-        let running = start_thread(clock, &thread, move |now, due| thread_changes.run_step(now, due))?;
+        let running = start_thread(clock, &thread, move |now, due| {
+            thread_changes.run_step(now, due)
+        })?;
         Ok(Self {
             changes,
             thread: running,

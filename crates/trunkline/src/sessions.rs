@@ -190,9 +190,13 @@ impl SessionFactory for Sessions {
         if !self.rights(peer).read {
             return None;
         }
-        let mut shown_values = self.shown_values.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown_values = self
+            .shown_values
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let current = shown_values.upgrade();
-        let has_enough_slots = |values: &Arc<ShownValues>| values.slots >= self.engine.tables().slots_end();
+        let has_enough_slots =
+            |values: &Arc<ShownValues>| values.slots >= self.engine.tables().slots_end();
         if let Some(current) = current.filter(has_enough_slots) {
             return Some(current);
         }

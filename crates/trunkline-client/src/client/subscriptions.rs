@@ -282,7 +282,10 @@ impl ClientCore {
     pub fn unfollow(&mut self, follow: FollowId) {
         if let Some(follow) = self.parts.patterns.follows.remove(follow.0) {
             self.unsubscribe(follow.subscription);
-            follow.watches.into_iter().for_each(|watch| self.unwatch(watch));
+            follow
+                .watches
+                .into_iter()
+                .for_each(|watch| self.unwatch(watch));
         }
     }
 

@@ -158,7 +158,9 @@ impl Follow {
                 .subscriptions
                 .next_event(context.base, now, self.subscription);
             match event {
-                Some(event) if self.is_for_program(&event) => return Some(FollowEvent::Event(event)),
+                Some(event) if self.is_for_program(&event) => {
+                    return Some(FollowEvent::Event(event));
+                }
                 Some(_) => {}
                 None => match &mut self.leaving {
                     Some((_, left)) => *left = 0,

@@ -86,7 +86,9 @@ impl Exchange for Open {
 /// Checks the length of a name before it is sent. Returns 0 as the handle, because an OPEN frame
 /// contains names instead of handles.
 pub(super) fn check_name(variables: &Variables, variable: VariableRef) -> Result<u32, Fault> {
-    let bytes = variables.get(variable).map_or(0, |variable| variable.name.len());
+    let bytes = variables
+        .get(variable)
+        .map_or(0, |variable| variable.name.len());
     if bytes <= NAME_BYTES_MAX {
         return Ok(0);
     }

@@ -39,7 +39,9 @@ impl WriteGroup {
             let value_bytes = encoded_len(&write.value);
             let variable = parts.base.variables.get(write.variable);
             check_write(variable, write, value_bytes, agreement).map_err(|fault| (index, fault))?;
-            bytes = bytes.saturating_add(value_bytes).saturating_add(MEMBER_BYTES);
+            bytes = bytes
+                .saturating_add(value_bytes)
+                .saturating_add(MEMBER_BYTES);
         }
         if bytes <= message_max {
             return Ok(());

@@ -121,7 +121,11 @@ impl Subscriptions {
                 by_name.push((id, items));
             }
         }
-        let is_paused = |id: u32| self.remote.get(id).is_none_or(|remote| remote.pause != Pause::No);
+        let is_paused = |id: u32| {
+            self.remote
+                .get(id)
+                .is_none_or(|remote| remote.pause != Pause::No)
+        };
         let to_open: Vec<VariableRef> = match same_epoch {
             true => base.variables.opened_or_subscribed(|_| true),
             false => {

@@ -208,7 +208,10 @@ impl Variables {
 
     /// Returns the variables that have been opened or subscribed, and whose items satisfy
     /// `matches`.
-    pub(crate) fn opened_or_subscribed(&self, matches: impl Fn(&[(u32, u32)]) -> bool) -> Vec<VariableRef> {
+    pub(crate) fn opened_or_subscribed(
+        &self,
+        matches: impl Fn(&[(u32, u32)]) -> bool,
+    ) -> Vec<VariableRef> {
         let is_match = |variable: &Variable| {
             (variable.data_type.is_some() || !variable.items.is_empty())
                 && matches(variable.items.as_slice())

@@ -330,7 +330,10 @@ impl ReadList {
         let total = self.variables.len();
         buffer.entries.resize(total, Entry::MISSING);
         for item in answered..total as u32 {
-            if refused.binary_search_by_key(&item, |(index, _)| *index).is_err() {
+            if refused
+                .binary_search_by_key(&item, |(index, _)| *index)
+                .is_err()
+            {
                 buffer.faults.push((item, missing.clone()));
             }
         }

@@ -282,12 +282,7 @@ impl<'a> PreparedTable<'a> {
         Some(expansion.interner.share(properties))
     }
 
-    fn draft(
-        &self,
-        own: &Draft<'a>,
-        override_indices: &[usize],
-        target: &Target<'a>,
-    ) -> Draft<'a> {
+    fn draft(&self, own: &Draft<'a>, override_indices: &[usize], target: &Target<'a>) -> Draft<'a> {
         let overrides = override_indices
             .iter()
             .filter_map(|index| target.overrides.get(*index));

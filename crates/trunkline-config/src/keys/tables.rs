@@ -681,12 +681,7 @@ pub(super) const TEMPLATE: &[Key] = &[
 ];
 
 pub(super) const USE: &[Key] = &[
-    key(
-        "template",
-        "name of a template",
-        "",
-        "the template to use",
-    ),
+    key("template", "name of a template", "", "the template to use"),
     key(
         "at",
         "a name, with placeholders",

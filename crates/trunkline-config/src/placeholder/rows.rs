@@ -8,7 +8,10 @@ use super::{Env, Param};
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Values {
     /// Whole numbers from `first` to `last` inclusive; `first` is at most `last`.
-    Range { first: i64, last: i64 },
+    Range {
+        first: i64,
+        last: i64,
+    },
     List(Vec<Param>),
 }
 

@@ -134,7 +134,8 @@ fn short_form(
         }
         Some(AlarmType::BadQuality) => (AlarmKind::BadQuality, values.boolean(name, node)?),
         Some(AlarmType::Stale) => (AlarmKind::Stale, values.boolean(name, node)?),
-        Some(AlarmType::Deviation | AlarmType::Rate | AlarmType::Discrete | AlarmType::Bits) | None => {
+        Some(AlarmType::Deviation | AlarmType::Rate | AlarmType::Discrete | AlarmType::Bits)
+        | None => {
             return values.wrong_form(name, node, "a table such as { kind = \"hi\", limit = 80 }");
         }
     };

@@ -1,6 +1,6 @@
-//! Messages and reference page, word for word.
+//! Compares messages and the reference page word for word.
 //!
-//! After a deliberate change: `UPDATE_GOLDEN=1 cargo test -p trunkline-config --test golden`, then
+//! After a deliberate change, run `UPDATE_GOLDEN=1 cargo test -p trunkline-config --test golden`, and
 //! read the difference.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]

@@ -54,7 +54,7 @@ fn every_kind_of_error_is_produced() {
     assert_eq!(
         all.len(),
         ConfigErrorKind::CODES.len(),
-        "a code is there twice"
+        "a code is used twice"
     );
 }
 
@@ -74,12 +74,12 @@ fn names_used_twice_in_two_files_name_both_places() {
 fn files_that_cannot_be_read_are_named_with_the_reason() {
     assert_eq!(
         on_disk().to_string(),
-        "missing.toml does not exist; give a file, or a folder of files that end in .toml\n\
-         empty is a folder without files that end in .toml\n\
+        "missing.toml does not exist; specify a file, or a folder of files that end in .toml\n\
+         empty is a folder without files that end in .toml; specify a folder that has one\n\
          latin1.toml:2:10 this is not UTF-8 text; save the file as UTF-8\n\
          big.toml has more than 16,777,216 bytes, the most that a configuration file may have; split it\n\
-         plant.toml:10:7 \"../rows.csv\" cannot be used: it must lie beside the configuration file \
-         or below it\n\
+         plant.toml:10:7 \"../rows.csv\" cannot be used: it must be in the folder of the configuration \
+         file or below it\n\
          plant.toml:13:7 \"none.csv\" cannot be used: there is no such file\n\
          plant.toml/x cannot be read: Not a directory (os error 20)\n\
          rows.csv:2:1 not valid CSV: a quote is not closed; close it"

@@ -1,4 +1,4 @@
-//! The reference page lists every key and every error, and none that does not exist.
+//! Tests that the reference page lists exactly the keys and errors that exist.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,8 +45,8 @@ fn keys_table(section: Section) -> String {
     table
 }
 
-/// True if the page has a table for the section; the others have the keys of a variable, as its
-/// text explains.
+/// Returns true if the page has a table for the section. The other sections have keys of a variable, as
+/// the text of the page explains.
 fn is_shown(section: Section) -> bool {
     !matches!(section, Section::Defaults | Section::Field)
 }

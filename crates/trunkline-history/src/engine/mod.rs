@@ -337,11 +337,12 @@ impl FileHistory {
         if let Some(wait) = self.choose_log_folder(&mut recorder, moment) {
             return Ok(Some(wait));
         }
-        let recorded = self.commit_with_fallback(&mut recorder, moment.wall, true, &mut |recorder| {
-            recorder.record(moment, &mut |series, rows| {
-                lock(&self.stored).tail.open.add(series, rows, moment.wall);
-            })
-        });
+        let recorded =
+            self.commit_with_fallback(&mut recorder, moment.wall, true, &mut |recorder| {
+                recorder.record(moment, &mut |series, rows| {
+                    lock(&self.stored).tail.open.add(series, rows, moment.wall);
+                })
+            });
         self.update_figures(&recorder);
         let next = recorded?;
         if lock(&self.stored).tail.open.is_full(moment.wall) {

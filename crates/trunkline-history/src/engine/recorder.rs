@@ -145,7 +145,8 @@ impl Recorder {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.is_closed || (self.pending_count == 0 && !self.must_resubscribe && self.consumer.is_at_rest())
+        self.is_closed
+            || (self.pending_count == 0 && !self.must_resubscribe && self.consumer.is_at_rest())
     }
 
     /// Starts recording these variables, or applies their new ranges. `series` lists all series. New series
@@ -589,7 +590,8 @@ impl RecordedVariable {
     fn is_within_deadband(&mut self, number: f64, quality: u32) -> bool {
         let is_near = self.last.is_some_and(|(last, last_quality)| {
             let distance = (number - last).abs();
-            last_quality == quality && (distance <= self.deadband || (number.is_nan() && last.is_nan()))
+            last_quality == quality
+                && (distance <= self.deadband || (number.is_nan() && last.is_nan()))
         });
         if !is_near {
             self.last = Some((number, quality));
@@ -646,7 +648,8 @@ impl UpdateSink<'_> {
             return;
         }
         let quality = update.quality;
-        let is_not_new = quality.has_reason(Reason::Initial) || quality.has_reason(Reason::Retained);
+        let is_not_new =
+            quality.has_reason(Reason::Initial) || quality.has_reason(Reason::Retained);
         let was_empty = one.pending.is_empty();
         let mut added = 0;
         if update.sequence != one.seen + 1 && one.settings.every.is_none() {

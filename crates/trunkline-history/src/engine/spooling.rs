@@ -17,7 +17,7 @@ use trunkline_types::{Moment, Tick, Timestamp};
 use crate::catalogue::snapshot::Snapshot;
 use crate::catalogue::{Catalogue, ENGINE_SERIES, Series, SpoolEnd, SpoolLog};
 use crate::engine::recorder::Recorder;
-use crate::engine::{FileHistory, BACKLOG_RETRY};
+use crate::engine::{BACKLOG_RETRY, FileHistory};
 use crate::error::Error;
 use crate::files::{seal, unsealed};
 use crate::log::spool::{self, Spool};
@@ -293,7 +293,11 @@ impl Spooling {
 
     /// Reads a log of the spool when the history is opened. Returns `None` if the log cannot be read now.
     pub(crate) fn read(&mut self, log: &SpoolLog, wall: Timestamp) -> Option<Recovered> {
-        let read = self.spool.as_ref()?.spool_folder().read(log, self.end_of(log));
+        let read = self
+            .spool
+            .as_ref()?
+            .spool_folder()
+            .read(log, self.end_of(log));
         self.handle_read(log, read, wall)
     }
 
@@ -484,7 +488,11 @@ impl FileHistory {
 
     /// Moves the log to the other folder if necessary. If nothing can be recorded now, returns the time of
     /// the next attempt.
-    pub(crate) fn choose_log_folder(&self, recorder: &mut Recorder, moment: Moment) -> Option<Tick> {
+    pub(crate) fn choose_log_folder(
+        &self,
+        recorder: &mut Recorder,
+        moment: Moment,
+    ) -> Option<Tick> {
         let mut spooling = self.spooling();
         let (closed, in_folder, number) = {
             let tail = &lock(&self.stored).tail;
@@ -570,7 +578,8 @@ impl FileHistory {
             None => self.begin_in_folder(recorder, &spooling, number, None, wall),
             Some(cause) => {
                 let (cause, folder_end) = (cause.clone(), spooling.folder_end);
-                let begun = self.begin_in_spool(recorder, &mut spooling, cause, folder_end, number, wall);
+                let begun =
+                    self.begin_in_spool(recorder, &mut spooling, cause, folder_end, number, wall);
                 begun.map_err(Error::Located)
             }
         };
@@ -810,7 +819,12 @@ impl FileHistory {
 
     /// Turns logs of the spool into closed segments, numbered before the open segment. Meanwhile, the
     /// recorder is not blocked. `are_complete` is true if these are all logs of earlier runs.
-    fn adopt_logs(&self, waiting: &[SpoolLog], are_complete: bool, wall: Timestamp) -> Result<(), Error> {
+    fn adopt_logs(
+        &self,
+        waiting: &[SpoolLog],
+        are_complete: bool,
+        wall: Timestamp,
+    ) -> Result<(), Error> {
         let newest = waiting.last().filter(|_| are_complete);
         let mut next = None;
         for (index, log) in waiting.iter().enumerate() {

@@ -228,7 +228,10 @@ mod tests {
         for (start, length) in [(0, 1), (BLOCK - 3, 2 * BLOCK), (BLOCK * 4, 100), (5, 0)] {
             assert_eq!(read(start, length).unwrap(), bytes[start..start + length]);
         }
-        assert!(read(BLOCK * 4, BLOCK).is_err(), "the range extends beyond the end");
+        assert!(
+            read(BLOCK * 4, BLOCK).is_err(),
+            "the range extends beyond the end"
+        );
         // From here on, the file is empty: only cached blocks can be read.
         File::options()
             .write(true)
@@ -239,7 +242,10 @@ mod tests {
         for start in [3 * BLOCK - 3, BLOCK * 4 + 100] {
             assert_eq!(read(start, 2).unwrap(), bytes[start..start + 2]);
         }
-        assert!(read(BLOCK, 2).is_err(), "only the last block of a read is cached");
+        assert!(
+            read(BLOCK, 2).is_err(),
+            "only the last block of a read is cached"
+        );
     }
 
     #[test]

@@ -152,7 +152,10 @@ impl Footer {
         let series_lines = text_of(SERIES_KEY);
         let series_lines =
             series_lines.ok_or_else(|| Error::damaged("the footer has no index of the series"))?;
-        let series = series_lines.lines().map(span_of).collect::<Option<Vec<_>>>();
+        let series = series_lines
+            .lines()
+            .map(span_of)
+            .collect::<Option<Vec<_>>>();
         let series =
             series.ok_or_else(|| Error::damaged("the footer's index of the series is invalid"))?;
         let sums = text_of(CHECKSUMS_KEY).and_then(sums_of);
@@ -312,9 +315,7 @@ pub(crate) fn find(path: &Path, copy: &Path) -> Result<Footer, Error> {
     let [a, b, c, d, ..] = tail;
     let length = u64::from(u32::from_le_bytes([a, b, c, d]));
     if !tail.ends_with(b"PAR1") || length > end {
-        return Err(Error::damaged(
-            "the file does not end as a Parquet file",
-        ));
+        return Err(Error::damaged("the file does not end as a Parquet file"));
     }
     let mut metadata = vec![0; length as usize];
     file.read_exact_at(&mut metadata, end - length)?;

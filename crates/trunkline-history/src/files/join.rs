@@ -42,10 +42,7 @@ enum Retry {
     /// The file is damaged, so it is not joined any more.
     Never,
     /// The file may be joined `delay` nanoseconds after time `failed`.
-    After {
-        failed: i64,
-        delay: i64,
-    },
+    After { failed: i64, delay: i64 },
 }
 
 impl Skipped {
@@ -108,7 +105,11 @@ pub(crate) fn choose(
                 bytes += part.row.bytes;
                 rows <= JOINED_ROWS && bytes <= JOINED_BYTES
             };
-            let following = same_date.iter().skip(start).take(FILES_MAX).take_while(fits);
+            let following = same_date
+                .iter()
+                .skip(start)
+                .take(FILES_MAX)
+                .take_while(fits);
             let chosen: Vec<_> = following.map(|part| Arc::clone(part)).collect();
             // A file that contains these segments may already have the path of the joined file.
             let is_taken = |path: String| paths.contains(path.as_str());
@@ -201,7 +202,9 @@ pub(crate) fn join(
     };
     let known: HashSet<u32> = all().map(|one| one.id).collect();
     if !expected.keys().all(|id| known.contains(id)) {
-        return Err(Error::damaged("its catalogue lacks a series that one of its files contains"));
+        return Err(Error::damaged(
+            "its catalogue lacks a series that one of its files contains",
+        ));
     }
     let mut writer = PartWriter::create(folder, &path)?;
     let mut expires = i64::MIN;

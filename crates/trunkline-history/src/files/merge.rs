@@ -82,7 +82,8 @@ impl<'s> Merge<'s> {
             let open_limit = self.open.iter().filter(|source| source.has_more());
             let open_limit = open_limit.filter_map(Source::last_key).min();
             let waiting_limit = self.waiting.last();
-            let waiting_limit = waiting_limit.map(|source| previous_key(first_key(source.first_time)));
+            let waiting_limit =
+                waiting_limit.map(|source| previous_key(first_key(source.first_time)));
             let limit = open_limit.into_iter().chain(waiting_limit).min();
             let mut taken = self.series.rows();
             for source in &mut self.open {
@@ -246,7 +247,10 @@ mod tests {
         }
         assert_eq!((next, marks as i64), (FILES * ROWS, FILES * ROWS / 100));
         let all = (FILES * ROWS) as usize * LENGTH;
-        assert!(memory_max < 3 * MERGE_BYTES && memory_max < all / 2, "{memory_max} bytes");
+        assert!(
+            memory_max < 3 * MERGE_BYTES && memory_max < all / 2,
+            "{memory_max} bytes"
+        );
     }
 
     /// The time spans of the files do not overlap.

@@ -40,7 +40,8 @@ pub(crate) fn remove(
         let has_expired = |content: &FooterContent| is_expired(&content.series);
         let is_removed = content.as_ref().is_some_and(has_expired);
         let segments = own_segments(content.as_ref(), &path);
-        let in_logs = matches!(segments.as_slice(), [(one, last)] if one == last && logs.contains(one));
+        let in_logs =
+            matches!(segments.as_slice(), [(one, last)] if one == last && logs.contains(one));
         let from = folder.join(&path);
         let of_date = || segments_of(folder, date_of(&path), listed);
         let others = segments_of_date

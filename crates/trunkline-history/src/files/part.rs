@@ -328,7 +328,8 @@ impl Part {
             segments: note.segments,
             spool_logs: note.spool_logs,
         });
-        let index_bytes = index.series.len() * (size_of::<SeriesSpan>() + 32) + index.sums.len() * 4;
+        let index_bytes =
+            index.series.len() * (size_of::<SeriesSpan>() + 32) + index.sums.len() * 4;
         let mut loaded = lock(&self.loaded);
         loaded.bytes += index.metadata.metadata().memory_size() + index_bytes;
         loaded.index = Some(Arc::clone(&index));
@@ -447,9 +448,12 @@ impl Part {
                         continue;
                     }
                     // The bounds of a page are useless if the page also has rows of other series.
-                    let has_one_series = start >= span.first_row && end <= span.first_row + span.rows;
+                    let has_one_series =
+                        start >= span.first_row && end <= span.first_row + span.rows;
                     let all = (span.first_time, span.last_time);
-                    let times = page_times(times, page).filter(|_| has_one_series).unwrap_or(all);
+                    let times = page_times(times, page)
+                        .filter(|_| has_one_series)
+                        .unwrap_or(all);
                     bounds = Some(widen(bounds, times));
                 }
             }
@@ -835,7 +839,9 @@ fn value_length_max(metadata: &ParquetMetaData, columns: &[usize], rows: Range<u
             let pages = metadata.page_index_for_row_group(number);
             let of_columns = columns.iter().map(|column| {
                 let pages = pages.offset_index(*column);
-                pages.map_or(0, |pages| column_value_length_max(pages, group_start..group_end, &rows))
+                pages.map_or(0, |pages| {
+                    column_value_length_max(pages, group_start..group_end, &rows)
+                })
             });
             length_max = length_max.max(of_columns.sum::<usize>());
         }
@@ -845,7 +851,11 @@ fn value_length_max(metadata: &ParquetMetaData, columns: &[usize], rows: Range<u
 }
 
 /// Does the same as [`value_length_max`] for one column of a row group.
-fn column_value_length_max(pages: &OffsetIndexMetaData, group: Range<u64>, rows: &Range<u64>) -> usize {
+fn column_value_length_max(
+    pages: &OffsetIndexMetaData,
+    group: Range<u64>,
+    rows: &Range<u64>,
+) -> usize {
     let Some(bytes) = pages.unencoded_byte_array_data_bytes() else {
         // The values of this column have a fixed size.
         return 0;
@@ -926,7 +936,10 @@ mod tests {
         let column = index.metadata.metadata().row_group(0).column(column);
         let (start, length) = column.byte_range();
         let at = start.next_multiple_of(BLOCK as u64);
-        assert!(at + BLOCK as u64 <= start + length, "the column contains a whole block");
+        assert!(
+            at + BLOCK as u64 <= start + length,
+            "the column contains a whole block"
+        );
         let mut bytes = std::fs::read(&part.path).unwrap();
         bytes[at as usize] ^= 1;
         std::fs::write(&part.path, bytes).unwrap();

@@ -97,7 +97,9 @@ impl<W: Write + Send> RowGroups<W> {
         let mut at = range.start;
         while at < range.end {
             let rows_max = batch_rows.min(ROW_GROUP_ROWS - self.rows);
-            let end = range.end.min(at + rows_max.saturating_sub(self.batch.len()));
+            let end = range
+                .end
+                .min(at + rows_max.saturating_sub(self.batch.len()));
             self.runs.add(&self.name, rows, at..end);
             self.batch.add(&series.data_type, rows, at..end);
             at = end;

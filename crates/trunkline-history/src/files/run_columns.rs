@@ -511,7 +511,8 @@ impl NameRuns {
         let mut metadata = chunk.close.metadata.into_builder();
         metadata = metadata.set_unencoded_byte_array_data_bytes(Some(self.page_name_bytes));
         let bounds = self.page_bounds.into_iter();
-        if let Some((smallest, greatest)) = bounds.reduce(|bounds, page| widen(Some(bounds), page)) {
+        if let Some((smallest, greatest)) = bounds.reduce(|bounds, page| widen(Some(bounds), page))
+        {
             let (lower, upper) = (lower_bound(&smallest), upper_bound(&greatest));
             let is_exact = (lower == &*smallest, upper == *greatest);
             let (lower, upper) = (ByteArray::from(lower), ByteArray::from(upper.into_bytes()));

@@ -107,7 +107,8 @@ impl<'a> Compaction<'a> {
         catalogue.add_series(&new)?;
         series.extend(new);
         series.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
-        result.damage
+        result
+            .damage
             .extend(unsealed.damaged.iter().map(DamagedLog::sentence));
         Ok(Self {
             folder,
@@ -185,8 +186,9 @@ impl<'a> Compaction<'a> {
                     }
                     for part in damaged {
                         let path = &part.row.path;
-                        let sentence =
-                            format!("{path} was not joined, because some of its rows cannot be read");
+                        let sentence = format!(
+                            "{path} was not joined, because some of its rows cannot be read"
+                        );
                         self.result.damage.push(sentence);
                         skipped.insert(path.clone());
                     }
@@ -242,12 +244,16 @@ impl<'a> Compaction<'a> {
 /// Returns true if every row of a part can be read.
 fn is_readable(part: &Arc<Part>, series: &[Series]) -> bool {
     let engine_series = Series::of_engine();
-    let known = series.iter().chain([&engine_series]).map(|one| (one.id, one));
+    let known = series
+        .iter()
+        .chain([&engine_series])
+        .map(|one| (one.id, one));
     let known: HashMap<u32, &Series> = known.collect();
     let read = || -> Result<(), Error> {
         for id in part.spans()?.into_iter().map(|(id, _)| id) {
             let one = known.get(&id);
-            let one = one.ok_or_else(|| Error::damaged("the catalogue lacks a series of the file"))?;
+            let one =
+                one.ok_or_else(|| Error::damaged("the catalogue lacks a series of the file"))?;
             let mut rows = Merge::new(std::slice::from_ref(part), one)?;
             while rows.next()?.is_some() {}
         }

@@ -192,7 +192,8 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
     }
     let logs: BTreeSet<u64> = log::segments(folder)?.into_iter().collect();
     let newest = found.iter().map(|one| one.row.segment).max().unwrap_or(0);
-    let is_joined = |one: &ReadableFile| !matches!(one.segments.as_slice(), [(from, to)] if from == to);
+    let is_joined =
+        |one: &ReadableFile| !matches!(one.segments.as_slice(), [(from, to)] if from == to);
     let in_joined =
         |one: &ReadableFile| is_joined(one) && one.segments.iter().any(|(_, last)| *last == newest);
     // Segments are moved to files one after the other, and the files are joined only afterwards. So only the

@@ -214,7 +214,10 @@ impl Verifier<'_> {
         }
         self.report(Finding::of_file(CATALOGUE, error.sentence(), REBUILD));
         let scanned = scan(self.folder, wall)?;
-        scanned.left_out.into_iter().for_each(|one| self.report(one));
+        scanned
+            .left_out
+            .into_iter()
+            .for_each(|one| self.report(one));
         Ok((scanned.series, scanned.parts))
     }
 
@@ -354,7 +357,9 @@ impl Verifier<'_> {
         let summaries = self.summaries(part);
         let mut unreadable = HashSet::new();
         for (one, span) in &series {
-            let widths = summaries.as_ref().and_then(|summaries| summaries.get(&one.id));
+            let widths = summaries
+                .as_ref()
+                .and_then(|summaries| summaries.get(&one.id));
             let mut builder = widths.map(|summary| SummaryBuilder::new(summary.width));
             let read = self.series(part, (one, *span), &mut builder);
             let is_whole = read.as_ref().is_ok_and(|lost| lost.is_empty());

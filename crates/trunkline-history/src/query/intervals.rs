@@ -9,7 +9,7 @@ use std::sync::Arc;
 use trunkline_types::history::{Bucket, HistoryMark, RowKey};
 
 use super::progress::SeriesProgress;
-use super::reading::{INDEX_WORK, Last, SeriesReader, Limits, TimeSpan};
+use super::reading::{INDEX_WORK, Last, Limits, SeriesReader, TimeSpan};
 use crate::error::Error;
 use crate::files::row_order::{
     RowValue, Step, content_of, has_numbers, last_key, previous_key, steps,
@@ -91,7 +91,9 @@ impl Intervals<'_, '_> {
                 Some(_) => i64::MIN,
                 None => self.span.since,
             };
-            let window = self.reader.window(after, TimeSpan { since, last }, READ_LIMITS)?;
+            let window = self
+                .reader
+                .window(after, TimeSpan { since, last }, READ_LIMITS)?;
             let rows = &window.rows;
             let mut added = None;
             for step in steps(rows) {
@@ -115,7 +117,11 @@ impl Intervals<'_, '_> {
             after = Some(window.end.unwrap_or(last_key(last)));
         }
         let is_complete = builder.finish();
-        let BucketBuilder { progress, completed, .. } = builder;
+        let BucketBuilder {
+            progress,
+            completed,
+            ..
+        } = builder;
         let next = (!is_complete).then_some((Some(last_key(self.span.last)), progress));
         Ok((completed, next))
     }
@@ -172,10 +178,9 @@ impl Intervals<'_, '_> {
         };
         let runs = summaries.into_iter().filter_map(|(own_index, summary)| {
             let others = source_times.iter().enumerate();
-            let others =
-                others.filter(|(index, times)| {
-                    *index != own_index && remaining.overlaps(times.0, times.1)
-                });
+            let others = others.filter(|(index, times)| {
+                *index != own_index && remaining.overlaps(times.0, times.1)
+            });
             let mut run = BucketRun {
                 next: summary
                     .buckets
@@ -313,7 +318,8 @@ impl BucketBuilder<'_, '_, '_> {
 
     fn end_bucket(&mut self) {
         let bucket = self.progress.bucket.take();
-        self.completed.extend(bucket.filter(|bucket| !bucket.is_empty()));
+        self.completed
+            .extend(bucket.filter(|bucket| !bucket.is_empty()));
     }
 
     /// Adds the duration for which the current value holds, up to time `to`. Returns false if the page

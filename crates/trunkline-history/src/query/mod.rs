@@ -24,7 +24,7 @@ use self::intervals::Intervals;
 use self::points::Points;
 use self::progress::{Progress, SeriesProgress};
 pub(crate) use self::reading::View;
-use self::reading::{Last, PageState, SeriesReader, Limits, TimeSpan};
+use self::reading::{Last, Limits, PageState, SeriesReader, TimeSpan};
 use self::selection::Selection;
 use crate::catalogue::{ENGINE_SERIES, Series};
 use crate::error::Error;

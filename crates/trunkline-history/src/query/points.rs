@@ -8,7 +8,7 @@ use trunkline_types::{DataType, Quality, Reason};
 
 use super::intervals::Next;
 use super::progress::SeriesProgress;
-use super::reading::{Last, SeriesReader, Limits, TimeSpan};
+use super::reading::{Last, Limits, SeriesReader, TimeSpan};
 use crate::error::Error;
 use crate::files::row_order::{RowValue, Step, content_of, last_key, previous_key, steps};
 use crate::files::schema::number_of;
@@ -154,7 +154,9 @@ impl Points<'_, '_> {
                 Some(_) => i64::MIN,
                 None => builder.progress.at.saturating_add(1),
             };
-            let window = self.reader.window(after, TimeSpan { since, last }, READ_LIMITS)?;
+            let window = self
+                .reader
+                .window(after, TimeSpan { since, last }, READ_LIMITS)?;
             let at = builder.progress.at;
             let first = window.rows.times().first();
             let is_at_start = builder.before.is_none() && at == first_point(self.span, self.step);
@@ -191,7 +193,8 @@ impl Points<'_, '_> {
                 builder.add_points_until(end.time.saturating_sub(1));
             }
             let rows = &window.rows;
-            let is_long = rows.len() >= READ_LIMITS.rows / 2 || rows.memory() >= READ_LIMITS.bytes / 2;
+            let is_long =
+                rows.len() >= READ_LIMITS.rows / 2 || rows.memory() >= READ_LIMITS.bytes / 2;
             let points = builder.points_since(at);
             if is_long && points < POINTS_PER_WINDOW_MIN && builder.progress.at > end.time {
                 builder.progress.seek = Some(builder.progress.at);

@@ -235,7 +235,9 @@ impl SeriesReader<'_> {
             let mut first: Option<(RowKey, usize)> = None;
             let mut second: Option<RowKey> = None;
             for (index, source) in active.iter().enumerate() {
-                let Some(key) = source.next_key_bound() else { continue };
+                let Some(key) = source.next_key_bound() else {
+                    continue;
+                };
                 match first {
                     Some((lowest, _)) if lowest <= key => {
                         second = Some(second.map_or(key, |second| second.min(key)));
@@ -279,7 +281,9 @@ impl SeriesReader<'_> {
                 true => limits.rows.saturating_sub(out.len()),
                 false => usize::MAX,
             };
-            let stop = stop.min(source.end).min(source.at.saturating_add(count_max));
+            let stop = stop
+                .min(source.end)
+                .min(source.at.saturating_add(count_max));
             out.append(&source.rows, source.at..stop);
             self.page.spend((stop - source.at) / 4);
             source.at = stop;

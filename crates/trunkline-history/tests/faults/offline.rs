@@ -186,7 +186,9 @@ fn readers_return_every_row_once_while_an_engine_moves_rows() {
                         let found = match read_folder(place, &all()) {
                             Ok(found) => found,
                             // On a busy machine, this reader may be much slower than the engine.
-                            Err(error) if error.to_string().contains("during every attempt") => continue,
+                            Err(error) if error.to_string().contains("during every attempt") => {
+                                continue;
+                            }
                             Err(error) => panic!("{error}"),
                         };
                         assert_eq!(found.states, Vec::<String>::new());

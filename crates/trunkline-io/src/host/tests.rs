@@ -241,7 +241,11 @@ fn usage_has_no_value_before_two_samples() {
     machine.change(|script| script.fast.total_usage = Ok(12.5));
     rig.scan();
     rig.assert_value("cpu/total", Value::F64(12.5));
-    assert_eq!(rig.published("cpu/1/usage"), None, "the quality is unchanged");
+    assert_eq!(
+        rig.published("cpu/1/usage"),
+        None,
+        "the quality is unchanged"
+    );
 }
 
 #[test]

@@ -12,12 +12,12 @@
 //!   error are valid.
 //!
 //! Each frame is declared once. These modules contain the parts of declarations:
-//! - [`layout`]: records
-//! - [`fields`]: records whose fields have ids
-//! - [`mod@form`]: the encodings ("forms") of fields
-//! - [`list`]: frames that are lists
-//! - [`single`]: frames that are one record
-//! - [`kinds`]: the match that maps each kind of frame to its message or to a hand-written codec
+//! - [`layout`] for records
+//! - [`fields`] for records whose fields have ids
+//! - [`mod@form`] for the encodings ("forms") of fields
+//! - [`list`] for frames that are lists
+//! - [`single`] for frames that are one record
+//! - [`kinds`] for the match that maps each kind of frame to its message or to a hand-written codec
 //!
 //! A request or answer with many items is a run of frames with the same request number; all but the
 //! last have the flag MORE. Every frame of a run can be decoded independently. The `first_index` of

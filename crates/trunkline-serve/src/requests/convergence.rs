@@ -79,7 +79,9 @@ impl Sweep {
             self.next = 0;
         }
         let from = self.next;
-        let until = from.saturating_add(self.remaining.min(SLICE as u32)).min(end);
+        let until = from
+            .saturating_add(self.remaining.min(SLICE as u32))
+            .min(end);
         self.remaining -= until - from;
         self.next = until;
         Some(from..until)

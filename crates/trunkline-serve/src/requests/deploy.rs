@@ -7,7 +7,7 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::definition::Properties;
 use trunkline_types::{DataType, LibraryDefinition, Tick, VariableDefinition};
 
-use super::orders::{refuse_order, queue_order};
+use super::orders::{queue_order, refuse_order};
 use crate::context::Context;
 use crate::fault::out_of_memory;
 use crate::request_budget::{Account, MemoryUse};

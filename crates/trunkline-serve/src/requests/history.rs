@@ -13,7 +13,7 @@ use trunkline_types::Pattern;
 use trunkline_types::history::{HistoryPage, HistoryQuery, HistorySeries, Rows, SeriesData};
 
 use super::Rejection;
-use super::orders::{parse_pattern, put_frames, refuse_order, queue_order};
+use super::orders::{parse_pattern, put_frames, queue_order, refuse_order};
 use crate::context::Context;
 
 // Limits on the size of an item, so that a frame is not much longer than a page.

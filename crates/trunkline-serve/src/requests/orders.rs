@@ -216,8 +216,9 @@ pub(super) fn refuse_order(context: &Context, rights: Result<(), Fault>) -> Opti
         return Some(denied);
     }
     (context.unanswered_orders >= ORDERS_MAX).then(|| {
-        let sentence =
-            format!("{ORDERS_MAX} orders of this connection are unanswered; wait for an answer first");
+        let sentence = format!(
+            "{ORDERS_MAX} orders of this connection are unanswered; wait for an answer first"
+        );
         Fault::new(FaultCode::Overloaded, sentence)
     })
 }

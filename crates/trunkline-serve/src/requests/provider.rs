@@ -70,7 +70,8 @@ impl ProviderRole {
         let name = provide.head().provider;
         let refused = |code, sentence: &'static str| Err(Fault::new(code, sentence).into());
         if !context.caller.rights.write {
-            let sentence = "you have no permission to provide values; ask the engine's administrator";
+            let sentence =
+                "you have no permission to provide values; ask the engine's administrator";
             return refused(FaultCode::Denied, sentence);
         }
         if context.provider.is_some() {

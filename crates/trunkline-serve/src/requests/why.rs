@@ -147,7 +147,8 @@ fn buffer_step(contract: Contract, ledger: &SubscriptionLedger) -> Option<WhySte
             "your `{contract}` subscription has reached its bound and ends: you missed \
              {dropped_overrun} of {written} updates"
         );
-        let next = "receive updates faster, request a larger bound, or set `stall` for the variable";
+        let next =
+            "receive updates faster, request a larger bound, or set `stall` for the variable";
         return Some(WhyStep::fault(stage, sentence, next));
     }
     if dropped_queue > 0 {

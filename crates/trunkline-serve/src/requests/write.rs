@@ -57,10 +57,8 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
                     Ok(())
                 }
                 Ok(Attempted::AtProvider) => Ok(()),
-                Ok(Attempted::Parked(until)) => {
-                    copy_to_wait(context, &write, is_published)
-                        .map(|write| park(context, write, until))
-                }
+                Ok(Attempted::Parked(until)) => copy_to_wait(context, &write, is_published)
+                    .map(|write| park(context, write, until)),
                 Err(fault) => Err(fault),
             }
         };

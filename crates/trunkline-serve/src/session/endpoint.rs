@@ -361,7 +361,9 @@ impl Session {
             FrameKind::History => history::handle(context, frame)?,
             FrameKind::Forcing => forcing::handle(context, frame)?,
             FrameKind::Provide => ProviderRole::handle(context, frame)?,
-            FrameKind::ProviderAnswer => self.provider_role.handle_provider_answer(context, frame)?,
+            FrameKind::ProviderAnswer => {
+                self.provider_role.handle_provider_answer(context, frame)?
+            }
             other => {
                 let sentence = format!("{other} is a frame that engines send, not clients");
                 return Err(Disconnect::Malformed { sentence }.into());
@@ -402,9 +404,8 @@ impl Session {
         let produce = |room: usize, out: &mut Vec<u8>| self.poll_output(now, wall, room, out);
         let more = gathering.gather.poll_output(now, budget, out, produce);
         let must_return_credit = self.context.unanswered.take_returned(&self.context.options);
-        let must_send = std::mem::take(&mut self.context.send_gathered)
-            || is_flush
-            || must_return_credit;
+        let must_send =
+            std::mem::take(&mut self.context.send_gathered) || is_flush || must_return_credit;
         if must_send || self.is_over() {
             gathering.gather.release(out);
         }
@@ -521,7 +522,10 @@ fn admit(context: &mut Context, kind: FrameKind, frame: &Frame<'_>) -> Result<bo
         true => Ok(false),
         false => {
             let waiting = context.waiting_bytes().saturating_add(bytes);
-            context.account.set(MemoryUse::Requests, waiting).map(|()| true)
+            context
+                .account
+                .set(MemoryUse::Requests, waiting)
+                .map(|()| true)
         }
     };
     if admitted != Ok(true) {

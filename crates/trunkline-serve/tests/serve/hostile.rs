@@ -61,30 +61,42 @@ fn each_offence_is_named() {
             updates.push(&trunkline_proto::message::record::UpdateRecord::nothing_yet(1));
             updates.finish();
         }),
-        ("the client confirmed 5 records, but only 0 were sent", |out| {
-            AckBuilder::begin(
-                out,
-                0,
-                &AckHead {
-                    records_received: 5,
-                },
-            )
-            .finish(false)
-        }),
-        ("the client confirmed 1 records, but only 0 were sent", |out| {
-            Keepalive {
-                records_received: 1,
-                ..Keepalive::default()
-            }
-            .encode(out);
-        }),
-        ("4097 writes are unanswered, but the credit is 4096", |out| {
-            writes(out, 0, 4097, 8);
-        }),
-        ("write 5 arrived where at least 10 was expected; write numbers must increase", |out| {
-            writes(out, 0, 10, 8);
-            writes(out, 5, 1, 8);
-        }),
+        (
+            "the client confirmed 5 records, but only 0 were sent",
+            |out| {
+                AckBuilder::begin(
+                    out,
+                    0,
+                    &AckHead {
+                        records_received: 5,
+                    },
+                )
+                .finish(false)
+            },
+        ),
+        (
+            "the client confirmed 1 records, but only 0 were sent",
+            |out| {
+                Keepalive {
+                    records_received: 1,
+                    ..Keepalive::default()
+                }
+                .encode(out);
+            },
+        ),
+        (
+            "4097 writes are unanswered, but the credit is 4096",
+            |out| {
+                writes(out, 0, 4097, 8);
+            },
+        ),
+        (
+            "write 5 arrived where at least 10 was expected; write numbers must increase",
+            |out| {
+                writes(out, 0, 10, 8);
+                writes(out, 5, 1, 8);
+            },
+        ),
         (
             "a frame of kind 16 announces 4294967295 bytes, but at most 1048576 are allowed",
             |out| {

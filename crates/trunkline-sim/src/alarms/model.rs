@@ -550,9 +550,7 @@ impl Model {
                 }
             }),
             AlarmKind::BadQuality => measured.map(Measured::is_bad),
-            AlarmKind::Stale => {
-                measured.map(|measured| measured.quality.reason() == Reason::Stale)
-            }
+            AlarmKind::Stale => measured.map(|measured| measured.quality.reason() == Reason::Stale),
         };
         is_met.unwrap_or(was_met)
     }

@@ -736,7 +736,10 @@ impl<A> PendingCall<A> {
     }
 
     /// Returns an error once the client is closed, because no answer can arrive then.
-    fn or_closed_error(&self, answer: Option<Result<A, CallError>>) -> Option<Result<A, CallError>> {
+    fn or_closed_error(
+        &self,
+        answer: Option<Result<A, CallError>>,
+    ) -> Option<Result<A, CallError>> {
         let shared = &self.shared;
         let close = || shared.give_up(&*self.call, Duration::ZERO);
         answer.or_else(|| shared.link.is_closed().then(close))

@@ -106,11 +106,7 @@ impl Runner {
         };
         let (variables, missing) = (self.types.len(), self.missing.len());
         let missing_item = self.missing.values().next().map(String::as_str);
-        let (shared, state, pending) = (
-            &self.shared,
-            &self.state,
-            &mut self.pending_deployments,
-        );
+        let (shared, state, pending) = (&self.shared, &self.state, &mut self.pending_deployments);
         shared.link.wait_until(Some(due), |core, _| {
             if state.is_stopping() {
                 return Some(WakeReason::Stop);

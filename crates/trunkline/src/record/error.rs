@@ -22,9 +22,7 @@ pub enum RecordingError {
     Record(Box<RecordError>),
     /// The recording accepts no more data, and no file contains some elements that were taken from
     /// the stream.
-    #[error(
-        "{elements} elements taken from the stream are not in the recording: {source}"
-    )]
+    #[error("{elements} elements taken from the stream are not in the recording: {source}")]
     Unwritten {
         /// Number of elements that no file contains.
         elements: u64,

@@ -113,8 +113,11 @@ impl<'a> PendingUpdates<'a> {
                 return;
             }
         };
-        if let Some((_, failure)) =
-            self.failures.iter_mut().find(|(number, _)| *number == variable) {
+        if let Some((_, failure)) = self
+            .failures
+            .iter_mut()
+            .find(|(number, _)| *number == variable)
+        {
             failure.updates += 1;
         } else if self.failures.len() < VARIABLES_MAX {
             let failure = PlayFailure {

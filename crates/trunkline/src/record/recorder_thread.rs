@@ -152,7 +152,9 @@ impl Running {
             status.progress = self.recording.progress();
             let why = status.error.take().unwrap_or_default();
             // The message promises another attempt, but the recorder makes no more attempts here.
-            let why = why.split_once("; the waiting updates").map_or(&*why, |(why, _)| why);
+            let why = why
+                .split_once("; the waiting updates")
+                .map_or(&*why, |(why, _)| why);
             status.error = Some(format!(
                 "the recording ended before {unwritten} updates were written, and does not \
                  contain them: {why}"
@@ -204,7 +206,9 @@ impl Running {
         let (items, names): (Vec<u32>, Vec<Arc<str>>) = recorded
             .map(|(number, item)| (*number, Arc::clone(&item.name)))
             .unzip();
-        let opened = self.client.open(&names, OpenOptions::default(), remaining())?;
+        let opened = self
+            .client
+            .open(&names, OpenOptions::default(), remaining())?;
         let opened = items.into_iter().zip(opened);
         let (items, variables): (Vec<u32>, Vec<VariableRef>) = opened
             .filter_map(|(item, opened)| Some((item, opened.ok()?.variable)))

@@ -61,7 +61,8 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
             // size. The divisor is a power of two, as the block size is.
             block_rows: BLOCK_BYTES >> (row_bytes as u64).trailing_zeros().min(BLOCK_BYTES.ilog2()),
             rows_before: recording.rows(),
-            unaligned_rows_max: copying.map_or(0, |copying| copying.segment_bytes / row_bytes) as u64,
+            unaligned_rows_max: copying.map_or(0, |copying| copying.segment_bytes / row_bytes)
+                as u64,
             last_write: recording.now(),
             ring,
             recording,
@@ -131,10 +132,11 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         while written < most {
             let row = self.next_row % self.ring.capacity().max(1);
             let rows_left = (rows - row % rows).min(most - written);
-            let region_rows = match row.is_multiple_of(self.block_rows) || self.unaligned_rows_max == 0 {
-                true => rows_left,
-                false => rows_left.min(self.unaligned_rows_max),
-            };
+            let region_rows =
+                match row.is_multiple_of(self.block_rows) || self.unaligned_rows_max == 0 {
+                    true => rows_left,
+                    false => rows_left.min(self.unaligned_rows_max),
+                };
             let region = match least {
                 1 => self.ring.acquire_available(region_rows),
                 _ => self.ring.acquire(region_rows),

@@ -82,8 +82,13 @@ impl Unmatched {
         if !std::mem::take(&mut self.has_changed) {
             return None;
         }
-        let patterns = self.is_unmatched.iter().zip(&self.is_listed).zip(&self.patterns);
-        let unmatched = patterns.filter(|((is_unmatched, is_listed), _)| **is_unmatched && **is_listed);
+        let patterns = self
+            .is_unmatched
+            .iter()
+            .zip(&self.is_listed)
+            .zip(&self.patterns);
+        let unmatched =
+            patterns.filter(|((is_unmatched, is_listed), _)| **is_unmatched && **is_listed);
         Some(
             unmatched
                 .map(|(_, pattern)| pattern.as_str().to_owned())

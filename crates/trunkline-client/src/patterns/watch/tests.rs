@@ -29,10 +29,7 @@ fn name_with_changing_handles_is_stored_once() {
     );
     assert_eq!(sizes, (1, 1, 1));
     watch.vanished(7);
-    assert!(
-        watch.next().is_some(),
-        "the name keeps its newest handle"
-    );
+    assert!(watch.next().is_some(), "the name keeps its newest handle");
     watch.vanished(999);
     assert_eq!(watch.by_handle.len(), 0);
 }

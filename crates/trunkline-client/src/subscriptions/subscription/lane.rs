@@ -25,7 +25,11 @@ impl<T> Default for Lane<T> {
     fn default() -> Self {
         let slots = VecDeque::new();
         let (removed, peak) = (0, 0);
-        Self { slots, removed, peak }
+        Self {
+            slots,
+            removed,
+            peak,
+        }
     }
 }
 

@@ -201,7 +201,11 @@ impl Queue {
         visit: impl FnMut(&mut Queued),
         mut take: impl FnMut(Queued),
     ) -> usize {
-        let Lane { slots, removed, peak } = &mut self.readings;
+        let Lane {
+            slots,
+            removed,
+            peak,
+        } = &mut self.readings;
         let next = match self.marks.front_serial() {
             // Only the readings before the next mark are taken.
             Some(mark) => slots.partition_point(|queued| queued.serial < mark),
@@ -209,7 +213,9 @@ impl Queue {
         };
         *peak = (*peak).max(slots.len());
         let count = next.min(most);
-        let remaining = slots.range_mut(..count).filter(|queued| !queued.is_removed());
+        let remaining = slots
+            .range_mut(..count)
+            .filter(|queued| !queued.is_removed());
         remaining.for_each(visit);
         let mut taken = count;
         for queued in slots.drain(..count) {

@@ -29,7 +29,10 @@ fn unsent_and_unanswered_items_have_their_fault_at_their_index() {
     let buffer = sut.finish(&FaultCode::TimedOut.into());
     let codes: Vec<_> = buffer
         .iter()
-        .map(|one| one.map(|reading| reading.get::<f64>()).map_err(|fault| fault.code))
+        .map(|one| {
+            one.map(|reading| reading.get::<f64>())
+                .map_err(|fault| fault.code)
+        })
         .collect();
     let expected = [
         Ok(Some(0.0)),
