@@ -355,7 +355,7 @@ fn all_entries(engine: &Engine) -> Vec<AuditEntry> {
         entries.extend(page.entries);
         query.from = page.next;
         if page.next.is_none() {
-            assert!(!page.state.contains("make room"), "{}", page.state);
+            assert!(!page.state.contains("free some space"), "{}", page.state);
             return entries;
         }
     }
@@ -424,7 +424,7 @@ fn best_effort_audit_on_a_full_disk_counts_its_losses() {
     }
     let waiting = everything(&engine);
     assert_eq!(waiting.entries.len(), 3, "what was stored is there");
-    assert!(waiting.state.contains("make room"), "{}", waiting.state);
+    assert!(waiting.state.contains("free some space"), "{}", waiting.state);
     engine.undeploy("rig").expect_err("it cannot be stored");
     // Two entries are in the audit log, and the engine has space for forty thousand.
     for number in 1..=50_005 {

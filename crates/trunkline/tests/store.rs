@@ -298,7 +298,7 @@ impl Store for Faulty {
 
 fn fails_to_store(result: Result<impl std::fmt::Debug, LibraryError>) {
     match result {
-        Err(LibraryError::Store(error)) => assert!(error.to_string().contains("make room")),
+        Err(LibraryError::Store(error)) => assert!(error.to_string().contains("free some space")),
         other => panic!("it cannot be stored, and {other:?}"),
     }
 }

@@ -230,7 +230,7 @@ fn updates_of_one_recorded_variable_are_played_into_a_stream() {
     assert_eq!(recorder.end().0, Some(0));
     let unnamed = served.run(&["play", &file, "--full-speed", "--stream", "player"]);
     assert_eq!(unnamed.code, Some(1), "{unnamed:?}");
-    assert!(unnamed.err.contains("name one"), "{unnamed:?}");
+    assert!(unnamed.err.contains("specify the group"), "{unnamed:?}");
     let to = ["--full-speed", "--stream", "player", "--group", "rig/level"];
     let player = served.spawn(&[&["play", &file][..], &to].concat());
     let read = served.run(&["stream", "read", "again", "--from", "player"]);
@@ -285,7 +285,7 @@ fn bad_values_and_gaps_are_reported_when_played_into_a_stream() {
             let gaps = (count("gaps"), count("lost"), count("unknown_gaps"));
             assert_eq!(gaps, (2, 3, 1));
         } else {
-            player.error_with("1 element was not good");
+            player.error_with("1 element was not of good quality");
             player.error_with("2 gaps");
         }
         assert_eq!(player.end().0, Some(1));

@@ -108,7 +108,9 @@ fn variables_are_recorded_until_ctrl_c_and_played_again() {
     let wrong = served.run(&["play", "--full-speed", "--as", "rig/mode=rig/level", &file]);
     assert_eq!(wrong.code, Some(1), "{wrong:?}");
     assert!(
-        wrong.err.contains("enum(OFF, AUTO, HAND) was recorded"),
+        wrong
+            .err
+            .contains("the recorded values have the type enum(OFF, AUTO, HAND)"),
         "{wrong:?}"
     );
 }

@@ -473,7 +473,7 @@ fn a_buffer_size_of_one_is_an_error_and_none_means_the_newest_value() {
         contract_of_buffer(1)
             .unwrap_err()
             .to_string()
-            .contains("2 or more")
+            .contains("at least 2")
     );
 }
 

@@ -417,7 +417,7 @@ fn write_sent_before_its_call_ended_is_unknown() {
     let [WriteOutcome::Unknown(fault)] = &*outcomes else {
         panic!("{outcomes:?}")
     };
-    assert!(fault.sentence.contains("may have been"), "{fault}");
+    assert!(fault.sentence.contains("may have carried out"), "{fault}");
     assert_eq!(rig.client.write_counts().in_flight, 1);
     let first = said_writes(&mut rig)[0].number;
     answer(&mut rig.engine, first, &[Wire::Applied(7)]);
@@ -533,7 +533,7 @@ fn a_group_or_an_order_whose_call_has_ended_is_never_sent_later() {
     let group = rig.client.give_up(sent_group).unwrap().unwrap();
     assert!(matches!(group.outcomes[..], [WriteOutcome::Unknown(_)]));
     let fault = rig.client.give_up(sent_order).unwrap().unwrap_err();
-    assert!(fault.sentence.contains("may have been"), "{fault}");
+    assert!(fault.sentence.contains("may have carried out"), "{fault}");
     rig.cut();
     let group = rig
         .client

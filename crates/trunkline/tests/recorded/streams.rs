@@ -366,7 +366,7 @@ fn elements_not_written_at_the_end_on_a_full_disk_are_counted() {
     let RecordingError::Unwritten { elements, .. } = error else {
         panic!("{error}");
     };
-    assert!(error.to_string().contains("no room"), "{error}");
+    assert!(error.to_string().contains("free space"), "{error}");
     sut.recording.close(PATIENCE).unwrap();
     assert_eq!(sut.recording.rows_in_file(), sut.recording.rows());
     // The remaining elements are still in the stream.
