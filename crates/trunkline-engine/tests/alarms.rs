@@ -16,8 +16,8 @@ use trunkline_engine::{
     WriteOutcome,
 };
 use trunkline_types::alarm::{
-    Acknowledge, AlarmAction, AlarmChange, AlarmDefinition, AlarmKind, AlarmStatus, KeptAlarm,
-    LimitLevel, Operand,
+    Acknowledge, AlarmAction, AlarmChange, AlarmDefinition, AlarmKind, AlarmStatus, LimitLevel,
+    Operand, SavedAlarm,
 };
 use trunkline_types::{DataType, Deadband, Moment, Properties, Value};
 
@@ -427,7 +427,7 @@ fn slow_reader_learns_how_many_changes_it_lost() {
 }
 
 /// Returns the saved alarm states after the reader has saved all pending changes.
-fn kept(rig: &Rig, reader: &AlarmReader) -> Vec<KeptAlarm> {
+fn kept(rig: &Rig, reader: &AlarmReader) -> Vec<SavedAlarm> {
     let mut snapshots = rig.engine.alarms().unkept();
     let (notes, _) = reader.take(usize::MAX);
     snapshots.extend(notes.iter().map(|note| note.snapshot()));

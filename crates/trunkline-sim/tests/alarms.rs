@@ -15,8 +15,8 @@ use trunkline_engine::{
 use trunkline_sim::alarms::plan::Plan;
 use trunkline_sim::run::{self, run};
 use trunkline_types::alarm::{
-    AlarmDefinition, AlarmEntry, AlarmKind, AlarmState, JournalEvent, KeptAlarm, LimitLevel,
-    Operand,
+    AlarmDefinition, AlarmEntry, AlarmKind, AlarmState, JournalEvent, LimitLevel, Operand,
+    SavedAlarm,
 };
 use trunkline_types::ledger::EndedItem;
 use trunkline_types::{
@@ -86,7 +86,7 @@ impl AlarmPlace for CountingStore {
 
     fn keep(
         &mut self,
-        _states: &[KeptAlarm],
+        _states: &[SavedAlarm],
         entries: &[AlarmEntry],
         _moment: Moment,
     ) -> Result<u64, StoreError> {

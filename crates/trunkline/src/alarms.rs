@@ -12,7 +12,7 @@ use trunkline_engine::store::{LogBound, StoreError};
 use trunkline_engine::{ALARM_CHANGES_MAX, Engine as Core};
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::alarm::{
-    AlarmEntry, AlarmJournalPage, AlarmJournalQuery, JournalEvent, KeptAlarm,
+    AlarmEntry, AlarmJournalPage, AlarmJournalQuery, JournalEvent, SavedAlarm,
 };
 use trunkline_types::{Moment, Tick};
 
@@ -192,7 +192,7 @@ impl AlarmPlace for Storage {
 
     fn keep(
         &mut self,
-        states: &[KeptAlarm],
+        states: &[SavedAlarm],
         entries: &[AlarmEntry],
         moment: Moment,
     ) -> Result<u64, StoreError> {

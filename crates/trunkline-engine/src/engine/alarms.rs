@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trunkline_types::alarm::{AlarmEntry, JournalEvent, KeptAlarm};
+use trunkline_types::alarm::{AlarmEntry, JournalEvent, SavedAlarm};
 use trunkline_types::{Moment, Value};
 
 use super::Engine;
@@ -32,7 +32,7 @@ pub trait AlarmPlace {
     /// If this call saved them despite the error, the storage recognizes them by their numbers.
     fn keep(
         &mut self,
-        states: &[KeptAlarm],
+        states: &[SavedAlarm],
         entries: &[AlarmEntry],
         moment: Moment,
     ) -> Result<u64, StoreError>;
@@ -161,8 +161,8 @@ impl AlarmKeeper {
         let caller = Caller::engine();
         // The state of a variable that was undeployed in the meantime is not saved.
         let states = self.states.values().map(|snapshot| &snapshot.kept);
-        let is_deployed = |kept: &&KeptAlarm| self.engine.resolve(&caller, &kept.variable).is_ok();
-        let mut states: Vec<KeptAlarm> = states.filter(is_deployed).cloned().collect();
+        let is_deployed = |kept: &&SavedAlarm| self.engine.resolve(&caller, &kept.variable).is_ok();
+        let mut states: Vec<SavedAlarm> = states.filter(is_deployed).cloned().collect();
         states.sort_by(|a, b| (&a.variable, &a.alarm).cmp(&(&b.variable, &b.alarm)));
         let last = place.keep(&states, &self.entries, moment)?;
         self.next = last + 1;

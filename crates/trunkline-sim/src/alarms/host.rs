@@ -14,7 +14,7 @@ use trunkline_engine::{
 };
 use trunkline_proto::{Fault, FaultCode};
 use trunkline_store::SqliteStore;
-use trunkline_types::alarm::{AlarmEntry, KeptAlarm};
+use trunkline_types::alarm::{AlarmEntry, SavedAlarm};
 use trunkline_types::ledger::EndedItem;
 use trunkline_types::{
     Contract, DataType, LibraryDefinition, Moment, Name, Properties, Quality, Value,
@@ -138,7 +138,7 @@ impl AlarmPlace for KeeperStore<'_> {
 
     fn keep(
         &mut self,
-        states: &[KeptAlarm],
+        states: &[SavedAlarm],
         entries: &[AlarmEntry],
         moment: Moment,
     ) -> Result<u64, StoreError> {

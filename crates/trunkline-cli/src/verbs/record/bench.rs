@@ -163,7 +163,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         let (_stopper, stopped) = trunkline::record::stopper();
         while !context.interrupted.is_pressed() && context.clock.now() < end {
             let remaining = end.since(context.clock.now());
-            let _ = stopped.within(remaining.min(POLL_INTERVAL));
+            let _ = stopped.wait_for(remaining.min(POLL_INTERVAL));
             show(&progress, folder, &mut meter, context);
         }
         counts = card.take().map(SimCard::stop).unwrap_or_default();
