@@ -287,7 +287,7 @@ impl FirstFrameRouter {
             let session = DirectorySession::new(directory, notifier, now);
             let session = match self.can_hand_over {
                 true => session,
-                false => session.without_names(),
+                false => session.without_registration(),
             };
             self.session = Kind::Streams(Box::new(session));
         }

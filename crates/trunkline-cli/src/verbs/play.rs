@@ -507,7 +507,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
     let created = RegionMemory::for_playback(
         recording.row_bytes(),
         RING_ROWS,
-        PagesWanted::LargestThereAre,
+        PagesWanted::LargestAvailable,
         16,
     );
     let (memory, ring, drain) = created.map_err(|error| problem(&error.into()))?;

@@ -36,7 +36,7 @@ impl SessionFactory for Factory {
         let now = Clock::new().now();
         // This directory holds only the endpoints of this process.
         let session = DirectorySession::new(self.0.clone(), notifier, now);
-        Ok(Box::new(session.without_names()))
+        Ok(Box::new(session.without_registration()))
     }
 
     fn hand_over(&self, number: u64, _: Peer, socket: OwnedFd) {

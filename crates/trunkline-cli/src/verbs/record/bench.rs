@@ -134,7 +134,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         rate: args.rate.unwrap_or(0) / SAMPLE_BYTES as u64,
         rows_max: None,
         lent_max: REGIONS,
-        pages: PagesWanted::LargestThereAre,
+        pages: PagesWanted::LargestAvailable,
     };
     if !folder.is_dir() {
         let sentence = format!(

@@ -80,7 +80,7 @@ impl Recorder<'_> {
         let row_bytes = element_bytes(self.data_type).unwrap_or(1);
         // A region that consists of whole disk blocks is written without a copy.
         let rows = (REGION_BYTES / row_bytes).next_multiple_of(4096);
-        let pages = PagesWanted::LargestThereAre;
+        let pages = PagesWanted::LargestAvailable;
         let regions = RegionMemory::for_recording(row_bytes, rows * REGIONS, pages, REGIONS);
         let (memory, mut filler, mut reader) = regions.map_err(|error| problem(&error.into()))?;
         let Some(mut stream) = self.wait_for_writer()? else {

@@ -230,7 +230,7 @@ impl<'a> Transfer<'a> {
             }
             let operation = match attempt(endpoint, POLL_INTERVAL) {
                 Err(Halt::Stream(StreamError::Timeout { what, .. })) => what,
-                Err(Halt::Stream(StreamError::Journal(error))) if error.is_passing() => {
+                Err(Halt::Stream(StreamError::Journal(error))) if error.is_temporary() => {
                     self.report_disk(&endpoint.properties().url, Some(&error))?;
                     self.context.interrupted.wait(POLL_INTERVAL);
                     "the disk of the journal accepts no data"
