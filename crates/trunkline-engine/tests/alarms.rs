@@ -247,7 +247,7 @@ fn alarm_that_is_raised_while_it_is_shelved_shows_its_value_afterwards() {
     );
     let figures = rig.engine.alarms().figures(rig.now());
     assert_eq!(
-        (figures.active, figures.raised_lately),
+        (figures.active, figures.raised_recently),
         (1, 0),
         "nobody has acknowledged the alarm"
     );
@@ -675,7 +675,7 @@ fn figures_count_states_and_the_alarms_of_ten_minutes() {
             figures.active,
             unacknowledged,
             hidden,
-            figures.raised_lately,
+            figures.raised_recently,
         )
     };
     assert_eq!(figures(), (0, 0, 0, 0));

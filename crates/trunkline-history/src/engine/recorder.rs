@@ -146,7 +146,7 @@ impl Recorder {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.is_closed
-            || (self.pending_count == 0 && !self.must_resubscribe && self.consumer.is_at_rest())
+            || (self.pending_count == 0 && !self.must_resubscribe && self.consumer.rearm_if_idle())
     }
 
     /// Starts recording these variables, or applies their new ranges. `series` lists all series. New series

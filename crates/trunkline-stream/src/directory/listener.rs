@@ -63,7 +63,9 @@ impl Listener {
         let host = Arc::new(DirectoryHost::new(DirectoryLimits::default()));
         let options = ServerOptions {
             listen: vec![address.into()],
-            near: sockets.map(Path::to_owned).or_else(near::prepared_folder),
+            near: sockets
+                .map(Path::to_owned)
+                .or_else(near::prepare_socket_folder),
             shared_memory: false,
             insecure,
             threads: Some(1),

@@ -39,7 +39,7 @@ use trunkline_types::{
 
 pub use self::changes::{ALARM_CHANGES_MAX, AlarmNote, AlarmReader, AlarmSnapshot};
 use self::changes::{ChangeLog, kept_alarm, wire_form};
-pub use self::figures::AlarmFigures;
+pub use self::figures::AlarmCounts;
 use self::figures::Counts;
 use crate::caller::Caller;
 use crate::delivery::outbox::{Wake, Wakes};
@@ -983,7 +983,7 @@ impl Alarms<'_> {
         Ok(now)
     }
 
-    pub fn figures(&self, now: Tick) -> AlarmFigures {
+    pub fn figures(&self, now: Tick) -> AlarmCounts {
         self.table.counts.lock().figures(now)
     }
 
