@@ -122,11 +122,11 @@ fn measure(way: &str, spin_us: u64, period: Duration, updates: u32, turns: u32) 
     lines.next().ok_or("no far end")??;
     for turn in 0..turns {
         let sends = turn % 2 == 0;
-        // `only_mark` applies to the thread, so each turn has its own.
+        // `never_send_on_this_thread` applies to the thread, so each turn has its own.
         let (calls, switched, cpu) = thread::scope(|scope| {
             let body = || {
                 if !sends {
-                    trunkline_net::only_mark();
+                    trunkline_net::never_send_on_this_thread();
                 }
                 let (switches_before, cpu) = (switches(), nanos(ClockId::ProcessCPUTime));
                 let mut calls = Vec::new();

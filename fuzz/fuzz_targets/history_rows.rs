@@ -20,6 +20,6 @@ fuzz_target!(|data: &[u8]| {
         let value = |of: &trunkline_types::history::Rows| of.with_row(row, |row| row.value.to_vec());
         assert_eq!(value(&rows), value(&again));
     }
-    assert_eq!(rows.marks(), again.marks());
+    assert_eq!(rows.events(), again.events());
     let _ = again.sorted();
 });

@@ -328,7 +328,7 @@ impl Handle {
 }
 
 impl Holder for Handle {
-    type Held = Option<local::Held<f64>>;
+    type Held = Option<local::TypedReading<f64>>;
     fn write(&mut self, value: f64) {
         // A refused write shows as a wrong reading.
         let _ = black_box(self.variable.write(value));

@@ -64,7 +64,7 @@ impl Ring {
         let (memory, mut filler, mut reader) = RegionMemory::for_recording(
             SAMPLE,
             samples,
-            PagesWanted::LargestThereAre,
+            PagesWanted::LargestAvailable,
             regions + 1,
         )?;
         for (number, sample) in filler

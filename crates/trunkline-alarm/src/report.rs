@@ -16,7 +16,7 @@ pub const FLOOD_BELOW: u64 = 5;
 pub const CHATTER_COUNT: usize = 3;
 pub const CHATTER_TIME: Duration = Duration::from_secs(60);
 /// Maximum number of the worst alarms in a report.
-pub const WORST: usize = 10;
+pub const WORST_MAX: usize = 10;
 
 /// Statistics of the alarms that were raised in a span of time.
 #[derive(Clone, PartialEq, Debug)]
@@ -31,7 +31,7 @@ pub struct Report<K> {
     /// The alarms that chattered, worst first. The number is the largest number of times that the alarm was
     /// raised within one minute.
     pub chattering: Vec<(K, u64)>,
-    /// The alarms raised most often, at most [`WORST`]. The number is the number of times that the alarm was
+    /// The alarms raised most often, at most [`WORST_MAX`]. The number is the number of times that the alarm was
     /// raised.
     pub worst: Vec<(K, u64)>,
 }
@@ -79,7 +79,7 @@ impl<K: Ord + Clone> Report<K> {
         for list in [&mut chattering, &mut worst] {
             list.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         }
-        worst.truncate(WORST);
+        worst.truncate(WORST_MAX);
         // A span shorter than a period counts as one period.
         let period_count = (span as f64 / nanos(PERIOD) as f64).max(1.0);
         Self {

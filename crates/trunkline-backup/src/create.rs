@@ -17,7 +17,7 @@ use crate::files::{
 };
 use crate::manifest::{Entry, Finding, HISTORY, Manifest, STORE};
 use crate::verify::damage_of;
-use crate::{Places, Watch};
+use crate::{EnginePaths, Watch};
 
 /// Maximum number of attempts to copy a database. Each attempt waits for the disk, so that together they take
 /// several seconds.
@@ -35,7 +35,7 @@ pub struct Created {
     /// Number and total bytes of the copied files. All other files were already in the backup.
     pub copied: (u64, u64),
     /// Damaged files of the older backup. The new backup does not use them.
-    pub damaged_before: Vec<Finding>,
+    pub damaged_in_older: Vec<Finding>,
 }
 
 /// Copies the files of an engine to a folder. If the folder contains a backup of the engine, copies only the
@@ -51,12 +51,12 @@ pub struct Created {
 pub fn create(
     backup: &Path,
     engine: &str,
-    places: &Places,
+    places: &EnginePaths,
     checks_older: bool,
     now: Timestamp,
     watch: &mut Watch<'_>,
 ) -> Result<Created, Error> {
-    let places = Places {
+    let places = EnginePaths {
         store: places.store.as_deref().map(resolve),
         history: places.history.as_deref().map(resolve),
     };
@@ -86,7 +86,7 @@ pub fn create(
         meter: Meter::new(None, watch),
         folders: HashSet::from([backup.to_owned(), run_folder.clone()]),
         copied: (0, 0),
-        damaged_before: Vec::new(),
+        damaged_in_older: Vec::new(),
     };
     let copied = run.copy_all(&places).and_then(|()| run.finish());
     if copied.is_err() && Manifest::read(backup).is_ok_and(|now| now == older) {
@@ -97,14 +97,14 @@ pub fn create(
     let Run {
         manifest,
         copied,
-        damaged_before,
+        damaged_in_older,
         ..
     } = run;
     remove_leftovers(backup, Some(&manifest))?;
     Ok(Created {
         manifest,
         copied,
-        damaged_before,
+        damaged_in_older,
     })
 }
 
@@ -138,29 +138,31 @@ pub(crate) fn resolve(path: &Path) -> PathBuf {
 }
 
 /// Fails unless a store or a history is configured, and at least one of them exists.
-fn check_exists(places: &Places) -> Result<(), Error> {
+fn check_exists(places: &EnginePaths) -> Result<(), Error> {
     let paths: Vec<&Path> = [&places.store, &places.history]
         .into_iter()
         .filter_map(Option::as_deref)
         .collect();
     if paths.is_empty() {
-        return Err(Error::Nothing);
+        return Err(Error::NothingConfigured);
     }
     if !paths.iter().any(|path| path.exists()) {
         let names = paths.iter().map(|path| path.display().to_string());
-        return Err(Error::NotThere(names.collect::<Vec<_>>().join(" and no ")));
+        return Err(Error::NoEngineFiles(
+            names.collect::<Vec<_>>().join(" and no "),
+        ));
     }
     Ok(())
 }
 
 /// Creates the folder of the backup and locks it. Fails if the folder contains other files, or if it overlaps
 /// the history's folder.
-fn prepare(backup: &Path, places: &Places) -> Result<File, Error> {
+fn prepare(backup: &Path, places: &EnginePaths) -> Result<File, Error> {
     let place = resolve(backup);
     if let Some(history) = &places.history
         && (place.starts_with(history) || history.starts_with(&place))
     {
-        return Err(Error::Inside(backup.to_owned()));
+        return Err(Error::OverlapsHistory(backup.to_owned()));
     }
     create_folder(backup)?;
     let lock = backup.join(BACKUP_LOCK);
@@ -235,13 +237,13 @@ struct Run<'a, 'w> {
     folders: HashSet<PathBuf>,
     /// Number and total bytes of the copied files.
     copied: (u64, u64),
-    damaged_before: Vec<Finding>,
+    damaged_in_older: Vec<Finding>,
 }
 
 impl<'a> Run<'a, '_> {
     /// Fails if the older backup has a store or history that the engine does not have now, because the new
     /// backup would delete its only copy.
-    fn check_older_parts(&self, places: &Places) -> Result<(), Error> {
+    fn check_older_parts(&self, places: &EnginePaths) -> Result<(), Error> {
         let Some(older) = self.older else {
             return Ok(());
         };
@@ -258,7 +260,7 @@ impl<'a> Run<'a, '_> {
         Ok(())
     }
 
-    fn copy_all(&mut self, places: &Places) -> Result<(), Error> {
+    fn copy_all(&mut self, places: &EnginePaths) -> Result<(), Error> {
         self.check_older_parts(places)?;
         if let Some(history) = places.history.as_deref().filter(|folder| folder.exists()) {
             self.copy_history(history)?;
@@ -385,8 +387,8 @@ impl<'a> Run<'a, '_> {
             }
             let copy = self.place(&path)?;
             self.copy_database(&catalogue, &copy)?;
-            let listed =
-                backup_files::settle_catalogue(&copy).map_err(|error| at_source(error, folder))?;
+            let listed = backup_files::finish_catalogue_copy(&copy)
+                .map_err(|error| at_source(error, folder))?;
             // If the catalogue has not changed, a missing file was not replaced by another file.
             let is_same = before.as_ref() == Some(&listed);
             if self.copy_listed(folder, &listed, is_same, &mut files)? {
@@ -533,7 +535,7 @@ impl<'a> Run<'a, '_> {
         match damage {
             None => Ok(Some(entry.clone())),
             Some(what) => {
-                self.damaged_before.push(Finding {
+                self.damaged_in_older.push(Finding {
                     path: path.to_owned(),
                     what,
                 });

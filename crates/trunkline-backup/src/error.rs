@@ -30,10 +30,10 @@ pub enum Error {
         "the configuration names neither a store nor a history, so there is nothing to copy; name \
          the configuration and the --store with which `trunkline serve` is started"
     )]
-    Nothing,
+    NothingConfigured,
     /// The files of the engine do not exist, probably because the engine has never run.
     #[error("there is no {0}; start the engine once, or name the configuration that it uses")]
-    NotThere(String),
+    NoEngineFiles(String),
     /// The destination is a folder that contains other files.
     #[error("{} contains files and is not a backup; name a new or an empty folder", .0.display())]
     NotEmpty(PathBuf),
@@ -42,7 +42,7 @@ pub enum Error {
         "{} is inside the folder of the history, or contains it; name another folder",
         .0.display()
     )]
-    Inside(PathBuf),
+    OverlapsHistory(PathBuf),
     /// Another command is writing this backup.
     #[error("another command is writing {}; wait until it has ended", .0.display())]
     InUse(PathBuf),
@@ -114,7 +114,7 @@ pub enum Error {
     #[error(
         "the backup has a {0}, but the configuration names none; add a {0} to the configuration"
     )]
-    NoPlace(&'static str),
+    NotConfigured(&'static str),
     /// A destination of the restore exists.
     #[error("{} exists; add --replace to move it aside", .0.display())]
     Exists(PathBuf),
@@ -146,7 +146,7 @@ pub enum Error {
     /// A file or folder cannot be moved after others were moved, so the restore is incomplete.
     #[error("{} cannot be moved to {}: {why}; move it yourself, then run the command again",
         from.display(), to.display())]
-    Stuck {
+    IncompleteMove {
         /// The file or folder to move.
         from: PathBuf,
         /// Its destination.

@@ -39,7 +39,7 @@ pub use verify::{Verified, verify};
 
 /// The paths of the files of an engine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Places {
+pub struct EnginePaths {
     /// The file of the store; `None` if the engine has none.
     pub store: Option<PathBuf>,
     /// The folder of the history; `None` if the engine records none.

@@ -24,7 +24,7 @@ use crate::files::{
 };
 use crate::manifest::{Entry, Finding, HISTORY, Manifest, STORE};
 use crate::verify::{compare, difference};
-use crate::{Places, Watch};
+use crate::{EnginePaths, Watch};
 
 /// Suffix of the path to which files are copied before they are moved to their destination.
 const COPYING: &str = ".restoring";
@@ -41,7 +41,7 @@ pub struct Restored {
     /// New paths of the files that were at the destinations before.
     pub aside: Vec<PathBuf>,
     /// Damaged files of the backup that were not restored, because the engine does not need them.
-    pub left_out: Vec<Finding>,
+    pub omitted: Vec<Finding>,
 }
 
 /// The note: the moves that exchange the old files for the new ones.
@@ -64,7 +64,7 @@ struct Move {
 
 /// Returns the path of the note of an interrupted restore to these paths; `None` if there is none. No engine
 /// may start with these files until the restore is completed.
-pub fn unfinished_restore(places: &Places) -> Option<PathBuf> {
+pub fn unfinished_restore(places: &EnginePaths) -> Option<PathBuf> {
     let mut notes = configured_paths(places).map(|place| with_suffix(&resolve(place), NOTE));
     notes.find(|note| note.exists())
 }
@@ -75,10 +75,10 @@ pub fn unfinished_restore(places: &Places) -> Option<PathBuf> {
 ///
 /// # Errors
 /// Returns an [`Error`] if the backup cannot be restored. The files of the engine are then unchanged, except
-/// after [`Error::Unfinished`] and [`Error::Stuck`].
+/// after [`Error::Unfinished`] and [`Error::IncompleteMove`].
 pub fn restore(
     backup: &Path,
-    places: &Places,
+    places: &EnginePaths,
     may_replace: bool,
     now: Timestamp,
     watch: &mut Watch<'_>,
@@ -88,22 +88,22 @@ pub fn restore(
         return Ok(Restored {
             manifest: None,
             aside,
-            left_out: Vec::new(),
+            omitted: Vec::new(),
         });
     }
     let mut manifest = Manifest::read(backup)?.ok_or_else(|| Error::NoBackup(backup.to_owned()))?;
     let findings = compare(backup, &manifest, watch)?;
-    let (left_out, findings): (Vec<_>, Vec<_>) = findings.into_iter().partition(is_redundant);
+    let (omitted, findings): (Vec<_>, Vec<_>) = findings.into_iter().partition(is_redundant);
     if !findings.is_empty() {
         return Err(Error::Damaged {
             backup: backup.to_owned(),
             findings,
         });
     }
-    let left_out_paths: HashSet<&str> = left_out.iter().map(|one| one.path.as_str()).collect();
+    let omitted_paths: HashSet<&str> = omitted.iter().map(|one| one.path.as_str()).collect();
     manifest
         .files
-        .retain(|entry| !left_out_paths.contains(entry.path.as_str()));
+        .retain(|entry| !omitted_paths.contains(entry.path.as_str()));
     let places = destinations(&manifest, places)?;
     let moves = plan(&places, now);
     if let Some(place) = configured_paths(&places).find(|place| is_mount_point(place)) {
@@ -127,33 +127,33 @@ pub fn restore(
     Ok(Restored {
         manifest: Some(manifest),
         aside: aside?,
-        left_out,
+        omitted,
     })
 }
 
 /// Returns the configured paths of the store and the history.
-fn configured_paths(places: &Places) -> impl Iterator<Item = &PathBuf> {
+fn configured_paths(places: &EnginePaths) -> impl Iterator<Item = &PathBuf> {
     [&places.store, &places.history].into_iter().flatten()
 }
 
-fn resolve_places(places: &Places) -> Places {
-    Places {
+fn resolve_places(places: &EnginePaths) -> EnginePaths {
+    EnginePaths {
         store: places.store.as_deref().map(resolve),
         history: places.history.as_deref().map(resolve),
     }
 }
 
 /// Returns the destinations of the store and the history, as far as the backup contains them.
-fn destinations(manifest: &Manifest, places: &Places) -> Result<Places, Error> {
+fn destinations(manifest: &Manifest, places: &EnginePaths) -> Result<EnginePaths, Error> {
     let mut files = manifest.files.iter();
     let has_store = files.clone().any(|entry| entry.path == STORE);
     let has_history = files.any(|entry| entry.path.starts_with(HISTORY));
     let destination = |has: bool, place: &Option<PathBuf>, part| match (has, place) {
-        (true, None) => Err(Error::NoPlace(part)),
+        (true, None) => Err(Error::NotConfigured(part)),
         (true, Some(place)) => Ok(Some(resolve(place))),
         (false, _) => Ok(None),
     };
-    Ok(Places {
+    Ok(EnginePaths {
         store: destination(has_store, &places.store, "store")?,
         history: destination(has_history, &places.history, "history")?,
     })
@@ -161,7 +161,7 @@ fn destinations(manifest: &Manifest, places: &Places) -> Result<Places, Error> {
 
 /// Exchanges the old files for the new ones, which were copied next to their destinations. Returns the new
 /// paths of the old files. After an error, the note remains if any file was moved.
-fn exchange(backup: &Path, places: &Places, moves: Vec<Move>) -> Result<Vec<PathBuf>, Error> {
+fn exchange(backup: &Path, places: &EnginePaths, moves: Vec<Move>) -> Result<Vec<PathBuf>, Error> {
     let Some(first) = configured_paths(places).next() else {
         return Err(Error::NoBackup(backup.to_owned()));
     };
@@ -176,7 +176,7 @@ fn exchange(backup: &Path, places: &Places, moves: Vec<Move>) -> Result<Vec<Path
             // No file was moved.
             remove_file_if_there(&note)?;
             Err(match error {
-                Error::Stuck { from, to, why } => Error::NotMoved { from, to, why },
+                Error::IncompleteMove { from, to, why } => Error::NotMoved { from, to, why },
                 error => error,
             })
         }
@@ -199,7 +199,7 @@ fn is_mount_point(place: &Path) -> bool {
 /// The locks that keep engines from using the files while they are moved.
 type Locks = (Option<StoreLock>, Option<FolderLock>);
 
-fn take_locks(places: &Places) -> Result<Locks, Error> {
+fn take_locks(places: &EnginePaths) -> Result<Locks, Error> {
     let store = match &places.store {
         Some(store) => StoreLock::take(store).map_err(Error::Store)?,
         None => None,
@@ -212,7 +212,7 @@ fn take_locks(places: &Places) -> Result<Locks, Error> {
 }
 
 /// Returns the moves in order. The moves of old files come first.
-fn plan(places: &Places, now: Timestamp) -> Vec<Move> {
+fn plan(places: &EnginePaths, now: Timestamp) -> Vec<Move> {
     let time: String = now
         .to_string()
         .chars()
@@ -253,7 +253,7 @@ fn plan(places: &Places, now: Timestamp) -> Vec<Move> {
 fn copy_beside(
     backup: &Path,
     manifest: &Manifest,
-    places: &Places,
+    places: &EnginePaths,
     watch: &mut Watch<'_>,
 ) -> Result<(), Error> {
     let mut meter = Meter::new(Some(manifest.bytes()), watch);
@@ -267,14 +267,14 @@ fn copy_beside(
         let to = match (entry.path.strip_prefix(HISTORY), places) {
             (
                 Some(inside),
-                Places {
+                EnginePaths {
                     history: Some(history),
                     ..
                 },
             ) => with_suffix(history, COPYING).join(inside),
             (
                 None,
-                Places {
+                EnginePaths {
                     store: Some(store), ..
                 },
             ) => with_suffix(store, COPYING),
@@ -378,7 +378,7 @@ fn complete(
 
 /// Moves a file or a folder. Does nothing if it does not exist, for example because it was moved already.
 fn make_move(one: &Move) -> Result<(), Error> {
-    let stuck = |why: String| Error::Stuck {
+    let stuck = |why: String| Error::IncompleteMove {
         from: one.from.clone(),
         to: one.to.clone(),
         why,
@@ -439,7 +439,7 @@ mod tests {
         fs::create_dir(&history).unwrap();
         fs::write(with_suffix(&store, COPYING), "new").unwrap();
         fs::create_dir(with_suffix(&history, COPYING)).unwrap();
-        let places = Places {
+        let places = EnginePaths {
             store: Some(store.clone()),
             history: Some(history.clone()),
         };
@@ -480,7 +480,7 @@ mod tests {
                 fs::write(with_suffix(&history, suffix).join("in"), text).unwrap();
             }
             fs::write(with_suffix(&store, "-wal"), "old log").unwrap();
-            let places = Places {
+            let places = EnginePaths {
                 store: Some(store.clone()),
                 history: Some(history.clone()),
             };

@@ -12,7 +12,7 @@ use std::sync::mpsc::{TryRecvError, channel};
 
 use tempfile::TempDir;
 use trunkline_backup::{
-    Error, Finding, Places, Progress, create, restore, unfinished_restore, verify,
+    EnginePaths, Error, Finding, Progress, create, restore, unfinished_restore, verify,
 };
 use trunkline_engine::Encoded;
 use trunkline_engine::store::{RetainedValue, Store};
@@ -41,8 +41,8 @@ impl Site {
         self.folder.path().join(name)
     }
 
-    fn places(&self, name: &str) -> Places {
-        Places {
+    fn places(&self, name: &str) -> EnginePaths {
+        EnginePaths {
             store: Some(self.path(name).join("plant.db")),
             history: Some(self.path(name).join("plant.history")),
         }
@@ -381,8 +381,8 @@ fn damage_in_a_backup_is_reported_and_prevents_a_restore() {
         let restored = restore(&site.backup(), &places, true, NOW, &mut always);
         match entry.path.contains("/summaries/") || entry.path.contains("/footers/") {
             true => {
-                let left_out = restored.unwrap().left_out;
-                let named: Vec<&str> = left_out.iter().map(|one| one.path.as_str()).collect();
+                let omitted = restored.unwrap().omitted;
+                let named: Vec<&str> = omitted.iter().map(|one| one.path.as_str()).collect();
                 assert_eq!(named, [entry.path.as_str()]);
                 let plant = Plant::start(&places.history.unwrap(), 9, START + 1, &VARIABLES);
                 rig::assert_same(&plant.everything().lines, &lines, &entry.path);
@@ -450,7 +450,7 @@ fn file_that_is_damaged_in_a_backup_is_copied_again() {
             let created = create(&site.backup(), "plant", &places, true, NOW, &mut always);
             let created = created.unwrap();
             let named: Vec<&str> = created
-                .damaged_before
+                .damaged_in_older
                 .iter()
                 .map(|one| &*one.path)
                 .collect();
@@ -582,7 +582,7 @@ fn restore_that_cannot_move_files_changes_nothing() {
     assert_eq!(unfinished_restore(&places), None);
     assert_eq!(rig::files(&site.path("plant")), before);
     // The destination is a mount point.
-    let mounted = Places {
+    let mounted = EnginePaths {
         store: places.store.clone(),
         history: Some(PathBuf::from("/proc")),
     };
@@ -662,7 +662,10 @@ fn destinations_that_are_not_backups_are_unchanged() {
     let history = places.history.clone().unwrap();
     for inside in [history.clone(), history.join("b"), site.path("plant")] {
         let refused = sut(&inside, "plant");
-        assert!(matches!(refused, Err(Error::Inside(_))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(Error::OverlapsHistory(_))),
+            "{refused:?}"
+        );
     }
     fs::create_dir(site.path("full")).unwrap();
     fs::write(site.path("full").join("mine"), "x").unwrap();
@@ -685,6 +688,6 @@ fn destinations_that_are_not_backups_are_unchanged() {
         NOW,
         &mut always,
     );
-    assert!(matches!(none, Err(Error::NotThere(_))), "{none:?}");
+    assert!(matches!(none, Err(Error::NoEngineFiles(_))), "{none:?}");
     assert!(!site.path("b").exists());
 }

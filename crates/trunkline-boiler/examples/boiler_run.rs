@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 
-use trunkline_boiler::{Options, SimServer};
+use trunkline_boiler::{BoilerServer, Options};
 use trunkline_io::{IoServer, Scan};
 use trunkline_types::{Tick, Timestamp, Value};
 
@@ -28,7 +28,7 @@ const COLUMNS: [&str; 13] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut plant = SimServer::new(Options::default());
+    let mut plant = BoilerServer::new(Options::default());
     let start = Timestamp::from_nanos(1_750_000_000_000_000_000);
     plant.open(Tick::ZERO, start)?;
     let libraries = plant.libraries("plant");

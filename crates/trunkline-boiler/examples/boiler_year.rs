@@ -8,7 +8,7 @@
 
 use std::error::Error;
 
-use trunkline_boiler::{CATCH_UP_MAX, Options, SimServer};
+use trunkline_boiler::{BoilerServer, CATCH_UP_MAX, Options};
 use trunkline_io::{IoServer, Scan};
 use trunkline_types::{Tick, Timestamp, Value};
 
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         None => 365,
     };
     let mut rig = Rig {
-        plant: SimServer::new(Options::default()),
+        plant: BoilerServer::new(Options::default()),
         now: Tick::ZERO,
     };
     rig.plant.open(rig.now, Timestamp::UNIX_EPOCH)?;
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 struct Rig {
-    plant: SimServer,
+    plant: BoilerServer,
     now: Tick,
 }
 

@@ -58,7 +58,7 @@ pub const DRIVER: Driver = Driver {
     name: "sim",
     description: "a simulated boiler house that conserves mass and energy",
     make: |settings| match Options::from_settings(settings) {
-        Ok(options) => Ok(Box::new(SimServer::new(options))),
+        Ok(options) => Ok(Box::new(BoilerServer::new(options))),
         Err(cause) => Err(DriverError::Setting {
             driver: "sim".into(),
             cause,
@@ -84,7 +84,7 @@ pub struct Options {
 }
 
 /// The I/O server of the boiler house.
-pub struct SimServer {
+pub struct BoilerServer {
     options: Options,
     plant: Plant,
     instruments: Instruments,
@@ -136,7 +136,7 @@ impl Default for Options {
     }
 }
 
-impl SimServer {
+impl BoilerServer {
     /// Returns a boiler house in normal operation.
     pub fn new(options: Options) -> Self {
         let parts = [
@@ -246,7 +246,7 @@ impl SimServer {
     }
 }
 
-impl IoServer for SimServer {
+impl IoServer for BoilerServer {
     fn libraries(&self, name: &str) -> Vec<LibraryDefinition> {
         let library = |library: &'static str, description: &str| {
             let members = self
@@ -379,10 +379,10 @@ impl IoServer for SimServer {
     }
 }
 
-impl fmt::Debug for SimServer {
+impl fmt::Debug for BoilerServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (options, variables) = (&self.options, self.variables.len());
-        f.debug_struct("SimServer")
+        f.debug_struct("BoilerServer")
             .field("options", options)
             .field("variables", &variables)
             .finish()

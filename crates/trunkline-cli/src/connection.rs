@@ -13,7 +13,7 @@ use trunkline_types::{Access, Position, Properties, Tick, Url};
 
 use crate::output::Metadata;
 use crate::settings::Settings;
-use crate::targets::{self, Targets, Wanted, address};
+use crate::targets::{self, Target, Targets, address};
 use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Interval at which a command that waits for an engine checks whether to give up.
@@ -127,22 +127,22 @@ impl Connection {
     /// Replaces every pattern with the names that match it now. Leaves out excluded names, and names
     /// that an earlier operand already selected.
     pub(crate) fn expand(&self, targets: Targets, context: &Context) -> Result<Entries, CliError> {
-        let mut entries = Vec::with_capacity(targets.wanted.len());
+        let mut entries = Vec::with_capacity(targets.list.len());
         let mut names_seen = std::collections::HashSet::new();
         let mut hints = 0;
-        for target in targets.wanted {
+        for target in targets.list {
             match target {
-                Wanted::Wrong(problem) if hints < HINTS_MAX => {
+                Target::Invalid(problem) if hints < HINTS_MAX => {
                     hints += 1;
                     entries.push(Err(self.with_library_hint(problem)));
                 }
-                Wanted::Wrong(problem) => entries.push(Err(problem)),
-                Wanted::Name(name) if context.settings.is_excluded(&name) => {}
-                Wanted::Name(name) => {
+                Target::Invalid(problem) => entries.push(Err(problem)),
+                Target::Name(name) if context.settings.is_excluded(&name) => {}
+                Target::Name(name) => {
                     names_seen.insert(name.clone());
                     entries.push(Ok(name));
                 }
-                Wanted::Pattern(pattern) => {
+                Target::Pattern(pattern) => {
                     let found = self.find(&pattern.to_string(), context)?;
                     if found.is_empty() {
                         entries.push(Err(nothing_matches(&pattern.to_string())));

@@ -1,6 +1,6 @@
 //! The targets of a command: an engine, and names or patterns of its variables.
 
-use trunkline_types::url::Via;
+use trunkline_types::url::Transport;
 use trunkline_types::{Name, Pattern, Url};
 
 use crate::Problem;
@@ -10,30 +10,30 @@ use crate::settings::Settings;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Targets {
     pub(crate) engine: Url,
-    pub(crate) wanted: Vec<Wanted>,
+    pub(crate) list: Vec<Target>,
 }
 
 /// Error code for an operand that is not a valid name.
 pub(crate) const BAD_NAME: &str = "bad-name";
 
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum Target {
     Name(String),
     Pattern(Pattern),
-    Wrong(Problem),
+    Invalid(Problem),
 }
 
 impl Targets {
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &Pattern> {
-        self.wanted.iter().filter_map(|wanted| match wanted {
-            Wanted::Pattern(pattern) => Some(pattern),
+        self.list.iter().filter_map(|target| match target {
+            Target::Pattern(pattern) => Some(pattern),
             _ => None,
         })
     }
 
     pub(crate) fn names(&self, settings: &Settings) -> Vec<String> {
-        let names = self.wanted.iter().filter_map(|wanted| match wanted {
-            Wanted::Name(name) if !settings.is_excluded(name) => Some(name.clone()),
+        let names = self.list.iter().filter_map(|target| match target {
+            Target::Name(name) if !settings.is_excluded(name) => Some(name.clone()),
             _ => None,
         });
         names.collect()
@@ -64,10 +64,10 @@ pub(crate) fn engine(settings: &Settings) -> Result<Url, Problem> {
 pub(crate) fn resolve(operands: &[String], settings: &Settings) -> Result<Targets, Problem> {
     let default = engine(settings)?;
     let mut engines: Vec<Url> = Vec::new();
-    let mut wanted = Vec::with_capacity(operands.len());
+    let mut list = Vec::with_capacity(operands.len());
     for operand in operands {
         let (engine, target) = resolve_one(operand, &default);
-        wanted.push(target);
+        list.push(target);
         if !engines.iter().any(|listed| is_same(listed, &engine)) {
             engines.push(engine);
         }
@@ -80,12 +80,12 @@ pub(crate) fn resolve(operands: &[String], settings: &Settings) -> Result<Target
         return Err(Problem::usage(sentence));
     }
     let engine = engines.pop().unwrap_or(default);
-    Ok(Targets { engine, wanted })
+    Ok(Targets { engine, list })
 }
 
-fn resolve_one(operand: &str, default: &Url) -> (Url, Wanted) {
+fn resolve_one(operand: &str, default: &Url) -> (Url, Target) {
     let invalid = |code: &'static str, sentence: String| {
-        Wanted::Wrong(Problem::failed(code, sentence).with_name(operand))
+        Target::Invalid(Problem::failed(code, sentence).with_name(operand))
     };
     let (engine, text) = match split_url(operand, default) {
         Ok(parts) => parts,
@@ -93,11 +93,11 @@ fn resolve_one(operand: &str, default: &Url) -> (Url, Wanted) {
     };
     let target = match Pattern::has_wildcards(&text) {
         true => match Pattern::parse(&text) {
-            Ok(pattern) => Wanted::Pattern(pattern),
+            Ok(pattern) => Target::Pattern(pattern),
             Err(error) => invalid("bad-pattern", error.to_string()),
         },
         false => match Name::parse(&text) {
-            Ok(name) => Wanted::Name(name.as_str().to_owned()),
+            Ok(name) => Target::Name(name.as_str().to_owned()),
             Err(error) => invalid(BAD_NAME, error.to_string()),
         },
     };
@@ -126,7 +126,7 @@ fn is_same(left: &Url, right: &Url) -> bool {
 /// Returns the engine's address in its usual form, `localhost:5850`, or the path of its Unix
 /// socket.
 pub(crate) fn address(engine: &Url) -> String {
-    if let Via::Unix(path) | Via::Shared(path) = &engine.via {
+    if let Transport::Unix(path) | Transport::Shared(path) = &engine.via {
         return path.to_string();
     }
     let host = engine.host.as_deref().unwrap_or("localhost");
@@ -183,8 +183,8 @@ mod tests {
         let targets = resolve(&["tl://plant7:6000/boiler/level", "tl://PLANT7:6000/boiler/*"]);
         let targets = targets.unwrap();
         assert_eq!(address(&targets.engine), "plant7:6000");
-        assert_eq!(targets.wanted[0], Wanted::Name("boiler/level".into()));
-        assert!(matches!(&targets.wanted[1], Wanted::Pattern(_)));
+        assert_eq!(targets.list[0], Target::Name("boiler/level".into()));
+        assert!(matches!(&targets.list[1], Target::Pattern(_)));
         let local = resolve(&["tl:///boiler/level", "boiler/feed"]).unwrap();
         assert_eq!(address(&local.engine), "localhost:5850");
     }
@@ -200,10 +200,10 @@ mod tests {
     fn invalid_name_does_not_affect_the_others() {
         let targets = resolve(&["level", "a//b", "a/**b", "a/b", &"x/".repeat(40_000)]).unwrap();
         let codes: Vec<&str> = targets
-            .wanted
+            .list
             .iter()
-            .map(|wanted| match wanted {
-                Wanted::Wrong(problem) => problem.code.as_ref(),
+            .map(|target| match target {
+                Target::Invalid(problem) => problem.code.as_ref(),
                 _ => "",
             })
             .collect();

@@ -353,13 +353,13 @@ impl FollowedItem {
         let SeriesData::Rows(rows) = &mut series.data else {
             return;
         };
-        for mark in rows.take_marks() {
+        for mark in rows.take_events() {
             let is_loss = matches!(
                 mark.event,
                 HistoryEvent::Lost(_) | HistoryEvent::Interrupted
             );
             if !is_loss || self.reported_losses.insert(mark.key) {
-                rows.push_mark(mark);
+                rows.push_event(mark);
             }
         }
     }
@@ -370,19 +370,19 @@ fn is_interrupted(series: &HistorySeries, epoch: u64) -> bool {
     let SeriesData::Rows(rows) = &series.data else {
         return false;
     };
-    let mut marks = rows.marks().iter();
+    let mut marks = rows.events().iter();
     marks.any(|mark| mark.key.epoch == epoch && mark.event == HistoryEvent::Interrupted)
 }
 
 #[cfg(test)]
 mod tests {
-    use trunkline_types::history::{HistoryCursor, HistoryMark, Row, Rows};
+    use trunkline_types::history::{HistoryCursor, HistoryEventRow, Row, Rows};
     use trunkline_types::{DataType, Quality, Sample, Value};
 
     use super::*;
 
     /// A row of this start, sequence and time, in seconds.
-    fn page(rows: &[(u64, u64, i64)], marks: &[HistoryMark]) -> HistoryPage {
+    fn page(rows: &[(u64, u64, i64)], marks: &[HistoryEventRow]) -> HistoryPage {
         let mut data = Rows::new(Some(8));
         for (epoch, sequence, seconds) in rows {
             data.push(&Row {
@@ -393,7 +393,7 @@ mod tests {
             });
         }
         for mark in marks {
-            data.push_mark(*mark);
+            data.push_event(*mark);
         }
         HistoryPage {
             series: vec![HistorySeries {
@@ -499,7 +499,7 @@ mod tests {
     fn loss_just_before_the_first_live_reading_is_reported() {
         let mut sut = since_the_beginning();
         sut.take_event(live(2, 1, 30));
-        let interrupted = HistoryMark {
+        let interrupted = HistoryEventRow {
             key: key(1, 1 << 60, 20),
             event: HistoryEvent::Interrupted,
         };
@@ -521,7 +521,7 @@ mod tests {
     #[test]
     fn loss_before_a_start_without_a_value_is_reported_with_its_first_value() {
         let mut sut = since_the_beginning();
-        let interrupted = HistoryMark {
+        let interrupted = HistoryEventRow {
             key: key(1, 1 << 60, 20),
             event: HistoryEvent::Interrupted,
         };
@@ -541,7 +541,7 @@ mod tests {
     /// Behaviour: B-63.
     #[test]
     fn loss_at_the_end_of_a_page_is_reported_with_the_first_row_of_the_next() {
-        let lost = HistoryMark {
+        let lost = HistoryEventRow {
             key: key(1, 1, 11),
             event: HistoryEvent::Lost(Some(3)),
         };
@@ -585,7 +585,7 @@ mod tests {
         let none = Lost::NONE;
         assert_eq!(returned(&mut sut), [(1, 1, none), (2, 1, none)]);
 
-        let lost = HistoryMark {
+        let lost = HistoryEventRow {
             key: key(2, 2, 40),
             event: HistoryEvent::Lost(Some(3)),
         };
@@ -700,7 +700,7 @@ mod tests {
         sut.take_event(live(1, 1, 10));
         sut.take_page(page(&[(1, 1, 10), (2, 1, 40)], &[]));
         assert_eq!(returned(&mut sut), [(2, 1, none), (1, 1, none)]);
-        let interrupted = HistoryMark {
+        let interrupted = HistoryEventRow {
             key: key(1, 1 << 60, 20),
             event: HistoryEvent::Interrupted,
         };
@@ -725,7 +725,7 @@ mod tests {
             unknown: true,
             ..none
         };
-        let interrupted = HistoryMark {
+        let interrupted = HistoryEventRow {
             key: key(1, 1 << 60, 20),
             event: HistoryEvent::Interrupted,
         };

@@ -26,7 +26,7 @@ pub struct LoadOptions {
     pub io_servers: Vec<String>,
     /// Accepts sources of unknown I/O servers. A library that is deployed to a running engine needs
     /// this, because its files do not name the engine's I/O servers.
-    pub any_io_server: bool,
+    pub accepts_unknown_io_servers: bool,
 }
 
 /// Returns a commented configuration in which every setting of the engine has its default.
@@ -141,7 +141,7 @@ fn plan(mut report: Report, options: &LoadOptions) -> Result<DeploymentPlan, Con
         report: report_ref,
         io: IoNames {
             known: servers.collect(),
-            accepts_others: options.any_io_server,
+            accepts_others: options.accepts_unknown_io_servers,
         },
         variable_count: 0,
         variables_max: engine.limits.variables_max,

@@ -488,7 +488,7 @@ fn io_server_of_the_program_can_be_a_source() {
     let text = "[[variable]]\nname = \"x\"\ntype = \"f64\"\nsource = \"plant:level\"\n";
     assert!(parse_file("a.toml", text).is_err());
     let options = LoadOptions {
-        any_io_server: false,
+        accepts_unknown_io_servers: false,
         io_servers: vec!["plant".to_owned()],
     };
     assert!(parse_with(&[("a.toml", text)], &options).is_ok());

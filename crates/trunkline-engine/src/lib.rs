@@ -52,16 +52,15 @@ pub use caller::{Caller, Principal, Rights};
 pub use delivery::feed::SharedRun;
 pub use delivery::group_room::GROUP_MAX;
 pub use delivery::mail::{ProviderId, ProviderOrder, SourceItem, Ticket};
-pub use delivery::outbox::{Reader, Wake, Wakes, Whose};
+pub use delivery::outbox::{Reader, SessionInfo, Wake, Wakes};
 pub use delivery::rings::BUFFER_BYTES_MAX;
 pub use engine::{Engine, EngineOptions, alarms};
 pub use features::alarms::{
-    ALARM_CHANGES_MAX, AlarmFigures, AlarmNote, AlarmReader, AlarmRefusal, AlarmSnapshot,
-    SHELVE_MAX,
+    ALARM_CHANGES_MAX, AlarmCounts, AlarmNote, AlarmReader, AlarmRefusal, AlarmSnapshot, SHELVE_MAX,
 };
 pub use features::alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
 pub use features::audit::{
-    AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_PATIENCE, AuditKeeping, AuditRoom, NoAuditRoom,
+    AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_WAIT_MAX, AuditRoom, AuditStorage, NoAuditRoom,
     OrderNote,
 };
 pub use features::forcing::{ForcedPage, ForcedVariable};

@@ -155,7 +155,7 @@ impl Registry {
     }
 
     /// Returns true if the handle may have belonged to a removed variable.
-    pub(crate) fn was_given(&self, handle: u32) -> bool {
+    pub(crate) fn may_have_existed(&self, handle: u32) -> bool {
         let slot = slot_of(handle);
         slot > 0 && slot < self.end()
     }

@@ -28,7 +28,7 @@ fn broken_session_no_longer_counts_as_subscriber() {
         leave(&rig, consumer);
         assert_eq!(rig.engine.health().subscription_count(), before);
     }
-    assert_eq!(rig.engine.health().absent_sessions(), 3);
+    assert_eq!(rig.engine.health().detached_sessions(), 3);
 }
 
 /// Behaviour: B-06, B-02.
@@ -229,7 +229,7 @@ fn expired_sessions_are_released_in_slices() {
     leave(&rig, consumer);
     rig.advance(Duration::from_secs(30));
     let mut polls = 0;
-    while rig.engine.health().absent_sessions() > 0 {
+    while rig.engine.health().detached_sessions() > 0 {
         let mut wakes = Wakes::new();
         rig.engine.poll(rig.now(), rig.wall(), &mut wakes);
         polls += 1;
@@ -425,12 +425,12 @@ fn oldest_of_too_many_broken_sessions_is_dropped_in_slices() {
         rig.subscribe(&mut consumer, 1, all(10), &x);
         leave(&rig, consumer);
     }
-    assert_eq!(rig.engine.health().absent_sessions(), 1025);
+    assert_eq!(rig.engine.health().detached_sessions(), 1025);
     let mut polls = 0;
-    while rig.engine.health().absent_sessions() > 1024 {
+    while rig.engine.health().detached_sessions() > 1024 {
         let due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
         polls += 1;
-        if rig.engine.health().absent_sessions() > 1024 {
+        if rig.engine.health().detached_sessions() > 1024 {
             assert_eq!(due, Some(rig.now()), "the next slice is due at once");
         }
     }
@@ -442,7 +442,7 @@ fn oldest_of_too_many_broken_sessions_is_dropped_in_slices() {
 /// Releases expired sessions. Returns the number of slices.
 fn polls_until_released(rig: &Rig) -> u32 {
     let mut polls = 0;
-    while rig.engine.health().absent_sessions() > 0 {
+    while rig.engine.health().detached_sessions() > 0 {
         rig.poll();
         polls += 1;
     }

@@ -44,7 +44,7 @@ fn lost_session_keeps_its_whole_backlog_even_if_it_fills_the_engine() {
     write(&rig, &x, 9000);
     assert!(used(&rig) >= 9000 * COST);
     leave(&rig, consumer);
-    assert_eq!(rig.engine.health().absent_sessions(), 1);
+    assert_eq!(rig.engine.health().detached_sessions(), 1);
     let mut next = return_of(&rig);
     rig.resume(&mut next, 1, all(100_000), &x, at(0));
     let got = sequences(&updates(&mut next));
@@ -91,7 +91,7 @@ fn resumed_session_gets_everything_even_if_the_engine_is_full() {
         assert!(used(&rig) <= MAX as u64);
         let got = sequences(&updates(&mut next));
         assert_eq!(got, (1..=count as u64).collect::<Vec<_>>(), "{left}");
-        assert_eq!(rig.engine.health().absent_sessions(), 0);
+        assert_eq!(rig.engine.health().detached_sessions(), 0);
     }
 }
 
@@ -163,7 +163,7 @@ fn writers_do_not_wait_for_a_session_without_budget() {
     let _stopped = fill(&rig, 4096);
     leave(&rig, consumer);
     assert_eq!(rig.write(&first, 2.0), applied(2));
-    while rig.engine.health().absent_sessions() > 0 {
+    while rig.engine.health().detached_sessions() > 0 {
         rig.poll();
     }
     assert_eq!(rig.write(&first, 3.0), applied(3));
@@ -220,7 +220,7 @@ fn budget_moved_between_accounts_is_conserved_under_writes() {
         }
     });
     rig.advance(Duration::from_secs(30));
-    while rig.engine.health().absent_sessions() > 0 {
+    while rig.engine.health().detached_sessions() > 0 {
         rig.poll();
     }
     assert_eq!(used(&rig), 0);

@@ -16,8 +16,8 @@ use trunkline_engine::{
     WriteOutcome,
 };
 use trunkline_types::alarm::{
-    Acknowledge, AlarmAction, AlarmChange, AlarmDefinition, AlarmKind, AlarmStatus, KeptAlarm,
-    LimitLevel, Operand,
+    Acknowledge, AlarmAction, AlarmChange, AlarmDefinition, AlarmKind, AlarmStatus, LimitLevel,
+    Operand, SavedAlarm,
 };
 use trunkline_types::{DataType, Deadband, Moment, Properties, Value};
 
@@ -247,7 +247,7 @@ fn alarm_that_is_raised_while_it_is_shelved_shows_its_value_afterwards() {
     );
     let figures = rig.engine.alarms().figures(rig.now());
     assert_eq!(
-        (figures.active, figures.raised_lately),
+        (figures.active, figures.raised_recently),
         (1, 0),
         "nobody has acknowledged the alarm"
     );
@@ -427,7 +427,7 @@ fn slow_reader_learns_how_many_changes_it_lost() {
 }
 
 /// Returns the saved alarm states after the reader has saved all pending changes.
-fn kept(rig: &Rig, reader: &AlarmReader) -> Vec<KeptAlarm> {
+fn kept(rig: &Rig, reader: &AlarmReader) -> Vec<SavedAlarm> {
     let mut snapshots = rig.engine.alarms().unkept();
     let (notes, _) = reader.take(usize::MAX);
     snapshots.extend(notes.iter().map(|note| note.snapshot()));
@@ -675,7 +675,7 @@ fn figures_count_states_and_the_alarms_of_ten_minutes() {
             figures.active,
             unacknowledged,
             hidden,
-            figures.raised_lately,
+            figures.raised_recently,
         )
     };
     assert_eq!(figures(), (0, 0, 0, 0));

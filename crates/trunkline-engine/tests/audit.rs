@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use rig::{Bell, Rig, applied, at, define, done};
 use trunkline_engine::{
-    AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_PATIENCE, Answer, Attempt, AuditKeeping, Caller,
+    AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_WAIT_MAX, Answer, Attempt, AuditStorage, Caller,
     Consumer, GroupAttempt, GroupMember, NoAuditRoom, Principal, Provider, Refusal, Rights, Ticket,
     Variable, Wake, Wakes, Write, WriteOutcome, WriteValue, WriteVerb,
 };
@@ -332,11 +332,11 @@ fn writer_waits_for_a_lagging_complete_audit_without_losses() {
         match rig.attempt(&x, &Write::value(&value)) {
             Attempt::WouldBlock { until } => {
                 let wait = until.since(rig.now());
-                assert!(wait > Duration::ZERO && wait < AUDIT_PATIENCE);
+                assert!(wait > Duration::ZERO && wait < AUDIT_WAIT_MAX);
                 assert!(consumer.wait_for_room(&x), "the host has taken no entry");
                 let rung = waker.rings();
                 // The host is slow, but still stores entries.
-                rig.advance(AUDIT_PATIENCE - Duration::from_millis(1));
+                rig.advance(AUDIT_WAIT_MAX - Duration::from_millis(1));
                 let entries = rig.engine.audit().take(taken + 1, 5000);
                 taken += entries.len() as u64;
                 assert_eq!(waker.rings(), rung + 1, "the writer is woken");
@@ -411,7 +411,7 @@ fn audited_actions_wait_for_a_full_audit_and_fail_without_a_store() {
     assert_eq!(done(rig.attempt(&effort, &force)), applied(2));
     assert_eq!(rig.engine.audit().waiting(), (AUDIT_NOTES_MAX, 2));
 
-    rig.advance(AUDIT_PATIENCE);
+    rig.advance(AUDIT_WAIT_MAX);
     let full = WriteOutcome::Refused(Refusal::AuditFull);
     assert_eq!(done(rig.attempt(&x, &put)), full);
     assert_eq!(done(rig.attempt(&x, &force)), full);
@@ -616,7 +616,7 @@ fn explain_shows_where_the_entries_are_stored() {
         found.expect("it is audited")
     };
     assert_eq!(audit().verdict, WhyVerdict::Note);
-    rig.engine.audit().set_keeping(AuditKeeping {
+    rig.engine.audit().set_storage(AuditStorage {
         is_lasting: true,
         sentence: Arc::from("entries are stored in x.db"),
     });

@@ -107,7 +107,7 @@ fn one_refused_member_refuses_the_group_and_is_named_in_the_others() {
             member(&variables[1], &good),
         ],
     );
-    assert_eq!((ended.commit, ended.culprit), (None, Some(1)));
+    assert_eq!((ended.commit, ended.refused_member), (None, Some(1)));
     assert_eq!(ended.outcomes[0], because_of("rig/0"));
     assert_eq!(ended.outcomes[2], because_of("rig/0"));
     let WriteOutcome::Refused(refusal @ Refusal::WrongType { .. }) = &ended.outcomes[1] else {
@@ -131,7 +131,7 @@ fn member_at_an_unexpected_position_refuses_the_group() {
         sequence: 5,
     });
     let ended = write(&rig, &members);
-    assert_eq!((ended.commit, ended.culprit), (None, Some(2)));
+    assert_eq!((ended.commit, ended.refused_member), (None, Some(2)));
     let position = |sequence| Position {
         epoch: EPOCH,
         sequence,

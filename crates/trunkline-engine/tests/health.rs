@@ -6,7 +6,7 @@
 mod rig;
 
 use rig::{Rig, drain};
-use trunkline_engine::health::{Census, Totals};
+use trunkline_engine::health::{Totals, TotalsCounter};
 use trunkline_engine::{Wakes, Write, WriteVerb};
 use trunkline_types::{Contract, DataType, Pattern, VariableDefinition};
 
@@ -17,7 +17,7 @@ fn f64s(paths: &[&str]) -> Vec<VariableDefinition> {
 
 /// Returns the totals, and the number of calls needed.
 fn count(rig: &Rig, budget: usize) -> (Totals, usize) {
-    let mut census = Census::default();
+    let mut census = TotalsCounter::default();
     for calls in 1..100 {
         if let Some(totals) = census.advance(&rig.engine, budget) {
             return (totals, calls);

@@ -132,7 +132,7 @@ fn group_with_an_alias_is_refused_with_a_remedy() {
     let (rig, variables) = chain(f64s(), audited());
     let [x, y, seen, _] = &variables;
     let ended = group(&rig, &[(y, 1.0), (seen, 1.0)]);
-    assert_eq!((ended.commit, ended.culprit), (None, Some(1)));
+    assert_eq!((ended.commit, ended.refused_member), (None, Some(1)));
     let WriteOutcome::Refused(refusal @ Refusal::NotGroupable { .. }) = &ended.outcomes[1] else {
         panic!("{ended:?}");
     };
@@ -242,7 +242,7 @@ fn forced_member_refuses_the_group_and_a_forced_alias_does_not() {
     let [x, y, seen, far] = &variables;
     force(&rig, x, 5.0);
     let ended = group(&rig, &[(y, 1.0), (x, 1.0)]);
-    assert_eq!((ended.commit, ended.culprit), (None, Some(1)));
+    assert_eq!((ended.commit, ended.refused_member), (None, Some(1)));
     assert!(matches!(
         &ended.outcomes[1],
         WriteOutcome::Refused(Refusal::Forced { .. })
@@ -417,7 +417,7 @@ fn single_writer_of_an_alias_is_its_first_successful_writer() {
         &Write::order(WriteVerb::Request),
     );
     write_as(&rig, 4, &seen, 99.0);
-    assert_eq!(rig.engine.leases().held_by(&seen, rig.now()), None);
+    assert_eq!(rig.engine.leases().holder_of(&seen, rig.now()), None);
     assert_eq!(write_as(&rig, 1, &seen, 1.0), applied(1));
     assert!(matches!(
         write_as(&rig, 2, &seen, 2.0),
@@ -454,7 +454,7 @@ fn replaced_library_has_no_stale_lease_writer_or_alias() {
             define("y", alias_of("plant/x", f64s())),
         ],
     );
-    assert_eq!(rig.engine.leases().held_by(&x, rig.now()), None);
+    assert_eq!(rig.engine.leases().holder_of(&x, rig.now()), None);
     assert_eq!(write_as(&rig, 2, &x, 2.0), applied(2));
     let now_alias = rig.variable("plant/y");
     assert!(now_alias.is_alias() && y.is_gone());

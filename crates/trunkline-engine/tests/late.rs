@@ -43,14 +43,14 @@ fn late_sample_wakes_the_history_and_changes_nothing_else() {
     assert_eq!(write(&rig, &x, 0, &Value::F64(1.0)), applied(1));
     assert_eq!(drain(&mut sut).len(), 1);
     bell.rings();
-    assert!(sut.is_at_rest());
+    assert!(sut.rearm_if_idle());
 
     for (ago, value) in [(5, 2.0), (9, 3.0)] {
         let outcome = write(&rig, &x, ago, &Value::F64(value));
         assert_eq!(outcome, refused(&rig, LateKept::History));
     }
     assert_eq!(bell.rings(), 1, "the consumer has not drained in between");
-    assert!(!sut.is_at_rest());
+    assert!(!sut.rearm_if_idle());
     assert_eq!(drain(&mut sut).len(), 0, "a late sample is not an update");
     assert_eq!((x.sample().value, x.sequence()), (Value::F64(1.0), 1));
     for (number, ago, value) in [(1, 5, 2.0), (2, 9, 3.0)] {
@@ -62,7 +62,7 @@ fn late_sample_wakes_the_history_and_changes_nothing_else() {
         assert_eq!(update.engine_timestamp, rig.wall());
         assert_eq!(update.value.decode(&DataType::F64), Value::F64(value));
     }
-    assert!(sut.take_late().is_none() && sut.is_at_rest());
+    assert!(sut.take_late().is_none() && sut.rearm_if_idle());
     let ledger = x.ledger();
     assert!(ledger.is_balanced());
     assert_eq!(ledger.refused, 2);

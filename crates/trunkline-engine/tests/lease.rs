@@ -72,7 +72,7 @@ fn only_the_lease_holder_writes_and_is_named_to_others() {
         "{sentence}"
     );
     assert_eq!(write_as(&rig, 1, &x, 1.0), applied(2));
-    let held = rig.engine.leases().held_by(&x, rig.now()).unwrap();
+    let held = rig.engine.leases().holder_of(&x, rig.now()).unwrap();
     assert_eq!(held.left, Some(Duration::from_secs(6)));
     assert!(held.who.contains("program 1"));
     assert!(matches!(acquire(&rig, 2, &x), Err(Refusal::Leased { .. })));
@@ -82,7 +82,7 @@ fn only_the_lease_holder_writes_and_is_named_to_others() {
     ));
     assert!(lease(&rig, 1, &x, LeaseRequest::release()).is_ok());
     assert_eq!(write_as(&rig, 2, &x, 2.0), applied(3));
-    assert_eq!(rig.engine.leases().held_by(&x, rig.now()), None);
+    assert_eq!(rig.engine.leases().holder_of(&x, rig.now()), None);
     assert!(x.ledger().is_balanced());
     assert_eq!(x.ledger().refused, 1);
 }
@@ -231,7 +231,7 @@ fn a_leased_member_refuses_the_group_of_another() {
         }
     };
     let ended = group(2);
-    assert_eq!((ended.commit, ended.culprit), (None, Some(1)));
+    assert_eq!((ended.commit, ended.refused_member), (None, Some(1)));
     assert_eq!((a.sequence(), b.sequence()), (0, 0));
     assert_eq!(group(1).commit, Some(1));
 }
@@ -245,14 +245,14 @@ fn the_first_writer_wins_and_the_next_in_the_queue_takes_over() {
     assert!(sentence.contains("program 1"), "{sentence}");
     refused_by(write_as(&rig, 3, &x, 3.0));
     refused_by(write_as(&rig, 2, &x, 2.0));
-    let held = rig.engine.leases().held_by(&x, rig.now()).unwrap();
+    let held = rig.engine.leases().holder_of(&x, rig.now()).unwrap();
     assert_eq!((held.left, held.waiting), (None, 2));
     rig.engine.leases().end_session(1);
     assert!(refused_by(write_as(&rig, 3, &x, 3.0)).contains("program 2"));
     assert_eq!(write_as(&rig, 2, &x, 2.0), applied(2));
     rig.engine.leases().end_session(3);
     rig.engine.leases().end_session(2);
-    assert_eq!(rig.engine.leases().held_by(&x, rig.now()), None);
+    assert_eq!(rig.engine.leases().holder_of(&x, rig.now()), None);
     assert_eq!(write_as(&rig, 4, &x, 4.0), applied(3));
     assert_eq!(x.ledger().refused, 4);
     assert!(x.ledger().is_balanced());
@@ -293,7 +293,7 @@ fn the_queue_of_writers_is_bounded() {
     for session in 2..=last {
         refused_by(write_as(&rig, session, &x, 2.0));
     }
-    let held = rig.engine.leases().held_by(&x, rig.now()).unwrap();
+    let held = rig.engine.leases().holder_of(&x, rig.now()).unwrap();
     assert_eq!(held.waiting, WRITERS_WAITING_MAX);
     rig.engine.leases().end_session(1);
     assert!(refused_by(write_as(&rig, last, &x, 1.0)).contains("program 2"));

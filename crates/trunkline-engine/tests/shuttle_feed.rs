@@ -180,7 +180,7 @@ fn broken_session(elements: u32, has_sent: bool, shares: bool) {
         let bell = Bell::default();
         let consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
         let consumer = consumer.confirmed_by_peer().queue_bytes_max(1 << 20);
-        let consumer = consumer.keeping_sent();
+        let consumer = consumer.resumable();
         match shares {
             true => (consumer.sharing_feeds(), bell),
             false => (consumer, bell),
@@ -251,7 +251,7 @@ fn broken_session(elements: u32, has_sent: bool, shares: bool) {
             assert_eq!(first, 1, "there was room for all updates");
         }
     }
-    assert_eq!(engine.health().absent_sessions(), 0);
+    assert_eq!(engine.health().detached_sessions(), 0);
 }
 
 /// Behaviour: B-02, B-03, B-05.

@@ -266,7 +266,7 @@ fn ended_sessions_hold_no_variable() {
         for thread in threads {
             thread.join().expect("no panic");
         }
-        assert_eq!(engine.leases().held_by(&x, NOW), None);
+        assert_eq!(engine.leases().holder_of(&x, NOW), None);
         write(&engine, 9, &x, 1.0);
         assert!(x.ledger().is_balanced());
     });

@@ -191,9 +191,9 @@ fn consumer_at_rest_is_woken_by_the_next_update() {
         );
         preempted.flush();
         assert_eq!(bell.rings(), 1);
-        assert!(consumer.is_at_rest(), "{contract}: nothing is left");
+        assert!(consumer.rearm_if_idle(), "{contract}: nothing is left");
         write(&rig, "rig/v0", 2.0, &mut Wakes::new());
         assert_eq!(bell.rings(), 1, "{contract}");
-        assert!(!consumer.is_at_rest());
+        assert!(!consumer.rearm_if_idle());
     }
 }

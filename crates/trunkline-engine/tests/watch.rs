@@ -119,7 +119,7 @@ fn variable_is_reported_gone_after_its_last_update() {
         let (news, progress) = pending_events(&mut watch, &consumer, &rig);
         assert_eq!(
             (news.len(), progress),
-            (0, WatchProgress::Waits),
+            (0, WatchProgress::Waiting),
             "{contract}"
         );
         assert_eq!(drain(&mut consumer).len(), 2, "the update and the end");

@@ -139,7 +139,7 @@ fn values(page: &HistoryPage) -> Vec<Value> {
 
 fn events(page: &HistoryPage) -> Vec<HistoryEvent> {
     rows_of(page)
-        .marks()
+        .events()
         .iter()
         .map(|mark| mark.event)
         .collect()

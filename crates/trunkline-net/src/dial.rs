@@ -18,7 +18,7 @@ use crate::transport::passing::Descriptors;
 use crate::transport::shm::{Side, local_transport};
 use crate::transport::tcp::{start_connect, take_connected, tcp_transport};
 use crate::transport::unix;
-pub use crate::transport::unix::Beside;
+pub use crate::transport::unix::SocketExtra;
 use crate::transport::{Source, SourceKind, Transport};
 
 /// The place a link connects to.
@@ -37,7 +37,7 @@ pub enum Dialler {
         host: String,
         port: u16,
         /// The second use of the Unix socket: shared memory or descriptors.
-        beside: Beside,
+        beside: SocketExtra,
     },
     /// A connection made by the closure, such as
     /// [`Server::accept_pipe`](crate::Server::accept_pipe). The link's background thread calls it
@@ -82,7 +82,7 @@ impl Dialler {
             socket,
             host: host.into(),
             port,
-            beside: Beside::SharedMemory,
+            beside: SocketExtra::SharedMemory,
         }
     }
 
@@ -91,7 +91,7 @@ impl Dialler {
     #[must_use]
     pub fn taking(mut self, descriptors: Descriptors) -> Self {
         if let Dialler::Near { beside, .. } = &mut self {
-            *beside = Beside::Descriptors(descriptors);
+            *beside = SocketExtra::Descriptors(descriptors);
         }
         self
     }
@@ -123,7 +123,7 @@ impl fmt::Debug for Dialler {
 pub(crate) struct Dial {
     limits: DialLimits,
     /// The Unix socket that could not be used when the dial began.
-    near: Option<(SocketPath, Beside)>,
+    near: Option<(SocketPath, SocketExtra)>,
     stage: Stage,
     failures: Vec<(SocketAddr, io::Error)>,
 }
@@ -177,7 +177,7 @@ impl Dial {
             } => match unix::connect_near(socket.as_path(), beside) {
                 Ok(transport) => Stage::Ended(Some(Ok(transport))),
                 Err(_) => {
-                    if let Beside::Descriptors(descriptors) = beside {
+                    if let SocketExtra::Descriptors(descriptors) = beside {
                         descriptors.begin(false);
                     }
                     unusable_socket = Some((socket.clone(), beside.clone()));

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::clock::Clock;
-use crate::server::only_mark;
+use crate::server::never_send_on_this_thread;
 use crate::sync::{Arc, Condvar, Mutex, lock, wait, wait_timeout};
 
 /// A thread that calls a closure, such as an engine's `poll`, at the times that the closure
@@ -42,7 +42,7 @@ impl Housekeeper {
         let in_thread = shared.clone();
         let body = move || {
             // This thread must not send for sessions: a slow socket would delay the next due call.
-            only_mark();
+            never_send_on_this_thread();
             while !in_thread.is_stopped() {
                 let (now, wall) = clock.moment();
                 let due = work(now, wall);

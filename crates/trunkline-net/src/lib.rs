@@ -48,7 +48,7 @@ pub use housekeeper::Housekeeper;
 pub use link::{Admitted, Link, LinkOptions, StartError};
 pub use server::{
     BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory,
-    SharedFile, only_mark,
+    SharedFile, never_send_on_this_thread,
 };
 pub use spin::{SPIN_DEFAULT, Spin};
 pub use transport::pipe::pipe;

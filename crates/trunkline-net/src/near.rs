@@ -23,7 +23,7 @@ pub fn folder() -> PathBuf {
 
 /// Creates this user's folder of sockets if it is missing, and returns its path. Returns `None`
 /// unless the folder is private to this user.
-pub fn prepared_folder() -> Option<PathBuf> {
+pub fn prepare_socket_folder() -> Option<PathBuf> {
     let folder = folder();
     // It may exist already; the check below decides.
     let _ = DirBuilder::new().mode(0o700).create(&folder);

@@ -23,7 +23,7 @@ fn a_taken_port_is_named_with_what_to_do() {
     let taken = TcpListener::bind(LOOPBACK).unwrap();
     let address = taken.local_addr().unwrap();
     let error = bind(address, false).unwrap_err();
-    assert!(matches!(error, BindError::Taken { .. }));
+    assert!(matches!(error, BindError::PortInUse { .. }));
     assert_eq!(
         error.to_string(),
         format!(

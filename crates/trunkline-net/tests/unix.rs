@@ -70,7 +70,7 @@ fn socket_in_use_is_not_replaced() {
     let path = socket_in(&folder, "plant");
     let server = bind(&path).unwrap();
     let error = bind(&path).unwrap_err();
-    assert!(matches!(error, BindError::SocketTaken { .. }));
+    assert!(matches!(error, BindError::SocketInUse { .. }));
     assert_eq!(
         error.to_string(),
         format!(
@@ -83,7 +83,7 @@ fn socket_in_use_is_not_replaced() {
 
     // One that knows nothing of lock files.
     let _foreign = UnixListener::bind(path.as_path()).unwrap();
-    assert!(matches!(bind(&path), Err(BindError::SocketTaken { .. })));
+    assert!(matches!(bind(&path), Err(BindError::SocketInUse { .. })));
     assert!(UnixStream::connect(path.as_path()).is_ok());
 }
 
@@ -105,7 +105,7 @@ fn socket_with_a_full_queue_counts_as_in_use_without_waiting() {
         }
         callers.push(caller);
     }
-    assert!(matches!(bind(&path), Err(BindError::SocketTaken { .. })));
+    assert!(matches!(bind(&path), Err(BindError::SocketInUse { .. })));
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn local_port_is_reached_through_its_socket() {
     let server = near(&folder, LOOPBACK);
     let address = server.local_addrs()[0];
     let socket = socket_in(&folder, &address.port().to_string());
-    assert_eq!(server.near_sockets(), std::slice::from_ref(&socket));
+    assert_eq!(server.local_sockets(), std::slice::from_ref(&socket));
 
     let by_socket = link(near_dialler(&folder, address.port()));
     assert_eq!(by_socket.call(b"hello"), b"hello");
@@ -280,7 +280,7 @@ fn local_port_is_reached_through_its_socket() {
 fn an_address_that_is_not_127_0_0_1_has_no_socket() {
     let folder = folder();
     let server = near(&folder, "127.1.2.3:0".parse().unwrap());
-    assert!(server.near_sockets().is_empty());
+    assert!(server.local_sockets().is_empty());
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn port_without_a_socket_is_served() {
         ..ServerOptions::default()
     };
     let server = Server::bind(options, Echo::factory()).unwrap();
-    assert!(server.near_sockets().is_empty());
+    assert!(server.local_sockets().is_empty());
     let port = server.local_addrs()[0].port();
     assert_eq!(link(Dialler::tcp("127.0.0.1", port)).call(b"x"), b"x");
 }

@@ -640,7 +640,7 @@ impl FrameBuffer {
     }
 
     /// Returns the amount of allocated memory in bytes, whether used or unused.
-    pub fn held_bytes(&self) -> usize {
+    pub fn allocated_bytes(&self) -> usize {
         self.pending
             .capacity()
             .saturating_add(self.parts.capacity())

@@ -95,7 +95,7 @@ pub enum QueueError {
          check the disk",
         unfinished(*outstanding)
     )]
-    NotDone {
+    TimedOut {
         /// Number of outstanding writes; 0 if only syncing or writing checksums did not complete.
         outstanding: usize,
         waited: Duration,

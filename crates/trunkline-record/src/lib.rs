@@ -80,17 +80,17 @@ pub use playback::{
     PlayProgress, PlaybackError, PlayedChannel, Recording, Selection, TdmsPlayback,
 };
 pub use queue::{
-    COPY_BELOW_BYTES, Closed, Copying, Durability, FullDisk, Progress, QueueOptions, Reservation,
-    Room, RoomAlarm, RoomState, WritePath, WriteQueue,
+    COPY_BELOW_BYTES, Closed, Copying, Durability, FreeSpace, FreeSpaceAlarm, FreeSpaceState,
+    FullDisk, Progress, QueueOptions, Reservation, WritePath, WriteQueue,
 };
 pub use read_queue::{
     ReadFailure, ReadFault, ReadOptions, ReadProgress, ReadQueue, ReadQueueError, RefusedRead,
 };
 pub use tdms_file::{series_file, series_path, sums_path, tdms_queue};
 pub use tdms_recording::{DiskFullLosses, RecordError, TdmsLayout, TdmsRecording};
-pub use tdms_series::{EndedFile, OmittedFiles, Rotation, TdmsSeries};
+pub use tdms_series::{DiscardedResults, EndedFile, Rotation, TdmsSeries};
 pub use variables::{
-    ElementSeries, EndedVariables, OmittedVariableFiles, PlayedUpdate, PlayedVariable,
+    DiscardedVariableResults, ElementSeries, EndedVariables, PlayedUpdate, PlayedVariable,
     RecordedVariables, SegmentFile, Segments, VariableId, VariableProgress, VariableRecordError,
     VariableRecording, VariableSeries, check_elements,
 };

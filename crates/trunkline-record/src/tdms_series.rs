@@ -46,7 +46,7 @@ pub struct EndedFile {
 /// The totals of ended files whose results were discarded, because the caller left more than
 /// [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) results untaken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OmittedFiles {
+pub struct DiscardedResults {
     pub files: u32,
     /// Total length of these files in bytes.
     pub bytes: u64,
@@ -58,11 +58,11 @@ pub struct OmittedFiles {
     pub not_on_disk: u32,
     /// System error number of the first failed sync.
     pub sync_failure: Option<i32>,
-    /// System error number of the first file that could not be truncated ([`Closed::untrimmed`]).
-    pub untrimmed: Option<i32>,
+    /// System error number of the first file that could not be truncated ([`Closed::truncate_error`]).
+    pub truncate_error: Option<i32>,
 }
 
-impl OmittedFiles {
+impl DiscardedResults {
     fn add(&mut self, ended: &EndedFile) {
         let closed = &ended.closed;
         self.files += 1;
@@ -76,7 +76,7 @@ impl OmittedFiles {
         self.sync_failure = self
             .sync_failure
             .or(sync_failure.map(|failure| failure.os_error));
-        self.untrimmed = self.untrimmed.or(closed.untrimmed);
+        self.truncate_error = self.truncate_error.or(closed.truncate_error);
     }
 }
 
@@ -98,7 +98,7 @@ pub struct TdmsSeries<O> {
     /// The previous file, while it is closing.
     previous: Option<ClosingFile>,
     ended: EndedFiles<EndedFile>,
-    omitted: OmittedFiles,
+    omitted: DiscardedResults,
     /// Number of rows in the files before the current one. For a file that is still closing, the
     /// rows that it accepted are counted.
     rows_before: u64,
@@ -140,7 +140,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
             current,
             previous: None,
             ended: EndedFiles::default(),
-            omitted: OmittedFiles::default(),
+            omitted: DiscardedResults::default(),
             rows_before: 0,
             rows_delivered: 0,
             rows_lost: 0,
@@ -342,7 +342,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
             Err(error) => return Err(error),
         }
         match self.finish_previous(Duration::ZERO) {
-            Err(RecordError::Queue(QueueError::NotDone { .. })) => Ok(()),
+            Err(RecordError::Queue(QueueError::TimedOut { .. })) => Ok(()),
             result => result,
         }
     }
@@ -393,13 +393,13 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
 
     /// Returns the result of the next closed file. The newest
     /// [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) results are kept until this method returns them;
-    /// older results are discarded and counted ([`omitted_files`](Self::omitted_files)).
+    /// older results are discarded and counted ([`discarded_results`](Self::discarded_results)).
     pub fn take_ended(&mut self) -> Option<EndedFile> {
         self.ended.take()
     }
 
     /// Returns the totals of the closed files whose results were discarded.
-    pub fn omitted_files(&self) -> OmittedFiles {
+    pub fn discarded_results(&self) -> DiscardedResults {
         self.omitted
     }
 

@@ -404,7 +404,7 @@ fn one_variable_is_played_alone() {
     }
     file.finish().unwrap();
     let mut sut = RecordedVariables::open(&path).unwrap();
-    sut.keep_only(1);
+    sut.select_only(1);
     let played = all(sut).into_iter().map(|one| (one.variable, one.value));
     assert!(played.eq([1, 3, 5, 7, 9].map(|number| (1, Value::I32(number)))));
 }

@@ -376,10 +376,10 @@ fn killed_recording_contains_all_durable_data() {
             let data = File::open(&path).unwrap();
             let sums = File::open(sums_path(&path)).unwrap();
             let opened =
-                TdmsFile::open_summed(data, &sums, UncheckedSegments::Cut, Limits::default());
+                TdmsFile::open_verified(data, &sums, UncheckedSegments::Remove, Limits::default());
             let opened = opened.unwrap();
-            assert_eq!(opened.check.state, SumsState::OfThisFile);
-            assert_eq!(opened.check.first_wrong, None);
+            assert_eq!(opened.check.state, SumsState::ThisFile);
+            assert_eq!(opened.check.first_mismatch, None);
             let number = ObjectPath::channel("rig", "number");
             let vouched_for = opened.file.channel(&number).unwrap().len();
             assert!((durable..=found).contains(&vouched_for));

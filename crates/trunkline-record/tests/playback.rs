@@ -198,7 +198,7 @@ fn missing_parts_of_a_series_are_reported_as_a_gap() {
     std::fs::copy(path(4), path(2)).unwrap();
     let refused = open(1).unwrap_err();
     assert!(
-        matches!(&refused, PlaybackError::OtherSeries { path: other, .. } if *other == path(2))
+        matches!(&refused, PlaybackError::NotContinued { path: other, .. } if *other == path(2))
     );
 }
 
@@ -322,12 +322,15 @@ fn unplayable_recordings_are_reported() {
         times: Some("b".into()),
         ..Selection::default()
     };
-    assert!(matches!(open(&times), Err(PlaybackError::OtherFile { .. })));
+    assert!(matches!(
+        open(&times),
+        Err(PlaybackError::FileMismatch { .. })
+    ));
     let recording = open(&default).unwrap();
     let pacer = |pace| Pacer::new(&recording, pace, GapMode::AsTime);
     assert!(matches!(
         pacer(Pace::Original),
-        Err(PlaybackError::NoRate { .. })
+        Err(PlaybackError::NoTimes { .. })
     ));
     for speed in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let refused = pacer(Pace::Scaled(speed));
@@ -336,7 +339,10 @@ fn unplayable_recordings_are_reported() {
     pacer(Pace::Full).unwrap();
     let (memory, ring, _) = RegionMemory::for_playback(16, 4096, PagesWanted::Ordinary, 4).unwrap();
     let refused = TdmsPlayback::new(recording, memory, ring, PlayOptions::default());
-    assert!(matches!(refused, Err(PlaybackError::OtherRows { .. })));
+    assert!(matches!(
+        refused,
+        Err(PlaybackError::RowSizeMismatch { .. })
+    ));
     // The next file of the series has other channels.
     let mut writer = Writer::new(WriterOptions::default());
     let a = writer.channel("g", "a", TdmsType::I64).unwrap();
@@ -349,7 +355,7 @@ fn unplayable_recordings_are_reported() {
     std::fs::write(folder.path().join("x_0002.tdms"), bytes).unwrap();
     assert!(matches!(
         open(&default),
-        Err(PlaybackError::OtherFile { .. })
+        Err(PlaybackError::FileMismatch { .. })
     ));
 }
 
@@ -436,7 +442,7 @@ fn file_of_many_groups_names_the_first() {
     let end = "does not have exactly one group with channels \
                (found: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 99990 more); specify the group to play";
     assert!(which.to_string().ends_with(end), "{which}");
-    let PlaybackError::WhichGroup { groups: listed, .. } = which else {
+    let PlaybackError::AmbiguousGroup { groups: listed, .. } = which else {
         panic!("{which}");
     };
     assert_eq!(listed, groups[..GROUPS_LISTED_MAX]);

@@ -319,7 +319,7 @@ fn truncated_middle_file_is_reported_with_its_losses() {
             // A file that is truncated between two segments looks complete.
             Err(error) => {
                 assert!(
-                    matches!(error, PlaybackError::OtherSeries { .. }),
+                    matches!(error, PlaybackError::NotContinued { .. }),
                     "{error}"
                 );
                 refused += 1;
@@ -352,7 +352,7 @@ fn truncated_middle_file_is_reported_with_its_losses() {
 fn a_file_that_is_of_another_series_is_refused_and_named() {
     let why = |folder: &Folder| {
         let error = RecordedVariables::open_series(&folder.path(1)).unwrap_err();
-        let PlaybackError::OtherSeries { path, difference } = &error else {
+        let PlaybackError::NotContinued { path, difference } = &error else {
             panic!("{error}");
         };
         assert_eq!(path, &folder.path(2));

@@ -113,7 +113,7 @@ fn call_waits_and_reports_it_at_the_limit_of_outstanding_writes() {
     let error = sut.flush(Durability::InFile, LONG).unwrap_err();
     assert!(matches!(
         error,
-        RecordError::Queue(QueueError::NotDone { outstanding: 4, .. })
+        RecordError::Queue(QueueError::TimedOut { outstanding: 4, .. })
     ));
     assert!(
         error.to_string().contains("4 writes did not complete"),
@@ -284,7 +284,7 @@ fn full_disk_refuses_regions_until_there_is_room() {
         reserve_bytes: 128 << 10,
         ..options(2)
     };
-    disk.set_room(200 << 10);
+    disk.set_capacity(200 << 10);
     let mut sut = recording(disk.clone(), &ring, options);
     let region = loop {
         if let Err(error) = sut.write(next(&mut ring, 16)) {
@@ -299,7 +299,7 @@ fn full_disk_refuses_regions_until_there_is_room() {
     let before = sut.rows();
     sut.flush(Durability::OnDisk, LONG).unwrap();
     assert_prefix(disk.file(), before, before);
-    disk.set_room(u64::MAX);
+    disk.set_capacity(u64::MAX);
     sut.write(region).unwrap();
     sut.write(next(&mut ring, 16)).unwrap();
     sut.close(LONG).unwrap();
@@ -320,7 +320,7 @@ fn a_small_disk_is_used_to_its_end() {
         reserve_bytes: 256 << 20,
         ..options(2)
     };
-    disk.set_room(ROOM);
+    disk.set_capacity(ROOM);
     let mut sut = recording(disk.clone(), &ring, options);
     assert!(disk.reserved_to() <= ROOM / 8);
     loop {

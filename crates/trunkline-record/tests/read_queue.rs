@@ -298,7 +298,7 @@ fn four_reads_are_outstanding_and_the_fifth_waits_five_seconds() {
     assert_eq!(disk.now() - before, waited);
     assert!(matches!(
         sut.wait(LONG),
-        Err(ReadQueueError::NotDone { outstanding: 4, .. })
+        Err(ReadQueueError::TimedOut { outstanding: 4, .. })
     ));
     assert_eq!(disk.now() - before, waited + LONG);
     sut.wait_for_one(LONG).unwrap();

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use rig::{LONG, OPENING, ROW, Ring, layout, numbers, recording, ring, rows};
 use trunkline_record::{
-    Copying, Durability, FullDisk, QueueError, QueueOptions, RecordError, RoomAlarm, RoomState,
-    Rotation, SimDisk, SimFault, TdmsSeries, WriteQueue,
+    Copying, Durability, FreeSpaceAlarm, FreeSpaceState, FullDisk, QueueError, QueueOptions,
+    RecordError, Rotation, SimDisk, SimFault, TdmsSeries, WriteQueue,
 };
 use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile};
 
@@ -26,7 +26,7 @@ fn options(full_disk: FullDisk) -> QueueOptions {
     QueueOptions {
         outstanding_max: NonZeroUsize::new(3).unwrap(),
         reserve_bytes: 128 << 10,
-        alarm: RoomAlarm {
+        alarm: FreeSpaceAlarm {
             bytes: 256 << 10,
             time: Duration::from_secs(10),
         },
@@ -54,10 +54,10 @@ fn nearly_full_disk_is_reported_by_space_and_by_time() {
     // One disk has little space; the other has more space, but is written at a high rate.
     for (room, blocks) in [(1 << 20, 1), (8 << 20, 512)] {
         let disk = SimDisk::new(2, BLOCK);
-        disk.set_room(room);
+        disk.set_capacity(room);
         let mut ring = ring(1 << 16);
         let mut sut = recording(disk.clone(), &ring, options(FullDisk::Refuse));
-        assert_eq!(sut.progress().room.state, RoomState::Enough);
+        assert_eq!(sut.progress().free_space.state, FreeSpaceState::Enough);
         let mut reported = None;
         let full = loop {
             if let Err(error) = sut.write(next(&mut ring, blocks)) {
@@ -67,10 +67,10 @@ fn nearly_full_disk_is_reported_by_space_and_by_time() {
             sut.poll().unwrap();
             let progress = sut.progress();
             let left = room - progress.accepted;
-            if progress.room.state == RoomState::Low {
-                reported.get_or_insert((left, progress.room));
+            if progress.free_space.state == FreeSpaceState::Low {
+                reported.get_or_insert((left, progress.free_space));
             }
-            assert_ne!(progress.room.state, RoomState::Full);
+            assert_ne!(progress.free_space.state, FreeSpaceState::Full);
         };
         let RecordError::Refused(refused) = full else {
             panic!("{full}");
@@ -88,17 +88,17 @@ fn nearly_full_disk_is_reported_by_space_and_by_time() {
                 assert!(told_left > 2 << 20);
             }
         }
-        assert_eq!(sut.progress().room.state, RoomState::Full);
-        assert_eq!(sut.progress().room.alarms, 1);
+        assert_eq!(sut.progress().free_space.state, FreeSpaceState::Full);
+        assert_eq!(sut.progress().free_space.alarms, 1);
         // The alarm ends once there is space again.
-        disk.set_room(1 << 40);
+        disk.set_capacity(1 << 40);
         sut.write(refused.region).unwrap();
         disk.pass(Duration::from_secs(1000));
         sut.poll().unwrap();
         disk.pass(Duration::from_secs(1000));
         sut.poll().unwrap();
-        assert_eq!(sut.progress().room.state, RoomState::Enough);
-        assert_eq!(sut.progress().room.alarms, 1);
+        assert_eq!(sut.progress().free_space.state, FreeSpaceState::Enough);
+        assert_eq!(sut.progress().free_space.alarms, 1);
     }
 }
 
@@ -106,7 +106,7 @@ fn nearly_full_disk_is_reported_by_space_and_by_time() {
 fn full_disk_pauses_a_recording_that_counts_its_losses() {
     for copying in [None, Some(Copying::default())] {
         let disk = SimDisk::new(2, BLOCK);
-        disk.set_room(2 << 20);
+        disk.set_capacity(2 << 20);
         let mut ring = ring(1 << 16);
         let options = QueueOptions {
             copying,
@@ -119,8 +119,8 @@ fn full_disk_pauses_a_recording_that_counts_its_losses() {
         for round in 0..1500 {
             // Space becomes available twice, some time after it ran out.
             match round {
-                700 => disk.set_room(3 << 20),
-                1200 => disk.set_room(1 << 30),
+                700 => disk.set_capacity(3 << 20),
+                1200 => disk.set_capacity(1 << 30),
                 _ => {}
             }
             let from = ring.filler.written() as i64;
@@ -137,7 +137,7 @@ fn full_disk_pauses_a_recording_that_counts_its_losses() {
             } else {
                 lost += 8 * BLOCK_ROWS as u64;
                 all_lost += 8 * BLOCK_ROWS as u64;
-                assert_eq!(sut.progress().room.state, RoomState::Full);
+                assert_eq!(sut.progress().free_space.state, FreeSpaceState::Full);
             }
             assert_eq!(sut.disk_full_losses().rows_lost, all_lost);
         }
@@ -280,7 +280,7 @@ fn series_without_room_for_its_next_file_continues_later() {
                 // fails.
                 1..=3 => Err(io::ErrorKind::StorageFull.into()),
                 4..=6 => {
-                    disk.set_room(0);
+                    disk.set_capacity(0);
                     Ok(())
                 }
                 7 => {

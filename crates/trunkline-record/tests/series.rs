@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, Ring, layout, numbers, ring, rows};
 use trunkline_record::{
-    BackendChoice, CacheMode, Durability, ENDED_FILES_MAX, EndedFile, OmittedFiles, QueueOptions,
-    RecordError, Rotation, SimDisk, SimFault, TdmsLayout, TdmsSeries, WriteQueue, series_path,
-    tdms_queue,
+    BackendChoice, CacheMode, DiscardedResults, Durability, ENDED_FILES_MAX, EndedFile,
+    QueueOptions, RecordError, Rotation, SimDisk, SimFault, TdmsLayout, TdmsSeries, WriteQueue,
+    series_path, tdms_queue,
 };
 use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile, Waveform};
 use trunkline_types::Timestamp;
@@ -126,7 +126,11 @@ fn oldest_results_that_are_not_taken_are_omitted_and_counted() {
         sut.write(next(&mut ring)).unwrap();
     }
     sut.flush(Durability::InFile, LONG).unwrap();
-    assert_eq!(sut.omitted_files(), OmittedFiles::default(), "all fit");
+    assert_eq!(
+        sut.discarded_results(),
+        DiscardedResults::default(),
+        "all fit"
+    );
     while sut.number() <= ended_max + OMITTED {
         sut.write(next(&mut ring)).unwrap();
     }
@@ -138,16 +142,16 @@ fn oldest_results_that_are_not_taken_are_omitted_and_counted() {
         .take(OMITTED as usize)
         .map(|disk| disk.file().len() as u64)
         .sum();
-    let expected = OmittedFiles {
+    let expected = DiscardedResults {
         files: OMITTED,
         bytes,
         rows_lost: BLOCK_ROWS as u64,
         failed: 2,
         not_on_disk: 1,
         sync_failure: Some(EIO),
-        untrimmed: None,
+        truncate_error: None,
     };
-    assert_eq!(sut.omitted_files(), expected);
+    assert_eq!(sut.discarded_results(), expected);
     let ended: Vec<EndedFile> = std::iter::from_fn(|| sut.take_ended()).collect();
     let numbers = ended.iter().map(|one| one.number);
     assert!(numbers.eq(OMITTED + 1..=ended_max + OMITTED));

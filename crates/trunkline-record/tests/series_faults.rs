@@ -199,7 +199,7 @@ fn untruncatable_file_is_reported_and_does_not_stop_the_series() {
                 },
             );
             recorded.check(true);
-            assert_eq!(recorded.ended[0].closed.untrimmed, Some(EROFS));
+            assert_eq!(recorded.ended[0].closed.truncate_error, Some(EROFS));
             assert!(recorded.ended.len() > 1);
         }
     }
@@ -221,7 +221,7 @@ fn untruncatable_file_is_reported_and_does_not_stop_the_series() {
         .collect();
     assert_eq!(failures, [2]);
     let closed = recorded.ended[1].closed;
-    assert_eq!(closed.untrimmed, Some(EROFS));
+    assert_eq!(closed.truncate_error, Some(EROFS));
     assert!(closed.failure.unwrap().to_string().contains("truncating"));
 }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use rig::{LONG, assert_prefix, layout, numbers, ring, rows};
 use trunkline_record::{
-    BackendChoice, CacheMode, FullDisk, QueueOptions, RoomAlarm, RoomState, Rotation, SegmentFile,
-    TdmsRecording, TdmsSeries, series_path, tdms_queue,
+    BackendChoice, CacheMode, FreeSpaceAlarm, FreeSpaceState, FullDisk, QueueOptions, Rotation,
+    SegmentFile, TdmsRecording, TdmsSeries, series_path, tdms_queue,
 };
 use trunkline_tdms::SumsCheck;
 
@@ -81,7 +81,7 @@ fn fill(folder: &Path, bytes_max: u64) {
         reserve_bytes: 256 << 10,
         has_sums: true,
         outstanding_max: NonZeroUsize::new(3).unwrap(),
-        alarm: RoomAlarm {
+        alarm: FreeSpaceAlarm {
             bytes: 256 << 10,
             time: Duration::from_secs(10),
         },
@@ -112,7 +112,7 @@ fn fill(folder: &Path, bytes_max: u64) {
             sut.write(ring.reader.acquire(1024).unwrap()).unwrap();
             rounds += 1;
             let stop = sut.disk_full_losses();
-            is_low |= sut.current().progress().room.state >= RoomState::Low;
+            is_low |= sut.current().progress().free_space.state >= FreeSpaceState::Low;
             if until(stop.rows_lost, stop.is_stopped) {
                 return is_low;
             }

@@ -95,10 +95,13 @@ fn record(seed: u64, mut at: impl FnMut(&SimDisk, &SimDisk, &Promised)) -> (Vec<
 /// Returns the rows that the checksums cover.
 fn vouched_for(data: &[u8], sums: &[u8]) -> Vec<i64> {
     let opened =
-        TdmsFile::open_summed(data, sums, UncheckedSegments::Cut, Limits::default()).unwrap();
-    assert_eq!(opened.check.state, SumsState::OfThisFile);
+        TdmsFile::open_verified(data, sums, UncheckedSegments::Remove, Limits::default()).unwrap();
+    assert_eq!(opened.check.state, SumsState::ThisFile);
     // After the repair truncates it, it is a normal file.
-    let repair = opened.file.repair(trunkline_tdms::RepairMode::Cut).unwrap();
+    let repair = opened
+        .file
+        .repair(trunkline_tdms::RepairMode::Remove)
+        .unwrap();
     let length = repair.map_or(data.len(), |repair| repair.length as usize);
     let cut = &data[..length];
     assert!(TdmsFile::open(cut).unwrap().report().is_sound());
@@ -146,13 +149,13 @@ fn data_with_a_valid_checksum_is_correct_after_a_power_failure() {
                 assert!(found.len() as u64 >= promised.durable);
                 assert!(found.len() as u64 <= promised.taken);
                 let check = SumsCheck::of(&data, &sums).unwrap();
-                torn += u64::from(check.first_wrong.is_some());
-                lost.push((data, check.good_to as usize));
+                torn += u64::from(check.first_mismatch.is_some());
+                lost.push((data, check.verified_to as usize));
                 files += 1;
             }
         });
-        for (data, good_to) in lost {
-            assert_eq!(data[..good_to], whole[..good_to]);
+        for (data, verified_to) in lost {
+            assert_eq!(data[..verified_to], whole[..verified_to]);
         }
     }
     assert!(files > 1_000, "{files} files are few");
@@ -177,7 +180,7 @@ fn every_bit_that_flips_in_a_recording_is_reported() {
             data[at] ^= 1 << bit;
             let check = SumsCheck::of(&data, &sums).unwrap();
             assert!(!check.is_good(), "byte {at}, bit {bit}");
-            assert!(check.good_to <= at as u64);
+            assert!(check.verified_to <= at as u64);
             data[at] ^= 1 << bit;
         }
     }
@@ -198,7 +201,7 @@ fn nothing_counts_as_written_or_durable_before_its_checksum_does() {
     let error = sut.flush(Durability::OnDisk, LONG).unwrap_err();
     assert!(matches!(
         error,
-        RecordError::Queue(QueueError::NotDone { outstanding: 0, .. })
+        RecordError::Queue(QueueError::TimedOut { outstanding: 0, .. })
     ));
     let sentence = error.to_string();
     assert!(
@@ -287,8 +290,8 @@ fn file_with_failed_checksums_accepts_no_more_and_reports_why() {
         assert!(!is_sums || failure.position == closed.length);
         let check = SumsCheck::of(&data, &sums).unwrap();
         assert!(check.is_good(), "{check:?}");
-        assert_eq!(check.good_to, closed.length);
-        assert!(check.good_to >= sut.progress().durable);
+        assert_eq!(check.verified_to, closed.length);
+        assert!(check.verified_to >= sut.progress().durable);
     }
     assert!(steps.iter().all(|count| *count > 5), "{steps:?}");
 }
@@ -347,7 +350,7 @@ fn checksums_are_stored_next_to_the_file_and_stale_ones_removed() {
             let check = SumsCheck::of(&data, &File::open(&sums).unwrap()).unwrap();
             assert!(check.is_good(), "{check:?}");
             // The first segment, and the three regions.
-            assert_eq!((check.segments, check.good_to), (4, closed.length));
+            assert_eq!((check.segments, check.verified_to), (4, closed.length));
         }
         assert_prefix(data, 1543, 1543);
         std::fs::remove_file(&path).unwrap();

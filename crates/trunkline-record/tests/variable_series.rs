@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trunkline_record::{
-    ENDED_FILES_MAX, OmittedVariableFiles, RecordedVariables, Rotation, SegmentFile, Segments,
+    DiscardedVariableResults, ENDED_FILES_MAX, RecordedVariables, Rotation, SegmentFile, Segments,
     VariableProgress, VariableRecordError, VariableSeries, series_path,
 };
 use trunkline_tdms::{ObjectPath, TdmsFile};
@@ -259,7 +259,7 @@ fn updates_refused_by_a_failed_file_are_in_the_next_one() {
     }
     sut.write_out(NOW).unwrap();
     sut.take(level, &at(2), &Lost::NONE, NOW).unwrap();
-    sut.note_lost(level, Some(7)).unwrap();
+    sut.record_loss(level, Some(7)).unwrap();
     sut.take(level, &at(10), &Lost::NONE, NOW).unwrap();
     disk.0.lock().unwrap().append = Some(EIO);
     sut.write_out(NOW).unwrap();
@@ -369,11 +369,11 @@ fn oldest_results_that_are_not_taken_are_omitted_and_counted() {
         sut.write_out(NOW).unwrap();
         assert_eq!(sut.number(), number);
         let files = number.saturating_sub(1 + ended_max);
-        let expected = OmittedVariableFiles {
+        let expected = DiscardedVariableResults {
             files,
             not_on_disk: files.min(1),
         };
-        assert_eq!(sut.omitted_files(), expected, "file {number}");
+        assert_eq!(sut.discarded_results(), expected, "file {number}");
     }
     let ended: Vec<_> = std::iter::from_fn(|| sut.take_ended()).collect();
     let numbers = ended.iter().map(|one| one.number);

@@ -324,7 +324,7 @@ fn losses_before_an_update_are_recorded_as_a_gap() {
         sut.take(level, &at(Value::Bool(true), number as i64), lost)
             .unwrap();
     }
-    sut.note_lost(level, Some(5)).unwrap();
+    sut.record_loss(level, Some(5)).unwrap();
     sut.take(level, &at(Value::Bool(false), 9), &Lost::NONE)
         .unwrap();
     sut.sync().unwrap();
@@ -436,7 +436,7 @@ fn checksums_cover_every_update_of_the_file() {
     let check = SumsCheck::of(&bytes, &sums).unwrap();
     assert!(check.is_good(), "{check:?}");
     assert_eq!(check.segments, 3);
-    assert_eq!(check.good_to, bytes.len() as u64);
+    assert_eq!(check.verified_to, bytes.len() as u64);
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     let check = SumsCheck::of(&bytes, &sums).unwrap();
@@ -449,7 +449,7 @@ fn checksums_cover_every_update_of_the_file() {
     sut.take(level, &sample, &Lost::NONE).unwrap();
     sut.sync().unwrap();
     let check = SumsCheck::of(&std::fs::read(&other).unwrap(), &sums).unwrap();
-    assert_eq!(check.state, SumsState::OfAnother, "the same update");
+    assert_eq!(check.state, SumsState::OtherFile, "the same update");
 
     std::fs::remove_file(&path).unwrap();
     SegmentFile::create(&path).unwrap();

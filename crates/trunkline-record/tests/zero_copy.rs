@@ -95,12 +95,12 @@ impl Backend for ObservingDisk {
         self.0.reserve(position, bytes)
     }
 
-    fn room(&self) -> io::Result<u64> {
-        self.0.room()
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.0.free_bytes()
     }
 
-    fn trim(&mut self, length: u64) -> io::Result<()> {
-        self.0.trim(length)
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.0.truncate(length)
     }
 }
 
@@ -188,7 +188,7 @@ fn full_disk_is_not_retried_before_it_reports_free_space() {
         full_disk: FullDisk::Discard,
         ..rig::options()
     };
-    disk.set_room(64 << 10);
+    disk.set_capacity(64 << 10);
     let backend = ObservingDisk(disk.clone(), Arc::clone(&observed));
     let mut sut = rig::recording(backend, &ring, options);
     let mut write = |sut: &mut TdmsRecording| {
@@ -206,7 +206,7 @@ fn full_disk_is_not_retried_before_it_reports_free_space() {
         write(&mut sut);
     }
     assert_eq!(observed.lock().unwrap().reservations, tries);
-    disk.set_room(1 << 30);
+    disk.set_capacity(1 << 30);
     write(&mut sut);
     assert!(!sut.disk_full_losses().is_stopped);
     assert_eq!(observed.lock().unwrap().reservations, tries + 1);

@@ -78,10 +78,10 @@ fn producer_is_notified_of_a_waiting_consumer() {
     let (mut producer, sut) = element_ring_of_many(shape, RingStart::default());
     let ((mut one, _), (mut other, _)) = (sut.join(), sut.join());
     assert!(!producer.must_wake());
-    assert!(one.wait_behind(0).unwrap());
+    assert!(one.wait_after(0).unwrap());
     assert!(producer.must_wake() && !producer.must_wake());
     assert!(producer.push(&[1], 1).unwrap());
-    assert!(!other.wait_behind(0).unwrap(), "there is something");
+    assert!(!other.wait_after(0).unwrap(), "there is something");
     assert!(producer.must_wake());
 }
 

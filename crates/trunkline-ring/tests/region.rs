@@ -216,7 +216,7 @@ fn another_process_fills_the_ring() {
     if let Ok(path) = std::env::var(PATH) {
         return fill_from_the_other_process(&path);
     }
-    let memory = RegionMemory::create(ELEMENT, 1024, PagesWanted::LargestThereAre).unwrap();
+    let memory = RegionMemory::create(ELEMENT, 1024, PagesWanted::LargestAvailable).unwrap();
     // SAFETY: the only end of this kind.
     let mut reader = unsafe { memory.reader(2) };
     let descriptor = std::os::fd::AsRawFd::as_raw_fd(&memory.as_fd());
@@ -247,7 +247,7 @@ fn fill_from_the_other_process(path: &str) {
     let mut options = std::fs::OpenOptions::new();
     let file = options.read(true).write(true).open(path).unwrap();
     let memory = RegionMemory::accept(file.into()).unwrap();
-    assert_eq!(memory.pages(), Pages::OfAnother);
+    assert_eq!(memory.pages(), Pages::UnknownOfPeer);
     // SAFETY: the only end of this kind.
     let mut filler = unsafe { memory.filler() };
     let mut number = 0;
@@ -320,7 +320,7 @@ fn page_kind_is_reported() {
         true => {
             let error = create(PagesWanted::Huge).unwrap_err();
             assert!(error.to_string().contains("vm.nr_hugepages"), "{error}");
-            let largest = create(PagesWanted::LargestThereAre).unwrap();
+            let largest = create(PagesWanted::LargestAvailable).unwrap();
             // It begins where a large page may, and has none but whole ones.
             assert_eq!(largest.span().0.as_ptr().addr() % (2 << 20), 0);
             let is_whole = |bytes: u64| bytes <= 2 << 21 && bytes.is_multiple_of(2 << 20);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trunkline_engine::{Wake, Whose};
+use trunkline_engine::{SessionInfo, Wake};
 use trunkline_proto::{Gather, ThroughputMode};
 use trunkline_types::Tick;
 
@@ -14,7 +14,7 @@ use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 /// wakes. No other lock is taken while `members` is locked. The lock is held only to list the wakes,
 /// and when a session joins or leaves.
 #[derive(Debug, Default)]
-pub struct Flushes {
+pub struct FlushBroadcast {
     count: AtomicU64,
     members: Mutex<Members>,
 }
@@ -29,14 +29,14 @@ struct Members {
 #[derive(Debug)]
 pub(crate) struct Gathering {
     pub(crate) gather: Gather,
-    flushes: Arc<Flushes>,
+    flushes: Arc<FlushBroadcast>,
     /// Key of the session in `Members::wakes`.
     member: u64,
     /// Number of flushes that this session has noticed.
     seen_count: u64,
 }
 
-impl Flushes {
+impl FlushBroadcast {
     /// Makes every session in throughput mode send its gathered output.
     pub fn flush(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
@@ -52,7 +52,11 @@ impl Flushes {
 }
 
 impl Gathering {
-    pub(crate) fn new(terms: ThroughputMode, flushes: Arc<Flushes>, wake: SharedWake) -> Self {
+    pub(crate) fn new(
+        terms: ThroughputMode,
+        flushes: Arc<FlushBroadcast>,
+        wake: SharedWake,
+    ) -> Self {
         let seen_count = flushes.count();
         let member = {
             let mut members = lock(&flushes.members);
@@ -110,7 +114,7 @@ impl Wake for SharedWake {
         self.0.send();
     }
 
-    fn whose(&self) -> Whose {
-        self.0.whose()
+    fn session_info(&self) -> SessionInfo {
+        self.0.session_info()
     }
 }

@@ -57,7 +57,7 @@ mod updates;
 mod window;
 mod write_run;
 
-pub use gathering::Flushes;
+pub use gathering::FlushBroadcast;
 pub use options::{EngineFacts, RESUME_FOR, ServeOptions};
 pub use request_budget::RequestBudget;
 pub use session::Session;

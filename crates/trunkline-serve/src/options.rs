@@ -13,7 +13,7 @@ use trunkline_proto::limits::{
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_types::{Tick, WhyStep};
 
-use crate::gathering::Flushes;
+use crate::gathering::FlushBroadcast;
 use crate::request_budget::RequestBudget;
 
 /// Default of [`ServeOptions::resume_for`]: long enough for several attempts to reconnect, and for
@@ -80,7 +80,7 @@ pub struct ServeOptions {
     /// Information that only the host program has; `None` if there is none.
     pub facts: Option<Arc<dyn EngineFacts>>,
     /// Passes a flush to all sessions in throughput mode.
-    pub flushes: Arc<Flushes>,
+    pub flushes: Arc<FlushBroadcast>,
     /// Carries out orders; `None`: orders are refused.
     pub administrator: Option<Arc<dyn Administrator>>,
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_engine::alarms::{AlarmKeeper, AlarmPlace};
+use trunkline_engine::alarms::{AlarmSaver, AlarmStorage};
 use trunkline_engine::store::{StoreError, StoreErrorKind};
 use trunkline_engine::{
     ALARM_CHANGES_MAX, Caller, Consumer, Delivery, Engine, EngineOptions, Sink, Subscribe,
@@ -15,8 +15,8 @@ use trunkline_engine::{
 use trunkline_sim::alarms::plan::Plan;
 use trunkline_sim::run::{self, run};
 use trunkline_types::alarm::{
-    AlarmDefinition, AlarmEntry, AlarmKind, AlarmState, JournalEvent, KeptAlarm, LimitLevel,
-    Operand,
+    AlarmDefinition, AlarmEntry, AlarmKind, AlarmState, JournalEvent, LimitLevel, Operand,
+    SavedAlarm,
 };
 use trunkline_types::ledger::EndedItem;
 use trunkline_types::{
@@ -79,14 +79,14 @@ struct CountingStore {
     entries_max: usize,
 }
 
-impl AlarmPlace for CountingStore {
-    fn end(&mut self) -> Result<u64, StoreError> {
+impl AlarmStorage for CountingStore {
+    fn last_entry(&mut self) -> Result<u64, StoreError> {
         Ok(self.end)
     }
 
     fn keep(
         &mut self,
-        _states: &[KeptAlarm],
+        _states: &[SavedAlarm],
         entries: &[AlarmEntry],
         _moment: Moment,
     ) -> Result<u64, StoreError> {
@@ -218,7 +218,7 @@ fn wall(now: Tick) -> Timestamp {
 fn storm_of_a_million_changes_is_in_the_journal_or_counted() {
     for fails in [false, true] {
         let mut storm = Storm::new();
-        let mut keeper = AlarmKeeper::new(&storm.engine, Box::new(NoWake), true);
+        let mut keeper = AlarmSaver::new(&storm.engine, Box::new(NoWake), true);
         let mut store = CountingStore::default();
         for number in 0..CHANGES {
             storm.change(number);

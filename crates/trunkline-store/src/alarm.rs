@@ -6,7 +6,7 @@ use rusqlite::{Row, Transaction, params};
 use trunkline_engine::store::LogBound;
 use trunkline_types::alarm::{
     AlarmEntry, AlarmJournalPage, AlarmJournalQuery, AlarmRecord, AlarmState, JournalEvent,
-    KeptAlarm,
+    SavedAlarm,
 };
 use trunkline_types::{LibraryDefinition, Name, Timestamp};
 
@@ -50,7 +50,7 @@ fn nanos(time: Option<Timestamp>) -> Option<i64> {
     time.map(Timestamp::as_nanos)
 }
 
-pub(crate) fn put(transaction: &Transaction<'_>, states: &[KeptAlarm]) -> Result<(), Error> {
+pub(crate) fn put(transaction: &Transaction<'_>, states: &[SavedAlarm]) -> Result<(), Error> {
     let placeholders = placeholders(6 + RECORD_COLUMN_COUNT);
     let sql = format!(
         "INSERT OR REPLACE INTO alarm_state ({STATE_COLUMNS}, {RECORD_COLUMNS}, sum)
@@ -90,7 +90,7 @@ pub(crate) fn put(transaction: &Transaction<'_>, states: &[KeptAlarm]) -> Result
 pub(crate) fn read_library(
     transaction: &Transaction<'_>,
     library: &str,
-) -> Result<Vec<KeptAlarm>, Error> {
+) -> Result<Vec<SavedAlarm>, Error> {
     let sql = format!(
         "SELECT {STATE_COLUMNS}, {RECORD_COLUMNS} FROM alarm_state
          WHERE variable >= ?1 AND variable < ?2
@@ -101,7 +101,7 @@ pub(crate) fn read_library(
     let mut states = Vec::new();
     while let Some(row) = rows.next()? {
         let hidden: u8 = row.get(4)?;
-        states.push(KeptAlarm {
+        states.push(SavedAlarm {
             variable: row.get(0)?,
             alarm: row.get(1)?,
             definition: row.get(2)?,

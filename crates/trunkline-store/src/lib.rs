@@ -54,7 +54,7 @@ use trunkline_engine::LibraryState;
 use trunkline_engine::store::{
     Damage, LogBound, RetainedValue, Start, Store, StoreError, StoredLibrary,
 };
-use trunkline_types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, KeptAlarm};
+use trunkline_types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, SavedAlarm};
 use trunkline_types::{AuditEntry, AuditPage, AuditQuery, LibraryDefinition};
 
 pub use crate::copied::{StoreContents, StoreLock, complete_copy};
@@ -276,7 +276,7 @@ impl Store for SqliteStore {
         self.transaction(|transaction| audit::page(transaction, query))
     }
 
-    fn alarms(&mut self, library: &str) -> Result<Vec<KeptAlarm>, StoreError> {
+    fn alarms(&mut self, library: &str) -> Result<Vec<SavedAlarm>, StoreError> {
         self.transaction(|transaction| alarm::read_library(transaction, library))
     }
 
@@ -290,7 +290,7 @@ impl Store for SqliteStore {
 
     fn keep_alarms(
         &mut self,
-        states: &[KeptAlarm],
+        states: &[SavedAlarm],
         entries: &[AlarmEntry],
         bound: LogBound,
     ) -> Result<u64, StoreError> {

@@ -10,7 +10,7 @@ use rig::{alarm_entries, bound, kept_alarms, library_with_alarms, open, store_pa
 use trunkline_engine::store::Store;
 use trunkline_store::SqliteStore;
 use trunkline_types::alarm::{
-    AlarmEntry, AlarmEvent, AlarmJournalQuery, AlarmState, JournalEvent, KeptAlarm,
+    AlarmEntry, AlarmEvent, AlarmJournalQuery, AlarmState, JournalEvent, SavedAlarm,
 };
 use trunkline_types::{Pattern, Timestamp};
 
@@ -35,7 +35,7 @@ fn numbers(entries: &[AlarmEntry]) -> Vec<u64> {
     entries.iter().map(|entry| entry.number).collect()
 }
 
-fn states(path: &PathBuf) -> Vec<KeptAlarm> {
+fn states(path: &PathBuf) -> Vec<SavedAlarm> {
     open(path).alarms("plant").unwrap()
 }
 
@@ -107,7 +107,7 @@ fn state_of_a_removed_alarm_is_deleted() {
     store
         .keep_alarms(&kept_alarms(3, 0), &[], bound(100))
         .unwrap();
-    let gone = KeptAlarm::gone("plant/v1", "stale");
+    let gone = SavedAlarm::gone("plant/v1", "stale");
     store.keep_alarms(&[gone], &[], bound(100)).unwrap();
     let mut expected = kept_alarms(3, 0);
     expected.remove(1);

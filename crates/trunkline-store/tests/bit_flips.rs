@@ -20,7 +20,7 @@ use trunkline_engine::store::{
     Damage, RetainedValue, Start, Store, StoreError, StoreErrorKind, StoredLibrary,
 };
 use trunkline_store::SqliteStore;
-use trunkline_types::alarm::{AlarmEntry, AlarmJournalQuery, JournalEvent, KeptAlarm};
+use trunkline_types::alarm::{AlarmEntry, AlarmJournalQuery, JournalEvent, SavedAlarm};
 use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Value};
 
 /// The complete content of a store.
@@ -30,7 +30,7 @@ struct Contents {
     libraries: Vec<StoredLibrary>,
     retained: Vec<RetainedValue>,
     audit: Vec<AuditEntry>,
-    alarms: Vec<KeptAlarm>,
+    alarms: Vec<SavedAlarm>,
     journal: Vec<AlarmEntry>,
     damage: Vec<Damage>,
 }

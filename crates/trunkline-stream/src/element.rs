@@ -87,7 +87,7 @@ fn fixed_bytes(data_type: &DataType) -> Option<usize> {
 pub(crate) fn size(form: ElementForm, data_type: &DataType) -> Result<usize, StreamError> {
     match form {
         ElementForm::Fixed(size) => Ok(size as usize),
-        ElementForm::Variable => Err(StreamError::Varying {
+        ElementForm::Variable => Err(StreamError::VariableSize {
             data_type: data_type.clone(),
         }),
     }
@@ -116,7 +116,7 @@ pub(crate) fn check_equal_values(values: &[Value]) -> Result<(), StreamError> {
         return Ok(());
     };
     match arrays.find(|array| array.shape() != first.shape()) {
-        Some(other) => Err(StreamError::Lengths {
+        Some(other) => Err(StreamError::UnequalLengths {
             first: first.elements().len(),
             other: other.elements().len(),
         }),
@@ -280,7 +280,7 @@ macro_rules! vectors {
                     return Ok(());
                 };
                 match elements.iter().map(Vec::len).find(|length| *length != first) {
-                    Some(other) => Err(StreamError::Lengths { first, other }),
+                    Some(other) => Err(StreamError::UnequalLengths { first, other }),
                     None => Ok(()),
                 }
             }

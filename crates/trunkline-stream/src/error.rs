@@ -23,7 +23,7 @@ pub enum StreamError {
         "an endpoint cannot be created on another machine, {host}: remove the host from the URL of \
          this endpoint, and name the endpoint on {host} as the peer"
     )]
-    NotHere {
+    RemoteHost {
         /// The host in the URL.
         host: String,
     },
@@ -42,7 +42,7 @@ pub enum StreamError {
     #[error(
         "an endpoint with several peers cannot name a peer or have a journal, because its peers dial it: leave out both, and let the peers name this endpoint"
     )]
-    Dialled,
+    MultiplePeers,
     /// The system provides no memory for the buffer.
     #[error("cannot allocate a buffer of {bytes} bytes: {cause}; use a smaller buffer")]
     Memory {
@@ -140,7 +140,7 @@ pub enum StreamError {
     #[error(
         "one call cannot read arrays of different lengths, here {first} and {other} elements; read the arrays one by one"
     )]
-    Lengths {
+    UnequalLengths {
         /// Length of the first array, in elements.
         first: usize,
         /// Length of the first array that differs, in elements.
@@ -177,7 +177,7 @@ pub enum StreamError {
     #[error(
         "elements of type {data_type} vary in size and cannot be accessed as raw bytes; read and write them as values"
     )]
-    Varying { data_type: DataType },
+    VariableSize { data_type: DataType },
     /// The received bytes are not an element of this type.
     #[error(
         "the received bytes are not an element of the agreed type ({0}); the other program is at fault"

@@ -33,7 +33,7 @@ pub struct Options {
     pub gone_after: Option<Duration>,
     /// Lets another peer of the same name replace a peer that is gone. If elements vary in size, the
     /// new reader's buffer must be at least as large as the previous reader's buffer.
-    pub takes_successor: bool,
+    pub accepts_successor: bool,
     /// Adds a checksum to the data, in addition to the transport's checksum; `None`: only between
     /// machines.
     pub is_checked: Option<bool>,
@@ -69,7 +69,7 @@ impl Default for Options {
             preallocate: false,
             timeout: None,
             gone_after: None,
-            takes_successor: false,
+            accepts_successor: false,
             is_checked: None,
             journal: None,
             spin: SPIN_DEFAULT,

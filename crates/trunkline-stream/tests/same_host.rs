@@ -37,7 +37,7 @@ fn options(sockets: &str) -> Options {
         bytes_max: 1 << 17,
         timeout: TEST_TIMEOUT,
         sockets: Some(sockets.into()),
-        takes_successor: true,
+        accepts_successor: true,
         ..Options::default()
     }
 }

@@ -141,7 +141,7 @@ pub enum Fault {
     #[error(
         "{path} reuses the data description of an earlier segment, but no earlier segment has one"
     )]
-    NothingBefore { path: ObjectPath },
+    NoPreviousDescription { path: ObjectPath },
     #[error("{path} had the type {before} and now has {now}; a channel must keep its type")]
     TypeChange {
         path: ObjectPath,
@@ -158,17 +158,17 @@ pub enum Fault {
     #[error("the checksum file ({bytes} bytes) is not valid; nothing was compared")]
     UnusableSums { bytes: u64 },
     #[error("no segment matches its checksum, because the checksums belong to another file")]
-    SumsOfAnother,
+    SumsOfOtherFile,
     #[error("the checksum of the next {bytes} bytes does not match; do not trust them")]
     WrongSum { bytes: u64 },
     #[error("the file ends within a segment that has a checksum: {missing} bytes are missing")]
-    SummedBeyondEnd { missing: u64 },
+    ChecksumBeyondEnd { missing: u64 },
     #[error("the {bytes} bytes from here on have no checksum")]
     NoSum { bytes: u64 },
     #[error("{entries} checksums of the next data are damaged and cannot be compared")]
     DamagedSums { entries: u64 },
     #[error("the checksum file ends within an entry: {bytes} of 24 bytes")]
-    CutSums { bytes: u64 },
+    TruncatedSums { bytes: u64 },
 }
 
 /// Returns the first bytes of a file as text; bytes that are not printable are escaped.

@@ -44,7 +44,7 @@
 //!   [`Values`], [`Waveform`]: the content of files.
 //! - [`TdmsFile::verify`], [`TdmsFile::repair`], [`TdmsFile::rewrite`]: recover a file, and merge
 //!   many segments into a few long ones.
-//! - [`SegmentSum`], [`SumsCheck`], [`TdmsFile::open_summed`]: checksums of segments in a separate
+//! - [`SegmentSum`], [`SumsCheck`], [`TdmsFile::open_verified`]: checksums of segments in a separate
 //!   file.
 //! - Internal modules: `lead_in`, `metadata` and `raw_index` decode the bytes. `objects` and `walk`
 //!   store the metadata that segments inherit from earlier segments. `layout` computes the

@@ -151,7 +151,7 @@ impl Objects {
             }
             Entry::Unchanged => {
                 if object.index.is_none() {
-                    return Err(block.refuse(position, Fault::NothingBefore { path }));
+                    return Err(block.refuse(position, Fault::NoPreviousDescription { path }));
                 }
                 if object.losses_before < self.losses {
                     // The previous description may be in a part that could not be read.

@@ -22,7 +22,7 @@ const PIECE_STRINGS: u64 = 4_096;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RepairMode {
     /// Remove the last segment if it is incomplete. Earlier segments stay the same.
-    Cut,
+    Remove,
     /// Keep the whole chunks of the last segment, and write the new length to its lead-in.
     Close,
 }
@@ -51,7 +51,7 @@ pub struct Verification {
     /// Number of values over all channels.
     pub values: u64,
     /// True if the index file matches the data file exactly; `None` if no index was compared.
-    pub is_index_same: Option<bool>,
+    pub is_index_equal: Option<bool>,
 }
 
 impl<R: ReadAt> TdmsFile<R> {
@@ -108,7 +108,7 @@ impl<R: ReadAt> TdmsFile<R> {
         let layout = &run.layout;
         let values_per_chunk: u64 = layout.columns.iter().map(|c| c.count).sum();
         let values_in_tail = tail_values(layout, run.tail);
-        if mode == RepairMode::Cut {
+        if mode == RepairMode::Remove {
             return (0, extent.chunks * values_per_chunk + values_in_tail);
         }
         let whole = extent.chunks * layout.chunk_bytes;
@@ -151,13 +151,13 @@ impl<R: ReadAt> TdmsFile<R> {
         let channels = self.channels().count() as u64;
         let values = self.channels().map(|channel| channel.len()).sum();
         findings.extend(self.damaged_strings()?);
-        let is_index_same = index.map(|index| self.is_index(index)).transpose();
-        let is_index_same = is_index_same.map_err(|error| OpenError::source(0, error))?;
+        let is_index_equal = index.map(|index| self.is_index(index)).transpose();
+        let is_index_equal = is_index_equal.map_err(|error| OpenError::source(0, error))?;
         Ok(Verification {
             findings,
             channels,
             values,
-            is_index_same,
+            is_index_equal,
         })
     }
 

@@ -35,7 +35,7 @@ pub struct Rewritten {
     /// them, with the reason.
     pub channels_left_out: Vec<(ObjectPath, String)>,
     /// Properties that were left out because their types are never written, with object and name.
-    pub left_out: Vec<(ObjectPath, Text)>,
+    pub properties_left_out: Vec<(ObjectPath, Text)>,
 }
 
 /// The reason why a file cannot be rewritten. The output written so far is not a complete file.
@@ -80,12 +80,12 @@ impl<R: ReadAt> TdmsFile<R> {
         version: Version,
         out: &mut impl io::Write,
     ) -> Result<Rewritten, RewriteError> {
-        self.rewrite_of(version, &|_| true, out)
+        self.rewrite_selected(version, &|_| true, out)
     }
 
     /// Rewrites the file like [`rewrite`](Self::rewrite), but only with the channels for which
     /// `is_selected` returns true.
-    pub fn rewrite_of(
+    pub fn rewrite_selected(
         &self,
         version: Version,
         is_selected: &dyn Fn(&ObjectPath) -> bool,
@@ -227,7 +227,7 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
             match self.writer.set(path, name.clone(), value.clone()) {
                 Ok(()) => {}
                 Err(WriteError::UnwritableProperty { path, name, .. }) => {
-                    self.result.left_out.push((path, name));
+                    self.result.properties_left_out.push((path, name));
                 }
                 Err(error) => return Err(error.into()),
             }

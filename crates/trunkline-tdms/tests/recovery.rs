@@ -75,12 +75,12 @@ fn losses_of_a_repair_are_reported() {
     assert!(TdmsFile::open(&closed).unwrap().report().is_sound());
     assert_eq!(values_of(&closed), 5);
 
-    let (cut, repair) = mend(&bytes, RepairMode::Cut);
+    let (cut, repair) = mend(&bytes, RepairMode::Remove);
     let repair = repair.unwrap();
     assert_eq!((repair.patch, repair.values_lost), (None, 5));
     assert_eq!(cut, bytes[..cut.len()]);
     assert_eq!(values_of(&cut), 1);
-    assert_eq!(mend(&cut, RepairMode::Cut).1, None);
+    assert_eq!(mend(&cut, RepairMode::Remove).1, None);
 }
 
 /// In a file that is being recorded, or whose recorder was killed, the bytes after the position of
@@ -107,7 +107,7 @@ fn a_file_ends_where_the_next_segment_is_not_written_yet() {
             assert_eq!(a.read(0, 9).unwrap(), Values::I32(vec![7]));
             assert!(sut.report().findings.is_empty());
         }
-        for mode in [RepairMode::Cut, RepairMode::Close] {
+        for mode in [RepairMode::Remove, RepairMode::Close] {
             let (mended, repair) = mend(&bytes, mode);
             assert_eq!(repair.unwrap().values_lost, 0);
             assert_eq!(mended, whole);
@@ -139,7 +139,7 @@ fn every_truncation_of_a_vector_is_repaired() {
     for name in ["one_channel", "five_segments", "big_endian_time", "daqmx"] {
         let whole = vector(&format!("{name}.tdms"));
         for cut in 0..=whole.len() {
-            for mode in [RepairMode::Cut, RepairMode::Close] {
+            for mode in [RepairMode::Remove, RepairMode::Close] {
                 let (mended, repair) = mend(&whole[..cut], mode);
                 if mended.is_empty() {
                     continue;
@@ -150,7 +150,7 @@ fn every_truncation_of_a_vector_is_repaired() {
                 let mut index = Vec::new();
                 file.write_index(&mut index).unwrap();
                 let verified = file.verify(Some(&index)).unwrap();
-                assert_eq!(verified.is_index_same, Some(true));
+                assert_eq!(verified.is_index_equal, Some(true));
                 assert_eq!(verified.values, values_of(&mended));
             }
         }
@@ -178,7 +178,7 @@ fn the_index_of_a_damaged_file_has_the_segments_that_were_read() {
             let mut index = Vec::new();
             file.write_index(&mut index).unwrap();
             let again = file.verify(Some(&index)).unwrap();
-            assert_eq!(again.is_index_same, Some(true), "{flip:02x} at {at}");
+            assert_eq!(again.is_index_equal, Some(true), "{flip:02x} at {at}");
             let tags = index.windows(4).filter(|tag| *tag == b"TDSh").count() as u64;
             assert_eq!(tags, file.report().segments, "{flip:02x} at {at}");
         }
@@ -195,8 +195,8 @@ fn verify_detects_torn_ends_bad_strings_and_wrong_indexes() {
     assert_eq!(sut.findings.len(), 1);
     assert_eq!(sut.findings[0].fault, Fault::NotClosed);
     assert_eq!((sut.channels, sut.values), (3, 18));
-    assert_eq!(sut.is_index_same, Some(true));
-    assert_eq!(file.verify(None::<&[u8]>).unwrap().is_index_same, None);
+    assert_eq!(sut.is_index_equal, Some(true));
+    assert_eq!(file.verify(None::<&[u8]>).unwrap().is_index_equal, None);
     let mut written = Vec::new();
     file.write_index(&mut written).unwrap();
     assert_eq!(written, index);
@@ -204,9 +204,9 @@ fn verify_detects_torn_ends_bad_strings_and_wrong_indexes() {
         let mut other = index.clone();
         other[at] ^= 1;
         let sut = file.verify(Some(&other)).unwrap();
-        assert_eq!(sut.is_index_same, Some(false), "byte {at}");
+        assert_eq!(sut.is_index_equal, Some(false), "byte {at}");
         let sut = file.verify(Some(&index[..at])).unwrap();
-        assert_eq!(sut.is_index_same, Some(false), "cut at {at}");
+        assert_eq!(sut.is_index_equal, Some(false), "cut at {at}");
     }
     let mut broken = bytes.clone();
     // The end of the middle string is after the end of the last string.
@@ -282,7 +282,7 @@ fn unsupported_types_are_omitted_by_name_or_refused() {
         .unwrap()
         .rewrite(Version::V2, &mut anew);
     let left_out = vec![(ObjectPath::channel("g", "a"), Text::from("nothing"))];
-    assert_eq!(done.unwrap().left_out, left_out);
+    assert_eq!(done.unwrap().properties_left_out, left_out);
     assert_eq!(values_of(&anew), 1);
     let extended = segment(FIRST).plain(A, 11, 1).raw([0; 10]).bytes();
     let done = TdmsFile::open(&extended)
@@ -329,7 +329,7 @@ proptest! {
         prop_assert_eq!(sut.report().version, Some(4712));
         let two = sut.rewrite(Version::V2, &mut back).unwrap();
         prop_assert_eq!(TdmsFile::open(&back).unwrap().report().version, Some(4713));
-        prop_assert_eq!((one.values, &one.left_out), (two.values, &two.left_out));
+        prop_assert_eq!((one.values, &one.properties_left_out), (two.values, &two.properties_left_out));
         if !written.bytes.is_empty() {
             prop_assert_eq!(text(&anew), written.dump().text());
             prop_assert_eq!(text(&back), written.dump().text());
@@ -347,7 +347,7 @@ proptest! {
     ) {
         let written = random_file(seed);
         let cut = cut.index(written.bytes.len() + 1);
-        for mode in [RepairMode::Cut, RepairMode::Close] {
+        for mode in [RepairMode::Remove, RepairMode::Close] {
             let (mended, _) = mend(&written.bytes[..cut], mode);
             if !mended.is_empty() {
                 let file = TdmsFile::open(&mended).unwrap();

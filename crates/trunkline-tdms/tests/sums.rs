@@ -47,7 +47,7 @@ fn opened<'a>(
     sums: &[u8],
     unchecked: UncheckedSegments,
 ) -> ChecksummedFile<&'a [u8]> {
-    TdmsFile::open_summed(data, sums, unchecked, Limits::default()).unwrap()
+    TdmsFile::open_verified(data, sums, unchecked, Limits::default()).unwrap()
 }
 
 fn values(file: &TdmsFile<&[u8]>) -> Vec<i32> {
@@ -65,7 +65,7 @@ fn every_bit_that_flips_within_a_segment_is_reported_and_where() {
     let (mut data, sums, starts) = summed(12, 7);
     let whole = check(&data, &sums);
     assert!(whole.is_good(), "{whole:?}");
-    assert_eq!((whole.segments, whole.good_to), (12, data.len() as u64));
+    assert_eq!((whole.segments, whole.verified_to), (12, data.len() as u64));
     for at in 0..data.len() {
         let segment = starts.iter().filter(|start| **start <= at).count() - 1;
         for bit in 0..8 {
@@ -76,11 +76,11 @@ fn every_bit_that_flips_within_a_segment_is_reported_and_where() {
             assert_eq!(found.findings[0].position, position);
             // The first segment is reported too: the file refers to the checksums, or other
             // segments match.
-            assert_eq!(found.state, SumsState::OfThisFile);
+            assert_eq!(found.state, SumsState::ThisFile);
             let bytes = (starts[segment + 1] - starts[segment]) as u64;
             assert_eq!(found.findings[0].fault, Fault::WrongSum { bytes });
-            assert_eq!(found.first_wrong, Some(position));
-            assert_eq!((found.segments, found.good_to), (11, position));
+            assert_eq!(found.first_mismatch, Some(position));
+            assert_eq!((found.segments, found.verified_to), (11, position));
             data[at] ^= 1 << bit;
         }
     }
@@ -98,7 +98,7 @@ fn file_is_opened_and_cut_at_the_first_altered_segment() {
                 0 => data[starts[segment] + 40..starts[segment + 1]].fill(0),
                 _ => data[starts[segment + 1] - 1] ^= 1,
             }
-            for unchecked in [UncheckedSegments::Cut, UncheckedSegments::Keep] {
+            for unchecked in [UncheckedSegments::Remove, UncheckedSegments::Keep] {
                 let sut = opened(&data, &sums, unchecked);
                 let expected: Vec<i32> = (0..segment as i32 * 10).collect();
                 assert_eq!(values(&sut.file), expected);
@@ -106,7 +106,7 @@ fn file_is_opened_and_cut_at_the_first_altered_segment() {
                 let report = sut.file.report();
                 let bytes = (whole.len() - starts[segment]) as u64;
                 assert_eq!(report.bytes_lost, bytes);
-                let repair = sut.file.repair(RepairMode::Cut).unwrap().unwrap();
+                let repair = sut.file.repair(RepairMode::Remove).unwrap().unwrap();
                 assert_eq!(
                     (repair.length, repair.patch),
                     (starts[segment] as u64, None)
@@ -135,15 +135,15 @@ fn segments_without_checksum_are_reported_and_omitted_on_request() {
         for cut in [0, 1, 23] {
             let kept = (entries + 1) * SUMS_ENTRY_BYTES + cut;
             let found = check(&data, &sums[..kept]);
-            assert_eq!(found.state, SumsState::OfThisFile);
-            assert_eq!(found.good_to, *start as u64);
+            assert_eq!(found.state, SumsState::ThisFile);
+            assert_eq!(found.verified_to, *start as u64);
             let bytes = (data.len() - start) as u64;
             assert_eq!(found.bytes_without_sum, bytes);
             assert_eq!(found.findings[0].fault, Fault::NoSum { bytes });
-            let of_cut = Fault::CutSums { bytes: cut as u64 };
+            let of_cut = Fault::TruncatedSums { bytes: cut as u64 };
             let is_cut = found.findings.iter().any(|finding| finding.fault == of_cut);
             assert_eq!(is_cut, cut > 0);
-            let sut = opened(&data, &sums[..kept], UncheckedSegments::Cut);
+            let sut = opened(&data, &sums[..kept], UncheckedSegments::Remove);
             assert_eq!(values(&sut.file).len(), entries * 10);
             let sut = opened(&data, &sums[..kept], UncheckedSegments::Keep);
             assert_eq!(values(&sut.file).len(), 60);
@@ -155,9 +155,9 @@ fn segments_without_checksum_are_reported_and_omitted_on_request() {
     long.resize(data.len() + 5_000, 0);
     let found = check(&long, &sums);
     assert_eq!(found.findings[0].fault, Fault::NoSum { bytes: 5_000 });
-    let repair = opened(&long, &sums, UncheckedSegments::Cut)
+    let repair = opened(&long, &sums, UncheckedSegments::Remove)
         .file
-        .repair(RepairMode::Cut);
+        .repair(RepairMode::Remove);
     assert_eq!(repair.unwrap().unwrap().length, data.len() as u64);
 }
 
@@ -171,14 +171,14 @@ fn unusable_checksums_omit_nothing() {
     no_first[SUMS_ENTRY_BYTES] ^= 1;
     // These checksums belong to a file with another id, although every later segment is equal.
     for (sums, state) in [
-        (other.as_slice(), SumsState::OfAnother),
+        (other.as_slice(), SumsState::OtherFile),
         (&no_begin, SumsState::Unusable),
         (&no_first, SumsState::Unusable),
         (&sums[..SUMS_ENTRY_BYTES], SumsState::Unusable),
         (&[], SumsState::Unusable),
         (&data, SumsState::Unusable),
     ] {
-        for unchecked in [UncheckedSegments::Cut, UncheckedSegments::Keep] {
+        for unchecked in [UncheckedSegments::Remove, UncheckedSegments::Keep] {
             let sut = opened(&data, sums, unchecked);
             assert_eq!(sut.check.state, state);
             assert_eq!(sut.check.findings.len(), 1);
@@ -208,8 +208,8 @@ fn damaged_checksum_does_not_affect_the_others() {
             sums[entry * SUMS_ENTRY_BYTES + at] ^= 0x10;
             let found = check(&data, &sums);
             assert_eq!(found.segments, 5);
-            assert_eq!(found.first_wrong, None);
-            assert_eq!(found.good_to, starts[entry - 1] as u64);
+            assert_eq!(found.first_mismatch, None);
+            assert_eq!(found.verified_to, starts[entry - 1] as u64);
             assert_eq!(found.findings[0].fault, Fault::DamagedSums { entries: 1 });
             let bytes = (starts[entry] - starts[entry - 1]) as u64;
             assert_eq!(found.findings[1].fault, Fault::NoSum { bytes });
@@ -227,10 +227,13 @@ fn a_file_that_has_lost_its_end_is_good_up_to_the_last_whole_segment() {
     for len in starts[1]..data.len() {
         let whole = starts.iter().filter(|start| **start <= len).count() - 1;
         let found = check(&data[..len], &sums);
-        assert_eq!(found.good_to, starts[whole] as u64, "cut at {len}");
+        assert_eq!(found.verified_to, starts[whole] as u64, "cut at {len}");
         let missing = (starts[whole + 1] - len) as u64;
-        assert_eq!(found.findings[0].fault, Fault::SummedBeyondEnd { missing });
-        let sut = opened(&data[..len], &sums, UncheckedSegments::Cut);
+        assert_eq!(
+            found.findings[0].fault,
+            Fault::ChecksumBeyondEnd { missing }
+        );
+        let sut = opened(&data[..len], &sums, UncheckedSegments::Remove);
         assert_eq!(values(&sut.file).len(), whole * 10);
     }
 }
@@ -256,7 +259,7 @@ fn entries_that_overlap_go_backwards_or_overflow_are_damaged() {
         let sums = [&sums[..2 * SUMS_ENTRY_BYTES], &entry].concat();
         let found = check(&data, &sums);
         assert_eq!(found.findings[0].fault, Fault::DamagedSums { entries: 1 });
-        assert_eq!(found.good_to, starts[1] as u64);
+        assert_eq!(found.verified_to, starts[1] as u64);
     }
     // An entry that covers more than the file contains does not cause a read.
     let entry = SegmentSum {
@@ -268,7 +271,7 @@ fn entries_that_overlap_go_backwards_or_overflow_are_damaged() {
     let found = check(&data, &[&sums[..2 * SUMS_ENTRY_BYTES], &entry].concat());
     assert!(matches!(
         found.findings[1].fault,
-        Fault::SummedBeyondEnd { .. }
+        Fault::ChecksumBeyondEnd { .. }
     ));
 }
 
@@ -307,7 +310,7 @@ proptest! {
             sums.splice(0..0, SumsId::new(1).begin());
         }
         let found = check(&data, &sums);
-        prop_assert!(found.good_to <= data.len() as u64);
+        prop_assert!(found.verified_to <= data.len() as u64);
         prop_assert!(!found.is_good());
     }
 }
@@ -339,7 +342,8 @@ fn damaged_lead_in_does_not_hide_sound_segments() {
         for (byte, bit) in (0..4).chain(12..20).flat_map(|byte| [(byte, 0), (byte, 7)]) {
             let mut data = whole.clone();
             data[at + byte] ^= 1 << bit;
-            let sut = TdmsFile::open_guided(data.as_slice(), &sums, salvaging).unwrap();
+            let sut =
+                TdmsFile::open_with_checksum_positions(data.as_slice(), &sums, salvaging).unwrap();
             let what = format!("segment {segment}, byte {byte}, bit {bit}");
             assert_eq!(values(&sut), (0..110).collect::<Vec<i32>>(), "{what}");
             let report = sut.report();
@@ -348,7 +352,7 @@ fn damaged_lead_in_does_not_hide_sound_segments() {
             assert_eq!(report.findings[0].position, at as u64, "{what}");
             assert_eq!(report.findings[0].fault, Fault::DamagedLeadIn, "{what}");
             // The repair must remove nothing.
-            assert_eq!(sut.repair(RepairMode::Cut).unwrap(), None, "{what}");
+            assert_eq!(sut.repair(RepairMode::Remove).unwrap(), None, "{what}");
             if byte < 4 {
                 // This also works without the checksums: the next segment is at the expected
                 // position.

@@ -260,7 +260,7 @@ fn contradictions_are_refused_with_their_position() {
         (
             segment(FIRST).same_as_before(B),
             raw_index,
-            Fault::NothingBefore {
+            Fault::NoPreviousDescription {
                 path: ObjectPath::channel("g", "b"),
             },
         ),

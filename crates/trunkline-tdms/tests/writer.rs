@@ -256,7 +256,7 @@ fn unwritable_data_is_refused_without_writing() {
     );
     assert_eq!(
         refuse(&[(a, one.into()), (a, one.into())], CONTIGUOUS),
-        WriteError::Twice { path: path("a") }
+        WriteError::DuplicateChannel { path: path("a") }
     );
     assert_eq!(
         refuse(&[(a, one.into()), (b, two.into())], INTERLEAVED),

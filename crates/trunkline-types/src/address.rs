@@ -60,7 +60,7 @@ pub enum SocketPathError {
     Character { character: char },
     /// A segment is `.`, `..` or empty.
     #[error("{path:?} contains \".\", \"..\" or \"//\"; write the path without them")]
-    Roundabout {
+    NotNormalized {
         /// The path as given, shortened.
         path: String,
     },
@@ -95,7 +95,7 @@ impl SocketPath {
         }
         let mut segments = relative_path.split('/');
         if segments.any(|segment| matches!(segment, "" | "." | "..")) {
-            return Err(SocketPathError::Roundabout { path: path() });
+            return Err(SocketPathError::NotNormalized { path: path() });
         }
         if !text.ends_with(SOCKET_ENDING) || text.ends_with("/.sock") {
             return Err(SocketPathError::Ending { path: path() });

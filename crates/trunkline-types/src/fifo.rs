@@ -39,7 +39,7 @@ pub enum FifoShape {
 
 /// The part of a value in wire form before its elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FifoHead {
+pub struct FifoHeader {
     /// Start time and interval of a waveform, as words.
     pub waveform: Option<[u64; WAVEFORM_WORDS]>,
     /// Number of elements that follow.
@@ -157,19 +157,19 @@ impl FifoShape {
     /// Reads the part of a value in wire form before its elements; returns `None` if it is
     /// truncated.
     #[inline]
-    pub fn head(self, reader: &mut Reader<'_>) -> Option<FifoHead> {
+    pub fn head(self, reader: &mut Reader<'_>) -> Option<FifoHeader> {
         match self {
-            FifoShape::Scalar => Some(FifoHead {
+            FifoShape::Scalar => Some(FifoHeader {
                 waveform: None,
                 length: 1,
             }),
-            FifoShape::Array => Some(FifoHead {
+            FifoShape::Array => Some(FifoHeader {
                 waveform: None,
                 length: reader.varint().ok()?,
             }),
             FifoShape::Waveform => {
                 let (t0, dt) = (reader.u64().ok()?, reader.u64().ok()?);
-                Some(FifoHead {
+                Some(FifoHeader {
                     waveform: Some([t0, dt]),
                     length: reader.varint().ok()?,
                 })

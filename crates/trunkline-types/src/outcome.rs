@@ -29,7 +29,7 @@ pub struct GroupOutcome<O> {
     /// the outcome is unknown.
     pub commit: Option<u64>,
     /// The index of the write that caused the refusal of the others.
-    pub culprit: Option<usize>,
+    pub refused_member: Option<usize>,
     /// The outcome of each write, in order.
     pub outcomes: Vec<O>,
 }

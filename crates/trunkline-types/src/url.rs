@@ -31,7 +31,7 @@ pub const DEFAULT_PORT: u16 = 5850;
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Url {
     /// The transport of the connection.
-    pub via: Via,
+    pub via: Transport,
     /// Host in lower case, an IPv6 address without brackets; `None` for this machine or the
     /// selected context.
     pub host: Option<String>,
@@ -45,11 +45,11 @@ pub struct Url {
 
 /// The transport of a connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Via {
+pub enum Transport {
     /// `tl://`: the best transport. On the same machine this is shared memory or a Unix socket,
     /// otherwise TCP.
     #[default]
-    Chosen,
+    Best,
     /// `tl+tcp://`: TCP.
     Tcp,
     /// `tl+unix://`: this Unix socket; the URL then has no host and no port.
@@ -109,15 +109,15 @@ impl Url {
             });
         };
         match scheme {
-            Scheme::Unix => return parse_socket(rest, Via::Unix),
-            Scheme::Shared => return parse_socket(rest, Via::Shared),
+            Scheme::Unix => return parse_socket(rest, Transport::Unix),
+            Scheme::Shared => return parse_socket(rest, Transport::Shared),
             Scheme::Plain | Scheme::Tcp => {}
         }
         let (authority, name) = rest.split_once('/').unwrap_or((rest, ""));
         let (host, port) = parse_authority(authority)?;
         let via = match scheme {
-            Scheme::Tcp => Via::Tcp,
-            _ => Via::Chosen,
+            Scheme::Tcp => Transport::Tcp,
+            _ => Transport::Best,
         };
         let name = if name.is_empty() {
             None
@@ -168,7 +168,7 @@ impl Url {
     /// Returns true if the URL names an engine explicitly, rather than this machine or the selected
     /// context.
     pub fn has_engine(&self) -> bool {
-        self.host.is_some() || matches!(self.via, Via::Unix(_) | Via::Shared(_))
+        self.host.is_some() || matches!(self.via, Transport::Unix(_) | Transport::Shared(_))
     }
 
     /// Returns the port, or [`DEFAULT_PORT`] if the URL has none.
@@ -189,12 +189,12 @@ impl FromStr for Url {
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.via {
-            Via::Chosen => "tl://",
-            Via::Tcp => "tl+tcp://",
-            Via::Unix(_) => "tl+unix://",
-            Via::Shared(_) => "tl+shm://",
+            Transport::Best => "tl://",
+            Transport::Tcp => "tl+tcp://",
+            Transport::Unix(_) => "tl+unix://",
+            Transport::Shared(_) => "tl+shm://",
         })?;
-        if let Via::Unix(path) | Via::Shared(path) = &self.via {
+        if let Transport::Unix(path) | Transport::Shared(path) = &self.via {
             path.fmt(f)?;
         }
         match self.host.as_deref() {
@@ -250,7 +250,7 @@ fn strip_scheme(text: &str) -> Result<Option<(Scheme, &str)>, UrlError> {
 
 /// Parses the path of a socket, up to the first segment that ends in `.sock`, and the name after
 /// it.
-fn parse_socket(text: &str, via: fn(SocketPath) -> Via) -> Result<Url, UrlError> {
+fn parse_socket(text: &str, via: fn(SocketPath) -> Transport) -> Result<Url, UrlError> {
     let mut end = text.len();
     for (at, _) in text.match_indices('/').skip(1) {
         if text[..at].ends_with(SOCKET_ENDING) {

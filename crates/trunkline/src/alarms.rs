@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
-use trunkline_engine::alarms::{AlarmKeeper, AlarmPlace};
+use trunkline_engine::alarms::{AlarmSaver, AlarmStorage};
 use trunkline_engine::store::{LogBound, StoreError};
 use trunkline_engine::{ALARM_CHANGES_MAX, Engine as Core};
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::alarm::{
-    AlarmEntry, AlarmJournalPage, AlarmJournalQuery, JournalEvent, KeptAlarm,
+    AlarmEntry, AlarmJournalPage, AlarmJournalQuery, JournalEvent, SavedAlarm,
 };
 use trunkline_types::{Moment, Tick};
 
@@ -43,7 +43,7 @@ struct Shared {
 
 /// The changes that the next step stores, and the place where it stores them.
 pub(crate) struct Pending {
-    keeper: AlarmKeeper,
+    keeper: AlarmSaver,
     storage: Storage,
 }
 
@@ -65,7 +65,7 @@ impl AlarmLog {
     ) -> io::Result<Self> {
         let thread: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
         let wake = Box::new(WakeThread(Arc::clone(&thread)));
-        let mut keeper = AlarmKeeper::new(core, wake, store.is_some());
+        let mut keeper = AlarmSaver::new(core, wake, store.is_some());
         let mut storage = match store {
             Some((store, limits)) => Storage::Store { store, limits },
             None => Storage::Memory(VecDeque::new()),
@@ -73,7 +73,7 @@ impl AlarmLog {
         let error = keeper.begin(&mut storage).err();
         let shared = Arc::new(Shared {
             clock,
-            end: AtomicU64::new(keeper.end()),
+            end: AtomicU64::new(keeper.last_entry()),
             lost: AtomicU64::new(0),
             pending: Mutex::new(Pending { keeper, storage }),
             error: Mutex::new(error),
@@ -174,7 +174,7 @@ impl Shared {
         let Pending { keeper, storage } = &mut *pending;
         let (now, wall) = self.clock.moment();
         let result = keeper.keep(storage, Moment { now, wall });
-        self.end.store(keeper.end(), Ordering::Relaxed);
+        self.end.store(keeper.last_entry(), Ordering::Relaxed);
         self.lost.store(keeper.lost(), Ordering::Relaxed);
         let is_stored = result.is_ok();
         *lock(&self.error) = result.err();
@@ -182,8 +182,8 @@ impl Shared {
     }
 }
 
-impl AlarmPlace for Storage {
-    fn end(&mut self) -> Result<u64, StoreError> {
+impl AlarmStorage for Storage {
+    fn last_entry(&mut self) -> Result<u64, StoreError> {
         match self {
             Self::Store { store, .. } => lock(store).alarm_journal_end(),
             Self::Memory(newest) => Ok(newest.back().map_or(0, |entry| entry.number)),
@@ -192,7 +192,7 @@ impl AlarmPlace for Storage {
 
     fn keep(
         &mut self,
-        states: &[KeptAlarm],
+        states: &[SavedAlarm],
         entries: &[AlarmEntry],
         moment: Moment,
     ) -> Result<u64, StoreError> {
@@ -215,7 +215,7 @@ impl AlarmPlace for Storage {
                     let text = removal.to_string();
                     newest.push_back(AlarmEntry::of_journal(removal.number, now, event, text));
                 }
-                self.end()
+                self.last_entry()
             }
         }
     }

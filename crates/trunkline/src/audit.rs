@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use trunkline_engine::store::{LogBound, StoreError};
 use trunkline_engine::{
-    AUDIT_NOTES_MAX, AuditKeeping, AuditRoom, Caller, Engine as Core, OrderNote, Wakes,
+    AUDIT_NOTES_MAX, AuditRoom, AuditStorage, Caller, Engine as Core, OrderNote, Wakes,
 };
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::audit::Removal;
@@ -194,7 +194,7 @@ impl AuditLog {
             Storage::Memory(newest) => page_from_memory(newest, query),
         };
         drop(entries);
-        page.state = self.core.audit().keeping().sentence.to_string();
+        page.state = self.core.audit().storage().sentence.to_string();
         Ok(page)
     }
 
@@ -277,7 +277,7 @@ impl Shared {
                 (false, sentence)
             }
         };
-        self.core.audit().set_keeping(AuditKeeping {
+        self.core.audit().set_storage(AuditStorage {
             is_lasting,
             sentence: sentence.into(),
         });

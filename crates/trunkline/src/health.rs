@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use trunkline_engine::fields::FIELDS_MAX;
-use trunkline_engine::health::{Census, Totals};
+use trunkline_engine::health::{Totals, TotalsCounter};
 use trunkline_engine::{Caller, Engine as Core, Origin, Wakes, Write};
 use trunkline_types::alarm::{AlarmDefinition, AlarmKind, AlarmState};
 use trunkline_types::{
@@ -66,7 +66,7 @@ pub(crate) struct Health {
 #[derive(Default)]
 struct State {
     due: Option<Tick>,
-    census: Census,
+    census: TotalsCounter,
     totals: Totals,
     /// Time of the last census, and the number of updates counted by then.
     last_count: Option<(Tick, u64)>,
@@ -246,7 +246,7 @@ impl Health {
                 = requests.refusals() as u64;
             U64 "sessions_absent" ""
                 "Lost connections whose `all` subscriptions wait for the client to reconnect"
-                = core.health().absent_sessions();
+                = core.health().detached_sessions();
             U64 "lost" "" "Updates that `last`, `first` and `all` subscriptions lost because their buffer was full" = lost;
             U64 "overruns" "" "`all` subscriptions that ended because their buffer was full" = overruns;
             U64 "repaired" ""
@@ -263,9 +263,9 @@ impl Health {
                 = alarms.in_states(AlarmState::is_unacknowledged);
             U64 "alarms/hidden" "" "Alarms that are shelved, suppressed by design or out of service"
                 = alarms.in_states(AlarmState::is_hidden);
-            U64 "alarms/rate" "" "Alarms raised within the last 10 minutes" = alarms.raised_lately;
+            U64 "alarms/rate" "" "Alarms raised within the last 10 minutes" = alarms.raised_recently;
             Bool "alarms/flood" "" "True if more than 10 alarms were raised within the last 10 minutes"
-                = alarms.raised_lately > FLOOD_THRESHOLD;
+                = alarms.raised_recently > FLOOD_THRESHOLD;
             U64 "alarms/journal" "" "Number of the newest entry of the alarm journal" = journal;
             U64 "alarms/lost" "" "Changes of alarms that are missing from the journal" = journal_lost;
             String "store/state" "" "none, good, damaged or failing" = Arc::<str>::from(store);

@@ -113,7 +113,7 @@ pub(crate) fn next_step(
 impl PendingChanges {
     /// Stores what is due, and returns the time of the next step.
     fn run_step(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
-        let is_idle = || lock(&self.consumer).is_at_rest();
+        let is_idle = || lock(&self.consumer).rearm_if_idle();
         next_step(now, due, STORE_DELAY, is_idle, || self.store_changes())
     }
 

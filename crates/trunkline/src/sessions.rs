@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use trunkline_engine::{Caller, Engine, MirrorGuard, Principal, Rights, Wake, Whose};
+use trunkline_engine::{Caller, Engine, MirrorGuard, Principal, Rights, SessionInfo, Wake};
 use trunkline_net::server::{Refusal, Server, SessionFactory};
 use trunkline_net::{Notifier, Peer, SharedFile, create_table};
 use trunkline_proto::frame::{FrameHeader, HEADER_BYTES};
@@ -124,8 +124,8 @@ impl Wake for NotifyWake {
         self.notifier.notify();
     }
 
-    fn whose(&self) -> Whose {
-        Whose {
+    fn session_info(&self) -> SessionInfo {
+        SessionInfo {
             session: self.session,
             from: self.origin.to_string(),
             transport: self.notifier.transport_name(),
@@ -218,7 +218,7 @@ impl SessionFactory for Sessions {
             Refusal::OtherUser { .. } | Refusal::NotSameUser { .. } => FaultCode::Denied,
             Refusal::SessionsMax { .. }
             | Refusal::HandshakesMax { .. }
-            | Refusal::TooOften { .. }
+            | Refusal::RateLimited { .. }
             | Refusal::Descriptors => FaultCode::Overloaded,
         };
         let refused = Refused {
@@ -287,7 +287,7 @@ impl FirstFrameRouter {
             let session = DirectorySession::new(directory, notifier, now);
             let session = match self.can_hand_over {
                 true => session,
-                false => session.without_names(),
+                false => session.without_registration(),
             };
             self.session = Kind::Streams(Box::new(session));
         }

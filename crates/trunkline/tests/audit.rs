@@ -13,7 +13,7 @@ use trunkline::store::{
     LibraryState, LogBound, RetainedValue, SqliteStore, Start, Store, StoreError, StoreErrorKind,
     StoredLibrary,
 };
-use trunkline::types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, KeptAlarm};
+use trunkline::types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, SavedAlarm};
 use trunkline::types::{
     AuditAction, AuditEntry, AuditMode, AuditOutcome, AuditPage, AuditQuery, DataType,
     LibraryDefinition, Properties, Timestamp, VariableDefinition,
@@ -301,7 +301,7 @@ impl Store for Switch {
         self.inner.audit(query)
     }
 
-    fn alarms(&mut self, library: &str) -> Result<Vec<KeptAlarm>, StoreError> {
+    fn alarms(&mut self, library: &str) -> Result<Vec<SavedAlarm>, StoreError> {
         self.inner.alarms(library)
     }
 
@@ -315,7 +315,7 @@ impl Store for Switch {
 
     fn keep_alarms(
         &mut self,
-        states: &[KeptAlarm],
+        states: &[SavedAlarm],
         entries: &[AlarmEntry],
         bound: LogBound,
     ) -> Result<u64, StoreError> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use trunkline::store::{
     LibraryState, LogBound, RetainedValue, Start, Store, StoreError, StoreErrorKind, StoredLibrary,
 };
-use trunkline::types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, KeptAlarm};
+use trunkline::types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, SavedAlarm};
 use trunkline::types::{
     AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Properties, Reason, Value,
     VariableDefinition,
@@ -265,7 +265,7 @@ impl Store for Faulty {
         self.check().map(|()| AuditPage::default())
     }
 
-    fn alarms(&mut self, _library: &str) -> Result<Vec<KeptAlarm>, StoreError> {
+    fn alarms(&mut self, _library: &str) -> Result<Vec<SavedAlarm>, StoreError> {
         Ok(Vec::new())
     }
 
@@ -279,7 +279,7 @@ impl Store for Faulty {
 
     fn keep_alarms(
         &mut self,
-        _states: &[KeptAlarm],
+        _states: &[SavedAlarm],
         entries: &[AlarmEntry],
         _bound: LogBound,
     ) -> Result<u64, StoreError> {

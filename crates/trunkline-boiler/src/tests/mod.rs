@@ -7,19 +7,19 @@ mod steam;
 
 use trunkline_types::{Quality, Tick, Timestamp, Value};
 
-use super::{Options, SimServer};
+use super::{BoilerServer, Options};
 use trunkline_io::{IoServer, ItemId, Scan, SendRefusal};
 
 /// A boiler house with its own clock.
 struct Rig {
-    server: SimServer,
+    server: BoilerServer,
     scan: Scan,
     nanos: u64,
 }
 
 impl Rig {
     fn new(seed: u64) -> Self {
-        let mut server = SimServer::new(Options {
+        let mut server = BoilerServer::new(Options {
             seed,
             ..Options::default()
         });

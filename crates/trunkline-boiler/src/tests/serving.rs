@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_types::{DataType, Elements, Level, Quality, Reason, Tick, Value};
 
-use super::super::{CATCH_UP_MAX, Options, SimServer};
+use super::super::{BoilerServer, CATCH_UP_MAX, Options};
 use super::{AUTO, OFF, Rig};
 use trunkline_io::{HealthState, IoError, IoServer, ItemId, Scan, SendRefusal, Setting, Settings};
 
@@ -18,7 +18,7 @@ fn bits(scan: &Scan) -> Vec<String> {
 
 #[test]
 fn there_are_214_variables_in_three_libraries() {
-    let libraries = SimServer::new(Options::default()).libraries("plant");
+    let libraries = BoilerServer::new(Options::default()).libraries("plant");
     let sizes: Vec<(&str, usize)> = libraries
         .iter()
         .map(|library| (library.name.as_str(), library.variables.len()))
@@ -28,7 +28,7 @@ fn there_are_214_variables_in_three_libraries() {
 
 #[test]
 fn every_kind_of_type_exists() {
-    let libraries = SimServer::new(Options::default()).libraries("plant");
+    let libraries = BoilerServer::new(Options::default()).libraries("plant");
     let types: Vec<DataType> = libraries
         .iter()
         .flat_map(|library| &library.variables)
@@ -92,7 +92,7 @@ fn the_same_seed_and_calls_repeat_bit_for_bit() {
 #[test]
 fn the_plant_does_not_depend_on_how_often_it_is_scanned() {
     let states = [100u64, 250, 1_000, 5_000].map(|period_ms| {
-        let mut server = SimServer::new(Options::default());
+        let mut server = BoilerServer::new(Options::default());
         let mut scan = Scan::new();
         server.open(Tick::ZERO, super::START).unwrap();
         for n in 1..=(60_000 / period_ms) {
@@ -406,7 +406,7 @@ fn time_of_the_last_start_does_not_change() {
 
 #[test]
 fn unopened_server_is_reported() {
-    let mut server = SimServer::new(Options::default());
+    let mut server = BoilerServer::new(Options::default());
     let mut scan = Scan::new();
     assert_eq!(
         server.scan(Tick::ZERO, super::START, &mut scan),
@@ -444,7 +444,7 @@ fn prefix_allows_a_second_boiler_house() {
             prefix: "north ".into()
         }
     );
-    let server = SimServer::new(options);
+    let server = BoilerServer::new(options);
     let libraries = server.libraries("north");
     assert_eq!(libraries[0].name, "north boiler");
     assert_eq!(

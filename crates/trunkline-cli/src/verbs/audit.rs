@@ -7,7 +7,7 @@ use crate::instant::FORMS;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::times::TimeColumn;
 use crate::output::values::{ValueStyle, WideInt};
-use crate::targets::{self, Wanted};
+use crate::targets::{self, Target};
 use crate::terminal::Style;
 use crate::{CliError, Context, Exit, Problem};
 
@@ -234,11 +234,11 @@ pub(crate) fn pattern_of(
 ) -> Result<(targets::Targets, Option<Pattern>), CliError> {
     let operands: Vec<String> = operand.iter().map(|text| whole_library(text)).collect();
     let targets = targets::resolve(&operands, &context.settings)?;
-    let pattern = match targets.wanted.first() {
+    let pattern = match targets.list.first() {
         None => None,
-        Some(Wanted::Pattern(pattern)) => Some(pattern.clone()),
-        Some(Wanted::Name(name)) => Some(Pattern::parse(name).map_err(bad_pattern)?),
-        Some(Wanted::Wrong(problem)) => return Err(problem.clone().without_name().into()),
+        Some(Target::Pattern(pattern)) => Some(pattern.clone()),
+        Some(Target::Name(name)) => Some(Pattern::parse(name).map_err(bad_pattern)?),
+        Some(Target::Invalid(problem)) => return Err(problem.clone().without_name().into()),
     };
     Ok((targets, pattern))
 }

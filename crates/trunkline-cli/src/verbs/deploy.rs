@@ -28,7 +28,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let options = LoadOptions {
         // Only the engine knows which I/O servers it has.
-        any_io_server: true,
+        accepts_unknown_io_servers: true,
         ..LoadOptions::default()
     };
     let plan = match config::load_with(&args.files, &options) {

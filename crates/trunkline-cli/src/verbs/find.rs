@@ -6,7 +6,7 @@ use trunkline_types::{Access, DataType, Pattern};
 use super::ls::Entry;
 use crate::arguments::data_type;
 use crate::connection::{Connection, no_match, nothing_matches};
-use crate::targets::{self, Wanted};
+use crate::targets::{self, Target};
 use crate::{CliError, Context, Exit};
 
 /// Find variables by their names, fields and state
@@ -46,10 +46,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let targets = targets::resolve(&[in_every_segment(&args.pattern)], &context.settings)?;
-    let pattern = match targets.wanted.into_iter().next() {
-        Some(Wanted::Pattern(pattern)) => pattern.to_string(),
-        Some(Wanted::Name(name)) => name,
-        Some(Wanted::Wrong(problem)) => return Err(problem.without_name().into()),
+    let pattern = match targets.list.into_iter().next() {
+        Some(Target::Pattern(pattern)) => pattern.to_string(),
+        Some(Target::Name(name)) => name,
+        Some(Target::Invalid(problem)) => return Err(problem.without_name().into()),
         None => return Ok(Exit::Success),
     };
     let connection = Connection::new(&targets.engine, context)?;

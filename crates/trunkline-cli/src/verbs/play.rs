@@ -230,7 +230,7 @@ fn into_variables(
     let connection = Connection::to_engine(context)?;
     let options = PlayVariablesOptions {
         pace,
-        keeps_times: args.keep_times,
+        keep_timestamps: args.keep_times,
         timeout: connection.timeout(),
     };
     let variables = recorded.variables().iter();
@@ -241,7 +241,7 @@ fn into_variables(
     let client = &connection.client;
     let mut played_before_error = 0;
     let done = play_into_variables(client, recorded, target, options, &stopped, |done| {
-        let played = done.updates + done.left_out;
+        let played = done.updates + done.omitted;
         played_before_error = played;
         watch.poll(played, |rate| {
             let total = counted(total, "update");
@@ -413,7 +413,7 @@ impl PlayedInto {
     fn variables(done: &VariablesPlayed) -> Self {
         Self::Variables(PlayedVariables {
             updates: done.updates,
-            left_out: done.left_out,
+            left_out: done.omitted,
             applied: done.applied,
             unchanged: done.unchanged,
             failed: done.failed,
@@ -483,7 +483,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
     let selection = Selection {
         group: args.group.as_deref().map(Into::into),
         times: args.times.as_deref().map(Into::into),
-        left_out: left_out(args, context)?,
+        excluded: excluded(args, context)?,
         ..Selection::default()
     };
     let gaps = match args.skip_gaps {
@@ -495,7 +495,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
     let has_all_parts = report_missing(recording.missing(), context)?;
     check_sums(args, context)?;
     let pacer = Pacer::new(&recording, pace, gaps).map_err(|error| {
-        let has_no_rate = matches!(error, PlaybackError::NoRate { .. });
+        let has_no_rate = matches!(error, PlaybackError::NoTimes { .. });
         let mut problem = problem(&error.into());
         if has_no_rate {
             let hint = "use --full-speed to play it as fast as possible, or --times to specify the channel \
@@ -507,7 +507,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
     let created = RegionMemory::for_playback(
         recording.row_bytes(),
         RING_ROWS,
-        PagesWanted::LargestThereAre,
+        PagesWanted::LargestAvailable,
         16,
     );
     let (memory, ring, drain) = created.map_err(|error| problem(&error.into()))?;
@@ -573,7 +573,7 @@ fn close(
 }
 
 /// Returns the channels that `--exclude` leaves out.
-fn left_out(args: &Args, context: &Context) -> Result<Vec<ObjectPath>, CliError> {
+fn excluded(args: &Args, context: &Context) -> Result<Vec<ObjectPath>, CliError> {
     if context.settings.exclude.is_empty() {
         return Ok(Vec::new());
     }

@@ -466,11 +466,11 @@ pub(super) fn start_problem(error: &StartError, plan: &DeploymentPlan) -> Proble
         StartError::Bind(bind) => {
             let (exit, code) = match bind {
                 BindError::NotLoopback { .. } => (Exit::NotPermitted, "not-loopback"),
-                BindError::Denied { .. } | BindError::SocketDenied { .. } => {
+                BindError::PortDenied { .. } | BindError::SocketDenied { .. } => {
                     (Exit::NotPermitted, "denied")
                 }
-                BindError::Taken { .. } => (Exit::Failed, "port-taken"),
-                BindError::SocketTaken { .. } => (Exit::Failed, "socket-taken"),
+                BindError::PortInUse { .. } => (Exit::Failed, "port-taken"),
+                BindError::SocketInUse { .. } => (Exit::Failed, "socket-taken"),
                 _ => (Exit::Failed, "listen"),
             };
             Problem::new(exit, code, bind.to_string())

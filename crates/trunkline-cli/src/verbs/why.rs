@@ -9,14 +9,14 @@ use trunkline::proto::{Disconnect, ThroughputMode, WhyStage, WhyVerdict};
 use trunkline::{CallError, Client, Step};
 use trunkline_types::Url;
 use trunkline_types::text::parse_rfc3339;
-use trunkline_types::url::Via;
+use trunkline_types::url::Transport;
 
 use crate::arguments::OutputFormat;
 use crate::connection::dial;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::times::TimeColumn;
 use crate::settings::Columns;
-use crate::targets::{self, Wanted, address};
+use crate::targets::{self, Target, address};
 use crate::terminal::{Style, escaped};
 use crate::{CliError, Context, Exit, Problem, counted};
 
@@ -90,23 +90,23 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let targets = targets::resolve(&operands, &context.settings)?;
     let engine = &targets.engine;
     let mut findings = vec![ok("address", address_sentence(engine, args, context))];
-    let name = match targets.wanted.first() {
+    let name = match targets.list.first() {
         None => {
             connection_steps(engine, context, &mut findings)?;
             None
         }
-        Some(Wanted::Name(name)) => {
+        Some(Target::Name(name)) => {
             if let Some(client) = connection_steps(engine, context, &mut findings)? {
                 variable_steps(&client, name, context, &mut findings);
             }
             Some(name.as_str())
         }
-        Some(Wanted::Wrong(problem)) => {
+        Some(Target::Invalid(problem)) => {
             let hint = problem.hint.as_deref().unwrap_or("correct the name");
             findings = vec![fault("name", problem.message.clone(), hint)];
             args.name.as_deref()
         }
-        Some(Wanted::Pattern(_)) => {
+        Some(Target::Pattern(_)) => {
             let sentence = "`why` needs the name of a variable, not a pattern; `trunkline find` lists the \
                             variables that match";
             return Err(Problem::usage(sentence).into());
@@ -133,7 +133,9 @@ fn connection_steps(
     context: &Context,
     findings: &mut Vec<Finding>,
 ) -> Result<Option<Client>, CliError> {
-    if !matches!(engine.via, Via::Unix(_) | Via::Shared(_)) && !host_step(engine, findings) {
+    if !matches!(engine.via, Transport::Unix(_) | Transport::Shared(_))
+        && !host_step(engine, findings)
+    {
         return Ok(None);
     }
     let timeout = context.settings.timeout;

@@ -265,8 +265,8 @@ fn bad_values_and_gaps_are_reported_when_played_into_a_stream() {
         };
         recording.take(level, &sample, &Lost::NONE).unwrap();
         match number {
-            0 => recording.note_lost(level, Some(3)).unwrap(),
-            1 => recording.note_lost(level, None).unwrap(),
+            0 => recording.record_loss(level, Some(3)).unwrap(),
+            1 => recording.record_loss(level, None).unwrap(),
             _ => {}
         }
     }

@@ -92,8 +92,8 @@ fn append_series(all: &mut Vec<HistorySeries>, series: HistorySeries) {
     match (last.map(|last| &mut last.data), &series.data) {
         (Some(SeriesData::Rows(rows)), SeriesData::Rows(next)) => {
             rows.append(next, 0..next.len());
-            for mark in next.marks() {
-                rows.push_mark(*mark);
+            for mark in next.events() {
+                rows.push_event(*mark);
             }
         }
         (

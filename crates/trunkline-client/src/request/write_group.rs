@@ -57,15 +57,17 @@ impl WriteGroup {
     fn each(&self, outcome: WriteOutcome) -> GroupOutcome {
         GroupOutcome {
             commit: None,
-            culprit: None,
+            refused_member: None,
             outcomes: vec![outcome; self.writes.len()],
         }
     }
 
     /// Ends the group. The outcomes of all other members name the member that caused the refusal.
     fn set_outcome(&mut self, parts: &Parts, mut ended: GroupOutcome) {
-        let culprit = ended.culprit.and_then(|index| self.writes.get(index));
-        let variable = culprit.and_then(|write| parts.base.variables.get(write.variable));
+        let refused = ended
+            .refused_member
+            .and_then(|index| self.writes.get(index));
+        let variable = refused.and_then(|write| parts.base.variables.get(write.variable));
         if let Some(name) = variable.map(|variable| &*variable.name) {
             for outcome in &mut ended.outcomes {
                 if matches!(outcome, WriteOutcome::Refused(fault)
@@ -102,13 +104,13 @@ impl Exchange for WriteGroup {
     }
 
     fn prepare(&mut self, parts: &mut Parts) -> Prepared {
-        let Err((culprit, fault)) = self.check(parts) else {
+        let Err((refused_member, fault)) = self.check(parts) else {
             return Prepared::Single;
         };
         let others = WriteOutcome::Refused(FaultCode::GroupRefused.into());
         let mut ended = self.each(others);
-        ended.culprit = Some(culprit);
-        if let Some(outcome) = ended.outcomes.get_mut(culprit) {
+        ended.refused_member = Some(refused_member);
+        if let Some(outcome) = ended.outcomes.get_mut(refused_member) {
             *outcome = WriteOutcome::Refused(fault);
         }
         self.set_outcome(parts, ended);
@@ -153,7 +155,7 @@ impl Exchange for WriteGroup {
         }
         let ended = GroupOutcome {
             commit: head.commit,
-            culprit: head.culprit.map(|index| index as usize),
+            refused_member: head.culprit.map(|index| index as usize),
             outcomes,
         };
         self.set_outcome(answer.parts, ended);

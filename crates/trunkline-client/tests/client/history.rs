@@ -6,7 +6,7 @@ use trunkline_client::request::History;
 use trunkline_proto::Features;
 use trunkline_proto::message::history::{HistoryRowsBuilder, HistoryRowsHead};
 use trunkline_types::history::{
-    Bucket, HistoryCursor, HistoryEvent, HistoryMark, HistoryQuery, HistorySeries, Row, RowKey,
+    Bucket, HistoryCursor, HistoryEvent, HistoryEventRow, HistoryQuery, HistorySeries, Row, RowKey,
     Rows, SeriesData,
 };
 use trunkline_types::{DataType, Quality};
@@ -71,7 +71,7 @@ fn rows(numbers: &[u8], marks: &[u8]) -> SeriesData {
         });
     }
     for mark in marks {
-        rows.push_mark(HistoryMark {
+        rows.push_event(HistoryEventRow {
             key: key(*mark),
             event: HistoryEvent::Interrupted,
         });

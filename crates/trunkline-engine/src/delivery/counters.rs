@@ -19,17 +19,17 @@ pub(crate) struct Counters {
     /// Items found pending without a mark by the periodic check.
     pub(crate) marked: Counter,
     /// Counts of the writes of removed variables.
-    pub(crate) departed: Departed,
+    pub(crate) removed: RemovedVariables,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Departed {
+pub(crate) struct RemovedVariables {
     pub(crate) offered: Counter,
     pub(crate) written: Counter,
     pub(crate) refused: Counter,
 }
 
-impl Departed {
+impl RemovedVariables {
     pub(crate) fn add(&self, ledger: &WriteLedger) {
         self.offered.add(ledger.offered);
         self.written.add(ledger.written);

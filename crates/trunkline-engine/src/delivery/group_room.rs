@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
-use crate::delivery::feed::{Feed, Reserve, Room, Stall};
+use crate::delivery::feed::{Feed, QueueSize, Reserve, Stall};
 use crate::delivery::outbox::Wakes;
 use crate::delivery::subscribers::note_need;
 use crate::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct GroupRooms {
 #[derive(Debug)]
 struct FeedRoom {
     feed: Arc<Feed>,
-    room: Room,
+    room: QueueSize,
     stall: Duration,
     /// One of the feed's variables, to name as the cause if the feed is full.
     handle: u32,
@@ -38,7 +38,7 @@ struct FeedRoom {
 
 impl GroupRooms {
     /// Adds `room` to the room that the group needs in a feed.
-    pub(crate) fn ask(&mut self, feed: &Arc<Feed>, room: Room, stall: Duration, handle: u32) {
+    pub(crate) fn ask(&mut self, feed: &Arc<Feed>, room: QueueSize, stall: Duration, handle: u32) {
         let address = Arc::as_ptr(feed).addr();
         let at = *self.places.entry(address).or_insert(self.feeds.len());
         if let Some(known) = self.feeds.get_mut(at) {

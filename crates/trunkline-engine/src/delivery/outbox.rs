@@ -27,8 +27,8 @@ pub trait Wake: Send + Sync {
         self.wake();
     }
 
-    fn whose(&self) -> Whose {
-        Whose::default()
+    fn session_info(&self) -> SessionInfo {
+        SessionInfo::default()
     }
 }
 
@@ -43,7 +43,7 @@ impl Wake for NoWake {
 }
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Whose {
+pub struct SessionInfo {
     /// Number of the session; 0 if no session owns it.
     pub session: u32,
     /// Address of the peer; empty if unknown.
@@ -54,7 +54,7 @@ pub struct Whose {
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Reader {
-    pub whose: Whose,
+    pub whose: SessionInfo,
     /// Number of items resent over all its subscriptions, because the peer had a different value. A
     /// value other than 0 indicates a fault.
     pub repaired: u64,
@@ -169,7 +169,7 @@ impl Outbox {
 
     pub(crate) fn reader(&self) -> Reader {
         Reader {
-            whose: self.wake.whose(),
+            whose: self.wake.session_info(),
             // Relaxed: no other memory depends on this count.
             repaired: u64::from(self.repaired.load(Ordering::Relaxed)),
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
-use crate::delivery::feed::{Feed, Reserve, Room, Stall};
+use crate::delivery::feed::{Feed, QueueSize, Reserve, Stall};
 use crate::delivery::group_room::GroupRooms;
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::delivery::rings::{FirstQueue, Ring, Rings};
@@ -220,7 +220,7 @@ impl Subscribers {
         if self.feeds.is_empty() {
             return Ok(());
         }
-        let room = Room::one(bytes);
+        let room = QueueSize::one(bytes);
         // Checks full feeds first. A write refused by one feed must not take room from the others
         // even for a moment, because their writers could then find them full.
         let several = self.feeds.len() > 1;
@@ -249,7 +249,7 @@ impl Subscribers {
     fn reserve_where(
         &mut self,
         changed: bool,
-        room: Room,
+        room: QueueSize,
         stall: Stall,
         wakes: &mut Wakes,
         full_only: bool,
@@ -284,7 +284,7 @@ impl Subscribers {
 
     /// Returns true if there are no subscriptions except at most one feed without a filter.
     #[inline]
-    pub(crate) fn is_feed_at_most(&self) -> bool {
+    pub(crate) fn has_at_most_one_feed(&self) -> bool {
         self.feeds.len() <= 1 && self.has_only_feeds()
     }
 
@@ -295,10 +295,10 @@ impl Subscribers {
     }
 
     /// Performs the last part of step 3, and step 4, if there is [at most one
-    /// feed](Self::is_feed_at_most). `publish` gives the update its sequence. If the feed lacks
+    /// feed](Self::has_at_most_one_feed). `publish` gives the update its sequence. If the feed lacks
     /// room, returns `None` without publishing.
     #[inline(always)] // Otherwise the update is copied on the stack, which costs each write 3 ns.
-    pub(crate) fn commit_short(
+    pub(crate) fn commit_inline(
         &mut self,
         update: Update,
         wakes: &mut Wakes,
@@ -308,7 +308,7 @@ impl Subscribers {
             Some(subscriber) => {
                 subscriber
                     .feed
-                    .commit_short(subscriber.place, update, wakes, publish)
+                    .commit_inline(subscriber.place, update, wakes, publish)
             }
             None => Some(publish()),
         }
@@ -357,7 +357,7 @@ impl Subscribers {
     ) {
         for subscriber in &self.feeds {
             if changed || !subscriber.only_changes {
-                rooms.ask(&subscriber.feed, Room::one(bytes), stall, handle);
+                rooms.ask(&subscriber.feed, QueueSize::one(bytes), stall, handle);
             }
         }
     }
@@ -463,7 +463,7 @@ impl Subscriber {
 
 /// Records how many bytes a blocked write needs from the budgets of the full consumers, in addition
 /// to the bytes that it has just released to them in other feeds.
-pub(crate) fn note_need(full: &Arc<Feed>, room: Room, released: &[(Arc<Feed>, Room)]) {
+pub(crate) fn note_need(full: &Arc<Feed>, room: QueueSize, released: &[(Arc<Feed>, QueueSize)]) {
     if released.is_empty() {
         return full.note_need(room);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trunkline_types::alarm::{AlarmEntry, JournalEvent, KeptAlarm};
+use trunkline_types::alarm::{AlarmEntry, JournalEvent, SavedAlarm};
 use trunkline_types::{Moment, Value};
 
 use super::Engine;
@@ -17,13 +17,13 @@ const JOURNAL_VARIABLE: &str = "_engine/alarms/journal";
 
 /// Storage for the alarm journal. Storage that survives a restart of the engine also contains the
 /// alarm states.
-pub trait AlarmPlace {
+pub trait AlarmStorage {
     /// Returns the number of the last entry; 0 if there is none.
     ///
     /// # Errors
     /// [`StoreError`] if the storage cannot be read. The engine calls this method again before it
     /// saves anything.
-    fn end(&mut self) -> Result<u64, StoreError>;
+    fn last_entry(&mut self) -> Result<u64, StoreError>;
 
     /// Saves states and entries, either all or none, and returns the number of the last entry.
     ///
@@ -32,18 +32,18 @@ pub trait AlarmPlace {
     /// If this call saved them despite the error, the storage recognizes them by their numbers.
     fn keep(
         &mut self,
-        states: &[KeptAlarm],
+        states: &[SavedAlarm],
         entries: &[AlarmEntry],
         moment: Moment,
     ) -> Result<u64, StoreError>;
 }
 
-/// Collects the changes of all alarms and saves them in an [`AlarmPlace`].
+/// Collects the changes of all alarms and saves them in an [`AlarmStorage`].
 ///
 /// A state and the journal entry for its change are saved in one step, so that the journal and the
 /// states agree after a crash.
 #[derive(Debug)]
-pub struct AlarmKeeper {
+pub struct AlarmSaver {
     engine: Engine,
     reader: AlarmReader,
     keeps_states: bool,
@@ -59,7 +59,7 @@ pub struct AlarmKeeper {
     is_closed: bool,
 }
 
-impl AlarmKeeper {
+impl AlarmSaver {
     /// `wake` is called when there are changes to save.
     pub fn new(engine: &Engine, wake: Box<dyn Wake>, keeps_states: bool) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl AlarmKeeper {
     }
 
     /// Returns the number of the newest saved entry of the journal.
-    pub fn end(&self) -> u64 {
+    pub fn last_entry(&self) -> u64 {
         self.end
     }
 
@@ -100,9 +100,9 @@ impl AlarmKeeper {
     ///
     /// # Errors
     /// [`StoreError`] if the storage cannot be read; [`keep`](Self::keep) tries again.
-    pub fn begin(&mut self, place: &mut dyn AlarmPlace) -> Result<(), StoreError> {
+    pub fn begin(&mut self, place: &mut dyn AlarmStorage) -> Result<(), StoreError> {
         if self.next == 0 {
-            self.end = place.end()?;
+            self.end = place.last_entry()?;
             self.next = self.end + 1;
         }
         Ok(())
@@ -113,7 +113,7 @@ impl AlarmKeeper {
     /// # Errors
     /// [`StoreError`] if the storage fails. Unsaved changes wait here, then in the engine's log. The
     /// engine counts the changes that its full log discards.
-    pub fn keep(&mut self, place: &mut dyn AlarmPlace, moment: Moment) -> Result<(), StoreError> {
+    pub fn keep(&mut self, place: &mut dyn AlarmStorage, moment: Moment) -> Result<(), StoreError> {
         self.begin(place)?;
         if self.has_unsaved() {
             self.step(place, moment)?;
@@ -157,12 +157,12 @@ impl AlarmKeeper {
         }
     }
 
-    fn step(&mut self, place: &mut dyn AlarmPlace, moment: Moment) -> Result<(), StoreError> {
+    fn step(&mut self, place: &mut dyn AlarmStorage, moment: Moment) -> Result<(), StoreError> {
         let caller = Caller::engine();
         // The state of a variable that was undeployed in the meantime is not saved.
         let states = self.states.values().map(|snapshot| &snapshot.kept);
-        let is_deployed = |kept: &&KeptAlarm| self.engine.resolve(&caller, &kept.variable).is_ok();
-        let mut states: Vec<KeptAlarm> = states.filter(is_deployed).cloned().collect();
+        let is_deployed = |kept: &&SavedAlarm| self.engine.resolve(&caller, &kept.variable).is_ok();
+        let mut states: Vec<SavedAlarm> = states.filter(is_deployed).cloned().collect();
         states.sort_by(|a, b| (&a.variable, &a.alarm).cmp(&(&b.variable, &b.alarm)));
         let last = place.keep(&states, &self.entries, moment)?;
         self.next = last + 1;

@@ -316,7 +316,7 @@ impl Groups<'_> {
         rooms.commit(wakes);
         Ok(Some(GroupAttempt::Done(GroupOutcome {
             commit: Some(commit),
-            culprit: None,
+            refused_member: None,
             outcomes,
         })))
     }
@@ -360,8 +360,8 @@ impl Groups<'_> {
         let has_room = !refused
             .values()
             .any(|refusal| matches!(refusal, Refusal::AuditFull));
-        let culprit = refused.first_key_value().map(|(at, _)| *at);
-        let blamed = culprit.and_then(|at| members.get(at));
+        let refused_member = refused.first_key_value().map(|(at, _)| *at);
+        let blamed = refused_member.and_then(|at| members.get(at));
         let name: Arc<str> = blamed.map_or_else(
             || Arc::from(""),
             |member| match self.core.visible(caller, member.handle) {
@@ -392,7 +392,7 @@ impl Groups<'_> {
         };
         GroupAttempt::Done(GroupOutcome {
             commit: None,
-            culprit,
+            refused_member,
             outcomes: members.iter().enumerate().map(outcome).collect(),
         })
     }

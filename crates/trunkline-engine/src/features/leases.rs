@@ -290,7 +290,7 @@ impl Leases<'_> {
     }
 
     /// Returns the session with the exclusive right to write a variable now, if there is one.
-    pub fn held_by(&self, variable: &Variable, now: Tick) -> Option<LeaseHolder> {
+    pub fn holder_of(&self, variable: &Variable, now: Tick) -> Option<LeaseHolder> {
         if !variable.is_extended() {
             return None;
         }

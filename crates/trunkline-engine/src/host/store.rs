@@ -7,7 +7,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use trunkline_types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, KeptAlarm};
+use trunkline_types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, SavedAlarm};
 use trunkline_types::{
     AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Quality, Timestamp,
 };
@@ -121,7 +121,7 @@ pub trait Store: Send {
 
     /// Returns the kept states of the alarms of a library's variables, whether the library is saved
     /// or not.
-    fn alarms(&mut self, library: &str) -> Result<Vec<KeptAlarm>, StoreError>;
+    fn alarms(&mut self, library: &str) -> Result<Vec<SavedAlarm>, StoreError>;
 
     /// Drops the states of alarms that the library does not have, whether it is saved or not.
     ///
@@ -140,7 +140,7 @@ pub trait Store: Send {
     /// [`StoreError`]; states and journal are unchanged.
     fn keep_alarms(
         &mut self,
-        states: &[KeptAlarm],
+        states: &[SavedAlarm],
         entries: &[AlarmEntry],
         bound: LogBound,
     ) -> Result<u64, StoreError>;

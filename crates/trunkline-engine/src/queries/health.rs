@@ -26,7 +26,7 @@ pub struct Totals {
 
 /// A count over all variables, carried out in slices.
 #[derive(Debug, Default)]
-pub struct Census {
+pub struct TotalsCounter {
     next: u32,
     totals: Totals,
     /// The previous totals. A variable removed during a count is included in the next count.
@@ -36,13 +36,13 @@ pub struct Census {
     queued: HashMap<usize, usize>,
 }
 
-impl Census {
+impl TotalsCounter {
     /// Counts up to `budget` more variables. Returns the totals once all variables are counted; the
     /// next call starts a new count.
     pub fn advance(&mut self, core: &EngineCore, budget: usize) -> Option<Totals> {
         let end = core.variables.end();
         if self.next == 0 {
-            let gone = &core.counters.departed;
+            let gone = &core.counters.removed;
             self.totals = Totals {
                 offered: gone.offered.get(),
                 written: gone.written.get(),
@@ -137,7 +137,7 @@ impl Health<'_> {
 
     /// Returns the number of lost sessions whose state is still stored or is being removed. Their
     /// queued updates count in the [queue memory](Self::queue_memory).
-    pub fn absent_sessions(&self) -> u64 {
+    pub fn detached_sessions(&self) -> u64 {
         self.table.absences.count() as u64
     }
 }

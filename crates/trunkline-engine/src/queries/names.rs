@@ -19,7 +19,7 @@ use crate::subscriptions::Consumer;
 use crate::sync::Arc;
 use crate::variable::Variable;
 use crate::variables::Registry;
-use crate::write::engine_core::LOOK_STEPS;
+use crate::write::engine_core::STEPS_PER_VARIABLE;
 
 const LOG_SLICE: usize = 1000;
 
@@ -54,7 +54,7 @@ pub struct WatchSlice {
     pub appeared: Vec<Arc<Variable>>,
     /// True if the listing starts again because the watch was called too rarely. Names that the new
     /// listing does not contain have disappeared.
-    pub begins_again: bool,
+    pub is_restarted: bool,
     pub listed: bool,
     pub progress: WatchProgress,
 }
@@ -67,7 +67,7 @@ pub enum WatchProgress {
     More,
     /// The consumer has not taken the last updates of a removed variable. Call again after it has
     /// taken them.
-    Waits,
+    Waiting,
 }
 
 impl Watch {
@@ -109,7 +109,7 @@ impl Watch {
             (self.cursor, self.added_until) = (1, self.log);
         }
         let mut slice = WatchSlice {
-            begins_again: std::mem::take(&mut self.is_behind),
+            is_restarted: std::mem::take(&mut self.is_behind),
             progress: WatchProgress::More,
             ..WatchSlice::default()
         };
@@ -146,7 +146,7 @@ impl Watch {
             if slice.gone.len() + slice.appeared.len() >= limit || budget.is_spent() {
                 return;
             }
-            budget.spend(LOOK_STEPS);
+            budget.spend(STEPS_PER_VARIABLE);
             let variable = &entry.variable;
             if variable.is_visible_to(caller)
                 && self.pattern.matches_within(budget, variable.name())
@@ -159,7 +159,7 @@ impl Watch {
                 } else if self.already_removed.remove(&handle) {
                     // The variable appeared and disappeared without being reported.
                 } else if has_item_of(consumer, variable) {
-                    slice.progress = WatchProgress::Waits;
+                    slice.progress = WatchProgress::Waiting;
                     return;
                 } else {
                     slice.gone.push(handle);
@@ -187,7 +187,7 @@ impl Watch {
         out: &mut Vec<Arc<Variable>>,
     ) {
         while self.cursor < self.end && out.len() < limit {
-            budget.spend(LOOK_STEPS);
+            budget.spend(STEPS_PER_VARIABLE);
             if let Some(variable) = names.at(self.cursor)
                 && variable.is_visible_to(caller)
                 && self.pattern.matches_within(budget, variable.name())

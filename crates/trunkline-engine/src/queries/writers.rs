@@ -33,7 +33,7 @@ impl WriterTable {
 
 impl Writers<'_> {
     /// Records the name of the caller's session.
-    pub fn introduce(&self, caller: &Caller) {
+    pub fn remember_name(&self, caller: &Caller) {
         let mut names = self.table.names.lock();
         names.insert(caller.session, Arc::from(caller.to_string()));
         if names.len() > WRITERS_MAX {

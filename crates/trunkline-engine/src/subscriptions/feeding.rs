@@ -6,7 +6,7 @@ use super::in_flight::{InFlight, ItemRef, ItemTable};
 use super::items::{ItemVariables, Items};
 use super::membership::Membership;
 use super::resume::Resume;
-use crate::delivery::feed::{Event, FeedEntry, Room, SharedRun, Taken};
+use crate::delivery::feed::{Event, FeedEntry, QueueSize, SharedRun, Taken};
 use crate::delivery::outbox::Wakes;
 use crate::sync::Arc;
 use crate::update::Update;
@@ -70,7 +70,7 @@ impl FeedDrain<'_> {
         wakes: &mut Wakes,
     ) -> (usize, Stop) {
         let membership = &mut *self.membership;
-        let mut passed = Room::default();
+        let mut passed = QueueSize::default();
         let mut count = 0;
         let stop = loop {
             let Some(entry) = membership.taken.front() else {
@@ -85,7 +85,7 @@ impl FeedDrain<'_> {
                     table: &membership.table,
                     items: self.items,
                     in_flight: self.in_flight,
-                    room: Room::default(),
+                    room: QueueSize::default(),
                 };
                 sink.deliver_all(self.id, &mut next);
                 let room = next.room;
@@ -170,7 +170,7 @@ struct NextUpdates<'a, I> {
     table: &'a ItemTable,
     items: &'a mut Items,
     in_flight: &'a mut InFlight,
-    room: Room,
+    room: QueueSize,
 }
 
 impl<'a, I: Iterator<Item = &'a FeedEntry>> Iterator for NextUpdates<'a, I> {
@@ -187,7 +187,7 @@ impl<'a, I: Iterator<Item = &'a FeedEntry>> Iterator for NextUpdates<'a, I> {
             if !self.items.note_next(index, update.sequence, self.in_flight) {
                 return None;
             }
-            self.room.add(Room::one(update.value.as_slice().len()));
+            self.room.add(QueueSize::one(update.value.as_slice().len()));
             Some((handle, update))
         });
         if noted.is_none() {

@@ -131,7 +131,7 @@ impl Consumer {
     /// the subscription, the variable and the last delivered update.
     ///
     /// Must be called between two drains, by the thread that drains.
-    pub fn look(
+    pub fn sweep(
         &mut self,
         indices: Range<u32>,
         mut show: impl FnMut(u32, &Arc<Variable>, &Update),
@@ -369,7 +369,7 @@ mod tests {
             assert_eq!(drain(&mut consumer), [1.0]);
             write(&engine, &x, 2.0);
             // The pending update is marked, and is not the last delivered one.
-            let slice = consumer.look(0..consumer.index_end(), |_, _, update| {
+            let slice = consumer.sweep(0..consumer.index_end(), |_, _, update| {
                 panic!("{update:?} is not delivered yet");
             });
             assert_eq!(slice.marked, 0, "{contract}");
@@ -380,7 +380,7 @@ mod tests {
                 drain(&mut consumer).is_empty(),
                 "{contract}: without a mark nothing is delivered"
             );
-            let slice = consumer.look(0..consumer.index_end(), |_, _, _| {});
+            let slice = consumer.sweep(0..consumer.index_end(), |_, _, _| {});
             assert!(slice.drain);
             // In a feed, it is unknown which member's mark was missing.
             let counted = usize::from(!matches!(contract, Contract::All { .. }));
@@ -388,7 +388,7 @@ mod tests {
             assert_eq!(engine.health().repaired_and_marked(), (0, counted as u64));
             assert_eq!(drain(&mut consumer), [2.0], "{contract}");
             let mut shown = 0;
-            consumer.look(0..consumer.index_end(), |_, _, _| shown += 1);
+            consumer.sweep(0..consumer.index_end(), |_, _, _| shown += 1);
             assert_eq!(shown, 1, "{contract}");
         }
     }

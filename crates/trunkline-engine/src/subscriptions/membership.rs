@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::in_flight::{ItemRef, ItemTable};
-use crate::delivery::feed::{Event, Feed, FeedEntry, MemberOptions, Room};
+use crate::delivery::feed::{Event, Feed, FeedEntry, MemberOptions, QueueSize};
 use crate::delivery::outbox::Outbox;
 use crate::sync::Arc;
 use crate::update::Update;
@@ -22,7 +22,7 @@ pub(super) struct Membership {
     /// Entries taken from the feed and not delivered yet.
     pub(super) taken: VecDeque<FeedEntry>,
     /// Room of the entries in `taken` that are from before the subscription.
-    pub(super) past: Room,
+    pub(super) past: QueueSize,
     /// True if its variables have not changed since it last looked for a feed to share.
     pub(super) is_settled: bool,
 }
@@ -61,7 +61,7 @@ impl Membership {
             table: Arc::default(),
             by_handle: HashMap::new(),
             taken: VecDeque::new(),
-            past: Room::default(),
+            past: QueueSize::default(),
             is_settled: false,
         }
     }
@@ -108,8 +108,8 @@ impl Membership {
 
     /// Drops the taken entries of these places. Returns the room that the feed still counts for
     /// them, and the cost of the entries from before the subscription.
-    pub(super) fn drop_taken(&mut self, places: &HashSet<u32>) -> (Room, usize) {
-        let mut freed = Room::default();
+    pub(super) fn drop_taken(&mut self, places: &HashSet<u32>) -> (QueueSize, usize) {
+        let mut freed = QueueSize::default();
         let before = self.past;
         let past = &mut self.past;
         self.taken.retain(|entry| {
@@ -126,7 +126,7 @@ impl Membership {
     /// Queues earlier updates of a variable before future ones.
     pub(super) fn put_past(&mut self, place: u32, updates: Vec<Update>) {
         for update in updates {
-            self.past.add(Room::one(update.value.as_slice().len()));
+            self.past.add(QueueSize::one(update.value.as_slice().len()));
             let entry = FeedEntry {
                 place,
                 event: Event::Past(update),

@@ -45,7 +45,7 @@ pub use self::sink::{Delivery, Sink, Subscribe};
 pub(crate) use self::subscribe::forget;
 use self::teardown::{Leftover, RemainingReference, Teardown};
 use crate::caller::Caller;
-use crate::delivery::feed::Room;
+use crate::delivery::feed::QueueSize;
 use crate::delivery::late::LateSamples;
 use crate::delivery::mail::ProviderOrder;
 use crate::delivery::outbox::{Outbox, Wake, Wakes};
@@ -169,7 +169,7 @@ impl Consumer {
     /// that may be queued. Call after [`Consumer::queue_bytes_max`] and
     /// [`Consumer::confirmed_by_peer`].
     #[must_use]
-    pub fn keeping_sent(mut self) -> Self {
+    pub fn resumable(mut self) -> Self {
         let (max, is_confirmed) = (
             self.outbox.budget.max(),
             self.in_flight.tracks_confirmations(),
@@ -328,7 +328,7 @@ impl Consumer {
     /// Like [`is_idle`](Self::is_idle), for a consumer drained by several threads: if nothing is
     /// pending, the next mark wakes it, even if it was woken for marks that another thread has
     /// taken.
-    pub fn is_at_rest(&self) -> bool {
+    pub fn rearm_if_idle(&self) -> bool {
         if !self.is_idle() {
             return false;
         }
@@ -464,12 +464,12 @@ impl Subscription {
     /// for all its variables together. At most that many updates were in flight and queued, and the
     /// subscriber has room for them. With more, the subscription would end with `overrun`, be
     /// re-created and get the same updates again, endlessly.
-    fn room_for_past(&self) -> Room {
+    fn room_for_past(&self) -> QueueSize {
         let (Contract::All { elements, bytes }, Some(membership)) = (self.contract, &self.feed)
         else {
-            return Room::default();
+            return QueueSize::default();
         };
-        Room {
+        QueueSize {
             updates: (elements as usize)
                 .saturating_mul(2)
                 .saturating_sub(membership.past.updates),

@@ -19,7 +19,7 @@ pub(crate) use self::extensions::{Admission, Committed, Extension, QuietRange};
 pub(crate) use self::redirect::{Redirect, unreached};
 pub(crate) use self::state::{Extra, State};
 use crate::caller::Caller;
-use crate::delivery::feed::Room;
+use crate::delivery::feed::QueueSize;
 use crate::delivery::mail::ProviderId;
 use crate::delivery::outbox::{Outbox, Reader, Wakes};
 use crate::delivery::subscribers::{Pressure, Subscribers};
@@ -306,7 +306,7 @@ impl Variable {
             visit(subscriber.pressure());
         }
         for subscriber in subscribers.feeds() {
-            subscriber.feed.pressures(Room::one(bytes), visit);
+            subscriber.feed.pressures(QueueSize::one(bytes), visit);
         }
     }
 
@@ -620,7 +620,7 @@ impl Variable {
         let state = &mut *guard;
         let sequence = match &mut state.extra {
             None => self.cell.publish_word(stamp, quality, caller.session, word),
-            Some(extra) if extra.subscribers.is_feed_at_most() => {
+            Some(extra) if extra.subscribers.has_at_most_one_feed() => {
                 if self.is_monitored()
                     && !extra
                         .extensions
@@ -637,7 +637,7 @@ impl Variable {
                     writer: caller.session,
                     value: Encoded::from_words(&[word, 0, 0], self.plain_bytes()),
                 };
-                extra.subscribers.commit_short(update, wakes, publish)?
+                extra.subscribers.commit_inline(update, wakes, publish)?
             }
             // Two feeds are being merged into one that its subscribers have not joined yet.
             Some(extra) if extra.subscribers.has_only_feeds() => return None,

@@ -26,7 +26,7 @@ pub const SLICE: usize = 1000;
 pub const SUGGEST_MAX: u32 = 50_000;
 
 /// Cost of moving to the next variable, in steps of an [`StepBudget`].
-pub(crate) const LOOK_STEPS: usize = 32;
+pub(crate) const STEPS_PER_VARIABLE: usize = 32;
 
 /// The core of an [`Engine`](crate::Engine): everything except its features.
 pub struct EngineCore {
@@ -85,14 +85,14 @@ impl EngineCore {
     }
 
     pub fn no_variable(&self, handle: u32) -> AccessError {
-        match self.variables.was_given(handle) {
+        match self.variables.may_have_existed(handle) {
             true => AccessError::Gone,
             false => AccessError::UnknownHandle { handle },
         }
     }
 
     pub(crate) fn refuse_handle(&self, handle: u32) -> Refusal {
-        match self.variables.was_given(handle) {
+        match self.variables.may_have_existed(handle) {
             true => Refusal::Gone,
             false => Refusal::UnknownHandle { handle },
         }
@@ -183,7 +183,7 @@ impl EngineCore {
             if found >= limit || (examined > 0 && budget.is_spent()) {
                 return Some(slot);
             }
-            budget.spend(LOOK_STEPS);
+            budget.spend(STEPS_PER_VARIABLE);
             if let Some(variable) = self.variables.at(slot)
                 && variable.is_visible_to(caller)
                 && pattern.matches_within(budget, variable.name())

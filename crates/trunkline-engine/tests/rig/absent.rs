@@ -30,7 +30,7 @@ pub fn used(rig: &Rig) -> u64 {
 /// Returns a session that confirms its deliveries and can be resumed.
 pub fn session(rig: &Rig, queue_bytes_max: usize) -> Consumer {
     let consumer = rig.consumer().confirmed_by_peer();
-    consumer.queue_bytes_max(queue_bytes_max).keeping_sent()
+    consumer.queue_bytes_max(queue_bytes_max).resumable()
 }
 
 /// Ends the session as lost.

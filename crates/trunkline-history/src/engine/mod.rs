@@ -14,7 +14,7 @@ use std::time::Duration;
 use trunkline_engine::history::{History, HistoryError, HistoryFigures, SpoolState};
 use trunkline_engine::{Consumer, Engine, Wake};
 use trunkline_types::history::{
-    HistoryEvent, HistoryMark, HistoryPage, HistoryQuery, HistoryRule, HistorySettings, RowKey,
+    HistoryEvent, HistoryEventRow, HistoryPage, HistoryQuery, HistoryRule, HistorySettings, RowKey,
     Rows,
 };
 use trunkline_types::{Moment, Tick, Timestamp};
@@ -235,8 +235,8 @@ impl FileHistory {
         unsealed
             .interrupted
             .into_iter()
-            .for_each(|mark| engine_events.push_mark(mark));
-        engine_events.push_mark(HistoryMark {
+            .for_each(|mark| engine_events.push_event(mark));
+        engine_events.push_event(HistoryEventRow {
             key: RowKey {
                 time: wall.as_nanos(),
                 epoch: engine.epoch(),

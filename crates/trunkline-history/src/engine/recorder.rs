@@ -14,7 +14,7 @@ use trunkline_engine::{
 use trunkline_types::contract::BUFFER_ELEMENTS_MAX;
 use trunkline_types::definition::slot_of;
 use trunkline_types::history::{
-    HistoryEvent, HistoryMark, HistoryRule, HistorySettings, Row, RowKey, Rows,
+    HistoryEvent, HistoryEventRow, HistoryRule, HistorySettings, Row, RowKey, Rows,
 };
 use trunkline_types::ledger::EndedItem;
 use trunkline_types::{ClockSync, Contract, DataType, Moment, Reason, Scope, Tick, Timestamp};
@@ -114,7 +114,7 @@ impl Recorder {
         log: Log,
         engine_events: Rows,
     ) -> Self {
-        let pending_count = engine_events.marks().len();
+        let pending_count = engine_events.events().len();
         Self {
             engine,
             consumer,
@@ -146,7 +146,7 @@ impl Recorder {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.is_closed
-            || (self.pending_count == 0 && !self.must_resubscribe && self.consumer.is_at_rest())
+            || (self.pending_count == 0 && !self.must_resubscribe && self.consumer.rearm_if_idle())
     }
 
     /// Starts recording these variables, or applies their new ranges. `series` lists all series. New series
@@ -244,7 +244,7 @@ impl Recorder {
         };
         followed.set_deadband(deadband);
         if needs_added_event {
-            followed.pending.push_mark(HistoryMark {
+            followed.pending.push_event(HistoryEventRow {
                 key: RowKey {
                     time: wall.as_nanos(),
                     epoch: self.engine.epoch(),
@@ -482,7 +482,7 @@ impl Recorder {
                 }
             }
         }
-        self.engine_events.push_mark(HistoryMark {
+        self.engine_events.push_event(HistoryEventRow {
             key: RowKey {
                 time: wall.as_nanos(),
                 epoch: self.engine.epoch(),
@@ -495,10 +495,10 @@ impl Recorder {
         self.is_closed = stopped.is_ok();
         if stopped.is_err() {
             // The stop was not committed, so the event must not be recorded later.
-            let mut marks = self.engine_events.take_marks();
+            let mut marks = self.engine_events.take_events();
             marks.retain(|mark| mark.event != HistoryEvent::Stopped);
             for mark in marks {
-                self.engine_events.push_mark(mark);
+                self.engine_events.push_event(mark);
             }
             self.pending_count -= 1;
         }
@@ -565,7 +565,7 @@ impl RecordedVariable {
     fn add_loss(&mut self, next: u64, epoch: u64) -> u64 {
         let lost = next.saturating_sub(self.seen + 1);
         if lost > 0 {
-            self.pending.push_mark(HistoryMark {
+            self.pending.push_event(HistoryEventRow {
                 key: RowKey {
                     time: self.last_time,
                     epoch,
@@ -834,7 +834,7 @@ impl UpdateSink<'_> {
             self.lost += one.add_loss(last + 1, self.epoch);
             self.taken += 1;
         }
-        one.pending.push_mark(HistoryMark {
+        one.pending.push_event(HistoryEventRow {
             key: RowKey {
                 time: self.wall.max(one.last_time),
                 epoch: self.epoch,

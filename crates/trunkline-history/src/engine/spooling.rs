@@ -866,7 +866,7 @@ impl FileHistory {
         let is_end = is_newest && !is_continued && !recovered.rows.is_empty();
         if let Some(mark) = end.filter(|_| is_end) {
             let mut rows = Rows::new(None);
-            rows.push_mark(mark);
+            rows.push_event(mark);
             segment.add(ENGINE_SERIES, &rows, wall);
         }
         lock(&self.stored).tail.insert(segment);

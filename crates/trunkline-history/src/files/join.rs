@@ -266,9 +266,9 @@ fn rows_since(rows: &Rows, time: i64) -> Rows {
     let from = rows.times().partition_point(|one| *one < time);
     let mut kept = Rows::new(rows.word_bytes());
     kept.append(rows, from..rows.len());
-    for mark in rows.marks() {
+    for mark in rows.events() {
         if mark.key.time >= time {
-            kept.push_mark(*mark);
+            kept.push_event(*mark);
         }
     }
     kept

@@ -108,7 +108,7 @@ impl<'s> Merge<'s> {
 
 impl Source {
     fn is_used_up(&self) -> bool {
-        self.rows_taken >= self.rows.len() && self.marks_taken >= self.rows.marks().len()
+        self.rows_taken >= self.rows.len() && self.marks_taken >= self.rows.events().len()
     }
 
     fn has_more(&self) -> bool {
@@ -138,22 +138,22 @@ impl Source {
     fn last_key(&self) -> Option<RowKey> {
         let last_row = self.rows.len().checked_sub(1);
         let last_row = last_row.and_then(|last| self.rows.key(last));
-        last_row.max(self.rows.marks().last().map(|mark| mark.key))
+        last_row.max(self.rows.events().last().map(|mark| mark.key))
     }
 
     /// Moves the rows and events up to and including key `limit` to `taken`; all of them if `limit` is
     /// `None`.
     fn take(&mut self, limit: Option<RowKey>, taken: &mut Rows) {
-        let (mut rows_end, mut marks_end) = (self.rows.len(), self.rows.marks().len());
+        let (mut rows_end, mut marks_end) = (self.rows.len(), self.rows.events().len());
         if let Some(limit) = limit {
             rows_end = self.rows.seek(next_key(limit)).max(self.rows_taken);
-            let marks = self.rows.marks();
+            let marks = self.rows.events();
             marks_end = marks.partition_point(|mark| mark.key <= limit);
         }
         taken.append(&self.rows, self.rows_taken..rows_end);
-        let marks = self.rows.marks().get(self.marks_taken..marks_end);
+        let marks = self.rows.events().get(self.marks_taken..marks_end);
         for mark in marks.unwrap_or_default() {
-            taken.push_mark(*mark);
+            taken.push_event(*mark);
         }
         self.rows_taken = rows_end;
         self.marks_taken = marks_end.max(self.marks_taken);
@@ -165,7 +165,7 @@ impl Source {
 mod tests {
     use std::path::Path;
 
-    use trunkline_types::history::{HistoryEvent, HistoryMark, Row};
+    use trunkline_types::history::{HistoryEvent, HistoryEventRow, Row};
     use trunkline_types::{DataType, Quality, wire};
 
     use super::*;
@@ -204,7 +204,7 @@ mod tests {
                 value: &value,
             });
             if count % 100 == 99 {
-                rows.push_mark(HistoryMark {
+                rows.push_event(HistoryEventRow {
                     key: key(time),
                     event: HistoryEvent::Lost(Some(1)),
                 });
@@ -242,7 +242,7 @@ mod tests {
                 assert_eq!(*time, next);
                 next += 1;
             }
-            marks += rows.marks().len();
+            marks += rows.events().len();
             memory_max = memory_max.max(sut.memory() + rows.memory());
         }
         assert_eq!((next, marks as i64), (FILES * ROWS, FILES * ROWS / 100));

@@ -27,7 +27,7 @@ use parquet::arrow::arrow_reader::{
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::page_index::offset_index::{OffsetIndexMetaData, PageLocation};
 use parquet::file::reader::ChunkReader;
-use trunkline_types::history::{HistoryMark, RowKey, Rows};
+use trunkline_types::history::{HistoryEventRow, RowKey, Rows};
 
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
@@ -60,7 +60,7 @@ pub(crate) struct Part {
 struct Loaded {
     index: Option<Arc<Index>>,
     summaries: Option<Arc<HashMap<u32, Arc<Summary>>>>,
-    engine_marks: Option<Arc<[HistoryMark]>>,
+    engine_marks: Option<Arc<[HistoryEventRow]>>,
     /// Approximate memory that the other fields use, in bytes.
     bytes: usize,
 }
@@ -162,18 +162,18 @@ impl PartWriter {
     pub(crate) fn add(&mut self, series: &Series, rows: &Rows) -> Result<(), Error> {
         self.summarizer.add(series, rows);
         let mut at = 0;
-        for mark in rows.marks() {
+        for mark in rows.events() {
             let before = rows.seek(mark.key);
             self.writer.add(series, rows, at..before)?;
             at = before.max(at);
             self.writer.add_mark(mark)?;
         }
         self.writer.add(series, rows, at..rows.len())?;
-        self.rows += (rows.len() + rows.marks().len()) as u64;
+        self.rows += (rows.len() + rows.events().len()) as u64;
         let row_times = [rows.times().first(), rows.times().last()]
             .into_iter()
             .flatten();
-        let mark_times = rows.marks().iter().map(|mark| &mark.key.time);
+        let mark_times = rows.events().iter().map(|mark| &mark.key.time);
         let times = row_times.chain(mark_times).copied();
         if let Some(times) = times.clone().min().zip(times.max()) {
             self.series_times = Some(widen(self.series_times, times));
@@ -501,7 +501,7 @@ impl Part {
     }
 
     /// Returns the events in this part that concern all variables.
-    pub(crate) fn engine_marks(&self) -> Result<Arc<[HistoryMark]>, Error> {
+    pub(crate) fn engine_marks(&self) -> Result<Arc<[HistoryEventRow]>, Error> {
         if let Some(marks) = &lock(&self.loaded).engine_marks {
             return Ok(Arc::clone(marks));
         }
@@ -511,11 +511,11 @@ impl Part {
             let mut rows = engine.rows();
             let end = span.first_row + span.rows;
             self.read(&engine, span.first_row, end, Projection::Numbers, &mut rows)?;
-            marks = rows.take_marks();
+            marks = rows.take_events();
         }
-        let marks: Arc<[HistoryMark]> = marks.into();
+        let marks: Arc<[HistoryEventRow]> = marks.into();
         let mut loaded = lock(&self.loaded);
-        loaded.bytes += marks.len() * size_of::<HistoryMark>();
+        loaded.bytes += marks.len() * size_of::<HistoryEventRow>();
         loaded.engine_marks = Some(Arc::clone(&marks));
         Ok(marks)
     }
@@ -819,7 +819,7 @@ impl PartStream {
         self.at += count;
         *at += count as u64;
         let last_row = rows.len().checked_sub(1).and_then(|last| rows.key(last));
-        self.last = last_row.max(rows.marks().last().map(|mark| mark.key));
+        self.last = last_row.max(rows.events().last().map(|mark| mark.key));
         if *at == *end {
             self.ranges.pop_front();
             self.last = None;

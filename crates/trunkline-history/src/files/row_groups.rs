@@ -13,7 +13,7 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
-use trunkline_types::history::{HistoryMark, Rows};
+use trunkline_types::history::{HistoryEventRow, Rows};
 
 use crate::catalogue::Series;
 use crate::error::Error;
@@ -111,7 +111,7 @@ impl<W: Write + Send> RowGroups<W> {
     }
 
     /// Adds an event of the current series.
-    pub(crate) fn add_mark(&mut self, mark: &HistoryMark) -> Result<(), Error> {
+    pub(crate) fn add_mark(&mut self, mark: &HistoryEventRow) -> Result<(), Error> {
         self.runs.add_mark(&self.name, mark);
         self.batch.add_mark(mark);
         match self.batch.len() >= BATCH_ROWS.min(ROW_GROUP_ROWS - self.rows) {
@@ -204,7 +204,7 @@ mod tests {
             sut.begin(&series.name);
             batch.begin(&series.name);
             let mut at = 0;
-            for mark in rows.marks() {
+            for mark in rows.events() {
                 let before = rows.seek(mark.key);
                 sut.add(series, rows, at..before).unwrap();
                 sut.add_mark(mark).unwrap();
@@ -340,7 +340,7 @@ mod tests {
                     });
                     let lost = random.bool().then_some(random.u64(1..1 << 40));
                     let event = random.choice([HistoryEvent::Added, HistoryEvent::Lost(lost)]);
-                    rows.push_mark(HistoryMark {
+                    rows.push_event(HistoryEventRow {
                         key,
                         event: event.unwrap(),
                     });

@@ -1,7 +1,7 @@
 //! Iterates over rows and events in key order, and provides the numeric value of a row.
 
 use trunkline_types::DataType;
-use trunkline_types::history::{HistoryMark, RowKey, Rows};
+use trunkline_types::history::{HistoryEventRow, RowKey, Rows};
 
 use crate::files::schema::{Storage, number_of};
 
@@ -10,7 +10,7 @@ use crate::files::schema::{Storage, number_of};
 pub(crate) enum Step {
     /// The index of an update.
     Row(usize),
-    Event(HistoryMark),
+    Event(HistoryEventRow),
 }
 
 impl Step {
@@ -25,7 +25,7 @@ impl Step {
 
 /// Iterates over sorted rows and events in key order.
 pub(crate) fn steps(rows: &Rows) -> impl Iterator<Item = Step> + '_ {
-    let (mut row, mut marks) = (0, rows.marks().iter().peekable());
+    let (mut row, mut marks) = (0, rows.events().iter().peekable());
     let mut stop = None;
     std::iter::from_fn(move || {
         let mark = marks.peek().copied();

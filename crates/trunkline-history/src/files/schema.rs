@@ -35,7 +35,7 @@ use arrow_array::{
 use arrow_buffer::NullBufferBuilder;
 use arrow_schema::{DataType as ArrowType, Field, Schema, TimeUnit};
 use parquet::schema::types::SchemaDescriptor;
-use trunkline_types::history::{HistoryEvent, HistoryMark, RowColumns, RowKey, Rows};
+use trunkline_types::history::{HistoryEvent, HistoryEventRow, RowColumns, RowKey, Rows};
 use trunkline_types::text::format_value;
 use trunkline_types::{DataType, json, wire};
 
@@ -208,7 +208,7 @@ impl RunColumns {
     }
 
     /// Adds an event of a variable.
-    pub(crate) fn add_mark(&mut self, name: &Arc<str>, mark: &HistoryMark) {
+    pub(crate) fn add_mark(&mut self, name: &Arc<str>, mark: &HistoryEventRow) {
         self.variable.put(name, 1);
         self.quality.put_nulls(1);
         self.delay.put_run(0, 0, 1);
@@ -351,7 +351,7 @@ impl ValueColumns {
         }
     }
 
-    pub(crate) fn add_mark(&mut self, mark: &HistoryMark) {
+    pub(crate) fn add_mark(&mut self, mark: &HistoryEventRow) {
         self.values.push(0.0);
         self.value_nulls.append_null();
         self.events.fill(self.times.len());
@@ -436,7 +436,7 @@ impl Batch {
     }
 
     /// Adds an event of the current series.
-    pub(crate) fn add_mark(&mut self, mark: &HistoryMark) {
+    pub(crate) fn add_mark(&mut self, mark: &HistoryEventRow) {
         self.name_keys.push(self.names.len() as i32 - 1);
         self.qualities.append_null();
         self.delays.push(0);
@@ -591,7 +591,7 @@ impl<'b> ReadBatch<'b> {
             for row in range.clone() {
                 if events.is_valid(row) {
                     self.read_updates(at..row, data_type, rows)?;
-                    rows.push_mark(self.mark(events.value(row), row)?);
+                    rows.push_event(self.mark(events.value(row), row)?);
                     at = row + 1;
                 }
             }
@@ -599,7 +599,7 @@ impl<'b> ReadBatch<'b> {
         self.read_updates(at..range.end, data_type, rows)
     }
 
-    fn mark(&self, name: &str, row: usize) -> Result<HistoryMark, Error> {
+    fn mark(&self, name: &str, row: usize) -> Result<HistoryEventRow, Error> {
         let times = self
             .column(column::TIME)?
             .as_primitive_opt::<TimestampNanosecondType>();
@@ -609,7 +609,7 @@ impl<'b> ReadBatch<'b> {
         } else {
             0
         };
-        Ok(HistoryMark {
+        Ok(HistoryEventRow {
             key: RowKey {
                 time: times.ok_or_else(wrong_type)?.value(row),
                 epoch: self.int64(column::EPOCH)?.value(row) as u64,

@@ -77,7 +77,7 @@ pub(crate) fn seal(
 /// Returns the time after which all of these rows and events have expired, in nanoseconds.
 pub(crate) fn expires_of(rows: &Rows, keep: Option<Duration>) -> i64 {
     let last_of_rows = rows.times().last().copied();
-    let last_of_marks = rows.marks().iter().map(|mark| mark.key.time).max();
+    let last_of_marks = rows.events().iter().map(|mark| mark.key.time).max();
     match (last_of_rows.max(last_of_marks), keep) {
         (None, _) => i64::MIN,
         (Some(_), None) => i64::MAX,
@@ -106,7 +106,7 @@ fn largest_dates(segment: &Segment) -> BTreeSet<i64> {
             Some(_) => times.iter().for_each(|time| add(*time, 1)),
             None => {}
         }
-        rows.marks().iter().for_each(|mark| add(mark.key.time, 1));
+        rows.events().iter().for_each(|mark| add(mark.key.time, 1));
     }
     let mut days: Vec<(u64, i64)> = counts.into_iter().map(|(day, rows)| (rows, day)).collect();
     days.sort_unstable_by_key(|one| std::cmp::Reverse(*one));
@@ -122,7 +122,11 @@ fn by_day<'r>(rows: Cow<'r, Rows>, dated: &BTreeSet<i64>) -> Vec<(Option<i64>, C
     let mut files: BTreeMap<Option<i64>, Rows> = BTreeMap::new();
     let first = rows.times().first().map(|time| day_of(*time));
     let last = rows.times().last().map(|time| day_of(*time));
-    let has_marks_only_on = |day: i64| rows.marks().iter().all(|mark| day_of(mark.key.time) == day);
+    let has_marks_only_on = |day: i64| {
+        rows.events()
+            .iter()
+            .all(|mark| day_of(mark.key.time) == day)
+    };
     if let (Some(first), Some(last)) = (first, last)
         && first == last
         && has_marks_only_on(first)
@@ -139,10 +143,10 @@ fn by_day<'r>(rows: Cow<'r, Rows>, dated: &BTreeSet<i64>) -> Vec<(Option<i64>, C
         part.append(&rows, start..end);
         start = end;
     }
-    for mark in rows.marks() {
+    for mark in rows.events() {
         let part = files.entry(file_of(mark.key.time));
         part.or_insert_with(|| Rows::new(rows.word_bytes()))
-            .push_mark(*mark);
+            .push_event(*mark);
     }
     let files = files.into_iter();
     files.map(|(day, rows)| (day, Cow::Owned(rows))).collect()

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trunkline_types::Timestamp;
-use trunkline_types::history::{HistoryEvent, HistoryMark, RowKey, Rows};
+use trunkline_types::history::{HistoryEvent, HistoryEventRow, RowKey, Rows};
 
 use crate::catalogue::{ENGINE_SERIES, STOPPED, Series, SpoolEnd};
 use crate::error::Error;
@@ -30,7 +30,7 @@ pub(crate) struct Unsealed {
     pub(crate) newest_commit: u64,
     /// The event that the last run was interrupted. `None` if it stopped in an orderly way, or if a file
     /// already has the event.
-    pub(crate) interrupted: Option<HistoryMark>,
+    pub(crate) interrupted: Option<HistoryEventRow>,
     /// The damaged logs among `segments`.
     pub(crate) damaged: Vec<DamagedLog>,
     /// The ends of logs of the spool that these logs continue.
@@ -128,7 +128,7 @@ impl Unsealed {
     pub(crate) fn add_interrupted(&mut self, sealed: u64) {
         if let Some(mark) = self.interrupted.take() {
             let mut rows = Rows::new(None);
-            rows.push_mark(mark);
+            rows.push_event(mark);
             let mut segment = Segment::new(self.newest.max(sealed) + 1);
             let time = Timestamp::from_nanos(mark.key.time);
             segment.add(ENGINE_SERIES, &rows, time);
@@ -161,13 +161,13 @@ pub(crate) fn fill(
 
 /// Returns the event that the run that wrote this log was interrupted. Returns `None` if the run stopped in
 /// an orderly way.
-pub(crate) fn interruption(recovered: &Recovered) -> Option<HistoryMark> {
+pub(crate) fn interruption(recovered: &Recovered) -> Option<HistoryEventRow> {
     let last = recovered.last_commit.filter(|_| !recovered.is_stopped)?;
     Some(interruption_at(last.as_nanos(), recovered.epoch))
 }
 
-fn interruption_at(time: i64, epoch: u64) -> HistoryMark {
-    HistoryMark {
+fn interruption_at(time: i64, epoch: u64) -> HistoryEventRow {
+    HistoryEventRow {
         key: RowKey {
             time,
             epoch,
@@ -178,10 +178,10 @@ fn interruption_at(time: i64, epoch: u64) -> HistoryMark {
 }
 
 /// Returns the last event in these files that an engine started, stopped or was interrupted.
-fn last_event(parts: &[Arc<Part>]) -> Result<Option<HistoryMark>, Error> {
+fn last_event(parts: &[Arc<Part>]) -> Result<Option<HistoryEventRow>, Error> {
     let mut parts: Vec<&Arc<Part>> = parts.iter().collect();
     parts.sort_by_key(|part| Reverse(part.row.last_time));
-    let mut last: Option<HistoryMark> = None;
+    let mut last: Option<HistoryEventRow> = None;
     for part in parts {
         if last.is_some_and(|last| last.key.time > part.row.last_time) {
             break;
@@ -225,7 +225,7 @@ pub(crate) fn unknown(logged: &[Series], known: &[Series]) -> Result<Vec<Series>
 fn losses(damage: &[Option<Timestamp>], epoch: u64, wall: Timestamp) -> Rows {
     let mut rows = Rows::new(None);
     for before in damage {
-        rows.push_mark(HistoryMark {
+        rows.push_event(HistoryEventRow {
             key: RowKey {
                 time: before.unwrap_or(wall).as_nanos(),
                 epoch,

@@ -139,7 +139,7 @@ pub fn stem_of(path: &str) -> Option<&str> {
 ///
 /// # Errors
 /// Returns an error if the copy is not a catalogue, is damaged, or was written by a newer version.
-pub fn settle_catalogue(path: &Path) -> Result<Vec<Listed>, HistoryError> {
+pub fn finish_catalogue_copy(path: &Path) -> Result<Vec<Listed>, HistoryError> {
     try_settle(path).map_err(|error| error.of(path))
 }
 

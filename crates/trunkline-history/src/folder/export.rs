@@ -44,7 +44,7 @@ pub fn arrow_batch(series: &HistorySeries) -> Result<Option<RecordBatch>, Histor
         let mut batch = Batch::default();
         batch.begin(&one.name);
         let mut at = 0;
-        for mark in rows.marks() {
+        for mark in rows.events() {
             let before = rows.seek(mark.key).max(at);
             batch.add(&one, rows, at..before);
             at = before;

@@ -621,10 +621,10 @@ impl Verifier<'_> {
 /// Returns false if the rows are not sorted, or do not follow the previous rows. Updates `last`, the key of
 /// the last row, and `times`, the times of the first and the last row.
 fn is_in_order(rows: &Rows, last: &mut Option<RowKey>, times: &mut Option<(i64, i64)>) -> bool {
-    let mut is_sorted = rows.is_sorted() && rows.marks().is_sorted_by_key(|mark| mark.key);
+    let mut is_sorted = rows.is_sorted() && rows.events().is_sorted_by_key(|mark| mark.key);
     let row_keys = [0, rows.len().wrapping_sub(1)];
     let row_keys = row_keys.into_iter().filter_map(|row| rows.key(row));
-    let mark_keys = [rows.marks().first(), rows.marks().last()];
+    let mark_keys = [rows.events().first(), rows.events().last()];
     let mark_keys = mark_keys.into_iter().flatten().map(|mark| mark.key);
     let keys: Vec<RowKey> = row_keys.chain(mark_keys).collect();
     if let (Some(first), Some(newest)) = (keys.iter().min(), keys.iter().max()) {

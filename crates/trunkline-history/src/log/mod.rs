@@ -237,8 +237,8 @@ impl Commit<'_> {
             let mut part = Rows::new(rows.word_bytes());
             part.append(rows, at..end);
             if end == rows.len() {
-                for mark in rows.marks() {
-                    part.push_mark(*mark);
+                for mark in rows.events() {
+                    part.push_event(*mark);
                 }
             }
             self.open_frame(time, 0);
@@ -474,7 +474,7 @@ impl Recovered {
     /// Returns the number of rows and events.
     pub(crate) fn count(&self) -> u64 {
         let rows = self.rows.iter();
-        rows.map(|(_, rows)| (rows.len() + rows.marks().len()) as u64)
+        rows.map(|(_, rows)| (rows.len() + rows.events().len()) as u64)
             .sum()
     }
 

@@ -89,10 +89,10 @@ impl Segment {
     /// time of the commit.
     pub(crate) fn add(&mut self, series: u32, rows: &Rows, time: Timestamp) {
         self.first_commit.get_or_insert(time);
-        self.count += rows.len() + rows.marks().len();
+        self.count += rows.len() + rows.events().len();
         self.bytes += rows.memory();
         let first_row = rows.times().iter().copied().min();
-        let mark_times = rows.marks().iter().map(|mark| mark.key.time);
+        let mark_times = rows.events().iter().map(|mark| mark.key.time);
         let times = self.first_time.into_iter().chain(first_row);
         self.first_time = times.chain(mark_times).min();
         let known = self.rows.entry(series).or_insert_with(|| SeriesRows {
@@ -125,14 +125,14 @@ impl SeriesRows {
             at = end;
             self.close_if_full();
         }
-        for mark in rows.marks() {
-            self.newest.push_mark(*mark);
+        for mark in rows.events() {
+            self.newest.push_event(*mark);
         }
         self.close_if_full();
     }
 
     fn close_if_full(&mut self) {
-        let count = self.newest.len() + self.newest.marks().len();
+        let count = self.newest.len() + self.newest.events().len();
         if count >= CHUNK_ROWS || self.newest.memory() >= CHUNK_BYTES {
             let empty = Rows::new(self.newest.word_bytes());
             let full = std::mem::replace(&mut self.newest, empty);
@@ -156,13 +156,13 @@ impl SeriesRows {
     /// Returns the number of rows and events.
     pub(crate) fn count(&self) -> usize {
         let pieces = self.pieces();
-        pieces.map(|rows| rows.len() + rows.marks().len()).sum()
+        pieces.map(|rows| rows.len() + rows.events().len()).sum()
     }
 
     /// Returns the earliest and the latest time of the rows and events; `None` if there are none.
     pub(crate) fn times(&self) -> Option<(i64, i64)> {
         let times = self.pieces().flat_map(|rows| {
-            let mark_times = rows.marks().iter().map(|mark| mark.key.time);
+            let mark_times = rows.events().iter().map(|mark| mark.key.time);
             rows.times().iter().copied().chain(mark_times)
         });
         times.fold(None, |found, time| {
@@ -174,15 +174,15 @@ impl SeriesRows {
     /// Returns all rows and events, in key order.
     pub(crate) fn sorted(&self) -> Cow<'_, Rows> {
         let newest = &self.newest;
-        let is_sorted = newest.is_sorted() && newest.marks().is_sorted_by_key(|mark| mark.key);
+        let is_sorted = newest.is_sorted() && newest.events().is_sorted_by_key(|mark| mark.key);
         if self.full.is_empty() && is_sorted {
             return Cow::Borrowed(newest);
         }
         let mut all = Rows::new(newest.word_bytes());
         for chunk in self.pieces() {
             all.append(chunk, 0..chunk.len());
-            for mark in chunk.marks() {
-                all.push_mark(*mark);
+            for mark in chunk.events() {
+                all.push_event(*mark);
             }
         }
         Cow::Owned(all.sorted())

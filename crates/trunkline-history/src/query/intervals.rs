@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use trunkline_types::history::{Bucket, HistoryMark, RowKey};
+use trunkline_types::history::{Bucket, HistoryEventRow, RowKey};
 
 use super::progress::SeriesProgress;
 use super::reading::{INDEX_WORK, Last, Limits, SeriesReader, TimeSpan};
@@ -165,7 +165,7 @@ impl Intervals<'_, '_> {
         }
         for rows in &reader.view.memory {
             let row_times = [rows.times().first(), rows.times().last()];
-            let mark_times = [rows.marks().first(), rows.marks().last()];
+            let mark_times = [rows.events().first(), rows.events().last()];
             let mark_times = mark_times.into_iter().flatten().map(|mark| mark.key.time);
             let times = row_times.into_iter().flatten().copied().chain(mark_times);
             if let Some((first, last)) = times.clone().min().zip(times.max()) {
@@ -357,7 +357,7 @@ impl BucketBuilder<'_, '_, '_> {
         true
     }
 
-    fn add_event(&mut self, mark: &HistoryMark) -> bool {
+    fn add_event(&mut self, mark: &HistoryEventRow) -> bool {
         let time = mark.key.time;
         let (_, lost) = mark.event.parts();
         let counts = lost > 0 && self.intervals.span.contains(time);

@@ -229,7 +229,7 @@ fn beginning(selection: &Selection<'_>, view_of: ViewOf<'_>, page: &PageState) -
         page.spend(SERIES_WORK);
         view = view_of(one.id);
         for rows in &view.memory {
-            let mark_times = rows.marks().first().map(|mark| mark.key.time);
+            let mark_times = rows.events().first().map(|mark| mark.key.time);
             let times = rows.times().first().copied().into_iter().chain(mark_times);
             times.for_each(&mut include);
         }
@@ -359,7 +359,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use trunkline_types::history::{HistoryEvent, HistoryMark, Row};
+    use trunkline_types::history::{HistoryEvent, HistoryEventRow, Row};
     use trunkline_types::{DataType, Pattern, Quality, Timestamp};
 
     use super::*;
@@ -388,7 +388,7 @@ mod tests {
         };
         let mut segment = Segment::new(1);
         let mut started = Rows::new(None);
-        started.push_mark(HistoryMark {
+        started.push_event(HistoryEventRow {
             key: key(0),
             event: HistoryEvent::Started,
         });
@@ -423,7 +423,12 @@ mod tests {
             let SeriesData::Rows(rows) = one.data else {
                 panic!("buckets");
             };
-            assert_eq!((rows.len(), rows.marks().len()), (1, 1), "{}", one.variable);
+            assert_eq!(
+                (rows.len(), rows.events().len()),
+                (1, 1),
+                "{}",
+                one.variable
+            );
         }
     }
 
@@ -537,7 +542,7 @@ mod tests {
             panic!("buckets");
         };
         assert_eq!(rows.times(), [START]);
-        let events: Vec<_> = rows.marks().iter().map(|mark| mark.event).collect();
+        let events: Vec<_> = rows.events().iter().map(|mark| mark.event).collect();
         assert_eq!(events, [HistoryEvent::Lost(None)]);
     }
 

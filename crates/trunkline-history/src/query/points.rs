@@ -3,7 +3,7 @@
 //! Rows are read sequentially, beginning with the row before a point. If there are many rows between two
 //! points, the row before the next point is found by a search instead.
 
-use trunkline_types::history::{HistoryMark, Row, RowKey, Rows};
+use trunkline_types::history::{HistoryEventRow, Row, RowKey, Rows};
 use trunkline_types::{DataType, Quality, Reason};
 
 use super::intervals::Next;
@@ -275,7 +275,7 @@ impl PointBuilder<'_, '_, '_> {
         true
     }
 
-    fn add_event(&mut self, mark: &HistoryMark) -> bool {
+    fn add_event(&mut self, mark: &HistoryEventRow) -> bool {
         if self.before.is_some() {
             self.progress.gap_start.get_or_insert(mark.key.time);
         }

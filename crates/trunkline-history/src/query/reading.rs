@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use trunkline_types::Position;
-use trunkline_types::history::{HistoryEvent, HistoryMark, RowKey, Rows};
+use trunkline_types::history::{HistoryEvent, HistoryEventRow, RowKey, Rows};
 
 use super::selection::Selection;
 use crate::catalogue::{ENGINE_SERIES, Series};
@@ -229,7 +229,7 @@ impl SeriesReader<'_> {
         waiting.sort_by_key(|source| std::cmp::Reverse(source.floor));
         let mut active: Vec<Source> = Vec::new();
         let mut out = self.series.rows();
-        let mut marks: Vec<HistoryMark> = Vec::new();
+        let mut marks: Vec<HistoryEventRow> = Vec::new();
         let mut end = (indexed_span.last < span.last).then_some(last_key(indexed_span.last));
         loop {
             let mut first: Option<(RowKey, usize)> = None;
@@ -319,7 +319,7 @@ impl SeriesReader<'_> {
             end = Some(last);
         }
         for mark in marks {
-            out.push_mark(mark);
+            out.push_event(mark);
         }
         Ok(Window { rows: out, end })
     }
@@ -343,7 +343,7 @@ impl SeriesReader<'_> {
     }
 
     /// Returns the events within a span that concern all variables, in key order.
-    pub(crate) fn engine_marks(&self, span: TimeSpan) -> Vec<HistoryMark> {
+    pub(crate) fn engine_marks(&self, span: TimeSpan) -> Vec<HistoryEventRow> {
         let mut marks = Vec::new();
         for part in self.view.parts.iter() {
             if span.overlaps(part.row.first_time, part.row.last_time)
@@ -353,7 +353,11 @@ impl SeriesReader<'_> {
                 marks.extend(part_marks.iter().copied());
             }
         }
-        let in_memory = self.view.engine_events.iter().flat_map(|rows| rows.marks());
+        let in_memory = self
+            .view
+            .engine_events
+            .iter()
+            .flat_map(|rows| rows.events());
         marks.extend(in_memory.copied());
         marks.retain(|mark| span.contains(mark.key.time));
         marks.sort_by_key(|mark| mark.key);
@@ -443,7 +447,7 @@ impl SeriesReader<'_> {
         match best {
             Some((key, mut rows)) => {
                 if damaged.is_some_and(|damaged| damaged >= key.time) {
-                    rows.push_mark(HistoryMark {
+                    rows.push_event(HistoryEventRow {
                         key: last_key(key.time),
                         event: HistoryEvent::Lost(None),
                     });
@@ -532,7 +536,7 @@ impl SeriesReader<'_> {
                 None => start,
             };
             let end = rows.times().partition_point(|time| *time <= span.last);
-            let first_mark = rows.marks().first().map(|mark| mark.key);
+            let first_mark = rows.events().first().map(|mark| mark.key);
             let first_row = rows.key(start).filter(|_| start < end);
             let Some(first) = first_row.into_iter().chain(first_mark).min() else {
                 continue;
@@ -562,7 +566,7 @@ impl SeriesReader<'_> {
         let mut page = self.series.rows();
         if let Err(error) = self.read(&file.part, (file.next, end), &mut page) {
             self.page.note_damage(&file.part, &error);
-            rows.push_mark(HistoryMark {
+            rows.push_event(HistoryEventRow {
                 key: last_key(file.last_time),
                 event: HistoryEvent::Lost(None),
             });
@@ -649,11 +653,11 @@ struct FileSource {
 
 impl Source {
     /// Adds the events of a source in memory to `marks`, and leaves out rows up to the query's position.
-    fn begin(&mut self, reader: &SeriesReader<'_>, marks: &mut Vec<HistoryMark>) {
+    fn begin(&mut self, reader: &SeriesReader<'_>, marks: &mut Vec<HistoryEventRow>) {
         if self.file.is_some() {
             return;
         }
-        marks.extend_from_slice(self.rows.marks());
+        marks.extend_from_slice(self.rows.events());
         let mut in_span = Rows::new(self.rows.word_bytes());
         if reader.position.is_some() {
             in_span.append(&self.rows, self.at..self.end);
@@ -680,13 +684,18 @@ impl Source {
     }
 
     /// Reads the next rows from the file, and adds the events among them to `marks`.
-    fn read(&mut self, reader: &SeriesReader<'_>, span: TimeSpan, marks: &mut Vec<HistoryMark>) {
+    fn read(
+        &mut self,
+        reader: &SeriesReader<'_>,
+        span: TimeSpan,
+        marks: &mut Vec<HistoryEventRow>,
+    ) {
         let Some(file) = &mut self.file else {
             return;
         };
         let mut rows = reader.series.rows();
         file.next += reader.take(file, span, &mut rows);
-        marks.append(&mut rows.take_marks());
+        marks.append(&mut rows.take_events());
         if let Some(last) = rows.len().checked_sub(1).and_then(|last| rows.key(last)) {
             file.last_time = last.time;
             self.floor = self.floor.max(next_key(last));
@@ -704,7 +713,7 @@ impl Source {
 }
 
 /// Returns the key of the last of the first `count` rows and events.
-fn key_at(rows: &Rows, marks: &[HistoryMark], count: usize) -> Option<RowKey> {
+fn key_at(rows: &Rows, marks: &[HistoryEventRow], count: usize) -> Option<RowKey> {
     let (mut row, mut mark) = (0, 0);
     let mut last = None;
     for _ in 0..count {

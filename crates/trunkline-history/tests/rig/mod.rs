@@ -335,7 +335,7 @@ impl Answer {
                     value: row.value.to_vec(),
                 });
             });
-            self.events.extend(rows.marks().iter().map(|mark| Event {
+            self.events.extend(rows.events().iter().map(|mark| Event {
                 variable: series.variable.clone(),
                 key: mark.key,
                 event: mark.event,

@@ -196,7 +196,7 @@ impl Acceptor {
                 };
                 if let Err(wait) = self.arrivals.admit(peer, self.clock.now()) {
                     let per_second = limits.per_address;
-                    let refusal = Refusal::TooOften { per_second };
+                    let refusal = Refusal::RateLimited { per_second };
                     return self.admission.refuse(transport, refusal, Some(wait));
                 }
                 let is_ours = move || user() == Some(own_uid());

@@ -91,7 +91,7 @@ pub enum Refusal {
         "this address makes more than {per_second} connections per second, which is the limit; try \
          again in a moment, or raise connections_per_address"
     )]
-    TooOften { per_second: u32 },
+    RateLimited { per_second: u32 },
     /// The peer's program runs as a different user than the server, and the socket is for the
     /// server's user only.
     #[error(
@@ -217,7 +217,9 @@ impl Admission {
             Refusal::SessionsMax { .. } | Refusal::Descriptors => {
                 (&self.session_retries, SESSION_RETRY_DELAY)
             }
-            Refusal::TooOften { .. } | Refusal::OtherUser { .. } | Refusal::NotSameUser { .. } => {
+            Refusal::RateLimited { .. }
+            | Refusal::OtherUser { .. }
+            | Refusal::NotSameUser { .. } => {
                 return None;
             }
         };

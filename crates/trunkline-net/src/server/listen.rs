@@ -23,13 +23,13 @@ pub enum BindError {
         "port {} on {} is in use by another program; stop it or choose another port",
         address.port(), address.ip()
     )]
-    Taken { address: SocketAddr },
+    PortInUse { address: SocketAddr },
     /// The system does not allow this user to listen there.
     #[error(
         "this user may not listen on port {} of {}; choose a port above 1023 with --listen",
         address.port(), address.ip()
     )]
-    Denied { address: SocketAddr },
+    PortDenied { address: SocketAddr },
     #[error("this machine does not have the address {}; choose an address of this machine", address.ip())]
     NoSuchAddress { address: SocketAddr },
     #[error("listening on {address} failed: {source}")]
@@ -41,7 +41,7 @@ pub enum BindError {
         "another program is listening on the socket {path}; stop it, or choose another path with \
          --listen"
     )]
-    SocketTaken { path: SocketPath },
+    SocketInUse { path: SocketPath },
     /// A file that is not a socket exists at the path of the Unix socket.
     #[error("{path} exists and is not a socket; remove it, or choose another path with --listen")]
     NotASocket { path: SocketPath },
@@ -92,8 +92,8 @@ pub(super) fn listen(address: SocketAddr, insecure: bool) -> Result<BoundPort, B
     open(address)
         .map(BoundPort)
         .map_err(|source| match source.kind() {
-            ErrorKind::AddrInUse => BindError::Taken { address },
-            ErrorKind::PermissionDenied => BindError::Denied { address },
+            ErrorKind::AddrInUse => BindError::PortInUse { address },
+            ErrorKind::PermissionDenied => BindError::PortDenied { address },
             ErrorKind::AddrNotAvailable => BindError::NoSuchAddress { address },
             _ => BindError::Io { address, source },
         })
@@ -132,7 +132,7 @@ mod tests {
         let _inherited = sut.try_clone().unwrap();
         assert!(matches!(
             listen(address, false),
-            Err(BindError::Taken { .. })
+            Err(BindError::PortInUse { .. })
         ));
         drop(sut);
         listen(address, false).unwrap();

@@ -50,7 +50,7 @@ use worker::{MAILBOX, Mail, Worker};
 
 pub use admission::{Refusal, ServerCounters, SessionFactory, SharedFile};
 pub use listen::BindError;
-pub use notifier::{Notifier, only_mark};
+pub use notifier::{Notifier, never_send_on_this_thread};
 
 /// Number of descriptors left for the rest of the process when `ulimit -n` limits the sessions.
 const DESCRIPTORS_RESERVED: usize = 32;
@@ -203,7 +203,7 @@ impl Server {
         &self.listening
     }
 
-    pub fn near_sockets(&self) -> &[SocketPath] {
+    pub fn local_sockets(&self) -> &[SocketPath] {
         &self.near
     }
 

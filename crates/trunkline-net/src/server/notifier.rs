@@ -44,7 +44,7 @@ thread_local! {
 /// Prevents this thread from sending for sessions: [`Notifier::send`] only notifies. Meant for
 /// threads whose main work is not writing, such as threads that scan, call functions of the program
 /// or serve real-time threads.
-pub fn only_mark() {
+pub fn never_send_on_this_thread() {
     ONLY_MARKS.set(true);
 }
 

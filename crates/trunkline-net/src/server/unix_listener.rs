@@ -103,7 +103,7 @@ fn lock(path: &SocketPath) -> Result<File, BindError> {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(BindError::SocketTaken { path: path.clone() });
+                return Err(BindError::SocketInUse { path: path.clone() });
             }
             Err(TryLockError::Error(source)) => return Err(bind_error(path, source)),
         }
@@ -114,7 +114,7 @@ fn lock(path: &SocketPath) -> Result<File, BindError> {
             return Ok(file);
         }
     }
-    Err(BindError::SocketTaken { path: path.clone() })
+    Err(BindError::SocketInUse { path: path.clone() })
 }
 
 /// Removes a socket that was left behind. Called with the lock file locked.
@@ -136,7 +136,7 @@ fn remove_stale_socket(path: &SocketPath) -> Result<(), BindError> {
         Err(source) if source.kind() == ErrorKind::PermissionDenied => {
             Err(bind_error(path, source))
         }
-        _ => Err(BindError::SocketTaken { path: path.clone() }),
+        _ => Err(BindError::SocketInUse { path: path.clone() }),
     }
 }
 
@@ -165,7 +165,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 fn bind_error(path: &SocketPath, source: io::Error) -> BindError {
     let path = path.clone();
     match source.kind() {
-        ErrorKind::AddrInUse => BindError::SocketTaken { path },
+        ErrorKind::AddrInUse => BindError::SocketInUse { path },
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             BindError::SocketDenied { path, source }
         }

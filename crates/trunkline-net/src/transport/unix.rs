@@ -50,7 +50,7 @@ impl From<Credentials> for Peer {
 
 /// The second use of a Unix socket, besides its bytes.
 #[derive(Clone, Debug)]
-pub enum Beside {
+pub enum SocketExtra {
     /// Shared memory is offered. If the peer accepts it, the bytes go through it.
     SharedMemory,
     /// File descriptors may arrive.
@@ -98,15 +98,17 @@ pub(crate) fn connect(path: &Path) -> io::Result<(UnixStream, Credentials)> {
 
 /// Like [`connect`], but only if the peer is in the same network namespace, so that its port
 /// numbers denote the same ports.
-pub(crate) fn connect_near(path: &Path, beside: &Beside) -> io::Result<Transport> {
+pub(crate) fn connect_near(path: &Path, beside: &SocketExtra) -> io::Result<Transport> {
     let (stream, peer) = connect(path)?;
     let network_of = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));
     match network_of(&peer.pid.to_string())? == network_of("self")? {
         true => match beside {
-            Beside::SharedMemory => {
+            SocketExtra::SharedMemory => {
                 local_transport(stream, peer, Side::Dialler { demanded: false })
             }
-            Beside::Descriptors(descriptors) => Ok(passing_transport(stream, peer, descriptors)),
+            SocketExtra::Descriptors(descriptors) => {
+                Ok(passing_transport(stream, peer, descriptors))
+            }
         },
         false => Err(ErrorKind::AddrNotAvailable.into()),
     }

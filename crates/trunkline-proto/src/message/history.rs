@@ -15,7 +15,7 @@ use trunkline_types::{DataType, Position, Timestamp};
 #[cfg(test)]
 use trunkline_types::{
     Quality,
-    history::{Bucket, HistoryEvent, HistoryMark, Row, Rows},
+    history::{Bucket, HistoryEvent, HistoryEventRow, Row, Rows},
 };
 
 use super::form::{
@@ -245,7 +245,7 @@ fn sample_data(source: &mut Source<'_>) -> SeriesData {
         });
         if source.bool() {
             let event = HistoryEvent::from_parts(source.number() as u8, 3);
-            rows.push_mark(HistoryMark { key, event });
+            rows.push_event(HistoryEventRow { key, event });
         }
     }
     SeriesData::Rows(rows)

@@ -5,14 +5,14 @@ use std::time::Duration;
 use trunkline_types::Tick;
 
 use super::fault::StreamFault;
-use super::half::{Half, Outcome};
 use super::input::{Input, Step, malformed};
+use super::link_role::{LinkRole, Outcome};
 use super::meeting::{
     Meeting, Mismatch, addresses_this_incarnation, any_incarnation, check, check_lineage,
     is_name_of, lineage, meet, opens_connections,
 };
 use super::options::{LinkOptions, Role};
-use super::output::{Place, RingBytes};
+use super::output::{ByteRange, RingBytes};
 use super::pairing::Pair;
 use super::reader::Reader;
 use super::session::{Claim, Session};
@@ -48,7 +48,7 @@ pub struct Link<H> {
     pub(super) half: H,
 }
 
-impl<H: Half> Link<H> {
+impl<H: LinkRole> Link<H> {
     pub(super) fn with(options: LinkOptions, half: H, now: Tick) -> Self {
         Self {
             session: Session::new(options, now),
@@ -293,7 +293,7 @@ impl<H: Half> Link<H> {
         now: Tick,
         ring: &dyn RingBytes,
         out: &mut Vec<u8>,
-    ) -> Option<Place> {
+    ) -> Option<ByteRange> {
         let connection = self.session.connection.as_mut()?;
         out.append(&mut connection.out);
         if !connection.is_up {
@@ -357,7 +357,7 @@ impl<H: Half> Link<H> {
 
     /// Closes an established connection for a reason outside the protocol, and sends `sentence` to the
     /// peer.
-    pub fn turn_away(&mut self, code: FaultCode, sentence: &str) {
+    pub fn reject_peer(&mut self, code: FaultCode, sentence: &str) {
         if let Some(connection) = self.session.up() {
             let goodbye = Goodbye {
                 code,
@@ -374,14 +374,14 @@ impl<H: Half> Link<H> {
     /// has dialled, it must then get no welcome, because it would not recognise the next incarnation.
     /// Call this method before the welcome is polled. If this endpoint has dialled, the connection
     /// continues, because the peer recognises this endpoint by its share.
-    pub fn turn_away_unstored(&mut self, code: FaultCode, sentence: &str) {
+    pub fn reject_peer_unstored(&mut self, code: FaultCode, sentence: &str) {
         if self.session.pair.is_none_or(|pair| pair.offered.is_none()) {
             return;
         }
         if let Some(connection) = self.session.up() {
             connection.out.clear();
         }
-        self.turn_away(code, sentence);
+        self.reject_peer(code, sentence);
     }
 
     /// Ends the stream because neither end has `bytes` bytes of it, and notifies the peer.
@@ -475,7 +475,7 @@ impl<H> Link<H> {
 
     /// Returns true if the peer has sent something since it was accepted, which shows that the peer
     /// has received the welcome.
-    pub fn is_peer_heard(&self) -> bool {
+    pub fn is_peer_confirmed(&self) -> bool {
         self.session
             .peer
             .as_ref()
@@ -493,7 +493,7 @@ impl<H> Link<H> {
 }
 
 /// Admission of dialling peers, at the endpoint that is dialled.
-impl<H: Half> Link<H> {
+impl<H: LinkRole> Link<H> {
     /// Called at the passive endpoint when the first frame of a transport is this hello. Pass the bytes
     /// after the hello to [`handle_control`](Self::handle_control).
     ///

@@ -84,7 +84,7 @@ pub(super) fn check_lineage(options: &LinkOptions, peer: &StreamEnd) -> Result<(
     let is_other = options
         .peer_lineage
         .is_some_and(|known| known != lineage(peer.incarnation));
-    if !is_other || options.takes_successor {
+    if !is_other || options.accepts_successor {
         return Ok(());
     }
     let sentence = format!(
@@ -169,7 +169,7 @@ pub(super) fn meet(
         })
     } else if peer.has_journal && previous.has_journal && is_next {
         Some(Meeting::NextIncarnation)
-    } else if options.takes_successor {
+    } else if options.accepts_successor {
         Some(Meeting::Successor)
     } else {
         known.may_have_given_up().then_some(Meeting::First)

@@ -43,10 +43,10 @@
 mod directory;
 mod drops;
 mod fault;
-mod half;
 mod incoming;
 mod input;
 mod link;
+mod link_role;
 mod losses;
 mod meeting;
 mod options;
@@ -61,11 +61,11 @@ mod writer_link;
 
 pub use self::directory::{Answer, Directory, DirectoryLimits};
 pub use self::fault::StreamFault;
-pub use self::half::Half;
 pub use self::link::{Accepted, Link, ReaderLink, WriterLink};
+pub use self::link_role::LinkRole;
 pub use self::meeting::lineage;
 pub use self::options::{ElementForm, LinkOptions, Role};
-pub use self::output::{Place, RingBytes};
+pub use self::output::{ByteRange, RingBytes};
 pub use self::pairing::{Pair, Secret};
 pub use self::reader::{Reader, StreamClose};
 pub use self::walk::{ElementTooLong, ElementWalk};

@@ -58,7 +58,7 @@ pub struct LinkOptions {
     /// True if a new peer with the same name may replace a peer that no longer exists. Data that was
     /// lost with the old peer is not recovered. If false, the stream ends instead. An endpoint with a
     /// journal continues only with incarnations of the same peer, and dials no other peer.
-    pub takes_successor: bool,
+    pub accepts_successor: bool,
     /// Writer: true if S_DATA frames carry a checksum.
     pub is_checked: bool,
     /// Writer: the delivery stage at which bytes may be overwritten in the buffer.
@@ -90,7 +90,7 @@ pub struct LinkOptions {
 impl LinkOptions {
     /// Returns true if this endpoint may also dial a peer other than the previous one.
     pub(super) fn dials_anybody(&self) -> bool {
-        self.takes_successor && !self.has_journal
+        self.accepts_successor && !self.has_journal
     }
 
     /// Creates the options of a passive endpoint for elements of fixed size, with defaults for all
@@ -112,7 +112,7 @@ impl LinkOptions {
             secret: Secret::default(),
             pair: None,
             had_stream: false,
-            takes_successor: false,
+            accepts_successor: false,
             is_checked: false,
             freed_at: crate::message::stream::Until::Available,
             drops: false,

@@ -2,7 +2,7 @@
 
 /// A range of bytes of the stream, which is also a range of the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ByteRange {
     pub position: u64,
     pub len: u64,
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use trunkline_types::Tick;
 
 use super::Until;
-use super::half::{Half, Outcome};
 use super::incoming::{Check, Incoming};
 use super::input::malformed;
+use super::link_role::{LinkRole, Outcome};
 use super::losses::Losses;
 use super::meeting::{Meeting, Mismatch};
 use super::options::{ElementForm, LinkOptions};
-use super::output::{Place, RingBytes};
+use super::output::{ByteRange, RingBytes};
 use super::walk::ElementWalk;
 use crate::message::stream::{
     Abort, Ack, Ask, DataHead, End, EndState, Lost, ReaderState, StreamEnd,
@@ -49,7 +49,7 @@ pub struct Reader {
     pub(super) is_shared: bool,
     /// The last acknowledgement sent on this connection.
     pub(super) last_ack: Ack,
-    /// Positions at which the writer requests an acknowledgement, in the order of [`Until::ASKED`].
+    /// Positions at which the writer requests an acknowledgement, in the order of [`Until::REQUESTABLE`].
     pub(super) ack_requests: [u64; 3],
     /// True if the writer's program waits for space.
     pub(super) is_writer_blocked: bool,
@@ -227,7 +227,7 @@ impl Reader {
     }
 }
 
-impl Half for Reader {
+impl LinkRole for Reader {
     const WRITES: bool = false;
 
     fn state(&mut self) -> EndState {
@@ -397,8 +397,8 @@ impl Half for Reader {
         Ok(())
     }
 
-    fn next_payload_range(&self) -> Option<Place> {
-        self.incoming.as_ref().map(|incoming| Place {
+    fn next_payload_range(&self) -> Option<ByteRange> {
+        self.incoming.as_ref().map(|incoming| ByteRange {
             position: incoming.position,
             len: incoming.left,
         })
@@ -438,7 +438,12 @@ impl Half for Reader {
         Ok(())
     }
 
-    fn poll_output(&mut self, now: Tick, _: &dyn RingBytes, out: &mut Vec<u8>) -> Option<Place> {
+    fn poll_output(
+        &mut self,
+        now: Tick,
+        _: &dyn RingBytes,
+        out: &mut Vec<u8>,
+    ) -> Option<ByteRange> {
         if self.is_aborted {
             let ack = self.current_ack();
             let is_whole = self

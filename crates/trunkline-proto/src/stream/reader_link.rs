@@ -2,10 +2,10 @@
 
 use trunkline_types::Tick;
 
-use super::half::Half;
 use super::link::Link;
+use super::link_role::LinkRole;
 use super::options::LinkOptions;
-use super::output::Place;
+use super::output::ByteRange;
 use super::reader::{Reader, StreamClose};
 use super::walk::ElementWalk;
 use crate::message::stream::ReaderState;
@@ -37,7 +37,7 @@ impl Link<Reader> {
 
     /// Returns the range of the ring for the next received bytes; `None` if these bytes must be passed
     /// to [`handle_control`](Link::handle_control).
-    pub fn next_payload_range(&self) -> Option<Place> {
+    pub fn next_payload_range(&self) -> Option<ByteRange> {
         self.half.next_payload_range()
     }
 
@@ -149,13 +149,13 @@ impl Link<Reader> {
 
     /// Returns the next unreported loss: the number of elements before it, and the number of
     /// missing elements.
-    pub fn next_lost(&self) -> Option<(u64, u64)> {
+    pub fn next_loss(&self) -> Option<(u64, u64)> {
         self.half.losses.unreported.front().copied()
     }
 
-    /// Removes and returns the loss that [`next_lost`](Self::next_lost) returns, once the program has
+    /// Removes and returns the loss that [`next_loss`](Self::next_loss) returns, once the program has
     /// received it.
-    pub fn take_lost(&mut self) -> Option<(u64, u64)> {
+    pub fn take_loss(&mut self) -> Option<(u64, u64)> {
         self.half.losses.unreported.pop_front()
     }
 }

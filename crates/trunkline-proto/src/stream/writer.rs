@@ -3,11 +3,11 @@
 use trunkline_types::Tick;
 
 use super::drops::Drops;
-use super::half::{Half, Outcome};
 use super::input::malformed;
+use super::link_role::{LinkRole, Outcome};
 use super::meeting::{Meeting, Mismatch};
 use super::options::{ElementForm, LinkOptions};
-use super::output::{Place, RingBytes};
+use super::output::{ByteRange, RingBytes};
 use super::walk::{ElementWalk, walk};
 use super::{DATA_BYTES_MAX, Until};
 use crate::message::stream::{
@@ -64,7 +64,7 @@ pub struct Writer {
     pub(super) kept: ElementWalk,
     /// Walks over the bytes before `handed`, for elements of variable size.
     pub(super) handed_walk: Option<ElementWalk>,
-    /// Positions for which acknowledgements are requested, in the order of [`Until::ASKED`].
+    /// Positions for which acknowledgements are requested, in the order of [`Until::REQUESTABLE`].
     pub(super) ack_requests: [u64; 3],
     /// The `ack_requests` already sent to the reader on this connection.
     pub(super) sent_ack_requests: [u64; 3],
@@ -333,7 +333,7 @@ impl Writer {
     }
 }
 
-impl Half for Writer {
+impl LinkRole for Writer {
     const WRITES: bool = true;
 
     fn state(&mut self) -> EndState {
@@ -477,7 +477,7 @@ impl Half for Writer {
         ))
     }
 
-    fn next_payload_range(&self) -> Option<Place> {
+    fn next_payload_range(&self) -> Option<ByteRange> {
         None
     }
 
@@ -485,9 +485,14 @@ impl Half for Writer {
         Ok(())
     }
 
-    fn poll_output(&mut self, _: Tick, ring: &dyn RingBytes, out: &mut Vec<u8>) -> Option<Place> {
+    fn poll_output(
+        &mut self,
+        _: Tick,
+        ring: &dyn RingBytes,
+        out: &mut Vec<u8>,
+    ) -> Option<ByteRange> {
         self.free(ring);
-        for (until, (requested, sent)) in Until::ASKED.into_iter().zip(
+        for (until, (requested, sent)) in Until::REQUESTABLE.into_iter().zip(
             self.ack_requests
                 .into_iter()
                 .zip(&mut self.sent_ack_requests),
@@ -547,7 +552,7 @@ impl Half for Writer {
             is_short_of_room: self.is_short_of_room && self.handed == self.written,
         };
         head.encode(out);
-        Some(Place { position, len })
+        Some(ByteRange { position, len })
     }
 
     fn handle_sent(&mut self) {

@@ -74,7 +74,7 @@ impl Link<Writer> {
 
     /// Declares that the ring contains only bytes before `position`; a journal contains later bytes.
     /// Bytes beyond `position` are not sent.
-    pub fn set_at_hand(&mut self, position: u64) {
+    pub fn set_sendable_end(&mut self, position: u64) {
         self.half.at_hand = position;
     }
 

@@ -80,14 +80,14 @@ fn drops_are_reported_once_at_the_gap() {
         sut.writer.drop_all_but(2);
         assert_eq!((sut.fills(), sut.writer.link.lost()), ((2, 5), 3));
         sut.run(ms(5));
-        assert_eq!(sut.reader.link.next_lost(), Some((5, 3)), "known at once");
+        assert_eq!(sut.reader.link.next_loss(), Some((5, 3)), "known at once");
         for _ in 0..3 {
             assert!(write(&mut sut, varies));
         }
         // The same place: one loss.
         sut.writer.drop_all_but(4);
         sut.run(ms(5));
-        assert_eq!(sut.reader.link.next_lost(), Some((5, 4)));
+        assert_eq!(sut.reader.link.next_loss(), Some((5, 4)));
         finish(&mut sut, varies, 13);
         assert_eq!((sut.reader.read_elements, sut.reader.lost), (9, 4));
     }
@@ -323,7 +323,7 @@ fn give(sut: &mut ReaderLink, frame: impl FnOnce(&mut Vec<u8>)) {
 
 #[track_caller]
 fn assert_refused(mut sut: ReaderLink, frame: impl FnOnce(&mut Vec<u8>), words: &str) {
-    let before = (sut.ready(), sut.lost(), sut.next_lost());
+    let before = (sut.ready(), sut.lost(), sut.next_loss());
     give(&mut sut, frame);
     match sut.wants_close() {
         Some(Disconnect::Malformed { sentence }) => {
@@ -331,7 +331,7 @@ fn assert_refused(mut sut: ReaderLink, frame: impl FnOnce(&mut Vec<u8>), words: 
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!((sut.ready(), sut.lost(), sut.next_lost()), before);
+    assert_eq!((sut.ready(), sut.lost(), sut.next_loss()), before);
     assert_eq!(sut.fault(), None);
 }
 
@@ -358,8 +358,8 @@ fn a_reader_does_not_believe_a_loss_that_cannot_be_true() {
     give(&mut sut, lost(8, 9));
     assert!(sut.is_connected());
     assert_eq!((sut.arrived(), sut.lost()), (8, 9));
-    assert_eq!(sut.take_lost(), Some((0, 2)));
-    assert_eq!(sut.take_lost(), Some((1, 7)));
+    assert_eq!(sut.take_loss(), Some((0, 2)));
+    assert_eq!(sut.take_loss(), Some((1, 7)));
 }
 
 /// Behaviour: B-62.

@@ -458,7 +458,7 @@ fn delayed_hello_does_not_replace_a_later_one() {
 fn request_beyond_the_last_position_is_harmless() {
     let mut sut = reader(false);
     let mut out = Vec::new();
-    for until in Until::ASKED {
+    for until in Until::REQUESTABLE {
         Ask {
             until,
             position: POSITION_MAX,

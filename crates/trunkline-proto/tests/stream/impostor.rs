@@ -4,13 +4,13 @@
 use trunkline_proto::message::stream::{
     EndState, ReaderState, StreamEnd, StreamHello, StreamWelcome, WriterState,
 };
-use trunkline_proto::stream::{Half, Link, Secret};
+use trunkline_proto::stream::{Link, LinkRole, Secret};
 use trunkline_proto::{Disconnect, FaultCode, Frame, VersionRange};
 
 use crate::rig::{SIZE, World, ms, options};
 
 /// The hello of a dialler that acts in the name of `end` and knows its peer.
-fn hello_as(end: StreamEnd, of: &Link<impl Half>) -> StreamHello {
+fn hello_as(end: StreamEnd, of: &Link<impl LinkRole>) -> StreamHello {
     StreamHello {
         versions: VersionRange::OURS,
         end,
@@ -151,7 +151,7 @@ fn dialling_end_accepts_only_a_peer_with_the_secret() {
 }
 
 /// An end dials and gets this answer: why it closes.
-fn answered<H: Half>(
+fn answered<H: LinkRole>(
     link: &mut Link<H>,
     now: trunkline_types::Tick,
     id: u64,

@@ -64,7 +64,7 @@ fn abandoned_dial_leaves_no_peer() {
 #[test]
 fn successor_of_an_abandoned_peer_starts_at_the_beginning() {
     let (w, mut r) = options(8, 8, false);
-    r.takes_successor = true;
+    r.accepts_successor = true;
     let at = ReaderState {
         arrived: 5 * SIZE,
         arrived_elements: 5,
@@ -147,7 +147,7 @@ fn unanswered_endpoint_retries() {
 #[test]
 fn unanswered_successor_of_the_reader_retries() {
     let (mut w, r) = options(8, 5, false);
-    w.takes_successor = true;
+    w.accepts_successor = true;
     w.freed_at = Until::Read;
     let mut sut = World::with(w, r.clone());
     sut.run(ms(10));
@@ -172,7 +172,7 @@ fn unanswered_successor_of_the_reader_retries() {
 fn an_end_that_dials_takes_a_successor_too() {
     for writer_dials in [true, false] {
         let (mut w, mut r) = options(8, 5, writer_dials);
-        (w.takes_successor, r.takes_successor) = (true, true);
+        (w.accepts_successor, r.accepts_successor) = (true, true);
         w.freed_at = Until::Read;
         let mut sut = World::with(w.clone(), r.clone());
         sut.run(ms(10));
@@ -207,7 +207,7 @@ fn an_end_that_dials_takes_a_successor_too() {
 #[test]
 fn a_reader_at_its_end_takes_no_successor() {
     let (mut w, mut r) = options(5, 5, true);
-    r.takes_successor = true;
+    r.accepts_successor = true;
     let mut sut = World::with(w.clone(), r);
     sut.run(ms(10));
     assert!(sut.write(2));
@@ -374,7 +374,7 @@ fn restart_without_a_journal_is_reported_to_both_ends() {
 #[test]
 fn successor_of_the_reader_continues_at_the_kept_elements() {
     let (mut w, r) = options(8, 5, false);
-    w.takes_successor = true;
+    w.accepts_successor = true;
     w.freed_at = Until::Read;
     let mut sut = World::with(w, r.clone());
     sut.run(ms(10));
@@ -400,7 +400,7 @@ fn successor_of_the_reader_continues_at_the_kept_elements() {
 #[test]
 fn unanswered_successor_retries() {
     let (w, mut r) = options(8, 5, true);
-    r.takes_successor = true;
+    r.accepts_successor = true;
     let mut sut = World::with(w.clone(), r);
     sut.run(ms(10));
     assert!(sut.write(3));
@@ -428,7 +428,7 @@ fn a_successor_of_the_writer_begins_a_whole_element() {
         let (w, r) = options(1, 1, writer_dials);
         let w = varying(w, 8, 200);
         let mut r = varying(r, 8, 200);
-        r.takes_successor = true;
+        r.accepts_successor = true;
         let mut sut = World::with(w.clone(), r);
         sut.run(ms(10));
         assert!(sut.writer.write_varying(10));

@@ -223,7 +223,7 @@ pub trait Backend: Send + fmt::Debug {
     /// # Errors
     /// `Unsupported`: extending the file has no benefit with this backend. Other kinds are the
     /// system's errors.
-    fn lengthen(&mut self, length: u64) -> io::Result<()> {
+    fn extend(&mut self, length: u64) -> io::Result<()> {
         self.local()?.file.set_len(length)
     }
 
@@ -232,8 +232,8 @@ pub trait Backend: Send + fmt::Debug {
     /// # Errors
     /// `Unsupported`: the file system does not report free space. Other kinds are the system's
     /// errors.
-    fn room(&self) -> io::Result<u64> {
-        room(&self.local()?.file)
+    fn free_bytes(&self) -> io::Result<u64> {
+        free_bytes(&self.local()?.file)
     }
 
     /// Returns the location of the file if the name it was created with no longer refers to it.
@@ -244,12 +244,12 @@ pub trait Backend: Send + fmt::Debug {
 
     /// Truncates the file to `length` and frees the space reserved after it. No operation may be
     /// running.
-    fn trim(&mut self, length: u64) -> io::Result<()> {
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
         self.local()?.file.set_len(length)
     }
 }
 
-pub(crate) fn room(file: &File) -> io::Result<u64> {
+pub(crate) fn free_bytes(file: &File) -> io::Result<u64> {
     let stats = rustix::fs::fstatvfs(file)?;
     if stats.f_blocks == 0 {
         // Some user-space file systems report zeros.

@@ -107,7 +107,7 @@ impl SimDisk {
     }
 
     /// Sets the capacity of the disk in bytes.
-    pub fn set_room(&self, bytes: u64) {
+    pub fn set_capacity(&self, bytes: u64) {
         self.state().capacity_bytes = bytes;
     }
 
@@ -330,14 +330,14 @@ impl Backend for SimDisk {
         Ok(())
     }
 
-    fn lengthen(&mut self, length: u64) -> io::Result<()> {
+    fn extend(&mut self, length: u64) -> io::Result<()> {
         let mut state = self.state();
         // The file is a `Vec`, so its length fits in a `usize`.
         state.length = state.length.max(length as usize);
         Ok(())
     }
 
-    fn room(&self) -> io::Result<u64> {
+    fn free_bytes(&self) -> io::Result<u64> {
         let state = self.state();
         Ok(state.capacity_bytes.saturating_sub(state.reserved_to))
     }
@@ -346,7 +346,7 @@ impl Backend for SimDisk {
         self.state().moved_file.clone()
     }
 
-    fn trim(&mut self, length: u64) -> io::Result<()> {
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
         let mut state = self.state();
         if let Some(number) = state.trim_fault {
             return Err(io::Error::from_raw_os_error(number));

@@ -8,7 +8,7 @@ use trunkline_tdms::{ObjectPath, OpenError, ReadError, TdmsType, Text};
 
 use crate::read_queue::ReadQueueError;
 
-/// Maximum number of groups that [`PlaybackError::WhichGroup`] lists, because a file may have a
+/// Maximum number of groups that [`PlaybackError::AmbiguousGroup`] lists, because a file may have a
 /// million groups.
 pub const GROUPS_LISTED_MAX: usize = 10;
 
@@ -45,7 +45,7 @@ pub enum PlaybackError {
         "{} does not have exactly one group with channels (found: {}); specify the group to play",
         path.display(), format_groups(groups, *unlisted)
     )]
-    WhichGroup {
+    AmbiguousGroup {
         path: PathBuf,
         /// Names of the groups that have channels, at most the first [`GROUPS_LISTED_MAX`].
         groups: Vec<Text>,
@@ -71,25 +71,25 @@ pub enum PlaybackError {
         "the channels of {} differ from those of the first file of the series: {difference}",
         path.display()
     )]
-    OtherFile { path: PathBuf, difference: String },
+    FileMismatch { path: PathBuf, difference: String },
     #[error(
         "{} has the name of a file of the series, but does not continue the earlier files: \
          {difference}; rename it, or play it separately",
         path.display()
     )]
-    OtherSeries { path: PathBuf, difference: String },
+    NotContinued { path: PathBuf, difference: String },
     #[error(
         "the recording has no times: {channel} has no property wf_increment, and no channel of times \
          was specified; specify one, or play at full speed"
     )]
-    NoRate { channel: ObjectPath },
+    NoTimes { channel: ObjectPath },
     #[error("invalid speed {speed}; use a number above 0")]
     Speed { speed: f64 },
     #[error(
         "the ring's elements have {element_bytes} bytes, but a row has {row_bytes}; create the ring \
          with elements of {row_bytes} bytes"
     )]
-    OtherRows {
+    RowSizeMismatch {
         element_bytes: usize,
         row_bytes: usize,
     },

@@ -77,7 +77,7 @@ impl Pacer {
     /// Creates a pacer for the rows of a recording.
     ///
     /// # Errors
-    /// [`PlaybackError::NoRate`], [`PlaybackError::Speed`].
+    /// [`PlaybackError::NoTimes`], [`PlaybackError::Speed`].
     pub fn new(
         recording: &Recording,
         pace: Pace,
@@ -103,7 +103,7 @@ impl Pacer {
             },
             _ => {
                 let channel = recording.channels().first();
-                return Err(PlaybackError::NoRate {
+                return Err(PlaybackError::NoTimes {
                     channel: channel.map_or(trunkline_tdms::ObjectPath::File, |c| c.path.clone()),
                 });
             }

@@ -144,7 +144,7 @@ impl TdmsPlayback {
     ) -> Result<Self, PlaybackError> {
         let (element_bytes, row_bytes) = (ring.element_bytes(), recording.row_bytes());
         if element_bytes != row_bytes {
-            return Err(PlaybackError::OtherRows {
+            return Err(PlaybackError::RowSizeMismatch {
                 element_bytes,
                 row_bytes,
             });
@@ -365,7 +365,7 @@ impl TdmsPlayback {
                 };
                 let read = read.map_err(|source| PlaybackError::read(path.clone(), source))?;
                 if read < count {
-                    return Err(PlaybackError::OtherFile {
+                    return Err(PlaybackError::FileMismatch {
                         path,
                         difference: format!("{} has fewer values than it declares", channel.path),
                     });

@@ -28,7 +28,7 @@ pub struct Selection {
     /// channels with values of a fixed size, except the channel of times, in the order of the file.
     pub channels: Vec<Text>,
     /// Channels that are not played if `channels` is empty.
-    pub left_out: Vec<ObjectPath>,
+    pub excluded: Vec<ObjectPath>,
     /// True to play channels that have a scaling as engineering values, in 64-bit floats.
     pub is_scaled: bool,
     /// Name of the channel that contains the time of each row, with the type TimeStamp. With
@@ -120,7 +120,7 @@ impl Recording {
             });
             let candidates = candidates.map(|channel| channel.path().clone());
             let is_selected = |path: &ObjectPath| {
-                Some(path) != times.as_ref() && !selection.left_out.contains(path)
+                Some(path) != times.as_ref() && !selection.excluded.contains(path)
             };
             paths = candidates.filter(is_selected).collect();
         }
@@ -157,7 +157,7 @@ impl Recording {
         if let Some(times) = &times {
             let data_type = find(&file, path, times)?.data_type();
             if data_type != TdmsType::Time {
-                return Err(PlaybackError::OtherFile {
+                return Err(PlaybackError::FileMismatch {
                     path: path.to_owned(),
                     difference: format!(
                         "{times} has the type {data_type}; times need the type TimeStamp"
@@ -205,7 +205,7 @@ impl Recording {
                 // A file without values does not contain the type.
                 if !found.is_empty() {
                     let difference = format!("{} has the type {data_type}", channel.path);
-                    return Err(PlaybackError::OtherFile { path, difference });
+                    return Err(PlaybackError::FileMismatch { path, difference });
                 }
             }
             rows = rows.min(found.len());
@@ -275,7 +275,7 @@ impl Recording {
                 self.series_rows = expected;
             }
             Some(expected) => {
-                return Err(PlaybackError::OtherSeries {
+                return Err(PlaybackError::NotContinued {
                     path: path.to_owned(),
                     difference: format!(
                         "it expects {expected} rows in them, but they have {found}"
@@ -379,7 +379,7 @@ fn group(file: &TdmsFile<File>, path: &Path, selection: &Selection) -> Result<Te
     let unlisted = names_seen.len() - groups.len();
     match <[Text; 1]>::try_from(groups) {
         Ok([group]) => Ok(group),
-        Err(groups) => Err(PlaybackError::WhichGroup {
+        Err(groups) => Err(PlaybackError::AmbiguousGroup {
             path: path.to_owned(),
             groups,
             unlisted,

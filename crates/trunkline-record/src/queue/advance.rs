@@ -42,7 +42,7 @@ impl WriteQueue {
     /// [`QueueError::Backend`]. [`progress`](Self::progress) reports a failure of the file instead.
     pub fn poll(&mut self) -> Result<(), QueueError> {
         while self.step(Wait::No)? {}
-        if self.space.room.is_due(self.backend.now()) {
+        if self.space.monitor.is_due(self.backend.now()) {
             self.check_names();
             self.space
                 .query_room(&*self.backend, self.outstanding.position);

@@ -30,7 +30,7 @@ pub(super) struct Collected {
 
 impl WriteQueue {
     /// Waits until the queue can accept another region, for at most the time set in the options.
-    pub fn make_room(&mut self) -> Result<(), QueueError> {
+    pub fn wait_for_slot(&mut self) -> Result<(), QueueError> {
         if self.is_closed {
             return Err(QueueError::Closed);
         }
@@ -66,7 +66,7 @@ impl WriteQueue {
         padding: &[u8],
         returns_region: bool,
     ) -> Result<(), Box<Refused>> {
-        let ready = self.make_room();
+        let ready = self.wait_for_slot();
         let alignment_checked = ready.and_then(|()| self.check_alignment(&region));
         let bytes = region.bytes().len();
         let checked = alignment_checked.and_then(|()| self.check_lengths(header, bytes, padding));
@@ -93,7 +93,7 @@ impl WriteQueue {
     /// Writes a segment that consists of a header only. This call waits only while the maximum
     /// number of segments is outstanding.
     pub fn append_header(&mut self, header: &[u8]) -> Result<(), QueueError> {
-        self.make_room()?;
+        self.wait_for_slot()?;
         let end = self.check_lengths(header, 0, &[])?;
         self.reserve(end)?;
         self.begin(header, None, &[], end);
@@ -102,8 +102,8 @@ impl WriteQueue {
 
     /// Ensures that a segment with this region and any header can be appended: waits until the
     /// queue can accept it, and reserves space on the disk.
-    pub fn make_room_for(&mut self, region: &ReadRegion) -> Result<(), QueueError> {
-        self.make_room()?;
+    pub fn prepare_for(&mut self, region: &ReadRegion) -> Result<(), QueueError> {
+        self.wait_for_slot()?;
         self.check_alignment(region)?;
         self.reserve_for(region.bytes().len())
     }
@@ -126,10 +126,10 @@ impl WriteQueue {
     }
 
     /// Adds a region to the last segment as another chunk. [`may_extend`](Self::may_extend) must
-    /// have returned true, and [`make_room_for`](Self::make_room_for) must have reserved the space.
+    /// have returned true, and [`prepare_for`](Self::prepare_for) must have reserved the space.
     pub(crate) fn extend(&mut self, region: ReadRegion) {
         let end = self.position() + region.bytes().len() as u64;
-        self.space.lengthen(&mut *self.backend, end);
+        self.space.extend(&mut *self.backend, end);
         self.add(Body::Region(region, false), &[]);
         self.advance();
     }
@@ -162,7 +162,7 @@ impl WriteQueue {
             self.poll()?;
             return self.check_failure();
         }
-        self.make_room()?;
+        self.wait_for_slot()?;
         self.reserve_for(self.options.copy_bytes_max())
     }
 
@@ -260,7 +260,7 @@ impl WriteQueue {
         if self.outstanding.next_segment() > 0 {
             // The first segment does not extend the file, so a file stays short if its recording
             // does not start.
-            self.space.lengthen(&mut *self.backend, end);
+            self.space.extend(&mut *self.backend, end);
         }
         let body_sum = self.sums.as_ref().map(|_| BodySum::default());
         self.outstanding.begin(header, end, self.now(), body_sum);

@@ -97,7 +97,7 @@ impl WriteQueue {
                 }
             }
             if !self.step(Wait::Until(deadline))? && self.now() >= deadline {
-                return Err(QueueError::NotDone {
+                return Err(QueueError::TimedOut {
                     outstanding: self.outstanding(),
                     waited: wait,
                 });
@@ -111,7 +111,7 @@ impl WriteQueue {
     /// file that cannot be truncated counts as [failed](FailedStep::Trim).
     ///
     /// # Errors
-    /// [`QueueError::NotDone`], after which the caller may call this again;
+    /// [`QueueError::TimedOut`], after which the caller may call this again;
     /// [`QueueError::Backend`].
     pub fn close(&mut self, wait: Duration) -> Result<Closed, QueueError> {
         let deadline = self.now().saturating_add(wait);
@@ -124,7 +124,7 @@ impl WriteQueue {
             // Truncate before the sync, so that the sync also covers the length.
             self.check_names();
             if !self.is_removed() {
-                self.trim();
+                self.truncate();
             }
             if !self.syncing.has_failed && self.in_file() > 0 {
                 self.sync_both()?;
@@ -135,7 +135,7 @@ impl WriteQueue {
         self.check_names();
         Ok(Closed {
             length: self.in_file(),
-            untrimmed: self.untrimmed,
+            truncate_error: self.truncate_error,
             durability: match self.syncing.durable == self.in_file() && !self.is_removed() {
                 true => Durability::OnDisk,
                 false => Durability::InFile,
@@ -146,11 +146,11 @@ impl WriteQueue {
 
     /// Truncates the file and its checksum file to the data that both cover. If this fails, the
     /// file is complete, but extra bytes follow its end.
-    fn trim(&mut self) {
-        let data = self.backend.trim(self.in_file());
-        let sums = self.sums.as_mut().map_or(Ok(()), SumsFile::trim);
+    fn truncate(&mut self) {
+        let data = self.backend.truncate(self.in_file());
+        let sums = self.sums.as_mut().map_or(Ok(()), SumsFile::truncate);
         if let Err(error) = data.and(sums) {
-            self.untrimmed = Some(os_error(&error));
+            self.truncate_error = Some(os_error(&error));
             self.fail_next(FailedStep::Trim, &error);
             self.advance();
         }
@@ -159,7 +159,7 @@ impl WriteQueue {
     fn wait_for_sync(&mut self, deadline: Duration, waited: Duration) -> Result<(), QueueError> {
         while self.syncing.target.is_some() {
             if !self.step(Wait::Until(deadline))? && self.now() >= deadline {
-                return Err(QueueError::NotDone {
+                return Err(QueueError::TimedOut {
                     outstanding: 0,
                     waited,
                 });

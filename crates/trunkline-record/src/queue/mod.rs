@@ -6,11 +6,11 @@
 mod advance;
 mod append;
 mod ends;
+mod free_space;
 mod options;
 mod outstanding;
 mod part;
 mod progress;
-mod room;
 mod space;
 mod sums;
 
@@ -24,12 +24,12 @@ use trunkline_tdms::SumsId;
 
 use self::append::Collected;
 use self::ends::Syncing;
-pub use self::options::{COPY_BELOW_BYTES, Copying, FullDisk, QueueOptions, RoomAlarm};
+pub(crate) use self::free_space::FreeSpaceMonitor;
+pub use self::free_space::{FreeSpace, FreeSpaceState};
+pub use self::options::{COPY_BELOW_BYTES, Copying, FreeSpaceAlarm, FullDisk, QueueOptions};
 use self::outstanding::Outstanding;
 use self::progress::Counts;
 pub use self::progress::{Closed, Durability, Progress, Reservation, WritePath};
-pub(crate) use self::room::RoomWatch;
-pub use self::room::{Room, RoomState};
 use self::space::Space;
 use self::sums::SumsFile;
 use crate::backend::{Backend, FallbackReason, Span, Token};
@@ -62,7 +62,7 @@ pub struct WriteQueue {
     moved_sums_file: Option<MovedFile>,
     is_closed: bool,
     /// The system error number if closing could not truncate the file.
-    untrimmed: Option<i32>,
+    truncate_error: Option<i32>,
     /// Files that this queue removes when it is dropped and nothing was written to them.
     created_files: Vec<PathBuf>,
     /// True if the files are removed even if data was written to them.
@@ -100,7 +100,7 @@ impl WriteQueue {
             moved_file: None,
             moved_sums_file: None,
             is_closed: false,
-            untrimmed: None,
+            truncate_error: None,
             created_files: Vec::new(),
             always_removes_files: false,
         }
@@ -185,7 +185,7 @@ impl WriteQueue {
             durable: self.syncing.durable,
             outstanding: self.outstanding(),
             reservation: self.space.reservation,
-            room: self.space.room.room(),
+            free_space: self.space.monitor.free_space(),
             path: self.counts.path,
             regions_in_place: self.counts.regions_in_place,
             regions_copied: self.counts.regions_copied,

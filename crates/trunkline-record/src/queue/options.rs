@@ -36,7 +36,7 @@ pub struct QueueOptions {
     /// then reads every byte once, but copies none. Default: false.
     pub has_sums: bool,
     /// The conditions under which the disk counts as nearly full.
-    pub alarm: RoomAlarm,
+    pub alarm: FreeSpaceAlarm,
     /// The behaviour of a recording when the disk is full. By default it refuses rows.
     pub full_disk: FullDisk,
 }
@@ -51,7 +51,7 @@ impl Default for QueueOptions {
             lengthen_bytes: 32 << 20,
             copying: Some(Copying::default()),
             has_sums: false,
-            alarm: RoomAlarm::default(),
+            alarm: FreeSpaceAlarm::default(),
             full_disk: FullDisk::default(),
         }
     }
@@ -96,7 +96,7 @@ impl Default for Copying {
 
 /// The conditions under which the disk counts as nearly full. One of them suffices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RoomAlarm {
+pub struct FreeSpaceAlarm {
     /// The disk counts as nearly full if fewer bytes than this are free. Default: 1 GiB.
     pub bytes: u64,
     /// The disk counts as nearly full if the current rate fills it in less than this time. Default:
@@ -104,7 +104,7 @@ pub struct RoomAlarm {
     pub time: Duration,
 }
 
-impl Default for RoomAlarm {
+impl Default for FreeSpaceAlarm {
     fn default() -> Self {
         Self {
             bytes: 1 << 30,

@@ -1,6 +1,6 @@
 //! Defines the progress and the final state that a queue reports.
 
-use super::Room;
+use super::FreeSpace;
 use crate::error::Failure;
 
 /// The kind of crash that written data survives.
@@ -49,7 +49,7 @@ pub struct Progress {
     /// Whether disk space is reserved ahead.
     pub reservation: Reservation,
     /// The free space on the disk.
-    pub room: Room,
+    pub free_space: FreeSpace,
     /// How the last region was written; `None` before the first region.
     pub path: Option<WritePath>,
     /// Number of regions written directly from their memory.
@@ -72,7 +72,7 @@ pub struct Closed {
     pub durability: Durability,
     /// The system error number if the file could not be truncated to `length`; extra bytes may
     /// then follow the data.
-    pub untrimmed: Option<i32>,
+    pub truncate_error: Option<i32>,
     /// The failure, if the file did not end normally.
     pub failure: Option<Failure>,
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::sums::{self, SumsFile};
-use super::{QueueOptions, Reservation, RoomWatch};
+use super::{FreeSpaceMonitor, QueueOptions, Reservation};
 use crate::backend::Backend;
 use crate::error::QueueError;
 
@@ -14,7 +14,7 @@ const ROOM_DIVISOR: u64 = 8;
 #[derive(Debug)]
 pub(super) struct Space {
     pub(super) reservation: Reservation,
-    pub(super) room: RoomWatch,
+    pub(super) monitor: FreeSpaceMonitor,
     reserve_bytes: u64,
     reserved_to: u64,
     /// Minimum number of bytes by which the file extends beyond its data; 0 after extending failed.
@@ -30,7 +30,7 @@ impl Space {
                 0 => Reservation::NotWanted,
                 _ => Reservation::Ahead,
             },
-            room: RoomWatch::new(options.alarm),
+            monitor: FreeSpaceMonitor::new(options.alarm),
             reserve_bytes: options.reserve_bytes,
             reserved_to: 0,
             lengthen_bytes: options.lengthen_bytes,
@@ -53,12 +53,12 @@ impl Space {
             .reserve_ahead(backend, needed)
             .and_then(|()| sums.map_or(Ok(()), SumsFile::reserve));
         let Err(error) = reserved else {
-            self.room.set_full(false);
+            self.monitor.set_full(false);
             return Ok(());
         };
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                self.room.set_full(true);
+                self.monitor.set_full(true);
                 let bytes = match self.reserved_to < end {
                     true => needed,
                     false => sums::RESERVE_BYTES,
@@ -77,7 +77,7 @@ impl Space {
         if needed == 0 {
             return Ok(());
         }
-        let free_space = backend.room().unwrap_or(u64::MAX);
+        let free_space = backend.free_bytes().unwrap_or(u64::MAX);
         if free_space < needed {
             // A failed attempt would allocate the remaining space and leave it unused.
             return Err(io::ErrorKind::StorageFull.into());
@@ -95,13 +95,13 @@ impl Space {
     /// A reader treats the length that the file had at the time of opening as the end. The reader
     /// must not see a segment that extends beyond this end, because it would look for the next
     /// segment there.
-    pub(super) fn lengthen(&mut self, backend: &mut dyn Backend, end: u64) {
+    pub(super) fn extend(&mut self, backend: &mut dyn Backend, end: u64) {
         let bytes = self.lengthen_bytes;
         if bytes == 0 || end.saturating_add(bytes) <= self.lengthened_to {
             return;
         }
         let length = end.saturating_add(bytes).saturating_add(bytes);
-        match backend.lengthen(length) {
+        match backend.extend(length) {
             Ok(()) => self.lengthened_to = length,
             // From now on each write extends the file, even if that is slow.
             Err(_) => self.lengthen_bytes = 0,
@@ -114,8 +114,8 @@ impl Space {
             Reservation::Ahead => self.reserved_to.saturating_sub(position),
             _ => 0,
         };
-        let free_bytes = backend.room().ok();
+        let free_bytes = backend.free_bytes().ok();
         let free_bytes = free_bytes.map(|free_bytes| free_bytes.saturating_add(reserved_bytes));
-        self.room.record(backend.now(), free_bytes, position);
+        self.monitor.record(backend.now(), free_bytes, position);
     }
 }

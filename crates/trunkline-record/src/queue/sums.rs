@@ -213,7 +213,7 @@ impl SumsFile {
     }
 
     /// Truncates the file, which frees reserved space and removes failed writes.
-    pub(super) fn trim(&mut self) -> io::Result<()> {
-        self.backend.trim(self.written_end)
+    pub(super) fn truncate(&mut self) -> io::Result<()> {
+        self.backend.truncate(self.written_end)
     }
 }

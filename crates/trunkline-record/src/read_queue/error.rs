@@ -55,7 +55,7 @@ pub enum ReadQueueError {
         "{outstanding} reads did not complete within {waited:?}: the disk is too slow or has \
          stalled; wait longer, or check the disk"
     )]
-    NotDone {
+    TimedOut {
         outstanding: usize,
         waited: Duration,
     },

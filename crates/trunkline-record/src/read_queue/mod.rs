@@ -212,7 +212,7 @@ impl ReadQueue {
     }
 
     /// Waits until another read can start, for at most the time set in the options.
-    pub fn make_room(&mut self) -> Result<(), ReadQueueError> {
+    pub fn wait_for_slot(&mut self) -> Result<(), ReadQueueError> {
         self.poll()?;
         let waited = self.options.wait;
         let deadline = self.backend.now().saturating_add(waited);
@@ -234,7 +234,7 @@ impl ReadQueue {
     /// # Errors
     /// [`RefusedRead`] returns the region, into which nothing was read.
     pub fn read(&mut self, region: WriteRegion) -> Result<(), Box<RefusedRead>> {
-        let checked = self.make_room().and_then(|()| self.check(&region));
+        let checked = self.wait_for_slot().and_then(|()| self.check(&region));
         if let Err(error) = checked {
             return Err(Box::new(RefusedRead { region, error }));
         }
@@ -308,7 +308,7 @@ impl ReadQueue {
         let deadline = self.backend.now().saturating_add(wait);
         while self.outstanding() > 0 {
             if !self.step(Wait::Until(deadline))? && self.backend.now() >= deadline {
-                return Err(ReadQueueError::NotDone {
+                return Err(ReadQueueError::TimedOut {
                     outstanding: self.outstanding(),
                     waited: wait,
                 });

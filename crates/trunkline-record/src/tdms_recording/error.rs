@@ -36,7 +36,7 @@ pub enum RecordError {
         "the ring's elements have {element_bytes} bytes, but a row of these channels has \
          {row_bytes}; change the channels to match the ring's elements"
     )]
-    OtherRows { element_bytes: u64, row_bytes: u64 },
+    RowSizeMismatch { element_bytes: u64, row_bytes: u64 },
     #[error(
         "an earlier header was longer than header_bytes_max, so this file accepts no further rows; \
          close it, and continue in a new file with a larger header_bytes_max"

@@ -97,7 +97,7 @@ impl TdmsRecording {
             return Ok(());
         }
         // These calls must succeed before the writer counts the segment as written.
-        self.queue.make_room()?;
+        self.queue.wait_for_slot()?;
         self.queue.reserve_for(0)?;
         self.has_header_overflow = true;
         self.append_properties()?;

@@ -164,14 +164,14 @@ impl TdmsRecording {
     /// before a region that is not copied.
     ///
     /// # Errors
-    /// [`RecordError::OtherRows`]: the region is released and nothing was written.
+    /// [`RecordError::RowSizeMismatch`]: the region is released and nothing was written.
     /// [`RecordError::Refused`] returns the region.
     pub fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         let count = region.elements();
         let element_bytes = region.bytes().len() as u64 / count.max(1);
         if element_bytes != self.row_bytes {
             let row_bytes = self.row_bytes;
-            return Err(RecordError::OtherRows {
+            return Err(RecordError::RowSizeMismatch {
                 element_bytes,
                 row_bytes,
             });
@@ -248,7 +248,7 @@ impl TdmsRecording {
         }
         match is_copied {
             true => self.queue.prepare_to_collect()?,
-            false => self.queue.make_room_for(region)?,
+            false => self.queue.prepare_for(region)?,
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ pub trait Segments {
 
     /// Returns the number of free bytes in the file system; `None` if it does not report free
     /// space.
-    fn room(&self) -> Option<u64> {
+    fn free_bytes(&self) -> Option<u64> {
         None
     }
 
@@ -173,8 +173,8 @@ impl Segments for SegmentFile {
         self.file.sync_data()
     }
 
-    fn room(&self) -> Option<u64> {
-        crate::backend::room(&self.file).ok()
+    fn free_bytes(&self) -> Option<u64> {
+        crate::backend::free_bytes(&self.file).ok()
     }
 
     fn moved_file(&self) -> Option<MovedFile> {

@@ -36,7 +36,7 @@ pub use self::error::{VariableProgress, VariableRecordError};
 pub use self::file::{SegmentFile, Segments};
 pub use self::playing::{PlayedUpdate, PlayedVariable, RecordedVariables};
 pub use self::recording::{VariableId, VariableRecording};
-pub use self::series::{EndedVariables, OmittedVariableFiles, VariableSeries};
+pub use self::series::{DiscardedVariableResults, EndedVariables, VariableSeries};
 
 const TIME: &str = "time";
 /// The channel of values, or the prefix of the names of channels with parts of the values.

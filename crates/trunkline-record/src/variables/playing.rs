@@ -97,7 +97,7 @@ impl RecordedVariables {
     /// so on. [`missing`](Self::missing) returns the parts that are missing.
     ///
     /// # Errors
-    /// [`PlaybackError`]. [`PlaybackError::OtherSeries`] means that a file has the name of a file
+    /// [`PlaybackError`]. [`PlaybackError::NotContinued`] means that a file has the name of a file
     /// of the series but does not continue the series.
     pub fn open_series(path: &Path) -> Result<Self, PlaybackError> {
         Self::of(numbered_files(path), path)
@@ -200,7 +200,7 @@ impl RecordedVariables {
     }
 
     /// Restricts playback to one variable, which is an index into [`variables`](Self::variables).
-    pub fn keep_only(&mut self, variable: usize) {
+    pub fn select_only(&mut self, variable: usize) {
         self.ended = (0..self.checker.variables.len()).collect();
         self.ended.remove(&variable);
         self.next_updates

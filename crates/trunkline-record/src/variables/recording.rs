@@ -202,9 +202,9 @@ impl<S: Segments> VariableRecording<S> {
         sample: &Sample,
         lost: &Lost,
     ) -> Result<(), VariableRecordError> {
-        self.note_lost(variable, lost.count())?;
+        self.record_loss(variable, lost.count())?;
         if let Err(error) = self.check_sample(variable, sample) {
-            self.note_lost(variable, Some(1))?;
+            self.record_loss(variable, Some(1))?;
             return Err(error);
         }
         let bytes = bytes_of(sample);
@@ -213,7 +213,7 @@ impl<S: Segments> VariableRecording<S> {
             // The waiting updates may now be a segment, which does not count against the limit.
             && self.is_full(bytes)
         {
-            self.note_lost(variable, Some(1))?;
+            self.record_loss(variable, Some(1))?;
             return Err(error);
         }
         self.push(variable, sample, bytes)
@@ -310,7 +310,7 @@ impl<S: Segments> VariableRecording<S> {
 
     /// Records that updates of a variable are missing before its next update. `None` means that
     /// their number is unknown.
-    pub fn note_lost(
+    pub fn record_loss(
         &mut self,
         variable: VariableId,
         lost: Option<u64>,
@@ -385,8 +385,8 @@ impl<S: Segments> VariableRecording<S> {
 
     /// Returns the number of free bytes in the file system; `None` if it does not report free
     /// space.
-    pub(super) fn room(&self) -> Option<u64> {
-        self.out.room()
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        self.out.free_bytes()
     }
 
     /// Returns the location of the checksum file, like [`moved_file`](Self::moved_file).

@@ -9,7 +9,7 @@ use super::error::{VariableProgress, VariableRecordError};
 use super::file::Segments;
 use super::recording::{VariableId, VariableRecording};
 use crate::ended::EndedFiles;
-use crate::queue::{Room, RoomAlarm, RoomWatch};
+use crate::queue::{FreeSpace, FreeSpaceAlarm, FreeSpaceMonitor};
 use crate::tdms_series::Rotation;
 use crate::watched_path::MovedFile;
 
@@ -31,7 +31,7 @@ pub struct EndedVariables {
 /// [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) results untaken. Their updates are part of
 /// [`VariableSeries::progress`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OmittedVariableFiles {
+pub struct DiscardedVariableResults {
     pub files: u32,
     /// Number of these files that may not survive a power loss.
     pub not_on_disk: u32,
@@ -61,8 +61,8 @@ pub struct VariableSeries<S, O> {
     /// True if the current file accepts no more data and the next file does not exist yet.
     needs_next_file: bool,
     ended: EndedFiles<EndedVariables>,
-    omitted: OmittedVariableFiles,
-    room: RoomWatch,
+    omitted: DiscardedVariableResults,
+    monitor: FreeSpaceMonitor,
 }
 
 impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
@@ -91,8 +91,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
             started_at: now,
             needs_next_file: false,
             ended: EndedFiles::default(),
-            omitted: OmittedVariableFiles::default(),
-            room: RoomWatch::new(RoomAlarm::default()),
+            omitted: DiscardedVariableResults::default(),
+            monitor: FreeSpaceMonitor::new(FreeSpaceAlarm::default()),
         })
     }
 
@@ -169,12 +169,12 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.recording.is_at_limit()
     }
 
-    pub fn note_lost(
+    pub fn record_loss(
         &mut self,
         variable: VariableId,
         lost: Option<u64>,
     ) -> Result<(), VariableRecordError> {
-        self.recording.note_lost(variable, lost)
+        self.recording.record_loss(variable, lost)
     }
 
     /// Writes all waiting updates as one segment, to this file or the next one.
@@ -205,11 +205,11 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         write: fn(&mut VariableRecording<S>) -> Result<(), VariableRecordError>,
     ) -> Result<(), VariableRecordError> {
         let written = self.write_to_current_or_next(now, write);
-        if self.room.is_due(now) {
+        if self.monitor.is_due(now) {
             let bytes = self.recording.progress().bytes;
-            self.room.record(now, self.recording.room(), bytes);
+            self.monitor.record(now, self.recording.free_bytes(), bytes);
         }
-        self.room.set_full(
+        self.monitor.set_full(
             written
                 .as_ref()
                 .is_err_and(VariableRecordError::is_disk_full),
@@ -293,13 +293,13 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
 
     /// Returns the result of the next ended file. The newest
     /// [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) results are kept until this method returns them;
-    /// older results are discarded and counted ([`omitted_files`](Self::omitted_files)).
+    /// older results are discarded and counted ([`discarded_results`](Self::discarded_results)).
     pub fn take_ended(&mut self) -> Option<EndedVariables> {
         self.ended.take()
     }
 
     /// Returns the totals of the ended files whose results were discarded.
-    pub fn omitted_files(&self) -> OmittedVariableFiles {
+    pub fn discarded_results(&self) -> DiscardedVariableResults {
         self.omitted
     }
 
@@ -315,8 +315,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
     }
 
     /// Returns the free space on the disk, as measured by a recent write.
-    pub fn room(&self) -> Room {
-        self.room.room()
+    pub fn free_space(&self) -> FreeSpace {
+        self.monitor.free_space()
     }
 
     pub fn discard_waiting(&mut self) -> u64 {

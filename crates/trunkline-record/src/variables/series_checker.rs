@@ -211,7 +211,7 @@ fn first_number(
 }
 
 fn does_not_continue(file: &PlaybackFile, difference: String) -> PlaybackError {
-    PlaybackError::OtherSeries {
+    PlaybackError::NotContinued {
         path: file.path.clone(),
         difference,
     }

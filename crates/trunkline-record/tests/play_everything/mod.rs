@@ -45,7 +45,7 @@ pub fn play_everything(path: &Path) {
         }
     }
     if let Ok(mut recorded) = RecordedVariables::open_series(path) {
-        recorded.keep_only(1);
+        recorded.select_only(1);
         for _ in 0..STEPS {
             let Ok(Some(update)) = recorded.next_update() else {
                 break;

@@ -197,7 +197,7 @@ impl ElementCursor {
     /// Announces that this cursor is about to wait. From then on the producer's next
     /// [`must_wake`](super::ElementProducer::must_wake) returns true. Returns false if there are
     /// already bytes after `position`.
-    pub fn wait_behind(&mut self, position: u64) -> Result<bool, Corrupt> {
+    pub fn wait_after(&mut self, position: u64) -> Result<bool, Corrupt> {
         let mut table = self.ring.table();
         table
             .waits

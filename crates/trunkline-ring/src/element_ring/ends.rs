@@ -147,7 +147,7 @@ impl ElementProducer {
     /// writing an element. It may miss a consumer that begins to wait at the same moment, so the
     /// consumer must check again some time after it announced that it is waiting.
     #[inline(always)]
-    pub fn glance_wake(&mut self) -> bool {
+    pub fn must_wake_unfenced(&mut self) -> bool {
         self.waits
             .is_other_waiting_unfenced(&self.memory.header().consumer_wait_count.0)
     }
@@ -389,7 +389,7 @@ impl ElementConsumer {
     /// reading an element. It may miss a producer that begins to wait at the same moment, so the
     /// producer must check again some time after it announced that it is waiting.
     #[inline]
-    pub fn glance_wake(&mut self) -> bool {
+    pub fn must_wake_unfenced(&mut self) -> bool {
         self.waits
             .is_other_waiting_unfenced(&self.memory.header().producer_wait_count.0)
     }

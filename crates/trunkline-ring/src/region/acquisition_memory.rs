@@ -97,7 +97,7 @@ impl RegionMemory {
         Ok(Arc::new(Self {
             mapped,
             shape,
-            pages: Pages::OfAnother,
+            pages: Pages::UnknownOfPeer,
         }))
     }
 

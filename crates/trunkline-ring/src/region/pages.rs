@@ -31,7 +31,7 @@ pub enum PagesWanted {
     /// provides them, otherwise ordinary pages. [`RegionMemory::pages`](super::RegionMemory::pages)
     /// returns the kind obtained.
     #[default]
-    LargestThereAre,
+    LargestAvailable,
     /// Only huge pages reserved by the administrator.
     Huge,
     Ordinary,
@@ -51,7 +51,7 @@ pub enum Pages {
     /// Ordinary pages, as requested.
     Ordinary,
     /// Created by another process; only that process knows the kind.
-    OfAnother,
+    UnknownOfPeer,
 }
 
 /// A mapping of a sealed anonymous file.

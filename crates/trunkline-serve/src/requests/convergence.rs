@@ -179,7 +179,7 @@ impl Convergence {
         };
         let result = context
             .consumer
-            .look(indices, |subscription, variable, update| {
+            .sweep(indices, |subscription, variable, update| {
                 let handle = variable.handle();
                 let is_full = chunk.handles.len() == CHUNK_ITEMS_MAX;
                 if is_full || chunk.subscription != subscription {

@@ -97,7 +97,9 @@ impl Request for GroupRequest {
 fn put_group(context: &mut Context, request: u32, group: &GroupOutcome) {
     let head = GroupHead {
         commit: group.commit,
-        culprit: group.culprit.and_then(|index| u32::try_from(index).ok()),
+        culprit: group
+            .refused_member
+            .and_then(|index| u32::try_from(index).ok()),
     };
     let mut answer = GroupAnswerBuilder::begin(&mut context.answers.frames, request, &head);
     for outcome in &group.outcomes {

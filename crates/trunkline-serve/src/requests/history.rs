@@ -123,12 +123,12 @@ impl<'p> Items<'p> {
                 let mut part = Rows::new(rows.word_bytes());
                 part.append(rows, self.rows_done..end);
                 self.rows_done = end;
-                let marks = rows.marks().get(self.marks_done..).unwrap_or_default();
+                let marks = rows.events().get(self.marks_done..).unwrap_or_default();
                 for mark in marks.iter().take(ITEM_MARKS) {
-                    part.push_mark(*mark);
+                    part.push_event(*mark);
                 }
-                self.marks_done += part.marks().len();
-                self.is_done = end >= rows.len() && self.marks_done >= rows.marks().len();
+                self.marks_done += part.events().len();
+                self.is_done = end >= rows.len() && self.marks_done >= rows.events().len();
                 SeriesData::Rows(part)
             }
             SeriesData::Buckets { width, buckets } => {

@@ -61,7 +61,7 @@ fn describe(context: &Context, variable: &Variable) -> VariableInfo {
     let lease = context
         .engine
         .leases()
-        .held_by(variable, context.moment.now);
+        .holder_of(variable, context.moment.now);
     let lease = lease.as_ref();
     VariableInfo {
         name: variable.name().to_owned(),
@@ -79,7 +79,7 @@ fn describe(context: &Context, variable: &Variable) -> VariableInfo {
         lease_left: lease.and_then(|lease| lease.left).unwrap_or_default(),
         writers_waiting: lease.map_or(0, |lease| lease.waiting as u64),
         audit: match variable.properties().audit != AuditMode::Off {
-            true => context.engine.audit().keeping().sentence.to_string(),
+            true => context.engine.audit().storage().sentence.to_string(),
             false => String::new(),
         },
         subscriptions,

@@ -84,7 +84,7 @@ impl ProviderRole {
             return refused(FaultCode::NotSupported, sentence);
         }
         let providers = context.engine.providers();
-        let attached = providers.attach_source(providers.behind(&context.consumer, name));
+        let attached = providers.attach_source(providers.from_consumer(&context.consumer, name));
         let id = attached.map_err(|taken| Fault::new(FaultCode::NameTaken, taken.to_string()))?;
         context.provider = Some(id);
         let (lease, options) = (context.options.deadline, OpenOptions::default());

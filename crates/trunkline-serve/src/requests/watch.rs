@@ -128,7 +128,7 @@ impl Watches {
                 slice.gone.iter().for_each(|handle| vanished.push(handle));
                 vanished.finish(false);
             }
-            if slice.begins_again {
+            if slice.is_restarted {
                 AppearedBuilder::begin(out, 0, &head(Listing::Restarted)).finish(false);
             }
             if slice.appeared.is_empty() && !slice.listed {
@@ -160,6 +160,6 @@ impl Watches {
     /// Returns true if a pattern waits until the last updates of removed variables have been sent.
     pub(crate) fn is_waiting(&self) -> bool {
         let mut entries = self.by_number.values();
-        entries.any(|entry| entry.progress == WatchProgress::Waits)
+        entries.any(|entry| entry.progress == WatchProgress::Waiting)
     }
 }

@@ -253,7 +253,7 @@ impl Session {
     /// Records the memory that waiting requests and incomplete frames use now. Incomplete frames are
     /// already in memory, so the session ends if the budget does not allow them.
     fn update_account(&mut self) -> Result<(), Disconnect> {
-        let frame_bytes = self.frames.held_bytes();
+        let frame_bytes = self.frames.allocated_bytes();
         // Each request was charged for at least the memory that it needs.
         self.context
             .account

@@ -81,7 +81,7 @@ impl Session {
             .queue_bytes_max(options.queue_bytes_max)
             .sharing_feeds();
         if !options.resume_for.is_zero() {
-            consumer = consumer.keeping_sent();
+            consumer = consumer.resumable();
         }
         let context = Context {
             handles: engine.handles(),
@@ -155,7 +155,7 @@ impl Session {
         self.context
             .engine
             .writers()
-            .introduce(&self.context.caller);
+            .remember_name(&self.context.caller);
         let this_engine = (self.context.engine.epoch(), self.context.options.engine_id);
         let resume = hello
             .resume

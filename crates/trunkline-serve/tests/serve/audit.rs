@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use trunkline_client::{Write, WriteOptions, WriteOutcome};
 use trunkline_engine::{
-    AUDIT_NOTES_MAX, AUDIT_PATIENCE, Administrator, AuditRoom, Caller, Engine, LogPage, Order,
+    AUDIT_NOTES_MAX, AUDIT_WAIT_MAX, Administrator, AuditRoom, Caller, Engine, LogPage, Order,
     OrderNote, Reply, Report, Rights, Wakes,
 };
 use trunkline_proto::message::audit::Audit;
@@ -363,7 +363,7 @@ fn full_audit_that_is_not_stored_refuses_writes_and_orders() {
     let stop = sut.client.order_library("rig", LibraryVerb::Stop).unwrap();
     sut.exchange();
     assert!(!sut.client.is_settled(write));
-    sut.pass(AUDIT_PATIENCE);
+    sut.pass(AUDIT_WAIT_MAX);
     let outcomes = sut.client.take_outcomes(write).unwrap();
     let [WriteOutcome::Refused(fault)] = &*outcomes else {
         panic!("it is refused");

@@ -182,7 +182,7 @@ fn a_group_whose_answer_is_lost_is_unknown_and_is_not_written_twice() {
     sut.turn_of_session();
     sut.cut();
     let ended = ended(sut.client.take(request).expect("it has ended"));
-    assert_eq!((ended.commit, ended.culprit), (None, None));
+    assert_eq!((ended.commit, ended.refused_member), (None, None));
     assert!(
         ended
             .outcomes
@@ -233,7 +233,7 @@ fn group_with_an_invalid_member_is_refused_by_the_client() {
     wrong[2].value = Value::Bool(true);
     let request = sut.client.write_group(wrong, false).unwrap();
     let ended = ended(sut.answer(request));
-    assert_eq!((ended.commit, ended.culprit), (None, Some(2)));
+    assert_eq!((ended.commit, ended.refused_member), (None, Some(2)));
     assert_eq!(code(&ended.outcomes[2]), FaultCode::WrongType);
     let WriteOutcome::Refused(fault) = &ended.outcomes[0] else {
         panic!("{ended:?}");

@@ -12,8 +12,8 @@ use trunkline_proto::message::history::{HistoryBuilder, HistoryHead, HistoryPatt
 use trunkline_proto::{FaultCode, FrameKind, Negotiation};
 use trunkline_serve::{RequestBudget, ServeOptions};
 use trunkline_types::history::{
-    Bucket, Grid, HistoryCursor, HistoryEvent, HistoryForm, HistoryMark, HistoryPage, HistoryQuery,
-    HistorySeries, Row, RowKey, Rows, SeriesData,
+    Bucket, Grid, HistoryCursor, HistoryEvent, HistoryEventRow, HistoryForm, HistoryPage,
+    HistoryQuery, HistorySeries, Row, RowKey, Rows, SeriesData,
 };
 use trunkline_types::{DataType, Pattern, Position, Quality, Reason, Timestamp};
 
@@ -100,7 +100,7 @@ fn rows(count: usize, fixed: Option<usize>, value: impl Fn(usize) -> Vec<u8>) ->
             value: &value(n),
         });
         if n % 10 == 9 {
-            rows.push_mark(HistoryMark {
+            rows.push_event(HistoryEventRow {
                 key: key(n),
                 event: HistoryEvent::Lost(Some(5)),
             });

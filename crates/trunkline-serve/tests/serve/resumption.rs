@@ -89,7 +89,7 @@ fn updates_in_transit_or_written_meanwhile_arrive_after_a_reconnect() {
         assert_eq!(ledger.dropped_disconnect, 0, "{item}: {ledger:?}");
     }
     assert_eq!(
-        world.engine().health().absent_sessions(),
+        world.engine().health().detached_sessions(),
         0,
         "nobody is waited for"
     );
@@ -130,7 +130,7 @@ fn losses_before_the_first_readings_are_reported() {
     let id = pair.client.subscribe(&NAMES, contract, options).unwrap();
     pair.cut_after(usize::MAX, 0);
     assert_eq!(
-        world.engine().health().absent_sessions(),
+        world.engine().health().detached_sessions(),
         1,
         "the engine has had it"
     );
@@ -181,10 +181,10 @@ fn kept_updates_are_released_after_their_time_and_reported_as_lost() {
     let mut had = Had::default();
     had.take(&mut pair, id);
     pair.cut();
-    assert_eq!(world.engine().health().absent_sessions(), 1);
+    assert_eq!(world.engine().health().detached_sessions(), 1);
     set_all(&world, 2);
     world.advance(RESUME_FOR);
-    assert_eq!(world.engine().health().absent_sessions(), 0);
+    assert_eq!(world.engine().health().detached_sessions(), 0);
     set_all(&world, 1);
     pair.connect();
     pair.exchange();
@@ -201,7 +201,7 @@ fn session_that_says_goodbye_is_not_kept() {
     pair.exchange();
     pair.client.shut_down();
     pair.exchange();
-    assert_eq!(world.engine().health().absent_sessions(), 0);
+    assert_eq!(world.engine().health().detached_sessions(), 0);
 }
 
 /// Behaviour: B-05.
@@ -219,7 +219,7 @@ fn session_that_violates_the_protocol_is_not_kept() {
         matches!(cause, Some(Disconnect::Malformed { .. })),
         "{cause:?}"
     );
-    assert_eq!(world.engine().health().absent_sessions(), 0);
+    assert_eq!(world.engine().health().detached_sessions(), 0);
 }
 
 /// Behaviour: B-03, B-05.
@@ -246,7 +246,7 @@ fn updates_still_in_another_subscribers_feed_are_not_lost() {
     pair.cut();
     world.advance(Duration::from_millis(1));
     assert_eq!(
-        world.engine().health().absent_sessions(),
+        world.engine().health().detached_sessions(),
         0,
         "nothing is kept"
     );
@@ -284,7 +284,7 @@ fn kept_updates_count_in_the_engine_budget_and_yield_to_pending_ones() {
     );
     world.advance(RESUME_FOR);
     assert_eq!(world.engine().health().queue_memory().unwrap().used, before);
-    assert_eq!(world.engine().health().absent_sessions(), 0);
+    assert_eq!(world.engine().health().detached_sessions(), 0);
 }
 
 /// If another engine at the same address has the same epoch by chance, neither end resumes the previous
@@ -314,7 +314,7 @@ fn another_engine_with_an_equal_epoch_is_not_resumed() {
         "the present value, not what the other engine owed"
     );
     assert_eq!(
-        world.engine().health().absent_sessions(),
+        world.engine().health().detached_sessions(),
         1,
         "the absent session is left alone"
     );

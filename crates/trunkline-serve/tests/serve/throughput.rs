@@ -12,7 +12,7 @@ use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::{
     Endpoint, Fault, FaultCode, Features, FrameKind, Negotiation, ThroughputMode,
 };
-use trunkline_serve::{Flushes, ServeOptions};
+use trunkline_serve::{FlushBroadcast, ServeOptions};
 use trunkline_types::{DataType, Tick, Value};
 
 use super::rig::{Pair, World, client_options, define, f64_variable};
@@ -23,7 +23,7 @@ const MICROSECOND: Duration = Duration::from_micros(1);
 /// An engine whose sessions share their flushes.
 struct Plant {
     world: World,
-    flushes: Arc<Flushes>,
+    flushes: Arc<FlushBroadcast>,
 }
 
 impl Plant {

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use trunkline_types::alarm::{
-    AlarmAction, AlarmEntry, AlarmJournalPage, AlarmKind, AlarmState, JournalEvent, KeptAlarm,
+    AlarmAction, AlarmEntry, AlarmJournalPage, AlarmKind, AlarmState, JournalEvent, SavedAlarm,
 };
 use trunkline_types::{Level, Moment, Reason};
 
@@ -107,7 +107,7 @@ pub struct AlarmChecker {
 /// A failed step, and the states that the store will have when a retry succeeds.
 #[derive(Debug)]
 struct FailedStep {
-    states: Vec<KeptAlarm>,
+    states: Vec<SavedAlarm>,
     entries: Vec<AlarmEntry>,
     expected: Snapshot,
 }
@@ -150,7 +150,7 @@ impl AlarmChecker {
     pub fn started(
         &mut self,
         variables: &[VariablePlan],
-        stored: &[KeptAlarm],
+        stored: &[SavedAlarm],
         end: u64,
         at: Moment,
     ) {
@@ -164,7 +164,7 @@ impl AlarmChecker {
             states.retain(|key, _| is_listed(variables, key));
         }
         let is_found = |expected: &Snapshot| {
-            let matches = |one: &KeptAlarm| {
+            let matches = |one: &SavedAlarm| {
                 let key = (one.variable.clone(), one.alarm.clone());
                 expected.get(&key).is_some_and(|kept| kept.matches(one))
             };
@@ -451,7 +451,7 @@ impl AlarmChecker {
 
     /// Called when the keeper stores a step. Compares the entries with the expected changes, and returns
     /// the states that the store will have.
-    pub fn step_began(&mut self, states: &[KeptAlarm], entries: &[AlarmEntry]) -> Snapshot {
+    pub fn step_began(&mut self, states: &[SavedAlarm], entries: &[AlarmEntry]) -> Snapshot {
         if let Some(failed) = self.failed.take() {
             // The keeper retries the failed step.
             if (&*failed.states, &*failed.entries) != (states, entries) {
@@ -520,7 +520,7 @@ impl AlarmChecker {
     /// Records a step for which the store has reported a failure. The store may have stored it anyway.
     pub fn step_failed(
         &mut self,
-        states: &[KeptAlarm],
+        states: &[SavedAlarm],
         entries: &[AlarmEntry],
         expected: Snapshot,
     ) {

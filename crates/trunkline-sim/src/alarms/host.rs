@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use trunkline_engine::alarms::{AlarmKeeper, AlarmPlace};
+use trunkline_engine::alarms::{AlarmSaver, AlarmStorage};
 use trunkline_engine::store::{
     LogBound, RetainedValue, Store, StoreError, StoreErrorKind, StoredLibrary,
 };
@@ -14,7 +14,7 @@ use trunkline_engine::{
 };
 use trunkline_proto::{Fault, FaultCode};
 use trunkline_store::SqliteStore;
-use trunkline_types::alarm::{AlarmEntry, KeptAlarm};
+use trunkline_types::alarm::{AlarmEntry, SavedAlarm};
 use trunkline_types::ledger::EndedItem;
 use trunkline_types::{
     Contract, DataType, LibraryDefinition, Moment, Name, Properties, Quality, Value,
@@ -126,8 +126,8 @@ fn error(kind: StoreErrorKind) -> StoreError {
     }
 }
 
-impl AlarmPlace for KeeperStore<'_> {
-    fn end(&mut self) -> Result<u64, StoreError> {
+impl AlarmStorage for KeeperStore<'_> {
+    fn last_entry(&mut self) -> Result<u64, StoreError> {
         match self.mode {
             StoreMode::Full => Err(error(StoreErrorKind::Full)),
             StoreMode::Working | StoreMode::UnknownOutcome | StoreMode::Interrupted { .. } => {
@@ -138,7 +138,7 @@ impl AlarmPlace for KeeperStore<'_> {
 
     fn keep(
         &mut self,
-        states: &[KeptAlarm],
+        states: &[SavedAlarm],
         entries: &[AlarmEntry],
         moment: Moment,
     ) -> Result<u64, StoreError> {
@@ -182,7 +182,7 @@ impl AlarmPlace for KeeperStore<'_> {
 #[derive(Debug)]
 pub struct Running {
     pub engine: Engine,
-    pub keeper: AlarmKeeper,
+    pub keeper: AlarmSaver,
     pub store: SqliteStore,
     pub service: Service,
     witness: Consumer,
@@ -280,7 +280,7 @@ impl Host {
         let woken = Arc::new(Mutex::new(false));
         let journal = engine.resolve(&Caller::engine(), JOURNAL);
         let journal = journal.map_err(|error| error.to_string())?;
-        let keeper = AlarmKeeper::new(&engine, Box::new(Bell(Arc::clone(&woken))), true);
+        let keeper = AlarmSaver::new(&engine, Box::new(Bell(Arc::clone(&woken))), true);
         let values = store.retained(LIBRARY).map_err(text)?;
         store.keep_only_alarms(&definition).map_err(text)?;
         let kept = store.alarms(LIBRARY).map_err(text)?;

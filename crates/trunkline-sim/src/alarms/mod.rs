@@ -4,7 +4,7 @@
 //! ```text
 //! Plan --> AlarmWorld: time, writes, operators, faults
 //!            |
-//!          Host: Engine + AlarmKeeper --KeeperStore--> SqliteStore   production code
+//!          Host: Engine + AlarmSaver --KeeperStore--> SqliteStore   production code
 //!            |        |                    |
 //!            |     fields, journal    entries, states
 //!            |        v                    v

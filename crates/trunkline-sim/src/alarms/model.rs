@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use trunkline_types::alarm::{
     Acknowledge, AlarmAction, AlarmDefinition, AlarmEvent, AlarmKind, AlarmState, BitsNeeded,
-    KeptAlarm, Operand,
+    Operand, SavedAlarm,
 };
 use trunkline_types::{Level, Moment, Quality, Reason, Tick, Timestamp, Value};
 
@@ -591,7 +591,7 @@ impl Model {
 
 impl StoredState {
     /// Returns true if `stored` has this state.
-    pub fn matches(&self, stored: &KeptAlarm) -> bool {
+    pub fn matches(&self, stored: &SavedAlarm) -> bool {
         let model = self.model();
         let hidden = [
             self.shelved_until.is_some(),

@@ -798,7 +798,7 @@ impl AlarmWorld {
         let Some(running) = &mut self.host.running else {
             return;
         };
-        let (known, lost) = (running.keeper.end(), running.keeper.lost());
+        let (known, lost) = (running.keeper.last_entry(), running.keeper.lost());
         let is_idle = running.keeper.is_idle();
         let bound = LogBound {
             entries: u64::MAX,

@@ -102,7 +102,7 @@ impl Answer {
                     value: row.value.to_vec(),
                 });
             });
-            let marks = rows.marks().iter();
+            let marks = rows.events().iter();
             let (name, data_type) = (&series.variable, format!("{:?}", series.data_type));
             self.events
                 .extend(marks.map(|mark| (name.clone(), data_type.clone(), mark.event)));

@@ -120,7 +120,7 @@ pub struct ReaderState {
 pub struct Checker {
     pub violation: Option<String>,
     kind: Kind,
-    takes_successor: bool,
+    accepts_successor: bool,
     /// True for each side that has a journal.
     journals: [bool; 2],
     /// True for each side on which the data of a completed call survives a power loss.
@@ -154,7 +154,7 @@ impl Checker {
         Self {
             violation: None,
             kind: plan.kind,
-            takes_successor: plan.takes_successor,
+            accepts_successor: plan.accepts_successor,
             journals: [0, 1].map(|side| plan.sides[side].journal.is_some()),
             on_disk: [0, 1].map(|side| on_disk(&plan.sides[side])),
             capacity: [0, 1].map(|side| plan.sides[side].capacity as u64),
@@ -200,7 +200,7 @@ impl Checker {
     /// Called when a process was killed. If the program had not received its reader, the position of the
     /// reader is unknown.
     pub fn killed(&mut self, side: usize) {
-        if side == 1 && self.takes_successor {
+        if side == 1 && self.accepts_successor {
             self.streams
                 .iter_mut()
                 .for_each(|stream| stream.reached = stream.attempted);
@@ -232,7 +232,7 @@ impl Checker {
         self.totals.over += 1;
         let mut reading = self.reader(own);
         let peer = peer.map(|peer| self.stream_of(peer));
-        let may_be_another = self.takes_successor || reading.total == 0;
+        let may_be_another = self.accepts_successor || reading.total == 0;
         if may_be_another && peer.is_some() && peer != reading.stream {
             // The peer is the first writer or a successor, and the reader has read none of its elements.
             reading.stream = peer;

@@ -183,7 +183,7 @@ impl Ctx {
             bytes_max: side.bytes_max,
             timeout,
             gone_after: plan.gone_after,
-            takes_successor: plan.takes_successor,
+            accepts_successor: plan.accepts_successor,
             is_checked: plan.is_checked,
             journal: side.journal.map(|durability| JournalOptions {
                 durability,

@@ -229,8 +229,8 @@ impl World {
     fn impostor(&mut self, side: usize) {
         for at in 0..self.sides[side].slots.len() {
             let end = self.sides[side].slots[at].end.clone();
-            let over = end.closes_by().is_some() || end.is_over();
-            let Some((peer, own)) = end.peer_heard().filter(|_| !over) else {
+            let over = end.close_deadline().is_some() || end.is_over();
+            let Some((peer, own)) = end.reported_peer().filter(|_| !over) else {
                 continue;
             };
             let position = self.rng.below(10_000);
@@ -339,7 +339,7 @@ impl World {
             let Some(after) = self.shared.plan.gone_after else {
                 continue;
             };
-            let is_over = slot.end.closes_by().is_some() || slot.end.is_over();
+            let is_over = slot.end.close_deadline().is_some() || slot.end.is_over();
             let away = now.since(slot.last_connected.0.max(machine.runs_since));
             // Add 2 s, because a connection that is being closed may take this time for its last bytes.
             let is_running = now.since(machine.runs_since) > Duration::from_secs(1);

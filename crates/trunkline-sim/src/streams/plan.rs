@@ -63,7 +63,7 @@ pub struct Plan {
     pub sides: [Side; 2],
     pub dialers: Dialers,
     /// True if both endpoints accept a successor of their peer.
-    pub takes_successor: bool,
+    pub accepts_successor: bool,
     /// Time that an endpoint waits for a disconnected peer; `None`: no limit.
     pub gone_after: Option<Duration>,
     /// True to add checksums to the data; `None`: the endpoints decide.
@@ -111,7 +111,7 @@ impl Plan {
     pub fn minimal(seed: u64) -> Self {
         let mut plan = Self::drawn(seed);
         plan.kind = Kind::Fixed(8);
-        plan.takes_successor = false;
+        plan.accepts_successor = false;
         plan.gone_after = None;
         plan.faults.clear();
         plan.way = Way::perfect();
@@ -162,10 +162,10 @@ impl Plan {
     /// Draws elements, buffers, programs, journals and a selection of faults from `seed`.
     pub fn drawn(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x7374_7265_616d_7331);
-        let takes_successor = rng.chance(0.2);
-        let kind = Kind::drawn(&mut rng, takes_successor);
+        let accepts_successor = rng.chance(0.2);
+        let kind = Kind::drawn(&mut rng, accepts_successor);
         let journaled = rng.below(20);
-        let journals = match (journaled, takes_successor) {
+        let journals = match (journaled, accepts_successor) {
             (_, true) | (0..11, _) => [false, false],
             (11..18, _) => [true, true],
             (18, _) => [true, false],
@@ -208,7 +208,7 @@ impl Plan {
             kind,
             sides,
             dialers: pick(&mut rng, &[Dialers::Writer, Dialers::Reader, Dialers::Both]),
-            takes_successor,
+            accepts_successor,
             gone_after: pick(&mut rng, &[None, None, Some(2), Some(9)]).map(Duration::from_secs),
             // Without checksums, the endpoints could not detect altered data.
             is_checked: is_checked.filter(|checked| *checked || !alters),

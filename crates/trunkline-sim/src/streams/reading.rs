@@ -89,7 +89,7 @@ impl Reading<'_> {
                 Ok(()) | Err(StreamError::Timeout { .. }) => {}
                 Err(StreamError::Journal(error)) => {
                     ctx.log(|| error.to_string());
-                    if !error.is_passing() {
+                    if !error.is_temporary() {
                         return Next::Again;
                     }
                 }

@@ -234,7 +234,7 @@ impl World {
             let mut due = None;
             slot.end.drive(&mut |end| due = end.poll_dial());
             let is_due = slot.conn.is_none() && due.is_some_and(|due| due <= now);
-            if is_due && slot.end.closes_by().is_none() {
+            if is_due && slot.end.close_deadline().is_none() {
                 let is_answered = now >= self.silent_until;
                 let way = self.sides[side].way;
                 let takes = match is_answered {
@@ -249,7 +249,7 @@ impl World {
             return false;
         }
         slot.dial = None;
-        if slot.conn.is_some() || slot.end.closes_by().is_some() {
+        if slot.conn.is_some() || slot.end.close_deadline().is_some() {
             // A connection that arrived during the attempt takes precedence.
             return false;
         }
@@ -305,11 +305,11 @@ impl World {
             slot.sync = Some((now.saturating_add(takes), job));
         }
         let mut due = slot.end.waits().flatten();
-        if let Some(by) = slot.end.closes_by() {
+        if let Some(by) = slot.end.close_deadline() {
             due = Some(by);
         }
         let has_conn = slot.conn.is_some();
-        let may_dial = !has_conn && slot.dial.is_none() && slot.end.closes_by().is_none();
+        let may_dial = !has_conn && slot.dial.is_none() && slot.end.close_deadline().is_none();
         slot.end.drive(&mut |end| {
             let dial = end.poll_dial().filter(|_| may_dial);
             due = [due, end.poll_timeout(), dial].into_iter().flatten().min();
@@ -326,7 +326,7 @@ impl World {
     pub(super) fn remove_closed(&mut self, side: usize, at: usize) -> bool {
         let now = self.now;
         let slot = &mut self.sides[side].slots[at];
-        let Some(by) = slot.end.closes_by() else {
+        let Some(by) = slot.end.close_deadline() else {
             return false;
         };
         if slot.is_blocked && by > now && slot.conn.is_some() {

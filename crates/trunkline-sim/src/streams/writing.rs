@@ -40,7 +40,9 @@ pub async fn run(ctx: Ctx) -> Exit {
 pub fn creation_failed(ctx: &Ctx, error: &StreamError) -> bool {
     let is_lost = match error {
         StreamError::NoPeer { .. } => false,
-        StreamError::Journal(error) => return !error.is_passing() && ctx.plan().faults.is_empty(),
+        StreamError::Journal(error) => {
+            return !error.is_temporary() && ctx.plan().faults.is_empty();
+        }
         StreamError::Fault(_) => true,
         StreamError::Refused { .. } => false,
         _ => {
@@ -66,7 +68,7 @@ pub fn check_fault(ctx: &Ctx, error: &StreamError) {
         let is_gone = matches!(fault, StreamFault::PeerGone { .. });
         let is_permitted = match fault {
             _ if is_gone => plan.gone_after.is_some(),
-            StreamFault::PeerRestarted | StreamFault::LocalRestarted if plan.takes_successor => {
+            StreamFault::PeerRestarted | StreamFault::LocalRestarted if plan.accepts_successor => {
                 false
             }
             _ if is_lost => checker.may_lose || checker.has_failed || !both_have_journals,
@@ -228,7 +230,7 @@ impl<'a> Writing<'a> {
         };
         ctx.checker(|checker| match &done {
             Ok(()) => checker.write_accepted(self.stream, elements, &found),
-            Err(StreamError::Journal(error)) if !error.is_passing() => {}
+            Err(StreamError::Journal(error)) if !error.is_temporary() => {}
             Err(_) => checker.write_failed(self.stream, &found),
         });
         done
@@ -291,7 +293,7 @@ impl<'a> Writing<'a> {
             Ok(()) | Err(StreamError::Timeout { .. }) => None,
             Err(StreamError::Journal(error)) => {
                 ctx.log(|| error.to_string());
-                (!error.is_passing()).then_some(Next::Again)
+                (!error.is_temporary()).then_some(Next::Again)
             }
             // The journal records that the stream was closed, so the writer only sends the remaining data.
             Err(StreamError::Closed) if self.has_journal() => None,

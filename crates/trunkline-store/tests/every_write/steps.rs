@@ -5,7 +5,7 @@ use std::path::Path;
 use trunkline_engine::LibraryState;
 use trunkline_engine::store::{RetainedValue, Store, StoredLibrary};
 use trunkline_store::SqliteStore;
-use trunkline_types::alarm::{AlarmJournalPage, AlarmJournalQuery, KeptAlarm};
+use trunkline_types::alarm::{AlarmJournalPage, AlarmJournalQuery, SavedAlarm};
 use trunkline_types::{AuditPage, AuditQuery, Value};
 
 #[path = "../rig/mod.rs"]
@@ -24,7 +24,7 @@ pub struct Contents {
     libraries: Vec<StoredLibrary>,
     retained: Vec<RetainedValue>,
     audit: AuditPage,
-    alarms: Vec<KeptAlarm>,
+    alarms: Vec<SavedAlarm>,
     journal: AlarmJournalPage,
 }
 

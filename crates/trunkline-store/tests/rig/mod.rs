@@ -11,7 +11,7 @@ use trunkline_engine::{Encoded, LibraryState};
 use trunkline_store::SqliteStore;
 use trunkline_types::alarm::{
     AlarmDefinition, AlarmEntry, AlarmEvent, AlarmKind, AlarmRecord, AlarmState, JournalEvent,
-    KeptAlarm,
+    SavedAlarm,
 };
 use trunkline_types::wire::encode_alarm;
 use trunkline_types::{
@@ -128,10 +128,10 @@ fn record(number: u64, state: AlarmState) -> AlarmRecord {
 }
 
 /// Creates the alarm `stale` of the first `count` variables of `plant`, in a state that depends on `salt`.
-pub fn kept_alarms(count: u64, salt: u64) -> Vec<KeptAlarm> {
+pub fn kept_alarms(count: u64, salt: u64) -> Vec<SavedAlarm> {
     let mut definition = Vec::new();
     encode_alarm(&AlarmDefinition::new(AlarmKind::Stale), &mut definition);
-    let of = |number: u64| KeptAlarm {
+    let of = |number: u64| SavedAlarm {
         variable: format!("plant/v{number}"),
         alarm: "stale".to_owned(),
         definition: definition.clone(),

@@ -36,7 +36,7 @@ impl SessionFactory for Factory {
         let now = Clock::new().now();
         // This directory holds only the endpoints of this process.
         let session = DirectorySession::new(self.0.clone(), notifier, now);
-        Ok(Box::new(session.without_names()))
+        Ok(Box::new(session.without_registration()))
     }
 
     fn hand_over(&self, number: u64, _: Peer, socket: OwnedFd) {
@@ -63,7 +63,9 @@ impl Listener {
         let host = Arc::new(DirectoryHost::new(DirectoryLimits::default()));
         let options = ServerOptions {
             listen: vec![address.into()],
-            near: sockets.map(Path::to_owned).or_else(near::prepared_folder),
+            near: sockets
+                .map(Path::to_owned)
+                .or_else(near::prepare_socket_folder),
             shared_memory: false,
             insecure,
             threads: Some(1),

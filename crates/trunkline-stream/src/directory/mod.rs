@@ -15,7 +15,6 @@
 //! directory on that port.
 
 mod arrivals;
-mod bell;
 mod client;
 mod host;
 mod listener;
@@ -25,16 +24,17 @@ mod random_tests;
 mod registration;
 mod registry;
 mod session;
+mod session_notifier;
 
 pub(crate) use self::arrivals::{Arrivals, attach, refuse, transport_of};
-pub(crate) use self::bell::SessionNotifier;
-#[cfg(feature = "sim")]
-pub use self::bell::SimulatedBell;
 pub use self::client::{ListError, list};
 pub use self::host::{DirectoryHost, EndpointInfo};
 pub(crate) use self::listener::own_address;
 pub(crate) use self::registration::{Registration, register};
 pub use self::session::DirectorySession;
+pub(crate) use self::session_notifier::SessionNotifier;
+#[cfg(feature = "sim")]
+pub use self::session_notifier::SimulatedBell;
 
 use trunkline_proto::FrameKind;
 pub use trunkline_proto::message::stream::listing::EndpointStatus;

@@ -104,7 +104,7 @@ impl DirectorySession {
 
     /// Restricts the connection to lookups: no names are registered over it, either because
     /// arriving peers could not be handed to the owner, or because the owner must not have a name.
-    pub fn without_names(self) -> Self {
+    pub fn without_registration(self) -> Self {
         Self {
             can_register: false,
             ..self

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use trunkline_net::StreamMemory;
 use trunkline_proto::message::stream::Until;
-use trunkline_proto::stream::{ElementForm, Left, Place, RingBytes, Writer, WriterLink};
+use trunkline_proto::stream::{ByteRange, ElementForm, Left, RingBytes, Writer, WriterLink};
 use trunkline_ring::{Corrupt, ElementCursor, RingStart};
 
 use super::one_ring::SharedRing;
@@ -50,7 +50,7 @@ pub(crate) struct LaneEnd {
 
 /// A part of the stream that is being sent.
 struct Sending {
-    place: Place,
+    place: ByteRange,
     /// A copy of the bytes, made when the ring releases them before they are sent.
     copy: Option<Vec<u8>>,
 }
@@ -114,7 +114,7 @@ impl LaneEnd {
             cursor.pass(self.start.position.saturating_add(position), elements);
         }
         // Elements that vary in size are freed later than they are acknowledged.
-        let places = Until::ASKED.map(|until| link.position(until));
+        let places = Until::REQUESTABLE.map(|until| link.position(until));
         let report = (
             places,
             link.position(Until::Sent),
@@ -218,7 +218,7 @@ impl RingBytes for LaneEnd {
 }
 
 impl EndpointRole for LaneEnd {
-    type Half = Writer;
+    type LinkRole = Writer;
 
     fn poll_ring(&mut self, link: &mut WriterLink) -> Result<(), Corrupt> {
         self.follow(link);
@@ -256,7 +256,7 @@ impl EndpointRole for LaneEnd {
         written.unwrap_or(0).saturating_sub(polled)
     }
 
-    fn begin_sending(&mut self, link: &WriterLink, place: Option<Place>) {
+    fn begin_sending(&mut self, link: &WriterLink, place: Option<ByteRange>) {
         match place {
             Some(place) => self.sending = Some(Sending { place, copy: None }),
             // The reader has no room or is not connected, so the unsent elements have to wait.
@@ -307,10 +307,7 @@ impl EndpointRole for LaneEnd {
             return StopPolling::Yes;
         }
         let polled = link.written().saturating_add(self.ring_offset);
-        let waits = self
-            .cursor
-            .as_mut()
-            .map(|cursor| cursor.wait_behind(polled));
+        let waits = self.cursor.as_mut().map(|cursor| cursor.wait_after(polled));
         match waits {
             Some(Ok(false)) => {
                 self.awaits_announcement = false;

@@ -39,7 +39,7 @@ use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::StreamHello;
 use trunkline_proto::message::stream::control::encode_refused;
 use trunkline_proto::message::stream::seal::is_frame_intact;
-use trunkline_proto::stream::{Link, Place, StreamFault};
+use trunkline_proto::stream::{ByteRange, Link, StreamFault};
 use trunkline_proto::{FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange};
 use trunkline_ring::RingStart;
 use trunkline_types::Tick;
@@ -87,7 +87,7 @@ pub(crate) fn read_hello(now: Tick, bytes: &mut &[u8]) -> Result<StreamHello, Re
 /// An endpoint of a stream. The network link calls it as an
 /// [`Endpoint`](trunkline_proto::Endpoint).
 pub(crate) struct StreamEndpoint<S: EndpointRole> {
-    pub(crate) link: Link<S::Half>,
+    pub(crate) link: Link<S::LinkRole>,
     pub(crate) inner: S,
     /// Number of the current connection, counted from 1; 0 before the first one.
     transport: u64,
@@ -99,7 +99,7 @@ pub(crate) struct StreamEndpoint<S: EndpointRole> {
     /// The reason why the last dialling endpoint was refused while this endpoint had no peer.
     mismatch: Option<StreamFault>,
     /// Bytes of the ring that follow the last output, and how many of them have been sent.
-    region: Option<(Place, u64)>,
+    region: Option<(ByteRange, u64)>,
     /// Output was appended that may not have been sent yet.
     is_sending: bool,
     /// Time until which new data waits for more data; `None` if the endpoint does not poll the ring.
@@ -126,7 +126,7 @@ pub(crate) struct StreamEndpoint<S: EndpointRole> {
 
 impl<S: EndpointRole> StreamEndpoint<S> {
     pub(crate) fn new(
-        link: Link<S::Half>,
+        link: Link<S::LinkRole>,
         inner: S,
         target: Option<Target>,
         memory: Option<Arc<StreamMemory>>,
@@ -315,7 +315,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         self.idle_at = Some(idle::next_check(now));
     }
 
-    fn handle_payload(&mut self, now: Tick, place: Place, count: usize) {
+    fn handle_payload(&mut self, now: Tick, place: ByteRange, count: usize) {
         let transport = self.transport;
         self.inner
             .handle_payload(&mut self.link, now, transport, place, count as u64);

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use trunkline_proto::stream::{Link, Place, Reader, ReaderLink, RingBytes};
+use trunkline_proto::stream::{ByteRange, Link, Reader, ReaderLink, RingBytes};
 
 use trunkline_net::StreamMemory;
 use trunkline_ring::{Corrupt, ElementProducer, RingStart};
@@ -51,7 +51,7 @@ impl ReaderEnd {
     /// Publishes the position of the next gap; must run before elements after the gap are
     /// committed.
     pub(crate) fn note_gap(&self, link: &ReaderLink) {
-        let at = link.next_lost().map_or(u64::MAX, |(at, _)| at);
+        let at = link.next_loss().map_or(u64::MAX, |(at, _)| at);
         self.gap_at.store(at, Ordering::Release);
     }
 
@@ -70,7 +70,7 @@ impl RingBytes for ReaderEnd {
 }
 
 impl EndpointRole for ReaderEnd {
-    type Half = Reader;
+    type LinkRole = Reader;
 
     fn poll_ring(&mut self, link: &mut Link<Reader>) -> Result<(), Corrupt> {
         if let Some(store) = &self.store {
@@ -146,11 +146,11 @@ impl EndpointRole for ReaderEnd {
         let _ = self.ring.wait_for_room(u64::MAX, 0);
     }
 
-    fn payload_place(link: &ReaderLink) -> Option<Place> {
+    fn payload_place(link: &ReaderLink) -> Option<ByteRange> {
         link.next_payload_range()
     }
 
-    fn space(&mut self, place: Place) -> &mut [u8] {
+    fn space(&mut self, place: ByteRange) -> &mut [u8] {
         let offset = place.position.saturating_sub(self.ring.written());
         let bytes = offset.saturating_add(place.len);
         // A correct writer has no credit beyond the room.
@@ -169,7 +169,7 @@ impl EndpointRole for ReaderEnd {
         link: &mut ReaderLink,
         now: Tick,
         transport: u64,
-        place: Place,
+        place: ByteRange,
         count: u64,
     ) {
         if let Some(store) = &mut self.store {

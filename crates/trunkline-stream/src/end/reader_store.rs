@@ -58,9 +58,9 @@ impl ReaderStore {
         let stored = self.try_store(ring, link);
         if let Err(error) = &stored {
             if link.pair().is_some_and(|pair| self.peer != Some(*pair)) {
-                link.turn_away_unstored(FaultCode::Overloaded, &error.to_string());
+                link.reject_peer_unstored(FaultCode::Overloaded, &error.to_string());
             }
-            link.turn_away(FaultCode::Overloaded, &error.to_string());
+            link.reject_peer(FaultCode::Overloaded, &error.to_string());
         }
         self.error = stored.err();
         self.wake_sync();

@@ -59,10 +59,10 @@ impl WriterEnd {
             return false;
         }
         let is_more = store.refill();
-        link.set_at_hand(store.in_ring());
+        link.set_sendable_end(store.in_ring());
         if let Some(error) = &store.error {
             // The attempt is repeated when the reader reconnects.
-            link.turn_away(FaultCode::Overloaded, &error.to_string());
+            link.reject_peer(FaultCode::Overloaded, &error.to_string());
         }
         // Updates the consumer's view of the ring before the link reads from it.
         let _ = self.ring.written();
@@ -114,7 +114,7 @@ impl RingBytes for WriterEnd {
 }
 
 impl EndpointRole for WriterEnd {
-    type Half = Writer;
+    type LinkRole = Writer;
 
     fn poll_ring(&mut self, link: &mut Link<Writer>) -> Result<(), Corrupt> {
         if self.store.is_some() {

@@ -133,7 +133,7 @@ impl WriterStore {
         {
             match self.journal.set_peer(pair) {
                 Ok(()) => self.peer = Some(pair),
-                Err(error) => link.turn_away_unstored(FaultCode::Overloaded, &error.to_string()),
+                Err(error) => link.reject_peer_unstored(FaultCode::Overloaded, &error.to_string()),
             }
         }
         // If trimming fails, it is repeated the next time.

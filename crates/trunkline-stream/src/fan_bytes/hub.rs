@@ -33,7 +33,7 @@ pub(crate) trait Lanes: Sized + Send + Sync + 'static {
     const PEERS: &'static str;
 
     /// Creates the state machine of a lane.
-    fn link(&self, options: LinkOptions) -> trunkline_proto::stream::Link<Half<Self>>;
+    fn link(&self, options: LinkOptions) -> trunkline_proto::stream::Link<LinkRole<Self>>;
 
     /// Creates the inner end of a lane, and the program's part.
     fn ends(&self) -> std::io::Result<(Self::End, Self::ProgramPart)>;
@@ -48,7 +48,7 @@ pub(crate) trait Lanes: Sized + Send + Sync + 'static {
     fn properties(&self, hub: &Hub<Self>) -> Properties;
 }
 
-type Half<O> = <<O as Lanes>::End as EndpointRole>::Half;
+type LinkRole<O> = <<O as Lanes>::End as EndpointRole>::LinkRole;
 
 /// A peer and its connection.
 pub(crate) struct Lane<S: EndpointRole + 'static> {

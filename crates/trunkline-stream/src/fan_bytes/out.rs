@@ -106,7 +106,7 @@ impl FanOutCore {
     /// Called after `bytes` bytes were added to the ring; makes sure that they are sent.
     fn after_write(&mut self, bytes: u64) {
         self.unsent += bytes;
-        if self.ring.glance_wake() {
+        if self.ring.must_wake_unfenced() {
             self.for_each_lane(|end| end.inner.wake());
         } else if self.unsent >= GATHER_BYTES {
             // Accessing an endpoint sends all output that is due.

@@ -68,7 +68,7 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
         wait_policy: &mut WaitPolicy,
         timeout: Option<Duration>,
         condition: &mut impl RingCondition,
-        end_error: impl Fn(&Link<S::Half>) -> Option<StreamError>,
+        end_error: impl Fn(&Link<S::LinkRole>) -> Option<StreamError>,
     ) -> Result<bool, StreamError> {
         let link = self;
         let deadline = link.deadline(timeout);
@@ -125,7 +125,7 @@ async fn sleep<S: EndpointRole + 'static>(
     deadline: Option<Tick>,
     bells: &mut (u64, bool),
     condition: &mut impl RingCondition,
-    end_error: &impl Fn(&Link<S::Half>) -> Option<StreamError>,
+    end_error: &impl Fn(&Link<S::LinkRole>) -> Option<StreamError>,
 ) -> Result<WakeReason, StreamError> {
     let woken = link.wait(waiter, deadline, |end, _| {
         end.poll_ring();

@@ -42,7 +42,7 @@ pub enum JournalError {
     #[error(
         "the journal in {} belongs to {owner}; give each endpoint its own folder", folder.display()
     )]
-    NotOurs {
+    WrongOwner {
         folder: PathBuf,
         /// The endpoint that owns the journal, for messages.
         owner: String,
@@ -102,7 +102,7 @@ impl JournalError {
     }
 
     /// Returns true if the error may be temporary, such as a full disk or denied access.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Disk { action, .. } if *action != SYNCED)
     }
 }

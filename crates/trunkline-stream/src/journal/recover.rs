@@ -101,7 +101,7 @@ fn read_cursor(disk: &dyn Disk, owner: &Owner) -> Result<Cursor, JournalError> {
         0 => "elements of varying length".to_owned(),
         bytes => format!("elements of {bytes} bytes"),
     };
-    Err(JournalError::NotOurs {
+    Err(JournalError::WrongOwner {
         folder: disk.folder().to_owned(),
         owner: format!("the {role} {}, of {elements}", cursor.url),
     })

@@ -77,7 +77,7 @@ fn plan(
     options: Options,
 ) -> Result<Plan<'static, Here>, StreamError> {
     if options.peer.is_some() || options.journal.is_some() {
-        return Err(StreamError::Dialled);
+        return Err(StreamError::MultiplePeers);
     }
     Plan::new(&Here, url, data_type, options)
 }

@@ -125,7 +125,7 @@ impl<'w, W: World> Plan<'w, W> {
         let url = StreamUrl::parse(url)?;
         if own_address(url.host()).is_none() {
             let host = url.host().to_owned();
-            return Err(StreamError::NotHere { host });
+            return Err(StreamError::RemoteHost { host });
         }
         let peer = options.peer.as_deref().map(StreamUrl::parse).transpose()?;
         let form = form(&data_type);
@@ -160,7 +160,7 @@ impl<'w, W: World> Plan<'w, W> {
             form,
             capacity: shape.capacity(),
             bytes_max: shape.bytes_max() as u64,
-            takes_successor: options.takes_successor,
+            accepts_successor: options.accepts_successor,
             is_checked: options.is_checked.unwrap_or(is_remote),
             freed_at: Until::Durable,
             gone_after: options.gone_after,
@@ -210,7 +210,7 @@ impl<'w, W: World> Plan<'w, W> {
     async fn connect<S: HasProperties>(
         &self,
         waiter: &impl Waiter,
-        link: trunkline_proto::stream::Link<S::Half>,
+        link: trunkline_proto::stream::Link<S::LinkRole>,
         inner: S,
         memory: Option<&Arc<StreamMemory>>,
     ) -> Result<ConnectedEnd<S>, StreamError> {

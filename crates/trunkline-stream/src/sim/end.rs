@@ -168,11 +168,11 @@ impl<S: HasProperties> SimEndpoint for SimEnd<S> {
         lock(&self.state).waits
     }
 
-    fn take_touched(&self) -> bool {
+    fn take_used(&self) -> bool {
         std::mem::take(&mut lock(&self.state).was_used)
     }
 
-    fn closes_by(&self) -> Option<Tick> {
+    fn close_deadline(&self) -> Option<Tick> {
         lock(&self.state).closes_by
     }
 
@@ -196,9 +196,9 @@ impl<S: HasProperties> SimEndpoint for SimEnd<S> {
         end.link.peer().map(|peer| peer.incarnation.0)
     }
 
-    fn peer_heard(&self) -> Option<(StreamEnd, Incarnation)> {
+    fn reported_peer(&self) -> Option<(StreamEnd, Incarnation)> {
         let link = &lock(&self.endpoint).link;
-        let peer = link.peer().filter(|_| link.is_peer_heard())?;
+        let peer = link.peer().filter(|_| link.is_peer_confirmed())?;
         Some((peer.clone(), link.options().incarnation))
     }
 

@@ -174,10 +174,10 @@ pub trait SimEndpoint: Send + Sync {
     /// the wait has no deadline.
     fn waits(&self) -> Option<Option<Tick>>;
     /// Returns true if a program has used the endpoint since the last call.
-    fn take_touched(&self) -> bool;
+    fn take_used(&self) -> bool;
     /// Returns the time at which the endpoint closes at the latest. It closes earlier if everything
     /// has been sent.
-    fn closes_by(&self) -> Option<Tick>;
+    fn close_deadline(&self) -> Option<Tick>;
     /// Ends the process: later calls have no effect.
     fn kill(&self);
     /// Returns the properties as a monitor reads them.
@@ -185,7 +185,7 @@ pub trait SimEndpoint: Send + Sync {
     fn peer(&self) -> Option<[u8; 16]>;
     /// Returns the peer's description of itself, and this endpoint's incarnation; `None` until a
     /// message from the peer has arrived.
-    fn peer_heard(&self) -> Option<(StreamEnd, Incarnation)>;
+    fn reported_peer(&self) -> Option<(StreamEnd, Incarnation)>;
     fn incarnation(&self) -> [u8; 16];
     /// Returns the number of connections that were lost after they had been established.
     fn disconnections(&self) -> u64;
@@ -206,7 +206,7 @@ pub fn directory(process: &Arc<Process>) -> Arc<DirectoryHost> {
 /// Creates a connection to a directory, over which no name can be registered.
 pub fn session(host: &Arc<DirectoryHost>, bell: &Bell, now: Tick) -> DirectorySession {
     let notifier = directory::SessionNotifier::Simulated(bell.clone());
-    DirectorySession::with_notifier(host.clone(), notifier, now).without_names()
+    DirectorySession::with_notifier(host.clone(), notifier, now).without_registration()
 }
 
 /// Hands a transport over to its endpoint. `number` is the value that the transport's session

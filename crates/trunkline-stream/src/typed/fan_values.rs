@@ -58,7 +58,7 @@ impl FanOutValueWriter {
     /// call does not wait, and `fill` gets an empty slice.
     ///
     /// # Errors
-    /// The error of `fill`, in which case nothing was written. [`StreamError::Varying`] if elements
+    /// The error of `fill`, in which case nothing was written. [`StreamError::VariableSize`] if elements
     /// vary in size, [`StreamError::Type`] if the bytes are not valid elements; otherwise those of
     /// [`write_many`](Self::write_many).
     pub fn write_bytes_with<E: From<StreamError>>(
@@ -130,7 +130,7 @@ impl FanInValueReader {
     /// Until then the other writers continue, each in its own buffer.
     ///
     /// # Errors
-    /// [`StreamError::Varying`] if elements vary in size; otherwise those of `read_run`.
+    /// [`StreamError::VariableSize`] if elements vary in size; otherwise those of `read_run`.
     pub fn acquire_bytes_run(
         &mut self,
         max: usize,

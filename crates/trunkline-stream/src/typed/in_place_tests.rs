@@ -279,7 +279,7 @@ fn run_in_place_is_bounded_and_reports_the_end_of_its_writer() {
     );
     let varying = texts.unwrap().acquire_bytes_run(1, LONG).map(|_| ());
     assert!(
-        matches!(varying, Err(StreamError::Varying { .. })),
+        matches!(varying, Err(StreamError::VariableSize { .. })),
         "{varying:?}"
     );
 }

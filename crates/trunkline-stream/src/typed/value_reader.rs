@@ -114,7 +114,7 @@ impl ValueReader {
     /// region releases them.
     ///
     /// # Errors
-    /// [`StreamError::Varying`] if elements vary in size; otherwise those of [`read`](Self::read).
+    /// [`StreamError::VariableSize`] if elements vary in size; otherwise those of [`read`](Self::read).
     pub fn acquire_bytes(
         &mut self,
         max: usize,
@@ -137,7 +137,7 @@ forward! {
     ///
     /// # Errors
     /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
-    /// the buffer's capacity. [`StreamError::Lengths`] if the arrays differ in shape (NS-35).
+    /// the buffer's capacity. [`StreamError::UnequalLengths`] if the arrays differ in shape (NS-35).
     read_many, read_many_async(count: usize, timeout: Option<Duration>) -> Vec<Value>
         = read_impl(ReadAmount::Exactly(count), timeout),
         cancelled "A future that is dropped has read nothing.",

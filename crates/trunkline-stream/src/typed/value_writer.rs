@@ -71,7 +71,7 @@ impl ValueWriter {
     /// not call `fill`.
     ///
     /// # Errors
-    /// The error of `fill`, in which case nothing was written. [`StreamError::Varying`] if elements
+    /// The error of `fill`, in which case nothing was written. [`StreamError::VariableSize`] if elements
     /// vary in size, [`StreamError::Type`] if the bytes are not valid elements; otherwise those of
     /// [`write`](Self::write).
     pub fn write_bytes_with<E: From<StreamError>>(

@@ -302,7 +302,7 @@ fn endpoint_can_only_be_created_on_this_machine() {
         for url in [format!("tl://{host}/x"), format!("tl://{host}:5900/x")] {
             let error = reads(&url, options(4)).unwrap_err();
             assert!(
-                matches!(&error, StreamError::NotHere { host: named } if named == host),
+                matches!(&error, StreamError::RemoteHost { host: named } if named == host),
                 "{url}: {error}"
             );
         }

@@ -301,7 +301,7 @@ fn successor_of_a_dead_active_end_is_accepted_on_request() {
         let address = address();
         let proxy = Proxy::to(address);
         let taking = Options {
-            takes_successor: true,
+            accepts_successor: true,
             ..options(10)
         };
         let (of_writer, of_reader) = match dials {
@@ -354,7 +354,7 @@ fn successor_with_a_smaller_buffer_is_refused() {
     let address = address();
     let of_bytes = |bytes_max| Options {
         bytes_max,
-        takes_successor: true,
+        accepts_successor: true,
         ..options(10)
     };
     let proxy = Proxy::to(address);

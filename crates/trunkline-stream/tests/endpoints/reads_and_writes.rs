@@ -309,13 +309,13 @@ fn arrays_of_unequal_lengths_are_not_read_by_one_call() {
         for spans in [3, 4, 6] {
             let error = reader.read_many(spans, LONG).unwrap_err();
             assert!(
-                matches!(error, StreamError::Lengths { first: 2, .. }),
+                matches!(error, StreamError::UnequalLengths { first: 2, .. }),
                 "{error}"
             );
         }
         assert!(matches!(
             reader.read_available(),
-            Err(StreamError::Lengths { .. })
+            Err(StreamError::UnequalLengths { .. })
         ));
         assert_eq!(reader.properties().total, 0, "nothing was read");
         assert_eq!(reader.read_many(2, LONG).unwrap(), arrays[..2]);

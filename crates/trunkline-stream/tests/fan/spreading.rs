@@ -340,7 +340,7 @@ fn a_reader_of_another_type_is_refused_and_the_others_are_not() {
         ..FanOutOptions::default()
     };
     let refused = FanOutWriter::<f64>::create(&unique_url("out"), dials);
-    assert!(matches!(refused, Err(StreamError::Dialled)));
+    assert!(matches!(refused, Err(StreamError::MultiplePeers)));
 }
 
 /// Behaviour: B-62.

@@ -74,7 +74,7 @@ fn full_disk_is_reported_and_the_stream_continues_with_new_room() {
             message.contains("/simulated") && message.contains("free space"),
             "{message}"
         );
-        assert!(error.is_passing());
+        assert!(error.is_temporary());
         assert_eq!(sut.written(), 3 * ELEMENT, "nothing was written");
     }
     disk.clear_faults();
@@ -123,7 +123,7 @@ fn failed_sync_ends_the_endpoint() {
     let job = sut.sync_job().unwrap();
     disk.fail(failure(ErrorKind::Other));
     let error = sut.finish_sync(job.run()).unwrap_err();
-    assert!(!error.is_passing(), "{error}");
+    assert!(!error.is_temporary(), "{error}");
     disk.clear_faults();
     assert!(sut.is_safe(sut.mark()).is_err());
     assert!(append(&mut sut, 1).is_err());
@@ -207,7 +207,7 @@ fn flipped_bit_never_loses_data_silently() {
             for (offset, bit) in (0..len).flat_map(|index| (0..8).map(move |bit| (index, bit))) {
                 disk.flip_bits(&name, offset, 1 << bit);
                 match writer(&disk.after(Crash::Killed)) {
-                    Err(JournalError::Damaged { .. } | JournalError::NotOurs { .. }) => {
+                    Err(JournalError::Damaged { .. } | JournalError::WrongOwner { .. }) => {
                         refused += 1
                     }
                     Err(error) => panic!("{error}"),
@@ -282,7 +282,7 @@ fn journal_of_another_endpoint_is_refused() {
     }
     let disk = Arc::new(disk.clone());
     let reader = ReaderJournal::open(disk, &owner(false), BOUNDS, Durability::Process);
-    assert!(matches!(reader, Err(JournalError::NotOurs { .. })));
+    assert!(matches!(reader, Err(JournalError::WrongOwner { .. })));
 }
 
 /// Behaviour: B-60.

@@ -156,7 +156,7 @@ impl World {
         let done = self.try_step(sides, step);
         if let Err(error) = done {
             let has_stopped = self.disks.iter().any(SimDisk::is_stopped);
-            if has_stopped || !error.is_passing() {
+            if has_stopped || !error.is_temporary() {
                 assert!(has_stopped || self.may_fail, "{error}");
                 *sides = self.open_both();
             }

@@ -62,7 +62,7 @@ fn read_on_a_full_disk_returns_no_partial_data() {
     // This element cannot be stored.
     writer.write(&written, TEST_TIMEOUT).unwrap();
     let error = reader.read_many(stored + 1, TEST_TIMEOUT).unwrap_err();
-    let is_told = matches!(&error, StreamError::Journal(error) if error.is_passing());
+    let is_told = matches!(&error, StreamError::Journal(error) if error.is_temporary());
     assert!(is_told, "{error}");
     assert_eq!(reader.properties().total, next, "nothing was read");
     // Elements stored before are available to a smaller read.
@@ -183,7 +183,7 @@ fn close_that_cannot_be_stored_fails_and_the_stream_continues() {
     }
     let closed = writer.close(None);
     assert_eq!(closed.elements, count);
-    assert!(closed.journal_error.unwrap().is_passing());
+    assert!(closed.journal_error.unwrap().is_temporary());
     fs::remove_dir(file(&pair, 0, &next)).unwrap();
     let mut writer = Writer::<u64>::create(&pair.url(0), of_writer()).unwrap();
     assert_eq!(writer.properties().total, count);

@@ -245,7 +245,7 @@ fn removed_journal_does_not_cause_an_unnoticed_gap() {
     for side in [0, 1] {
         pair.has_journal = [side == 0, side == 1];
         let options = |capacity: usize| Options {
-            takes_successor: true,
+            accepts_successor: true,
             ..pair.options(capacity)
         };
         let writer = || Writer::<u64>::create(&pair.url(0), options(0));

@@ -34,7 +34,7 @@ fn reader_without_a_journal_does_not_match_a_writers_journal() {
         drop(writer);
         // A reader that is accepted as a successor gets the written elements.
         let anybody = Options {
-            takes_successor: true,
+            accepts_successor: true,
             ..pair.options(0)
         };
         let (writer, mut reader) = pair.both_with::<u64>(anybody, pair.options(1));

@@ -16,10 +16,10 @@ const FINDINGS_MAX: usize = 1_000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SumsState {
     /// The checksums belong to this file.
-    OfThisFile,
+    ThisFile,
     /// The checksums belong to another file: no segment matches them, and the file does not refer
     /// to them.
-    OfAnother,
+    OtherFile,
     /// The checksums cannot be read, or the checksum file has none.
     Unusable,
 }
@@ -31,9 +31,9 @@ pub struct SumsCheck {
     /// Number of segments that match their checksums.
     pub segments: u64,
     /// Position in the data file up to which every byte is in a segment that matches its checksum.
-    pub good_to: u64,
+    pub verified_to: u64,
     /// Position of the first segment that does not match its checksum.
-    pub first_wrong: Option<u64>,
+    pub first_mismatch: Option<u64>,
     /// Number of bytes of the data file that no checksum covers.
     pub bytes_without_sum: u64,
     /// All faults, in the order of the data file and with positions in the data file.
@@ -55,8 +55,8 @@ impl SumsCheck {
         let mut check = Self {
             state: SumsState::Unusable,
             segments: 0,
-            good_to: 0,
-            first_wrong: None,
+            verified_to: 0,
+            first_mismatch: None,
             bytes_without_sum: 0,
             findings: Vec::new(),
             findings_dropped: 0,
@@ -75,7 +75,7 @@ impl SumsCheck {
 
     /// Returns true if every byte is in a segment that has a checksum and matches it.
     pub fn is_good(&self) -> bool {
-        self.state == SumsState::OfThisFile && self.findings.is_empty()
+        self.state == SumsState::ThisFile && self.findings.is_empty()
     }
 
     fn compare<R: ReadAt + ?Sized, S: ReadAt + ?Sized>(
@@ -101,7 +101,7 @@ impl SumsCheck {
             self.add_finding(0, Fault::UnusableSums { bytes: sums_len });
             return Ok(());
         };
-        self.state = SumsState::OfThisFile;
+        self.state = SumsState::ThisFile;
         for number in 1..=entries {
             sums.read_exact_at(&mut entry, number * entry_bytes)?;
             match SegmentSum::read(&entry, id).filter(|sum| comparison.may_follow(sum)) {
@@ -111,13 +111,13 @@ impl SumsCheck {
         }
         self.report_damaged(comparison);
         self.report_bytes_without_sum(comparison, comparison.data_len);
-        if self.first_wrong == Some(0) && !comparison.belong_to_file(id, self.segments)? {
-            self.state = SumsState::OfAnother;
+        if self.first_mismatch == Some(0) && !comparison.belong_to_file(id, self.segments)? {
+            self.state = SumsState::OtherFile;
             self.bytes_without_sum = comparison.data_len;
-            self.first_wrong = None;
+            self.first_mismatch = None;
             self.findings.clear();
             self.findings_dropped = 0;
-            self.add_finding(0, Fault::SumsOfAnother);
+            self.add_finding(0, Fault::SumsOfOtherFile);
             return Ok(());
         }
         let partial_bytes = sums_len % entry_bytes;
@@ -125,7 +125,7 @@ impl SumsCheck {
             let position = comparison.next;
             self.add_finding(
                 position,
-                Fault::CutSums {
+                Fault::TruncatedSums {
                     bytes: partial_bytes,
                 },
             );
@@ -143,7 +143,7 @@ impl SumsCheck {
         self.report_bytes_without_sum(comparison, sum.position);
         let end = sum.position + sum.bytes;
         let fault = match end.checked_sub(comparison.data_len).filter(|m| *m > 0) {
-            Some(missing) => Some(Fault::SummedBeyondEnd { missing }),
+            Some(missing) => Some(Fault::ChecksumBeyondEnd { missing }),
             None => {
                 (comparison.sum(sum)? != sum.sum).then_some(Fault::WrongSum { bytes: sum.bytes })
             }
@@ -152,12 +152,12 @@ impl SumsCheck {
         let Some(fault) = fault else {
             self.segments += 1;
             if comparison.has_only_matches {
-                self.good_to = end;
+                self.verified_to = end;
             }
             return Ok(());
         };
         comparison.has_only_matches = false;
-        self.first_wrong.get_or_insert(sum.position);
+        self.first_mismatch.get_or_insert(sum.position);
         self.add_finding(sum.position, fault);
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::walk::{FileKind, Walk};
 pub enum UncheckedSegments {
     /// Do not read these segments or any data after them. Use this after a power loss, because such
     /// a segment may have a header but zeros instead of values.
-    Cut,
+    Remove,
     /// Read these segments. Use this if the checksum file lost its end for another reason.
     Keep,
 }
@@ -35,7 +35,7 @@ impl<R: ReadAt> TdmsFile<R> {
     ///
     /// Checksums that belong to another file or cannot be read are ignored, and no data is left
     /// out. [`SumsCheck::state`] reports this case.
-    pub fn open_summed<S: ReadAt + ?Sized>(
+    pub fn open_verified<S: ReadAt + ?Sized>(
         source: R,
         sums: &S,
         unchecked: UncheckedSegments,
@@ -45,8 +45,8 @@ impl<R: ReadAt> TdmsFile<R> {
         let check = SumsCheck::of(&source, sums).map_err(failed)?;
         let len = source.byte_len().map_err(failed)?;
         let end = match (check.state, unchecked) {
-            (SumsState::OfThisFile, UncheckedSegments::Cut) => check.good_to,
-            (SumsState::OfThisFile, UncheckedSegments::Keep) => check.first_wrong.unwrap_or(len),
+            (SumsState::ThisFile, UncheckedSegments::Remove) => check.verified_to,
+            (SumsState::ThisFile, UncheckedSegments::Keep) => check.first_mismatch.unwrap_or(len),
             _ => len,
         };
         let starts = segment_starts(sums).map_err(failed)?;
@@ -84,7 +84,7 @@ impl<R: ReadAt> TdmsFile<R> {
     /// segments. Does not compare the data with the checksums.
     ///
     /// Checksums of another file have no effect.
-    pub fn open_guided<S: ReadAt + ?Sized>(
+    pub fn open_with_checksum_positions<S: ReadAt + ?Sized>(
         source: R,
         sums: &S,
         limits: Limits,

@@ -36,7 +36,7 @@ pub enum WriteError {
         limit: u64,
     },
     #[error("{path} occurs twice in one segment; write its values together")]
-    Twice { path: ObjectPath },
+    DuplicateChannel { path: ObjectPath },
     #[error("another writer created the channel; create the channel with this writer")]
     UnknownChannel,
     #[error(

@@ -226,7 +226,7 @@ impl Writer {
             let object = object.ok_or(WriteError::UnknownChannel)?;
             let path = || object.path.clone();
             if !channels_seen.insert(amount.channel) {
-                return Err(WriteError::Twice { path: path() });
+                return Err(WriteError::DuplicateChannel { path: path() });
             }
             let before = amounts.first().map_or(amount.count, |first| first.count);
             if is_interleaved && amount.count != before {

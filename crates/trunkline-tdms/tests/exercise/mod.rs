@@ -59,8 +59,8 @@ pub fn exercise(bytes: &[u8]) {
     // The bytes are used as checksums of themselves, unchanged and after a valid first line.
     let sums = [&SumsId::new(1).begin(), bytes].concat();
     for sums in [bytes, &sums] {
-        for unchecked in [UncheckedSegments::Cut, UncheckedSegments::Keep] {
-            let _ = TdmsFile::open_summed(bytes, sums, unchecked, Limits::default());
+        for unchecked in [UncheckedSegments::Remove, UncheckedSegments::Keep] {
+            let _ = TdmsFile::open_verified(bytes, sums, unchecked, Limits::default());
         }
     }
 }
@@ -117,19 +117,19 @@ pub fn exercise_with_companions(bytes: &[u8]) {
         sums.extend(sum.entry(id));
     }
     let open = |bytes, sums: &[u8], unchecked| {
-        let opened = TdmsFile::open_summed(bytes, sums, unchecked, limits);
+        let opened = TdmsFile::open_verified(bytes, sums, unchecked, limits);
         opened.map(|opened| (lengths(&opened.file), opened.check))
     };
     let (summed, check) = open(bytes, &sums, UncheckedSegments::Keep).expect("as without them");
-    assert_eq!(check.state, SumsState::OfThisFile);
-    assert!(check.first_wrong.is_none());
+    assert_eq!(check.state, SumsState::ThisFile);
+    assert!(check.first_mismatch.is_none());
     // In a damaged file, the walk that made these checksums and the search for sound segments may
     // find different segments.
     if file.report().is_sound() {
         assert_eq!(lengths(&file), summed);
     }
     let other = altered(&sums);
-    for unchecked in [UncheckedSegments::Cut, UncheckedSegments::Keep] {
+    for unchecked in [UncheckedSegments::Remove, UncheckedSegments::Keep] {
         let _ = open(bytes, &other, unchecked);
     }
     // A changed byte is detected in the segment that contains it.
@@ -139,15 +139,15 @@ pub fn exercise_with_companions(bytes: &[u8]) {
     let check = trunkline_tdms::SumsCheck::of(damaged.as_slice(), sums.as_slice());
     let check = check.expect("memory is read");
     match segments.iter().find(|(from, to)| (from..to).contains(&&at)) {
-        Some((0, _)) if segments.len() == 1 => assert_eq!(check.state, SumsState::OfAnother),
+        Some((0, _)) if segments.len() == 1 => assert_eq!(check.state, SumsState::OtherFile),
         // Its bytes may refer to other checksums.
-        Some((0, _)) if check.state == SumsState::OfAnother => {
+        Some((0, _)) if check.state == SumsState::OtherFile => {
             assert!(damaged.windows(7).any(|name| name == b"sums_id"));
         }
-        Some((from, _)) => assert_eq!(check.first_wrong, Some(*from as u64)),
-        None => assert!(check.first_wrong.is_none()),
+        Some((from, _)) => assert_eq!(check.first_mismatch, Some(*from as u64)),
+        None => assert!(check.first_mismatch.is_none()),
     }
-    for unchecked in [UncheckedSegments::Cut, UncheckedSegments::Keep] {
+    for unchecked in [UncheckedSegments::Remove, UncheckedSegments::Keep] {
         let _ = open(&damaged, &sums, unchecked);
     }
 }

@@ -202,7 +202,7 @@ impl AlarmJournalQuery {
 
 /// The part of an alarm's state that an engine preserves across restarts.
 #[derive(Clone, PartialEq, Debug)]
-pub struct KeptAlarm {
+pub struct SavedAlarm {
     /// Full name of the variable.
     pub variable: String,
     /// Name of the alarm.
@@ -219,7 +219,7 @@ pub struct KeptAlarm {
     pub record: AlarmRecord,
 }
 
-impl KeptAlarm {
+impl SavedAlarm {
     /// Returns a marker for an alarm that its variable no longer has. The store then deletes the saved
     /// state of this alarm.
     pub fn gone(variable: &str, alarm: &str) -> Self {

@@ -10,6 +10,6 @@ pub use definition::{
     BitsNeeded, DELAY_MAX, LimitLevel, Operand, PRIORITY_RANGE, check_alarms,
 };
 pub use journal::{
-    AlarmChange, AlarmEntry, AlarmJournalPage, AlarmJournalQuery, JournalEvent, KeptAlarm,
+    AlarmChange, AlarmEntry, AlarmJournalPage, AlarmJournalQuery, JournalEvent, SavedAlarm,
 };
 pub use status::{AlarmAction, AlarmEvent, AlarmRecord, AlarmState, AlarmStatus};

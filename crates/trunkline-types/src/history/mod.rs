@@ -17,7 +17,7 @@ pub use query::{
 };
 pub(crate) use rows::Columns;
 pub use rows::{
-    HistoryEvent, HistoryMark, LATE_SEQUENCES, Row, RowColumns, RowKey, Rows, Steps,
+    HistoryEvent, HistoryEventRow, LATE_SEQUENCES, Row, RowColumns, RowKey, Rows, Steps,
     is_late_sequence,
 };
 pub use settings::{HistoryRule, HistorySettings};

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::{HistoryEvent, HistoryMark, Row, RowKey, Rows};
+use super::{HistoryEvent, HistoryEventRow, Row, RowKey, Rows};
 use crate::{DataType, Lost, Pattern, Position, Reading, Sample, Timestamp, Value, wire};
 
 /// Maximum number of buckets per variable of a query by [`HistoryForm::Points`].
@@ -111,7 +111,7 @@ impl SeriesData {
     /// Returns the number of rows, events and buckets.
     pub fn len(&self) -> usize {
         match self {
-            Self::Rows(rows) => rows.len() + rows.marks().len(),
+            Self::Rows(rows) => rows.len() + rows.events().len(),
             Self::Buckets { buckets, .. } => buckets.len(),
         }
     }
@@ -276,7 +276,7 @@ impl HistorySeries {
     pub fn items(&self) -> impl Iterator<Item = HistoryItem> + '_ {
         let none = || (0..0, [].iter());
         let (range, marks) = match &self.data {
-            SeriesData::Rows(rows) => (0..rows.len(), rows.marks().iter()),
+            SeriesData::Rows(rows) => (0..rows.len(), rows.events().iter()),
             SeriesData::Buckets { .. } => none(),
         };
         let (mut range, mut marks) = (range.peekable(), marks.peekable());
@@ -286,7 +286,7 @@ impl HistorySeries {
                 return None;
             };
             let key = range.peek().and_then(|row| rows.key(*row));
-            let precedes_row = |mark: &&HistoryMark| key.is_none_or(|key| mark.key < key);
+            let precedes_row = |mark: &&HistoryEventRow| key.is_none_or(|key| mark.key < key);
             if let Some(mark) = marks.next_if(precedes_row) {
                 lost.note(mark.event);
                 return Some(HistoryItem::Event {
@@ -311,7 +311,7 @@ impl HistorySeries {
         };
         let last = rows.len().checked_sub(1).and_then(|row| rows.key(row));
         let mut lost = Lost::NONE;
-        for mark in rows.marks() {
+        for mark in rows.events() {
             if last.is_none_or(|last| mark.key > last) {
                 lost.note(mark.event);
             }

@@ -194,7 +194,7 @@ impl HistoryEvent {
 
 /// An event in the rows of a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HistoryMark {
+pub struct HistoryEventRow {
     pub key: RowKey,
     pub event: HistoryEvent,
 }
@@ -224,7 +224,7 @@ pub struct Rows {
     /// Offset of the end of each value in `bytes`.
     ends: Vec<u32>,
     bytes: Vec<u8>,
-    marks: Vec<HistoryMark>,
+    events: Vec<HistoryEventRow>,
 }
 
 /// The numbers of a next row that continues the last step of each column; zeros if there are no rows.
@@ -254,7 +254,7 @@ impl Rows {
 
     /// Returns true if there is no update and no event.
     pub fn is_empty(&self) -> bool {
-        self.times.is_empty() && self.marks.is_empty()
+        self.times.is_empty() && self.events.is_empty()
     }
 
     /// Removes all rows and events, but does not release the memory.
@@ -268,14 +268,14 @@ impl Rows {
         self.words.clear();
         self.ends.clear();
         self.bytes.clear();
-        self.marks.clear();
+        self.events.clear();
     }
 
     /// Returns the approximate number of bytes that the rows take in memory.
     pub fn memory(&self) -> usize {
         let rows = self.times.len() * 8 + self.delays.len() * 8 + self.words.len() * 8;
         let steps = self.epochs.0.len() + self.sequences.0.len() + self.qualities.0.len();
-        rows + steps * 16 + self.ends.len() * 4 + self.bytes.len() + self.marks.len() * 48
+        rows + steps * 16 + self.ends.len() * 4 + self.bytes.len() + self.events.len() * 48
     }
 
     /// Returns the total number of bytes of values of variable length.
@@ -317,17 +317,17 @@ impl Rows {
         &self.words
     }
 
-    pub fn marks(&self) -> &[HistoryMark] {
-        &self.marks
+    pub fn events(&self) -> &[HistoryEventRow] {
+        &self.events
     }
 
-    pub fn push_mark(&mut self, mark: HistoryMark) {
-        self.marks.push(mark);
+    pub fn push_event(&mut self, event: HistoryEventRow) {
+        self.events.push(event);
     }
 
     /// Removes and returns all events.
-    pub fn take_marks(&mut self) -> Vec<HistoryMark> {
-        std::mem::take(&mut self.marks)
+    pub fn take_events(&mut self) -> Vec<HistoryEventRow> {
+        std::mem::take(&mut self.events)
     }
 
     /// Appends an update. The value must have the length given to [`Rows::new`], if any; with a fixed
@@ -557,7 +557,7 @@ impl Rows {
     /// Returns the rows and the events, each sorted by their keys.
     #[must_use]
     pub fn sorted(mut self) -> Self {
-        self.marks.sort_by_key(|mark| mark.key);
+        self.events.sort_by_key(|mark| mark.key);
         if self.is_sorted() {
             return self;
         }
@@ -565,7 +565,7 @@ impl Rows {
         order.sort_by_key(|row| self.key(*row));
         let mut sorted = Self {
             word_bytes: self.word_bytes,
-            marks: std::mem::take(&mut self.marks),
+            events: std::mem::take(&mut self.events),
             ..Self::default()
         };
         for row in order {
@@ -616,7 +616,7 @@ pub(crate) struct Columns {
     pub(crate) word_bytes: u8,
     pub(crate) ends: Vec<u32>,
     pub(crate) bytes: Vec<u8>,
-    pub(crate) marks: Vec<HistoryMark>,
+    pub(crate) events: Vec<HistoryEventRow>,
 }
 
 impl Rows {
@@ -636,7 +636,7 @@ impl Rows {
             word_bytes: columns.word_bytes,
             ends: columns.ends,
             bytes: columns.bytes,
-            marks: columns.marks,
+            events: columns.events,
         };
         let last = |row: Option<(usize, u64)>| row.map(|(row, _)| row as u32);
         let is_consistent = in_range(last(rows.epochs.last()))

@@ -376,12 +376,12 @@ fn collect_leaves<'a>(
     };
     match *slot {
         None => *slot = Some(items.len()),
-        Some(before) if before != items.len() => {
+        Some(previous) if previous != items.len() => {
             let (dimension, found) = (depth + 1, items.len());
-            return Err(ConvertError::Ragged {
+            return Err(ConvertError::UnequalLengths {
                 dimension,
                 found,
-                before,
+                previous,
             });
         }
         Some(_) => {}

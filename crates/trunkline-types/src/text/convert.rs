@@ -49,15 +49,15 @@ pub enum ConvertError {
         fixed: u32,
     },
     #[error(
-        "the lists of dimension {dimension} have different lengths, {before} and {found}; make them equal"
+        "the lists of dimension {dimension} have different lengths, {previous} and {found}; make them equal"
     )]
-    Ragged {
+    UnequalLengths {
         /// The dimension, from 1, outermost first.
         dimension: usize,
         /// Length of the list that differs from the previous lists.
         found: usize,
         /// Length of the previous lists.
-        before: usize,
+        previous: usize,
     },
     #[error("the field {field:?} is missing")]
     MissingField { field: String },

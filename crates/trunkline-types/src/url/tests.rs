@@ -1,11 +1,11 @@
 use proptest::prelude::*;
 
-use super::{DEFAULT_PORT, Url, UrlError, Via};
+use super::{DEFAULT_PORT, Transport, Url, UrlError};
 use crate::name::{Name, NameError, escape_segment};
 
 fn url(host: Option<&str>, port: Option<u16>, name: Option<&str>) -> Url {
     Url {
-        via: Via::Chosen,
+        via: Transport::Best,
         host: host.map(str::to_owned),
         port,
         name: name.map(str::to_owned),
@@ -231,7 +231,7 @@ proptest! {
     ) {
         prop_assume!(!host.as_ref().is_some_and(|host| host.contains("..")));
         let url = Url {
-            via: Via::Chosen,
+            via: Transport::Best,
             host,
             port,
             name,
@@ -251,7 +251,7 @@ proptest! {
 #[test]
 fn url_may_name_the_transport() {
     let socket = |path: &str, name: Option<&str>| Url {
-        via: Via::Unix(path.parse().unwrap()),
+        via: Transport::Unix(path.parse().unwrap()),
         name: name.map(str::to_owned),
         ..Url::default()
     };
@@ -271,14 +271,14 @@ fn url_may_name_the_transport() {
         (
             "tl+shm:///run/plant.sock/boiler/level#units",
             Url {
-                via: Via::Shared("/run/plant.sock".parse().unwrap()),
+                via: Transport::Shared("/run/plant.sock".parse().unwrap()),
                 ..socket("/run/plant.sock", Some("boiler/level#units"))
             },
         ),
         (
             "tl+tcp://localhost:6000/a/b",
             Url {
-                via: Via::Tcp,
+                via: Transport::Tcp,
                 ..url(Some("localhost"), Some(6000), Some("a/b"))
             },
         ),

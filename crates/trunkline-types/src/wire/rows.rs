@@ -14,7 +14,7 @@
 //! ```
 
 use super::{DecodeError, Reader, put_varint, put_zigzag};
-use crate::history::{Columns, HistoryEvent, HistoryMark, RowKey, Rows};
+use crate::history::{Columns, HistoryEvent, HistoryEventRow, RowKey, Rows};
 
 /// Maximum number of rows, and also of events, in one encoded sequence.
 pub const ROWS_MAX: usize = 1 << 24;
@@ -67,7 +67,7 @@ pub fn encode_rows(rows: &Rows, first: usize, first_mark: usize, out: &mut Vec<u
             }
         }
     }
-    let marks = rows.marks().get(first_mark..).unwrap_or_default();
+    let marks = rows.events().get(first_mark..).unwrap_or_default();
     put_varint(out, marks.len() as u64);
     for mark in marks {
         let (event, count) = mark.event.parts();
@@ -166,7 +166,7 @@ pub fn decode_rows(reader: &mut Reader<'_>) -> Result<Rows, DecodeError> {
         }
     }
     let marks = reader.count("a number of events", ROWS_MAX, 12)?;
-    columns.marks.reserve_exact(marks);
+    columns.events.reserve_exact(marks);
     for _ in 0..marks {
         let key = RowKey {
             time: reader.zigzag()?,
@@ -174,7 +174,7 @@ pub fn decode_rows(reader: &mut Reader<'_>) -> Result<Rows, DecodeError> {
             sequence: reader.varint()?,
         };
         let (event, count) = (reader.u8()?, reader.varint()?);
-        columns.marks.push(HistoryMark {
+        columns.events.push(HistoryEventRow {
             key,
             event: HistoryEvent::from_parts(event, count),
         });

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use trunkline_client::{Event, SubscriptionId};
-use trunkline_net::only_mark;
+use trunkline_net::never_send_on_this_thread;
 
 use super::events::{EventSourceHandle, take_events};
 use super::verbs::Shared;
@@ -91,7 +91,7 @@ pub enum OnChangeError {
 fn run(source: &EventSourceHandle<SubscriptionId>, state: &State, mut call: impl FnMut(Event)) {
     // Data that the function writes is sent by other threads, because this thread runs the
     // function.
-    only_mark();
+    never_send_on_this_thread();
     while let Some(events) = next(source, state) {
         for event in events {
             if state.is_stopping() {

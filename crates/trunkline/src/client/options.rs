@@ -5,7 +5,7 @@ use std::time::Duration;
 use trunkline_net::{Dialler, SPIN_DEFAULT, StartError};
 use trunkline_proto::ThroughputMode;
 use trunkline_types::Url;
-use trunkline_types::url::{UrlError, Via};
+use trunkline_types::url::{Transport, UrlError};
 
 use trunkline_net::near;
 
@@ -57,10 +57,10 @@ impl ConnectOptions {
         let host = self.url.host.as_deref().unwrap_or("localhost");
         let port = self.url.port_or_default();
         match &self.url.via {
-            Via::Chosen => near::dialler(None, host, port),
-            Via::Tcp => Dialler::tcp(host, port),
-            Via::Unix(path) => Dialler::Unix(path.clone()),
-            Via::Shared(path) => Dialler::Shared(path.clone()),
+            Transport::Best => near::dialler(None, host, port),
+            Transport::Tcp => Dialler::tcp(host, port),
+            Transport::Unix(path) => Dialler::Unix(path.clone()),
+            Transport::Shared(path) => Dialler::Shared(path.clone()),
         }
     }
 }

@@ -18,7 +18,7 @@ use trunkline_io::{DriverError, Drivers, IoServer, SettingError, Settings};
 use trunkline_net::server::{Server, ServerCounters, ServerOptions};
 use trunkline_net::tcp::USER_TIMEOUT;
 use trunkline_net::{Clock, Housekeeper};
-use trunkline_serve::{Flushes, RequestBudget, ServeOptions};
+use trunkline_serve::{FlushBroadcast, RequestBudget, ServeOptions};
 use trunkline_store::SqliteStore;
 use trunkline_types::{ListenAddress, SocketPath};
 
@@ -49,7 +49,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Clock,
     pub(crate) server: Arc<Server>,
     facts: Arc<Facts>,
-    flushes: Arc<Flushes>,
+    flushes: Arc<FlushBroadcast>,
     pub(crate) numbers: Arc<SessionNumbers>,
     pub(crate) uid: u32,
     /// The housekeeping thread, which runs all tasks that are due.
@@ -125,7 +125,7 @@ impl Engine {
         let facts = Arc::new(Facts::new(Arc::clone(&requests)));
         let numbers = Arc::new(SessionNumbers::new());
         let uid = rustix::process::getuid().as_raw();
-        let flushes = Arc::new(Flushes::default());
+        let flushes = Arc::new(FlushBroadcast::default());
         let serve = ServeOptions {
             flushes: Arc::clone(&flushes),
             engine_id: start.engine_id,
@@ -151,7 +151,8 @@ impl Engine {
             shown_values: Mutex::default(),
         };
         let has_port = options.listen.iter().any(|address| address.tcp().is_some());
-        let near = (options.local_socket && has_port).then(trunkline_net::near::prepared_folder);
+        let near =
+            (options.local_socket && has_port).then(trunkline_net::near::prepare_socket_folder);
         let server = ServerOptions {
             listen: options.listen,
             near: near.flatten(),
@@ -363,7 +364,7 @@ impl Engine {
 
     /// Returns the Unix sockets that accompany the loopback ports.
     pub fn local_sockets(&self) -> Vec<SocketPath> {
-        self.inner.server.near_sockets().to_vec()
+        self.inner.server.local_sockets().to_vec()
     }
 
     /// Returns the limit on simultaneous connections: the limit in the options, or less if the
@@ -422,7 +423,7 @@ impl Engine {
     /// Returns the identity of a program in this process as a caller, with its own session number.
     pub(crate) fn caller(&self) -> Caller {
         let caller = Caller::local(self.inner.numbers.next(), self.inner.uid);
-        self.inner.core.writers().introduce(&caller);
+        self.inner.core.writers().remember_name(&caller);
         caller
     }
 }

@@ -214,12 +214,12 @@ impl Group {
                 }
                 GroupAttempt::Done(ended) => {
                     let Some(commit) = ended.commit else {
-                        let index = ended.culprit.unwrap_or(0);
+                        let index = ended.refused_member.unwrap_or(0);
                         let refusal = refusal_of(ended.outcomes.into_iter().nth(index));
                         // The engine refuses each write of a group that is too large.
                         let is_whole = matches!(refusal, Refusal::GroupTooLarge { .. });
                         return Err(GroupRefused {
-                            refused_index: ended.culprit.filter(|_| !is_whole),
+                            refused_index: ended.refused_member.filter(|_| !is_whole),
                             refusal,
                         });
                     };

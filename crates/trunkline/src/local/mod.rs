@@ -38,7 +38,7 @@ pub struct Variable<T> {
 
 /// The current value of a variable, converted to a type of the program.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Held<T> {
+pub struct TypedReading<T> {
     /// The value.
     pub value: T,
     /// Time of measurement; the Unix epoch if the variable has no timestamps.
@@ -114,11 +114,11 @@ impl<T: FromValue> Variable<T> {
     /// # Errors
     /// [`ReadError::Access`] if the variable is write-only or no longer exists.
     #[inline]
-    pub fn read(&self) -> Result<Held<T>, ReadError> {
+    pub fn read(&self) -> Result<TypedReading<T>, ReadError> {
         if let Some(update) = self.variable.read_plain(&self.caller)
             && let Some(value) = T::from_word(update.word)
         {
-            return Ok(Held {
+            return Ok(TypedReading {
                 value,
                 source_timestamp: update.source_timestamp,
                 engine_timestamp: update.engine_timestamp,
@@ -131,14 +131,14 @@ impl<T: FromValue> Variable<T> {
         }
         // Built field by field again. Otherwise the compiler stores the value of the fast path in
         // memory as well.
-        let Held {
+        let TypedReading {
             value,
             source_timestamp,
             engine_timestamp,
             quality,
             position,
         } = self.read_general()?;
-        Ok(Held {
+        Ok(TypedReading {
             value,
             source_timestamp,
             engine_timestamp,
@@ -149,7 +149,7 @@ impl<T: FromValue> Variable<T> {
 
     /// The general path of [`read`](Self::read), for values of any type.
     #[inline(never)]
-    fn read_general(&self) -> Result<Held<T>, ReadError> {
+    fn read_general(&self) -> Result<TypedReading<T>, ReadError> {
         self.variable.check_readable(&self.caller)?;
         if self.variable.is_gone() {
             return Err(ReadError::Access(AccessError::Gone));
@@ -157,7 +157,7 @@ impl<T: FromValue> Variable<T> {
         let update = self.variable.update();
         let sequence = update.sequence;
         let sample = self.variable.sample_of(&update);
-        Ok(Held {
+        Ok(TypedReading {
             value: T::from_value(&sample.value).ok_or(ReadError::Type)?,
             source_timestamp: sample.source_timestamp,
             engine_timestamp: sample.engine_timestamp,

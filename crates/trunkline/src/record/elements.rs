@@ -174,7 +174,7 @@ where
         options: RecordElementsOptions,
     ) -> Result<(), RecordingError> {
         let (mut write_at, mut sync_at) = (options.write_every, options.sync_every);
-        while !self.done.has_ended && !self.stopped.now() {
+        while !self.done.has_ended && !self.stopped.is_stopped() {
             if self.recording.has_room() {
                 self.take(stream)?;
             }
@@ -194,7 +194,7 @@ where
                 // A full disk does not stop the recorder from taking elements while memory has
                 // space.
                 Err(error) if error.is_disk_full() => {
-                    if !self.recording.has_room() && self.stopped.within(FULL_DISK_WAIT) {
+                    if !self.recording.has_room() && self.stopped.wait_for(FULL_DISK_WAIT) {
                         break;
                     }
                 }
@@ -232,7 +232,7 @@ where
             let finished = self.recording.finish(now);
             (self.on_turn)(self.recording);
             match finished {
-                Err(error) if error.is_disk_full() && !self.stopped.within(FULL_DISK_WAIT) => {}
+                Err(error) if error.is_disk_full() && !self.stopped.wait_for(FULL_DISK_WAIT) => {}
                 finished => return finished.map_err(Box::new),
             }
         }
@@ -307,7 +307,7 @@ fn play_elements(
             stream: stream.data_type().clone(),
         });
     }
-    recorded.keep_only(variable);
+    recorded.select_only(variable);
     let clock = Clock::new();
     let since = clock.now();
     let late = |due, speed: Option<f64>| match speed {
@@ -323,13 +323,13 @@ fn play_elements(
                 break;
             }
             on_elements(&done);
-            if stopped.within(early.min(CHECK_INTERVAL)) {
+            if stopped.wait_for(early.min(CHECK_INTERVAL)) {
                 return Ok(done);
             }
         }
         let mut was_full = false;
         loop {
-            if stopped.now() {
+            if stopped.is_stopped() {
                 return Ok(done);
             }
             match stream.write(&element.value, Some(CHECK_INTERVAL)) {

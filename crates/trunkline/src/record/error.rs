@@ -58,7 +58,7 @@ pub enum RecordingError {
         "an element of the type {data_type} has {element_bytes:?} bytes, and a row of the recording \
          has {row_bytes}; make the stream of a type that fits"
     )]
-    OtherRows {
+    RowSizeMismatch {
         /// Type of the stream.
         data_type: DataType,
         /// Size of an element in bytes; `None` if it varies.

@@ -58,7 +58,7 @@ pub fn play_into_stream(
     let row_bytes = playback.recording().row_bytes();
     let stream_bytes = element_bytes(stream.data_type());
     if stream_bytes != Some(row_bytes) {
-        return Err(RecordingError::OtherRows {
+        return Err(RecordingError::RowSizeMismatch {
             data_type: stream.data_type().clone(),
             element_bytes: stream_bytes,
             row_bytes,
@@ -75,7 +75,7 @@ pub fn play_into_stream(
             .fold(0, |sum: u64, gap| sum.saturating_add(gap.lost)),
         ..StreamPlayed::default()
     };
-    while !drain.is_over() && !stopped.now() {
+    while !drain.is_over() && !stopped.is_stopped() {
         playback.fill()?;
         let written = stream.write_bytes_with(ROWS_MAX, Some(CHECK_INTERVAL), |space| {
             let rows = drain.take(elapsed(clock.now()), space)?;
@@ -101,7 +101,7 @@ pub fn play_into_stream(
         let now = elapsed(clock.now());
         let due = drain.next_due()?.map(|due| due.saturating_sub(now));
         match due.filter(|due| !due.is_zero()) {
-            Some(due) if stopped.within(due.min(CHECK_INTERVAL)) => break,
+            Some(due) if stopped.wait_for(due.min(CHECK_INTERVAL)) => break,
             Some(_) => {}
             None => playback.wait_for_one(CHECK_INTERVAL)?,
         }

@@ -30,7 +30,7 @@ pub struct PlayVariablesOptions {
     pub pace: Pace,
     /// True if updates keep their recorded source timestamps. Otherwise the engine sets new
     /// timestamps.
-    pub keeps_times: bool,
+    pub keep_timestamps: bool,
     /// Longest wait for an answer of the engine; 10 s by default.
     pub timeout: Duration,
 }
@@ -39,7 +39,7 @@ impl Default for PlayVariablesOptions {
     fn default() -> Self {
         Self {
             pace: Pace::Original,
-            keeps_times: false,
+            keep_timestamps: false,
             timeout: Duration::from_secs(10),
         }
     }
@@ -52,7 +52,7 @@ pub struct VariablesPlayed {
     /// Updates passed to the engine.
     pub updates: u64,
     /// Updates of recorded variables that are not played.
-    pub left_out: u64,
+    pub omitted: u64,
     /// Updates with unreadable text, of the variables that are played.
     /// [`PlayedVariable::unreadable`](trunkline_record::PlayedVariable::unreadable) counts these
     /// per variable.
@@ -114,12 +114,12 @@ pub fn play_into_variables(
         if due > now {
             next = Some(first);
             on_updates(&done);
-            if stopped.within((due - now).min(CHECK_INTERVAL)) {
+            if stopped.wait_for((due - now).min(CHECK_INTERVAL)) {
                 break;
             }
             continue;
         }
-        if stopped.now() {
+        if stopped.is_stopped() {
             next = Some(first);
             break;
         }
@@ -141,9 +141,9 @@ pub fn play_into_variables(
                     }
                     bytes += encoded_len(&update.value);
                     let number = update.variable;
-                    batch.push((number, write(*variable, update, options.keeps_times)));
+                    batch.push((number, write(*variable, update, options.keep_timestamps)));
                 }
-                None => done.left_out += 1,
+                None => done.omitted += 1,
             }
             one = match next_update(recorded, &mut done) {
                 Ok(update) => update,
@@ -218,10 +218,10 @@ pub(super) fn due(after: Duration, speed: Option<f64>) -> Duration {
     }
 }
 
-fn write(variable: VariableRef, update: PlayedUpdate, keeps_times: bool) -> Write {
+fn write(variable: VariableRef, update: PlayedUpdate, keep_timestamps: bool) -> Write {
     let mut write = Write::new(variable, update.value);
     write.options.quality = Some(update.quality);
-    write.options.source_timestamp = keeps_times.then_some(update.source_timestamp);
+    write.options.source_timestamp = keep_timestamps.then_some(update.source_timestamp);
     write
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use trunkline_client::SubscribeOptions;
 use trunkline_net::Clock;
 use trunkline_record::{
-    MovedFile, Room, Rotation, SegmentFile, VariableProgress, VariableSeries, series_file,
+    FreeSpace, MovedFile, Rotation, SegmentFile, VariableProgress, VariableSeries, series_file,
 };
 use trunkline_types::{Contract, Pattern};
 
@@ -73,7 +73,7 @@ pub struct VariableRecorderStatus {
     /// As `moved_file`, for the file of checksums. The recording continues without that file.
     pub moved_sums_file: Option<MovedFile>,
     /// Free space on the disk.
-    pub room: Room,
+    pub free_space: FreeSpace,
     /// Current failure of the file; `None` if there is none.
     pub error: Option<String>,
     /// Patterns, and names without wildcards, that have matched no variable so far. Empty until the

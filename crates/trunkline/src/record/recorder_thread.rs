@@ -97,7 +97,7 @@ impl Running {
     pub(super) fn run(mut self, stopped: &Stopped) {
         let (mut write_at, mut sync_at) = (self.clock.now(), self.clock.now());
         let mut is_following = false;
-        while !stopped.now() {
+        while !stopped.is_stopped() {
             if let Some(event) = self.subscription.next(Some(CHECK_INTERVAL)) {
                 self.handle(event);
                 self.handle_waiting(EVENTS_MAX);
@@ -283,7 +283,7 @@ impl Running {
     fn note_last_losses(&mut self, item: &Item) {
         if let Some(id) = item.id() {
             // The call cannot fail, because the variable belongs to this recording.
-            let _ = self.recording.note_lost(id, item.lost_since.count());
+            let _ = self.recording.record_loss(id, item.lost_since.count());
         }
     }
 
@@ -434,6 +434,6 @@ impl Running {
         status.files = self.recording.number();
         status.moved_file = self.recording.moved_file().cloned();
         status.moved_sums_file = self.recording.moved_sums_file().cloned();
-        status.room = self.recording.room();
+        status.free_space = self.recording.free_space();
     }
 }

@@ -76,7 +76,7 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
     }
 
     pub(super) fn must_end(&self) -> bool {
-        self.stopped.now()
+        self.stopped.is_stopped()
     }
 
     /// Waits until all regions are in the file and their memory is back in the ring.
@@ -164,7 +164,7 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
             };
             let is_full = matches!(refused.error, QueueError::DiskFull { .. });
             (self.on_region)(self.recording);
-            if !is_full || self.stopped.within(CHECK_INTERVAL) {
+            if !is_full || self.stopped.wait_for(CHECK_INTERVAL) {
                 return Err(refused.into());
             }
             region = refused.region;

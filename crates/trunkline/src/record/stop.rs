@@ -21,13 +21,13 @@ pub fn stopper() -> (Stopper, Stopped) {
 impl Stopped {
     /// Waits at most `wait` for the stop signal. Returns true if the signal has been given.
     #[must_use]
-    pub fn within(&self, wait: Duration) -> bool {
+    pub fn wait_for(&self, wait: Duration) -> bool {
         self.0.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected)
     }
 
     /// Returns true if the stop signal has been given.
     #[must_use]
-    pub fn now(&self) -> bool {
-        self.within(Duration::ZERO)
+    pub fn is_stopped(&self) -> bool {
+        self.wait_for(Duration::ZERO)
     }
 }

@@ -101,7 +101,7 @@ rows_recording!([O: FnMut(u32) -> io::Result<WriteQueue>] TdmsSeries<O>, self, s
 ///
 /// # Errors
 /// - [`RecordingError::Stream`]: no element arrived in time, or the stream has ended.
-/// - [`RecordingError::OtherRows`]: the elements of the stream and the rows of the ring differ in
+/// - [`RecordingError::RowSizeMismatch`]: the elements of the stream and the rows of the ring differ in
 ///   size.
 /// - [`RecordingError::Ring`]: the ring has no region for the elements.
 pub fn receive_into_ring(
@@ -112,7 +112,7 @@ pub fn receive_into_ring(
     let row_bytes = ring.element_bytes();
     let stream_bytes = element_bytes(stream.data_type());
     if stream_bytes != Some(row_bytes) {
-        return Err(RecordingError::OtherRows {
+        return Err(RecordingError::RowSizeMismatch {
             data_type: stream.data_type().clone(),
             element_bytes: stream_bytes,
             row_bytes,

@@ -10,7 +10,7 @@ pub trait UpdateSource {
     fn variables(&self) -> &[PlayedVariable];
 
     /// Excludes all variables except `variable`, an index in [`variables`](Self::variables).
-    fn keep_only(&mut self, variable: usize);
+    fn select_only(&mut self, variable: usize);
 
     /// Returns the next update, or `None` at the end.
     ///
@@ -25,8 +25,8 @@ impl UpdateSource for RecordedVariables {
         self.variables()
     }
 
-    fn keep_only(&mut self, variable: usize) {
-        self.keep_only(variable);
+    fn select_only(&mut self, variable: usize) {
+        self.select_only(variable);
     }
 
     fn next_update(&mut self) -> Result<Option<PlayedUpdate>, PlaybackError> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use trunkline::Engine;
 use trunkline::record::{
-    ElementSeries, Pace, RecordElementsOptions, RecordedVariables, RecordingError, RoomState,
+    ElementSeries, FreeSpaceState, Pace, RecordElementsOptions, RecordedVariables, RecordingError,
     SegmentFile, Segments, StreamPlayed, StreamRecorded, VariableRecordError, VariableRecording,
     play_elements_into_stream, record_elements, stopper,
 };
@@ -232,7 +232,7 @@ fn on_full_disk(
         options,
         &stopped,
         |recording| {
-            if recording.room().state == RoomState::Full
+            if recording.free_space().state == FreeSpaceState::Full
                 && on_full(&is_full, recording.progress().updates)
             {
                 stopper = None;
@@ -571,12 +571,12 @@ fn bad_updates_and_gaps_are_counted_when_played_into_a_stream() {
             quality,
         };
         // Losses of another variable do not count for this one.
-        file.note_lost(other, Some(100)).unwrap();
+        file.record_loss(other, Some(100)).unwrap();
         file.take(other, &sample, &Lost::NONE).unwrap();
         match number {
-            1 => file.note_lost(id, Some(3)).unwrap(),
-            2 => file.note_lost(id, None).unwrap(),
-            3 => file.note_lost(id, Some(4)).unwrap(),
+            1 => file.record_loss(id, Some(3)).unwrap(),
+            2 => file.record_loss(id, None).unwrap(),
+            3 => file.record_loss(id, Some(4)).unwrap(),
             _ => {}
         }
         file.take(id, &sample, &Lost::NONE).unwrap();

@@ -41,7 +41,7 @@ pub fn wait_for(recorder: &VariableRecorder, updates: u64) {
         if progress.in_file + progress.lost >= updates {
             return;
         }
-        assert!(!stopped.within(Duration::from_millis(10)));
+        assert!(!stopped.wait_for(Duration::from_millis(10)));
     }
     panic!("{:?}", recorder.status());
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use trunkline::Engine;
 use trunkline::record::regions::{PagesWanted, RegionFiller, RegionMemory, RegionReader};
 use trunkline::record::{
-    BackendChoice, CacheMode, GapMode, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
-    QueueOptions, Recording, RecordingError, RoomState, Selection, SimDisk, TdmsPlayback,
+    BackendChoice, CacheMode, FreeSpaceState, GapMode, Pace, PacedDrain, Pacer, PlayOptions,
+    PlaybackError, QueueOptions, Recording, RecordingError, Selection, SimDisk, TdmsPlayback,
     TdmsRecording, WriteQueue, play_into_stream, receive_into_ring, record_stream, stopper,
     stream_layout, tdms_queue,
 };
@@ -100,7 +100,10 @@ fn a_stream_is_recorded_and_played_into_another_one() {
     let mut writer = ValueWriter::create("player", &DataType::I64, of_writer).unwrap();
     let recording = Recording::open(&path, &Selection::default()).unwrap();
     let refused = Pacer::new(&recording, Pace::Original, GapMode::AsTime).unwrap_err();
-    assert!(matches!(refused, PlaybackError::NoRate { .. }), "{refused}");
+    assert!(
+        matches!(refused, PlaybackError::NoTimes { .. }),
+        "{refused}"
+    );
     let pacer = Pacer::new(&recording, Pace::Full, GapMode::AsTime).unwrap();
     let made = RegionMemory::for_playback(8, 4096, PagesWanted::Ordinary, 16);
     let (memory, ring, drain) = made.unwrap();
@@ -225,7 +228,10 @@ fn stopped_stream_recording_has_the_elements_taken() {
     let made = RegionMemory::for_recording(16, 512, PagesWanted::Ordinary, 4);
     let (_memory, mut filler, _reader) = made.unwrap();
     let other = receive_into_ring(&mut stream, &mut filler, CUT_OFF).unwrap_err();
-    assert!(matches!(other, RecordingError::OtherRows { .. }), "{other}");
+    assert!(
+        matches!(other, RecordingError::RowSizeMismatch { .. }),
+        "{other}"
+    );
 }
 
 #[test]
@@ -285,7 +291,7 @@ fn on_full_disk() -> OnFullDisk {
     let made = RegionMemory::for_recording(8, 4 * REGION as usize, PagesWanted::Ordinary, 16);
     let (memory, filler, reader) = made.unwrap();
     let disk = SimDisk::new(7, 512);
-    disk.set_room(64 << 10);
+    disk.set_capacity(64 << 10);
     let options = QueueOptions {
         reserve_bytes: 16 << 10,
         lengthen_bytes: 0,
@@ -320,9 +326,9 @@ fn a_stream_waits_while_the_disk_is_full() {
         REGION,
         &stopped,
         |recording| {
-            seen += u64::from(recording.progress().room.state == RoomState::Full);
+            seen += u64::from(recording.progress().free_space.state == FreeSpaceState::Full);
             if seen == 2 {
-                disk.set_room(1 << 40);
+                disk.set_capacity(1 << 40);
             }
         },
     );
@@ -357,7 +363,7 @@ fn elements_not_written_at_the_end_on_a_full_disk_are_counted() {
         REGION,
         &stopped,
         |recording| {
-            if recording.progress().room.state == RoomState::Full {
+            if recording.progress().free_space.state == FreeSpaceState::Full {
                 stopper = None;
             }
         },

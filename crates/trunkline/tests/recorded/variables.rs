@@ -122,7 +122,7 @@ fn every_update_is_recorded_and_played_into_other_variables() {
     let mut recorded = RecordedVariables::open(&path).unwrap();
     let player_options = PlayVariablesOptions {
         pace: Pace::Full,
-        keeps_times: true,
+        keep_timestamps: true,
         ..PlayVariablesOptions::default()
     };
     let (_stopper, stopped) = stopper();
@@ -166,7 +166,7 @@ fn every_update_is_recorded_and_played_into_other_variables() {
         |_| (),
     );
     let done = done.unwrap();
-    assert_eq!((done.updates, done.left_out), (51, 552));
+    assert_eq!((done.updates, done.omitted), (51, 552));
     let mut recorded = RecordedVariables::open(&path).unwrap();
     let swapped = |name: &str| (name == "rig/text").then(|| "rig/level".to_owned());
     let done = play_into_variables(
@@ -209,7 +209,7 @@ fn every_update_is_recorded_once_the_recorder_reports_that_it_follows() {
         let recorder =
             VariableRecorder::start(&client, &patterns, &[], &path, recorder_options).unwrap();
         let turns = (0..60_000).take_while(|_| !recorder.status().is_following);
-        turns.for_each(|_| assert!(!stopped.within(Duration::from_millis(1))));
+        turns.for_each(|_| assert!(!stopped.wait_for(Duration::from_millis(1))));
         assert!(recorder.status().is_following);
         for value in [1.0, 2.0, 3.0] {
             last.write(value).unwrap();
@@ -412,7 +412,7 @@ fn wait_for_unmatched(recorder: &VariableRecorder, unmatched: &[&str], variables
         if status.unmatched == unmatched && status.progress.variables == variables {
             return;
         }
-        assert!(!stopped.within(Duration::from_millis(10)));
+        assert!(!stopped.wait_for(Duration::from_millis(10)));
     }
     panic!("{:?}", recorder.status());
 }

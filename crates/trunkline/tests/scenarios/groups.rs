@@ -35,7 +35,7 @@ fn code(outcome: &WriteOutcome) -> FaultCode {
 pub fn a_group_is_written_whole_or_not_at_all(place: &Place) {
     let refused = place.client.write_group(writes(place, 101.0), TIMEOUT);
     let refused = refused.expect("an answer");
-    assert_eq!((refused.commit, refused.culprit), (None, Some(2)));
+    assert_eq!((refused.commit, refused.refused_member), (None, Some(2)));
     let codes: Vec<_> = refused.outcomes.iter().map(code).collect();
     let others = FaultCode::GroupRefused;
     assert_eq!(codes, [others, others, FaultCode::OutOfRange]);
@@ -48,7 +48,7 @@ pub fn a_group_is_written_whole_or_not_at_all(place: &Place) {
     wrong[1].value = Value::Bool(true);
     let refused = place.client.write_group(wrong, TIMEOUT).expect("an answer");
     assert_eq!(code(&refused.outcomes[1]), FaultCode::WrongType);
-    assert_eq!(refused.culprit, Some(1));
+    assert_eq!(refused.refused_member, Some(1));
     for name in NAMES {
         assert_eq!(place.read(place.variable(name)).position.sequence, 0);
     }

@@ -14,7 +14,7 @@ use crate::arguments::{number, positive_duration};
 use crate::connection::{Connection, writing_fault};
 use crate::output::record::{JsonSchema, Record, Serialize, Table};
 use crate::output::times::TimeColumn;
-use crate::targets::{self, Wanted};
+use crate::targets::{self, Target};
 use crate::terminal::Style;
 use crate::{CliError, Context, Exit, Problem, Tally};
 
@@ -299,12 +299,12 @@ fn selected(
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
     let targets = targets::resolve(&names, &context.settings)?;
     let mut selectors = Vec::new();
-    for ((target, alarm), operand) in targets.wanted.into_iter().zip(alarms).zip(&selection.names) {
+    for ((target, alarm), operand) in targets.list.into_iter().zip(alarms).zip(&selection.names) {
         let pattern = match target {
-            Wanted::Pattern(pattern) => pattern,
-            Wanted::Name(name) => Pattern::parse(&name)
+            Target::Pattern(pattern) => pattern,
+            Target::Name(name) => Pattern::parse(&name)
                 .map_err(|error| Problem::failed("bad-pattern", error.to_string()))?,
-            Wanted::Wrong(problem) => return Err(problem.without_name().into()),
+            Target::Invalid(problem) => return Err(problem.without_name().into()),
         };
         let alarm = alarm.strip_prefix("alarm.").unwrap_or(alarm);
         selectors.push(AlarmSelector {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use trunkline::config;
-use trunkline_backup::{Error, Finding, Manifest, Places, Progress};
+use trunkline_backup::{EnginePaths, Error, Finding, Manifest, Progress};
 use trunkline_config::{ConfigErrors, DeploymentPlan, StoreChoice};
 use trunkline_types::Tick;
 
@@ -207,7 +207,7 @@ fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
     let created = created.map_err(|error| cli_error(error, context))?;
     let seconds = context.clock.now().since(started).into();
     context.terminal.end_progress();
-    for finding in &created.damaged_before {
+    for finding in &created.damaged_in_older {
         context.remark(&format!(
             "{} was damaged in the backup, and was copied again if the engine still has it: {}",
             escaped(&finding.path),
@@ -272,7 +272,7 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
         Some(_) => "restored",
         None => "completed",
     };
-    for finding in &restored.left_out {
+    for finding in &restored.omitted {
         context.remark(&format!(
             "{} is damaged and was not restored; the history works without it: {}",
             escaped(&finding.path),
@@ -327,8 +327,8 @@ impl EngineArgs {
 }
 
 /// Returns the paths where the engine of a configuration keeps its files.
-pub(super) fn places_of(plan: &DeploymentPlan) -> Places {
-    Places {
+pub(super) fn places_of(plan: &DeploymentPlan) -> EnginePaths {
+    EnginePaths {
         store: match &plan.engine.store {
             StoreChoice::File(path) => Some(path.clone()),
             StoreChoice::Off | StoreChoice::Unset => None,
@@ -374,18 +374,18 @@ fn watch<'c>(context: &'c Context, verb: &'static str) -> impl FnMut(Progress) -
 fn cli_error(error: Error, context: &Context) -> CliError {
     let (exit, code) = match &error {
         Error::Interrupted => (Exit::Interrupted, "interrupted"),
-        Error::Nothing | Error::NoPlace(_) => (Exit::Usage, "usage"),
+        Error::NothingConfigured | Error::NotConfigured(_) => (Exit::Usage, "usage"),
         Error::Damaged { .. } | Error::Manifest { .. } => (Exit::ProblemsFound, "damaged"),
         Error::Exists(_) => (Exit::Failed, "exists"),
         Error::MountPoint(_) | Error::NotMoved { .. } => (Exit::Failed, "not-moved"),
-        Error::Unfinished(_) | Error::Stuck { .. } => (Exit::Failed, "unfinished-restore"),
+        Error::Unfinished(_) | Error::IncompleteMove { .. } => (Exit::Failed, "unfinished-restore"),
         Error::Store(_) => (Exit::Failed, "store"),
         Error::History(_) => (Exit::Failed, "history"),
-        Error::NotThere(_) => (Exit::Failed, "not-there"),
+        Error::NoEngineFiles(_) => (Exit::Failed, "not-there"),
         Error::NoBackup(_) | Error::Newer(_) => (Exit::Failed, "not-readable"),
         Error::Io { .. }
         | Error::NotEmpty(_)
-        | Error::Inside(_)
+        | Error::OverlapsHistory(_)
         | Error::InUse(_)
         | Error::OtherEngine { .. }
         | Error::PartMissing(_)

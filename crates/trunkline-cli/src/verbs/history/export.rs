@@ -114,7 +114,7 @@ fn write(args: &Args, form: ExportFormat, context: &Context) -> Result<Option<Wr
     let targets = targets::resolve(&args.names, &context.settings)?;
     let (since, until) = range(Some(&args.since), args.until.as_ref(), context)?;
     let query = HistoryQuery {
-        patterns: patterns_of(&targets.wanted)?,
+        patterns: patterns_of(&targets.list)?,
         since,
         until: Some(until),
         ..HistoryQuery::default()

@@ -26,7 +26,7 @@ use crate::arguments::{number, positive_duration};
 use crate::output::readings::{PrinterOptions, ReadingPrinter};
 use crate::output::record::{JsonSchema, Notice, Serialize};
 use crate::output::{Metadata, ReadingView, counted};
-use crate::targets::{self, Wanted};
+use crate::targets::{self, Target};
 use crate::terminal::Style;
 use crate::verbs::audit::{bad_pattern, parse_time};
 use crate::{CliError, Context, Exit, Problem};
@@ -274,7 +274,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
     check(args, context)?;
     let targets = targets::resolve(&args.names, &context.settings)?;
-    let patterns = patterns_of(&targets.wanted)?;
+    let patterns = patterns_of(&targets.list)?;
     let now = context.now().time;
     let at = parse_time("--at", args.at.as_ref(), context)?;
     let since = (!args.last && at.is_none()).then_some(&args.since);
@@ -316,7 +316,7 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
     };
     let is_complete = count < limit && !context.interrupted.is_pressed();
     let unknown = match is_complete {
-        true => unknown::report(&targets.wanted, &mut pages, context)?,
+        true => unknown::report(&targets.list, &mut pages, context)?,
         false => None,
     };
     if count == 0 && unknown.is_none() {
@@ -348,11 +348,11 @@ pub(crate) fn range(
 }
 
 /// Converts names and patterns to patterns. A name matches that variable only.
-pub(crate) fn patterns_of(wanted: &[Wanted]) -> Result<Vec<Pattern>, CliError> {
-    let patterns = wanted.iter().map(|target| match target {
-        Wanted::Pattern(pattern) => Ok(pattern.clone()),
-        Wanted::Name(name) => Ok(Pattern::parse(name).map_err(bad_pattern)?),
-        Wanted::Wrong(problem) => Err(problem.clone().without_name().into()),
+pub(crate) fn patterns_of(targets: &[Target]) -> Result<Vec<Pattern>, CliError> {
+    let patterns = targets.iter().map(|target| match target {
+        Target::Pattern(pattern) => Ok(pattern.clone()),
+        Target::Name(name) => Ok(Pattern::parse(name).map_err(bad_pattern)?),
+        Target::Invalid(problem) => Err(problem.clone().without_name().into()),
     });
     patterns.collect()
 }

@@ -7,7 +7,7 @@ use trunkline_types::Pattern;
 use trunkline_types::history::{HistoryPage, HistoryQuery};
 
 use super::source::{Pages, Source};
-use crate::targets::Wanted;
+use crate::targets::Target;
 use crate::verbs::audit::bad_pattern;
 use crate::{CliError, Context, Exit, Problem, Tally};
 
@@ -52,13 +52,13 @@ impl Source {
 /// Reports names that belong to no present or recorded variable, and suggests similar names. Returns
 /// the exit code if there are any.
 pub(super) fn report(
-    wanted: &[Wanted],
+    targets: &[Target],
     pages: &mut Pages<'_>,
     context: &Context,
 ) -> Result<Option<Exit>, CliError> {
     let mut names = Vec::new();
-    for target in wanted {
-        if let Wanted::Name(name) = target
+    for target in targets {
+        if let Target::Name(name) = target
             && !pages.seen.0.contains(name)
             && !is_recorded(name, &mut pages.source, context)?
         {

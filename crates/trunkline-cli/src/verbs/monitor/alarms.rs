@@ -14,7 +14,7 @@ use crate::connection::{Connection, code_of};
 use crate::output::record::Table;
 use crate::output::times::TimeColumn;
 use crate::settings::Columns;
-use crate::targets::{Targets, Wanted};
+use crate::targets::{Target, Targets};
 use crate::verbs::alarm::{Entry, table_of};
 use crate::{CliError, Context, Exit, Problem, Tally};
 
@@ -54,12 +54,12 @@ pub(super) fn follow(
     context: &Context,
 ) -> Result<Exit, CliError> {
     let mut patterns = Vec::new();
-    for target in targets.wanted {
+    for target in targets.list {
         patterns.push(match target {
-            Wanted::Pattern(pattern) => pattern,
-            Wanted::Name(name) => Pattern::parse(&name)
+            Target::Pattern(pattern) => pattern,
+            Target::Name(name) => Pattern::parse(&name)
                 .map_err(|error| Problem::failed("bad-pattern", error.to_string()))?,
-            Wanted::Wrong(problem) => return Err(problem.without_name().into()),
+            Target::Invalid(problem) => return Err(problem.without_name().into()),
         });
     }
     let settings = &context.settings;

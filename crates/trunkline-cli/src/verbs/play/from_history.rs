@@ -96,7 +96,7 @@ impl<'a> RecordedHistory<'a> {
         let (since, until) = range(Some(&args.since), args.until.as_ref(), context)?;
         let mut reader = WindowReader {
             source: Source::open(&targets.engine, args.folder.as_deref(), context)?,
-            patterns: patterns_of(&targets.wanted)?,
+            patterns: patterns_of(&targets.list)?,
             indexes: Arc::default(),
             from: since.map_or(0, Timestamp::as_nanos),
             until: until.as_nanos(),
@@ -146,7 +146,7 @@ impl<'a> RecordedHistory<'a> {
                 Problem::failed("nothing-recorded", sentence)
             }
         })?;
-        self.keep_only(index);
+        self.select_only(index);
         Ok(index)
     }
 
@@ -271,7 +271,7 @@ impl UpdateSource for RecordedHistory<'_> {
         &self.variables
     }
 
-    fn keep_only(&mut self, variable: usize) {
+    fn select_only(&mut self, variable: usize) {
         self.only = Some(variable);
         if let (Some(reader), Some(variable)) = (&mut self.reader, self.variables.get(variable))
             // A recorded name may be invalid as a pattern.

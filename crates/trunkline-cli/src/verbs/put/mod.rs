@@ -13,7 +13,7 @@ use self::pairs::{Pair, pairs};
 use self::report::Report;
 use crate::connection::{Connection, open_options};
 use crate::output::readings::{PrinterOptions, ReadingPrinter};
-use crate::targets::{self, Targets, Wanted};
+use crate::targets::{self, Target, Targets};
 use crate::{CliError, Context, Exit, Problem, Tally};
 
 /// Arguments of `put` and `set`.
@@ -206,7 +206,7 @@ fn prepare(
     kind: WriteKind,
     targets: Targets,
 ) -> Result<(Vec<Item>, Vec<Write>), CliError> {
-    let names: Vec<Result<String, Problem>> = targets.wanted.into_iter().map(name_of).collect();
+    let names: Vec<Result<String, Problem>> = targets.list.into_iter().map(name_of).collect();
     let valid: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
     let mut opened = connection
         .open(&valid, open_options(true, true))?
@@ -233,11 +233,11 @@ fn prepare(
     Ok((items, writes))
 }
 
-fn name_of(target: Wanted) -> Result<String, Problem> {
+fn name_of(target: Target) -> Result<String, Problem> {
     match target {
-        Wanted::Name(name) => Ok(name),
-        Wanted::Wrong(problem) => Err(problem),
-        Wanted::Pattern(pattern) => {
+        Target::Name(name) => Ok(name),
+        Target::Invalid(problem) => Err(problem),
+        Target::Pattern(pattern) => {
             let sentence = "patterns are not accepted here; list the variables by name";
             Err(Problem::failed("bad-name", sentence).with_name(&pattern.to_string()))
         }

@@ -134,7 +134,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         rate: args.rate.unwrap_or(0) / SAMPLE_BYTES as u64,
         rows_max: None,
         lent_max: REGIONS,
-        pages: PagesWanted::LargestThereAre,
+        pages: PagesWanted::LargestAvailable,
     };
     if !folder.is_dir() {
         let sentence = format!(
@@ -163,7 +163,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         let (_stopper, stopped) = trunkline::record::stopper();
         while !context.interrupted.is_pressed() && context.clock.now() < end {
             let remaining = end.since(context.clock.now());
-            let _ = stopped.within(remaining.min(POLL_INTERVAL));
+            let _ = stopped.wait_for(remaining.min(POLL_INTERVAL));
             show(&progress, folder, &mut meter, context);
         }
         counts = card.take().map(SimCard::stop).unwrap_or_default();

@@ -66,7 +66,7 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
         RecordingError::Stream(error) => return super::stream::problem(error),
         RecordingError::File(_) => (Exit::Failed, "file"),
         RecordingError::Type { .. }
-        | RecordingError::OtherRows { .. }
+        | RecordingError::RowSizeMismatch { .. }
         | RecordingError::OtherElements { .. } => (Exit::Usage, "type"),
         RecordingError::NothingToPlay { .. } => (Exit::Failed, "nothing-to-play"),
         RecordingError::Unwritten { .. } => (Exit::Lost, "lost"),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use trunkline::record::{MovedFile, Room, RoomState};
+use trunkline::record::{FreeSpace, FreeSpaceState, MovedFile};
 use trunkline_types::Tick;
 
 use super::disk::format_free_space;
@@ -20,7 +20,7 @@ const REPORT_INTERVAL_MIN: Duration = Duration::from_secs(1);
 pub(super) struct RecorderState<'a> {
     pub(super) moved_file: Option<&'a MovedFile>,
     pub(super) moved_sums_file: Option<&'a MovedFile>,
-    pub(super) room: Room,
+    pub(super) free_space: FreeSpace,
     pub(super) error: Option<&'a str>,
     /// `None` if the recording needs no engine.
     pub(super) is_connected: Option<bool>,
@@ -32,7 +32,7 @@ pub(super) struct RecorderState<'a> {
 pub(super) struct Notices {
     moved_file: Option<MovedFile>,
     moved_sums_file: Option<MovedFile>,
-    room: RoomState,
+    free_space: FreeSpaceState,
     error: Option<String>,
     /// Time of the last line about an error.
     error_at: Option<Tick>,
@@ -82,7 +82,7 @@ impl Notices {
         Self {
             moved_file: None,
             moved_sums_file: None,
-            room: RoomState::Enough,
+            free_space: FreeSpaceState::Enough,
             error: None,
             error_at: None,
             is_connected: None,
@@ -136,16 +136,16 @@ impl Notices {
                 report("sums-displaced", Style::Bad, found.to_string());
             }
         }
-        if self.room != state.room.state {
-            self.room = state.room.state;
-            let full_in = state.room.full_in.map(|time| time.as_secs_f64());
-            let free = format_free_space(state.room.bytes, full_in);
-            match state.room.state {
-                RoomState::Full => {
+        if self.free_space != state.free_space.state {
+            self.free_space = state.free_space.state;
+            let full_in = state.free_space.full_in.map(|time| time.as_secs_f64());
+            let free = format_free_space(state.free_space.bytes, full_in);
+            match state.free_space.state {
+                FreeSpaceState::Full => {
                     let full = format!("the disk is full; {}", self.when_full);
                     report("disk-full", Style::Bad, full);
                 }
-                RoomState::Low => {
+                FreeSpaceState::Low => {
                     let low = format!("the disk is nearly full: {free}");
                     report("disk-low", Style::Warning, low);
                 }
@@ -235,7 +235,7 @@ mod tests {
         RecorderState {
             moved_file: None,
             moved_sums_file: None,
-            room: Room::default(),
+            free_space: FreeSpace::default(),
             error: None,
             is_connected: Some(true),
             lost: 0,
@@ -258,7 +258,7 @@ mod tests {
         let mut sut = Notices::new("updates wait");
         assert!(events(&mut sut, &state(), 0).is_empty());
         let mut full = state();
-        full.room.state = RoomState::Full;
+        full.free_space.state = FreeSpaceState::Full;
         full.error = Some("no space");
         assert_eq!(events(&mut sut, &full, 10), ["disk-full", "error"]);
         assert!(events(&mut sut, &full, 20).is_empty());

@@ -381,7 +381,7 @@ fn already_recorded(path: &Path, entry: &Entry) -> Problem {
 }
 
 fn folder() -> io::Result<PathBuf> {
-    let user_folder = trunkline_net::near::prepared_folder().ok_or_else(|| {
+    let user_folder = trunkline_net::near::prepare_socket_folder().ok_or_else(|| {
         let folder = trunkline_net::near::folder();
         let text = format!(
             "{} is not a folder of only this user; remove it, or change its permissions",

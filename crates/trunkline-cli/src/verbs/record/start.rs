@@ -17,7 +17,7 @@ use super::{files_text, start_problem};
 use crate::arguments;
 use crate::connection::Connection;
 use crate::settings::Settings;
-use crate::targets::{self, Wanted};
+use crate::targets::{self, Target};
 use crate::terminal::{escaped, escaped_path, width};
 use crate::verbs::progress::Meter;
 use crate::verbs::stream::units::{self, bytes_text, rate_text};
@@ -190,7 +190,7 @@ fn recorded(
     context: &Context,
 ) -> Result<(VariableRecorderStatus, Duration), CliError> {
     let targets = targets::resolve(&args.names, &context.settings)?;
-    let patterns = patterns(targets.wanted, &context.settings)?;
+    let patterns = patterns(targets.list, &context.settings)?;
     let connection = Connection::new(&targets.engine, context)?;
     let defaults = VariableRecorderOptions::default();
     let options = VariableRecorderOptions {
@@ -212,7 +212,7 @@ fn recorded(
         && !running.is_stop_requested()
         && context.clock.now() < deadline
     {
-        let _ = stopped.within(START_POLL_INTERVAL);
+        let _ = stopped.wait_for(START_POLL_INTERVAL);
     }
     context.notify(&RecordingEvent::Recording {
         file: Some(path.display().to_string()),
@@ -230,7 +230,7 @@ fn recorded(
         if wait.is_zero() {
             break;
         }
-        let _ = stopped.within(wait);
+        let _ = stopped.wait_for(wait);
         must_end = context.interrupted.is_pressed() || running.is_stop_requested();
         let status = recorder.status();
         running.update(now, figures(&status));
@@ -260,7 +260,7 @@ fn recorder_state(status: &VariableRecorderStatus) -> RecorderState<'_> {
     RecorderState {
         moved_file: status.moved_file.as_ref(),
         moved_sums_file: status.moved_sums_file.as_ref(),
-        room: status.room,
+        free_space: status.free_space,
         error: status.error.as_deref(),
         is_connected: Some(status.is_connected),
         lost: status.progress.lost,
@@ -279,15 +279,15 @@ fn figures(status: &VariableRecorderStatus) -> Figures {
 
 /// Converts the arguments to patterns; a name becomes a pattern without wildcards. Excluded names are
 /// omitted.
-fn patterns(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Pattern>, CliError> {
+fn patterns(wanted: Vec<Target>, settings: &Settings) -> Result<Vec<Pattern>, CliError> {
     let mut patterns = Vec::new();
     for target in wanted {
         patterns.push(match target {
-            Wanted::Pattern(pattern) => pattern,
-            Wanted::Name(name) if settings.is_excluded(&name) => continue,
-            Wanted::Name(name) => Pattern::parse(&name)
+            Target::Pattern(pattern) => pattern,
+            Target::Name(name) if settings.is_excluded(&name) => continue,
+            Target::Name(name) => Pattern::parse(&name)
                 .map_err(|error| Problem::usage(error.to_string()).with_name(&name))?,
-            Wanted::Wrong(problem) => return Err(problem.into()),
+            Target::Invalid(problem) => return Err(problem.into()),
         });
     }
     Ok(patterns)

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use trunkline::record::regions::{Pages, PagesWanted, RegionMemory};
 use trunkline::record::{
-    BackendChoice, CacheMode, ElementSeries, FileReport, MovedFile, QueueOptions,
-    RecordElementsOptions, RecordError, RecordingError, RoomState, SegmentFile, Stopped,
-    StreamRecorded, TdmsLayout, TdmsRecording, TdmsSeries, VariableRecordError, check_elements,
-    record_elements, record_stream, series_file, stopper, stream_layout, tdms_queue,
+    BackendChoice, CacheMode, ElementSeries, FileReport, FreeSpaceState, MovedFile, QueueOptions,
+    RecordElementsOptions, RecordError, RecordingError, SegmentFile, Stopped, StreamRecorded,
+    TdmsLayout, TdmsRecording, TdmsSeries, VariableRecordError, check_elements, record_elements,
+    record_stream, series_file, stopper, stream_layout, tdms_queue,
 };
 use trunkline::stream::{ValueReader, element_bytes};
 use trunkline::tdms::Waveform;
@@ -80,7 +80,7 @@ impl Recorder<'_> {
         let row_bytes = element_bytes(self.data_type).unwrap_or(1);
         // A region that consists of whole disk blocks is written without a copy.
         let rows = (REGION_BYTES / row_bytes).next_multiple_of(4096);
-        let pages = PagesWanted::LargestThereAre;
+        let pages = PagesWanted::LargestAvailable;
         let regions = RegionMemory::for_recording(row_bytes, rows * REGIONS, pages, REGIONS);
         let (memory, mut filler, mut reader) = regions.map_err(|error| problem(&error.into()))?;
         let Some(mut stream) = self.wait_for_writer()? else {
@@ -251,7 +251,7 @@ impl Recorder<'_> {
                     bytes_text(figures.bytes as f64),
                     rate_text(rate),
                     bytes_text(figures.queue_bytes as f64),
-                    disk_text(file.room().state, path, rate),
+                    disk_text(file.free_space().state, path, rate),
                 ));
             }
         };
@@ -358,18 +358,18 @@ fn recorder_state(file: &impl StreamFile) -> RecorderState<'_> {
     RecorderState {
         moved_file,
         moved_sums_file,
-        room: file.room(),
+        free_space: file.free_space(),
         error: None,
         is_connected: None,
         lost: file.figures().lost,
     }
 }
 
-fn disk_text(state: RoomState, path: &Path, bytes_per_second: f64) -> String {
+fn disk_text(state: FreeSpaceState, path: &Path, bytes_per_second: f64) -> String {
     let free = free_space_text(path, bytes_per_second);
     match state {
-        RoomState::Full => "disk full: the stream waits; free some space".to_owned(),
-        RoomState::Low => format!("disk nearly full: {free}"),
+        FreeSpaceState::Full => "disk full: the stream waits; free some space".to_owned(),
+        FreeSpaceState::Low => format!("disk nearly full: {free}"),
         _ => free,
     }
 }
@@ -382,8 +382,8 @@ mod tests {
     fn full_or_nearly_full_disk_is_shown_with_the_progress() {
         let text = |state| disk_text(state, Path::new("here.tdms"), 0.0);
         let full = "disk full: the stream waits; free some space";
-        assert_eq!(text(RoomState::Full), full);
-        let (low, enough) = (text(RoomState::Low), text(RoomState::Enough));
+        assert_eq!(text(FreeSpaceState::Full), full);
+        let (low, enough) = (text(FreeSpaceState::Low), text(FreeSpaceState::Enough));
         assert!(low.starts_with("disk nearly full: ") && low.ends_with(" left"));
         assert!(enough.ends_with(" left") && !enough.contains("full"));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::fs::{Access, CWD, Mode, OFlags, access, openat};
 use trunkline::record::{
-    Closed, Durability, ElementSeries, FailedStep, MovedFile, Progress, RecordError, Room,
+    Closed, Durability, ElementSeries, FailedStep, FreeSpace, MovedFile, Progress, RecordError,
     Segments, TdmsRecording, TdmsSeries, WriteQueue,
 };
 
@@ -20,7 +20,7 @@ pub(super) trait StreamFile {
     fn figures(&self) -> Figures;
 
     /// Returns the free space on the disk of the current file.
-    fn room(&self) -> Room;
+    fn free_space(&self) -> FreeSpace;
 
     /// Returns the number of bytes copied in memory before they were written to the current file.
     fn bytes_copied(&self) -> u64;
@@ -67,7 +67,7 @@ impl RecordedFiles {
         self.count += 1;
         self.bytes += closed.length;
         self.is_unsafe |= closed.durability != Durability::OnDisk;
-        self.untrimmed = self.untrimmed.or(closed.untrimmed);
+        self.untrimmed = self.untrimmed.or(closed.truncate_error);
         if let Some(failure) = closed.failure {
             if failure.step == FailedStep::Sync {
                 self.sync_failure = self.sync_failure.or(Some(failure.os_error));
@@ -82,8 +82,8 @@ impl StreamFile for TdmsRecording {
         figures(self.rows(), self.lost(), &self.progress(), 0)
     }
 
-    fn room(&self) -> Room {
-        self.progress().room
+    fn free_space(&self) -> FreeSpace {
+        self.progress().free_space
     }
 
     fn bytes_copied(&self) -> u64 {
@@ -113,8 +113,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> StreamFile for TdmsSeries<O> {
         )
     }
 
-    fn room(&self) -> Room {
-        self.file().progress().room
+    fn free_space(&self) -> FreeSpace {
+        self.file().progress().free_space
     }
 
     fn bytes_copied(&self) -> u64 {
@@ -129,13 +129,13 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> StreamFile for TdmsSeries<O> {
     fn end(&mut self, _: Duration) -> Result<RecordedFiles, RecordError> {
         // The series uses the timeout that was given at its start.
         let last = self.close()?;
-        let omitted = self.omitted_files();
+        let omitted = self.discarded_results();
         let mut files = RecordedFiles {
             count: omitted.files,
             bytes: omitted.bytes,
             lost: omitted.rows_lost,
             is_unsafe: omitted.not_on_disk > 0,
-            untrimmed: omitted.untrimmed,
+            untrimmed: omitted.truncate_error,
             sync_failure: omitted.sync_failure,
             ..RecordedFiles::default()
         };
@@ -171,8 +171,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S
         }
     }
 
-    fn room(&self) -> Room {
-        (**self).room()
+    fn free_space(&self) -> FreeSpace {
+        (**self).free_space()
     }
 
     fn bytes_copied(&self) -> u64 {
@@ -193,7 +193,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S
             sync_failure: progress.sync_failure,
             ..RecordedFiles::default()
         };
-        let omitted = self.omitted_files().not_on_disk;
+        let omitted = self.discarded_results().not_on_disk;
         if omitted > 0 {
             let earlier = counted(u64::from(omitted), "earlier file");
             let error = format!("not all data in {earlier} would survive a loss of power");

@@ -18,7 +18,7 @@ use crate::connection::{
 };
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::values::WideInt;
-use crate::targets::{self, Targets, Wanted};
+use crate::targets::{self, Target, Targets};
 use crate::terminal::is_stdio;
 use crate::{CliError, Context, Exit, Problem, Tally, counted};
 
@@ -281,7 +281,7 @@ fn compare_with_engine(
         let is_saved = variables.any(|variable| pattern.matches(&variable.name));
         let targets = Targets {
             engine: targets::engine(&context.settings)?,
-            wanted: vec![Wanted::Pattern(pattern)],
+            list: vec![Target::Pattern(pattern)],
         };
         let entries = connection.expand(targets, context)?;
         if !is_saved && entries.names().is_empty() {

@@ -242,7 +242,7 @@ fn peer_count(text: &str) -> Result<usize, String> {
 pub(super) fn problem(error: &StreamError) -> Problem {
     let (exit, code) = match error {
         StreamError::Url(_) => (Exit::Usage, "bad-name"),
-        StreamError::NotHere { .. } => (Exit::Usage, "not-here"),
+        StreamError::RemoteHost { .. } => (Exit::Usage, "not-here"),
         StreamError::Capacity { .. } | StreamError::TooMany { .. } => (Exit::Usage, "capacity"),
         StreamError::TooLong { .. } => (Exit::Failed, "too-long"),
         StreamError::Journal(JournalError::Damaged { .. }) => (Exit::Lost, "journal-damaged"),
@@ -264,7 +264,7 @@ pub(super) fn problem(error: &StreamError) -> Problem {
     };
     match error {
         // The message names the options of this command.
-        StreamError::NotHere { host } => {
+        StreamError::RemoteHost { host } => {
             let sentence = format!(
                 "an endpoint cannot be created on another machine, {host}; remove the host from \
                  this name, and name the endpoint on {host} with --to or --from"

@@ -230,13 +230,13 @@ impl<'a> Transfer<'a> {
             }
             let operation = match attempt(endpoint, POLL_INTERVAL) {
                 Err(Halt::Stream(StreamError::Timeout { what, .. })) => what,
-                Err(Halt::Stream(StreamError::Journal(error))) if error.is_passing() => {
+                Err(Halt::Stream(StreamError::Journal(error))) if error.is_temporary() => {
                     self.report_disk(&endpoint.properties().url, Some(&error))?;
                     self.context.interrupted.wait(POLL_INTERVAL);
                     "the disk of the journal accepts no data"
                 }
                 Err(Halt::Stream(StreamError::Lost { elements })) => {
-                    self.note_lost(elements);
+                    self.record_loss(elements);
                     self.poll(endpoint)?;
                     continue;
                 }
@@ -259,7 +259,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    fn note_lost(&mut self, elements: u64) {
+    fn record_loss(&mut self, elements: u64) {
         self.lost += elements;
         let gaps = self.unreported.get_or_insert(Gaps {
             before: self.moved.elements,

@@ -336,7 +336,7 @@ fn rewrite(
     out.expected = fs::metadata(source).ok().map(|file| file.len());
     let watch = out.watch();
     let mut out = BufWriter::new(out);
-    let written = file.rewrite_of(version, &|path| selection.has(path), &mut out);
+    let written = file.rewrite_selected(version, &|path| selection.has(path), &mut out);
     let written = match written {
         Ok(written) => written,
         Err(RewriteError::Sink { source, .. }) => return watch.failed(path, &source),
@@ -350,7 +350,7 @@ fn rewrite(
     if !is_stdio(path) {
         remove_index(path)?;
     }
-    for (object, name) in &written.left_out {
+    for (object, name) in &written.properties_left_out {
         let note = format!(
             "{}: the property {} was left out, because its type cannot be written",
             escaped(&name_of(object)),

@@ -55,13 +55,13 @@ pub(super) fn open_alone(path: &Path) -> Result<TdmsFile<File>, Problem> {
 
 /// Opens the part of a file that its checksums confirm, without its index file. Also returns the
 /// number of readable values that are left out.
-pub(super) fn open_summed(
+pub(super) fn open_verified(
     path: &Path,
     sums: &Path,
     unchecked: UncheckedSegments,
 ) -> Result<(TdmsFile<File>, u64), Problem> {
     let opened =
-        TdmsFile::open_summed(source(path)?, &source(sums)?, unchecked, salvaging_limits());
+        TdmsFile::open_verified(source(path)?, &source(sums)?, unchecked, salvaging_limits());
     opened
         .map(|summed| (summed.file, summed.values_left_out))
         .map_err(|error| open_problem(path, &error))
@@ -85,7 +85,7 @@ fn open_with(path: &Path, index: Option<&Path>) -> Result<TdmsFile<File>, Proble
     let opened = match opened {
         // The checksums show where segments begin, even if their lead-ins are damaged.
         Ok(file) if !file.report().is_sound() => match sums_of(path).map(|sums| source(&sums)) {
-            Some(Ok(sums)) => TdmsFile::open_guided(source(path)?, &sums, limits),
+            Some(Ok(sums)) => TdmsFile::open_with_checksum_positions(source(path)?, &sums, limits),
             _ => Ok(file),
         },
         opened => opened,
@@ -222,7 +222,7 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
         | Fault::BadMetadata { .. }
         | Fault::LostMetadata => "this data is left out; the rest can be read",
         Fault::BadStrings => "the strings from here to the end of their chunk are lost",
-        Fault::UnusableSums { .. } | Fault::SumsOfAnother => {
+        Fault::UnusableSums { .. } | Fault::SumsOfOtherFile => {
             "the file is read without checksums; restore its own checksums, or delete these"
         }
         Fault::DamagedLeadIn => {
@@ -231,12 +231,12 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
         Fault::WrongSum { .. } => {
             "take these values from another copy; `trunkline tdms repair` removes such segments only at the end of the file"
         }
-        Fault::SummedBeyondEnd { .. } => "`trunkline tdms repair` removes the incomplete part",
+        Fault::ChecksumBeyondEnd { .. } => "`trunkline tdms repair` removes the incomplete part",
         Fault::NoSum { .. } => {
             "this data can be wrong after a loss of power; `trunkline tdms repair --unsummed cut` \
              removes it from the end of the file"
         }
-        Fault::DamagedSums { .. } | Fault::CutSums { .. } => {
+        Fault::DamagedSums { .. } | Fault::TruncatedSums { .. } => {
             "no checksum covers these segments; the file itself may be intact"
         }
         Fault::StaleIndex => "delete the index file, or rewrite it with `trunkline tdms repair`",

@@ -11,7 +11,7 @@ use trunkline_tdms::{
 
 use super::events::{Cut, Repaired, TdmsEvent};
 use super::opened::{
-    escaped, escaped_path, findings, index_name, index_of, not_readable, open_alone, open_summed,
+    escaped, escaped_path, findings, index_name, index_of, not_readable, open_alone, open_verified,
     source,
 };
 use super::output_file::OutputFile;
@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     } = open(args)?;
     // A repair that writes a copy may also change the eight bytes of a length, which keeps more values.
     let mode = match args.out {
-        None => RepairMode::Cut,
+        None => RepairMode::Remove,
         Some(_) => RepairMode::Close,
     };
     let Some(mut repair) = file
@@ -147,7 +147,7 @@ struct Opened {
 fn open(args: &Args) -> Result<Opened, Problem> {
     let path = args.file.as_path();
     let unchecked = match args.unsummed {
-        EndWithoutSums::Cut => UncheckedSegments::Cut,
+        EndWithoutSums::Cut => UncheckedSegments::Remove,
         EndWithoutSums::Keep => UncheckedSegments::Keep,
     };
     let file = open_alone(path)?;
@@ -158,7 +158,7 @@ fn open(args: &Args) -> Result<Opened, Problem> {
         .as_ref()
         .filter(|compared| compared.cut(unchecked, length).is_some());
     let (file, values_left_out) = match cut {
-        Some(compared) => open_summed(path, &compared.path, unchecked)?,
+        Some(compared) => open_verified(path, &compared.path, unchecked)?,
         None => (file, 0),
     };
     Ok(Opened {
@@ -192,7 +192,7 @@ fn nothing_to_cut(
     if let Some(index) = index_of(path).filter(|_| args.out.is_none()) {
         let verified = file.verify(Some(&source(&index)?));
         let verified = verified.map_err(|error| not_readable(path, &error))?;
-        if verified.is_index_same == Some(false) {
+        if verified.is_index_equal == Some(false) {
             if args.dry_run {
                 let summary = format!("{}: would be rewritten", escaped_path(&index));
                 context.notify(&TdmsEvent::TdmsRepaired(Repaired {

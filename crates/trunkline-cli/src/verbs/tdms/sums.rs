@@ -92,12 +92,12 @@ impl Compared {
     /// confirm: a wrong segment in the middle stays, because intact segments follow it.
     pub(super) fn cut(&self, unchecked: UncheckedSegments, length: u64) -> Option<u64> {
         let check = &self.check;
-        if check.state != SumsState::OfThisFile || check.findings_dropped > 0 {
+        if check.state != SumsState::ThisFile || check.findings_dropped > 0 {
             return None;
         }
         let end = match unchecked {
-            UncheckedSegments::Cut => check.good_to,
-            UncheckedSegments::Keep => check.first_wrong?,
+            UncheckedSegments::Remove => check.verified_to,
+            UncheckedSegments::Keep => check.first_mismatch?,
         };
         let after_cut = check
             .findings
@@ -108,10 +108,10 @@ impl Compared {
             .map(|finding| match finding.fault {
                 Fault::WrongSum { bytes } => bytes,
                 Fault::NoSum { bytes } => match unchecked {
-                    UncheckedSegments::Cut => bytes,
+                    UncheckedSegments::Remove => bytes,
                     UncheckedSegments::Keep => 0,
                 },
-                Fault::SummedBeyondEnd { .. } => length.saturating_sub(finding.position),
+                Fault::ChecksumBeyondEnd { .. } => length.saturating_sub(finding.position),
                 _ => 0,
             })
             .sum();
@@ -121,7 +121,7 @@ impl Compared {
     /// Removes the checksums of the part that was cut off, after the file was cut to `length` bytes. If
     /// it is unclear which checksums these are, they stay, and the next comparison reports them.
     pub(super) fn shorten(&self, length: u64) -> io::Result<()> {
-        if self.check.state != SumsState::OfThisFile || self.check.good_to != length {
+        if self.check.state != SumsState::ThisFile || self.check.verified_to != length {
             return Ok(());
         }
         let entries = self.check.segments.saturating_add(1);

@@ -86,7 +86,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         .map_err(|error| not_readable(&args.file, &error))?;
     let mut found: Vec<Found> = verified.findings.iter().map(Found::from).collect();
     found.extend(Found::not_listed(file.report().findings_dropped, ""));
-    if let (Some(path), Some(false)) = (&index_path, verified.is_index_same) {
+    if let (Some(path), Some(false)) = (&index_path, verified.is_index_equal) {
         found.push(Found {
             byte: None,
             what: format!(
@@ -108,7 +108,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         segments: file.report().segments,
         channels: verified.channels,
         values: verified.values,
-        index: verified.is_index_same,
+        index: verified.is_index_equal,
         sums: summed.map(|check| check.is_good()),
         segments_summed: summed.map(|check| check.segments),
         findings,
@@ -122,7 +122,10 @@ fn add_checksum_findings(found: &mut Vec<Found>, compared: &Compared) {
         let mut line = Found::from(finding);
         match (&finding.fault, segment) {
             // These faults are in the checksums, not in the file itself.
-            (Fault::UnusableSums { .. } | Fault::SumsOfAnother | Fault::CutSums { .. }, _) => {
+            (
+                Fault::UnusableSums { .. } | Fault::SumsOfOtherFile | Fault::TruncatedSums { .. },
+                _,
+            ) => {
                 line.byte = None;
                 line.what = format!("{}: {}", escaped_path(&compared.path), finding.fault);
             }

@@ -132,11 +132,11 @@ impl Queue {
 
     /// Appends a mark that an item's local copy has a new value. Returns the serial of the mark.
     pub(crate) fn push_cell(&mut self, item: u32) -> u64 {
-        self.push_mark(Kind::Cell { item })
+        self.push_event(Kind::Cell { item })
     }
 
     pub(crate) fn push_notice(&mut self, item: u32) -> u64 {
-        self.push_mark(Kind::Notice { item })
+        self.push_event(Kind::Notice { item })
     }
 
     pub(crate) fn push_connection(&mut self, event: Event) {
@@ -148,7 +148,7 @@ impl Queue {
             }
         }
         self.era = self.era.wrapping_add(1);
-        let serial = self.push_mark(Kind::Connection(Box::new(event)));
+        let serial = self.push_event(Kind::Connection(Box::new(event)));
         self.connection.push_back(serial);
     }
 
@@ -264,7 +264,7 @@ impl Queue {
         self.readings.len() + self.marks.len()
     }
 
-    fn push_mark(&mut self, kind: Kind) -> u64 {
+    fn push_event(&mut self, kind: Kind) -> u64 {
         let serial = self.take_serial();
         self.marks.push(Mark { serial, kind });
         serial

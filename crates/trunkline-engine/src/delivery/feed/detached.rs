@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use super::{Feed, FeedEntry, Room};
+use super::{Feed, FeedEntry, QueueSize};
 use crate::delivery::outbox::Wakes;
 use crate::update::Update;
 
@@ -63,7 +63,7 @@ impl Feed {
 
     /// Like [`Feed::pass`], for entries that were taken before and are stored elsewhere. Returns
     /// the number of engine bytes that stay borrowed for them; the caller now owns these bytes.
-    pub(crate) fn hand_over(&self, member: usize, room: Room, wakes: &mut Wakes) -> usize {
+    pub(crate) fn hand_over(&self, member: usize, room: QueueSize, wakes: &mut Wakes) -> usize {
         match room.is_none() {
             true => 0,
             false => self.log.lock().hand_over(member, room, wakes),

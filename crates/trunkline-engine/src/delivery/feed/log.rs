@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 
 use super::member::{Member, MemberOptions};
-use super::{Event, FeedEntry, Room, SharedRun};
+use super::{Event, FeedEntry, QueueSize, SharedRun};
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::delivery::subscribers::Pressure;
 use crate::sync::Arc;
@@ -20,12 +20,12 @@ pub(super) struct Log {
     pub(super) spare_runs: VecDeque<Arc<SharedRun>>,
     /// Number and bytes of all updates added so far that count against the bound. Wraps on
     /// overflow.
-    pub(super) written: Room,
-    pub(super) reserved: Room,
+    pub(super) written: QueueSize,
+    pub(super) reserved: QueueSize,
     /// Room that every member is known to have. A write within it need not check the members.
     pub(super) headroom: Headroom,
     /// Room taken from `headroom` and not yet recorded in the members.
-    pub(super) unsettled: Room,
+    pub(super) unsettled: QueueSize,
     /// Members by number. Numbers are reused.
     pub(super) members: Vec<Option<Member>>,
     pub(super) live: usize,
@@ -47,14 +47,14 @@ pub(super) struct Log {
 /// Room that a write can use without checking the members.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Headroom {
-    pub(super) room: Room,
+    pub(super) room: QueueSize,
     pub(super) claimed: usize,
 }
 
 impl Log {
     /// Returns true if this room is available without checking the members.
     #[inline]
-    pub(super) fn has_headroom(&self, room: Room) -> bool {
+    pub(super) fn has_headroom(&self, room: QueueSize) -> bool {
         room.updates <= self.headroom.room.updates
             && room.bytes <= self.headroom.room.bytes
             && room.cost() <= self.headroom.claimed
@@ -62,7 +62,7 @@ impl Log {
 
     /// Adds an update whose room is within the [headroom](Self::has_headroom).
     #[inline]
-    pub(super) fn put(&mut self, place: u32, update: Update, room: Room, wakes: &mut Wakes) {
+    pub(super) fn put(&mut self, place: u32, update: Update, room: QueueSize, wakes: &mut Wakes) {
         self.headroom.room = self.headroom.room.minus(room);
         self.headroom.claimed = self.headroom.claimed.wrapping_sub(room.cost());
         self.unsettled.add(room);
@@ -93,7 +93,7 @@ impl Log {
         let total = self.total();
         let live = self.members.iter().flatten().filter(|one| !one.ended);
         let least = |least: Headroom, one: Headroom| Headroom {
-            room: Room {
+            room: QueueSize {
                 updates: least.room.updates.min(one.room.updates),
                 bytes: least.room.bytes.min(one.room.bytes),
             },
@@ -132,7 +132,7 @@ impl Log {
     }
 
     /// Returns the total of everything added so far, plus the reserved room.
-    pub(super) fn total(&self) -> Room {
+    pub(super) fn total(&self) -> QueueSize {
         let mut total = self.written;
         total.add(self.reserved);
         total
@@ -228,7 +228,7 @@ impl Log {
         }
     }
 
-    pub(super) fn pass(&mut self, member: usize, room: Room, wakes: &mut Wakes) {
+    pub(super) fn pass(&mut self, member: usize, room: QueueSize, wakes: &mut Wakes) {
         self.settle();
         let total = self.total();
         if let Some(member) = self.members.get_mut(member).and_then(Option::as_mut) {
@@ -279,7 +279,7 @@ impl Log {
     }
 
     /// Reports the buffer pressure of each member before an update of this size.
-    pub(super) fn pressures(&mut self, room: Room, visit: &mut dyn FnMut(Pressure)) {
+    pub(super) fn pressures(&mut self, room: QueueSize, visit: &mut dyn FnMut(Pressure)) {
         self.settle();
         let total = self.total();
         let members = self.members.iter().flatten().filter(|one| !one.is_absent());

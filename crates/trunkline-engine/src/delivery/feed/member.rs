@@ -6,7 +6,7 @@ use trunkline_types::Tick;
 
 use super::detached::Older;
 use super::log::Headroom;
-use super::{FeedEntry, Room, Stall};
+use super::{FeedEntry, QueueSize, Stall};
 use crate::delivery::budget::Budget;
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) struct MemberOptions {
 pub(crate) struct Moved {
     pub(super) member: Member,
     /// The number and bytes of its queued updates.
-    pub(super) waiting: Room,
+    pub(super) waiting: QueueSize,
 }
 
 impl Moved {
@@ -74,9 +74,9 @@ pub(super) struct Member {
     pub(super) cursor: u64,
     /// The log's total up to the last update that the member has delivered. The current total minus
     /// this value is the room used by its queue. Wraps on overflow.
-    pub(super) passed: Room,
+    pub(super) passed: QueueSize,
     /// The log's total up to which its consumer's budget is charged. Wraps on overflow.
-    pub(super) charged: Room,
+    pub(super) charged: QueueSize,
     /// Bytes claimed in advance for future updates, in addition to `charged`.
     pub(super) claimed_ahead: usize,
     /// Time at which a writer first found the member full. `None` again once it has room or its
@@ -103,8 +103,8 @@ impl Member {
             options,
             backlog: VecDeque::new(),
             cursor: 0,
-            passed: Room::default(),
-            charged: Room::default(),
+            passed: QueueSize::default(),
+            charged: QueueSize::default(),
             claimed_ahead: 0,
             full_since: None,
             least_need: None,
@@ -123,7 +123,7 @@ impl Member {
     /// Returns true if its own bound has room. `total` is the log's total including reservations.
     /// An empty queue accepts an update of any size and a group of any size, because otherwise they
     /// could never be sent.
-    pub(super) fn fits(&self, total: Room, room: Room) -> bool {
+    pub(super) fn fits(&self, total: QueueSize, room: QueueSize) -> bool {
         let waiting = total.minus(self.passed);
         waiting.is_none()
             || (waiting.updates + room.updates <= self.options.updates_max
@@ -131,7 +131,7 @@ impl Member {
     }
 
     /// Returns true if both its bound and the consumer's budget have room.
-    pub(super) fn has_room(&self, total: Room, room: Room) -> bool {
+    pub(super) fn has_room(&self, total: QueueSize, room: QueueSize) -> bool {
         let cost = room.cost();
         self.fits(total, room)
             && (self.claimed_ahead >= cost || self.budget().has(self.budget().need(cost, 0)))
@@ -162,7 +162,7 @@ impl Member {
     }
 
     /// Charges the consumer for `room`. Returns false if the bytes are not free.
-    pub(super) fn claim(&mut self, room: Room, is_shared: bool) -> bool {
+    pub(super) fn claim(&mut self, room: QueueSize, is_shared: bool) -> bool {
         let cost = room.cost();
         if self.claimed_ahead >= cost {
             self.claimed_ahead -= cost;
@@ -179,10 +179,10 @@ impl Member {
     }
 
     /// Returns the room that the member has without a new claim on its budget.
-    pub(super) fn headroom(&self, total: Room) -> Headroom {
+    pub(super) fn headroom(&self, total: QueueSize) -> Headroom {
         let waiting = total.minus(self.passed);
         Headroom {
-            room: Room {
+            room: QueueSize {
                 updates: self.options.updates_max.saturating_sub(waiting.updates),
                 bytes: self.options.bytes_max.saturating_sub(waiting.bytes),
             },
@@ -194,7 +194,7 @@ impl Member {
     }
 
     /// Like [`claim`](Self::claim), for room within the [headroom](Self::headroom).
-    pub(super) fn spend(&mut self, room: Room) {
+    pub(super) fn spend(&mut self, room: QueueSize) {
         if self.budget().counts() {
             self.claimed_ahead = self.claimed_ahead.saturating_sub(room.cost());
         }
@@ -203,7 +203,7 @@ impl Member {
 
     /// Returns the bytes taken by [`claim`](Self::claim) for a write that was not committed,
     /// together with those claimed in advance.
-    pub(super) fn unclaim(&mut self, room: Room, wakes: &mut Wakes) {
+    pub(super) fn unclaim(&mut self, room: QueueSize, wakes: &mut Wakes) {
         self.charged = self.charged.minus(room);
         let cost = room.cost() + std::mem::take(&mut self.claimed_ahead);
         self.budget().give_back(cost, wakes);
@@ -224,7 +224,7 @@ impl Member {
     }
 
     /// Records how many bytes of the budget a waiting write needs.
-    pub(super) fn note_need(&mut self, total: Room, room: Room, held: usize) {
+    pub(super) fn note_need(&mut self, total: QueueSize, room: QueueSize, held: usize) {
         // Ignores a recorded need that the budget can satisfy now.
         let known = self.least_need.filter(|need| !self.budget().has(*need));
         let need = self
@@ -248,20 +248,20 @@ impl Member {
     }
 
     /// Frees the room of delivered updates. `is_last` is true if the queue is then empty.
-    pub(super) fn pass(&mut self, room: Room, is_last: bool, wakes: &mut Wakes) {
+    pub(super) fn pass(&mut self, room: QueueSize, is_last: bool, wakes: &mut Wakes) {
         let freed = self.note_passed(room, is_last);
         self.budget().release(freed, wakes);
     }
 
     /// Like [`pass`](Self::pass), for entries that are stored elsewhere. Returns the bytes that
     /// stay borrowed for them.
-    pub(super) fn hand_over(&mut self, room: Room, is_last: bool, wakes: &mut Wakes) -> usize {
+    pub(super) fn hand_over(&mut self, room: QueueSize, is_last: bool, wakes: &mut Wakes) -> usize {
         let freed = self.note_passed(room, is_last);
         self.budget().hand_over(freed, wakes)
     }
 
     #[inline]
-    fn note_passed(&mut self, room: Room, is_last: bool) -> usize {
+    fn note_passed(&mut self, room: QueueSize, is_last: bool) -> usize {
         debug_assert!(
             room.updates <= self.charged.minus(self.passed).updates,
             "more updates are delivered than were added"

@@ -67,10 +67,10 @@ pub(crate) enum Event {
 }
 
 impl FeedEntry {
-    pub(crate) fn room(&self) -> Room {
+    pub(crate) fn room(&self) -> QueueSize {
         match &self.event {
-            Event::Next(update) => Room::one(update.value.as_slice().len()),
-            Event::First(_) | Event::Past(_) | Event::Gone => Room::default(),
+            Event::Next(update) => QueueSize::one(update.value.as_slice().len()),
+            Event::First(_) | Event::Past(_) | Event::Gone => QueueSize::default(),
         }
     }
 
@@ -82,10 +82,10 @@ impl FeedEntry {
 
     /// Returns the room that the entry takes within the separate bound for updates from before the
     /// subscription.
-    pub(crate) fn past(&self) -> Room {
+    pub(crate) fn past(&self) -> QueueSize {
         match &self.event {
-            Event::Past(update) => Room::one(update.value.as_slice().len()),
-            Event::First(_) | Event::Next(_) | Event::Gone => Room::default(),
+            Event::Past(update) => QueueSize::one(update.value.as_slice().len()),
+            Event::First(_) | Event::Next(_) | Event::Gone => QueueSize::default(),
         }
     }
 
@@ -118,12 +118,12 @@ impl FeedEntry {
 
 /// A number of updates and their bytes: one update, a group committed together, or a whole queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct QueueSize {
     pub(crate) updates: usize,
     pub(crate) bytes: usize,
 }
 
-impl Room {
+impl QueueSize {
     pub(crate) fn one(bytes: usize) -> Self {
         Self { updates: 1, bytes }
     }
@@ -136,18 +136,18 @@ impl Room {
         self.updates == 0
     }
 
-    pub(crate) fn add(&mut self, other: Room) {
+    pub(crate) fn add(&mut self, other: QueueSize) {
         self.updates = self.updates.wrapping_add(other.updates);
         self.bytes = self.bytes.wrapping_add(other.bytes);
     }
 
     /// Subtracts `other`, which must not exceed `self`.
-    pub(crate) fn leave(&mut self, other: Room) {
+    pub(crate) fn leave(&mut self, other: QueueSize) {
         *self = self.minus(other);
     }
 
-    fn minus(self, other: Room) -> Room {
-        Room {
+    fn minus(self, other: QueueSize) -> QueueSize {
+        QueueSize {
             updates: self.updates.wrapping_sub(other.updates),
             bytes: self.bytes.wrapping_sub(other.bytes),
         }
@@ -220,11 +220,11 @@ impl Feed {
         self.log.lock().remove_place();
     }
 
-    pub(crate) fn has_room(&self, room: Room) -> bool {
+    pub(crate) fn has_room(&self, room: QueueSize) -> bool {
         self.log.lock().has_room(room)
     }
 
-    pub(crate) fn reserve(&self, room: Room, stall: Stall, wakes: &mut Wakes) -> Reserve {
+    pub(crate) fn reserve(&self, room: QueueSize, stall: Stall, wakes: &mut Wakes) -> Reserve {
         self.log.lock().reserve(room, stall, wakes)
     }
 
@@ -238,7 +238,7 @@ impl Feed {
         wakes: &mut Wakes,
         publish: impl FnOnce(&mut Update),
     ) -> Reserve {
-        let room = Room::one(update.value.as_slice().len());
+        let room = QueueSize::one(update.value.as_slice().len());
         let mut log = self.log.lock();
         if log.has_headroom(room) {
             publish(update);
@@ -264,14 +264,14 @@ impl Feed {
     /// sequence of the update. Does nothing and returns `None` unless the room is within the log's
     /// headroom.
     #[inline(always)] // Otherwise the update is copied on the stack, which costs each write 3 ns.
-    pub(crate) fn commit_short(
+    pub(crate) fn commit_inline(
         &self,
         place: u32,
         mut update: Update,
         wakes: &mut Wakes,
         publish: impl FnOnce() -> u64,
     ) -> Option<u64> {
-        let room = Room::one(update.value.as_slice().len());
+        let room = QueueSize::one(update.value.as_slice().len());
         let mut log = self.log.lock();
         if !log.has_headroom(room) {
             return None;
@@ -283,13 +283,13 @@ impl Feed {
     }
 
     /// Records how many bytes of the full members' budgets a blocked write needs.
-    pub(crate) fn note_need(&self, room: Room) {
+    pub(crate) fn note_need(&self, room: QueueSize) {
         self.log.lock().note_needs(room, None);
     }
 
     /// Like `note_need`, for a write that has released `held` bytes to the consumer of this outbox.
     /// The recorded needs of other writers remain until they can be satisfied.
-    pub(crate) fn note_need_of(&self, outbox: &Arc<Outbox>, room: Room, held: usize) {
+    pub(crate) fn note_need_of(&self, outbox: &Arc<Outbox>, room: QueueSize, held: usize) {
         self.log.lock().note_needs(room, Some((outbox, held)));
     }
 
@@ -297,7 +297,7 @@ impl Feed {
         self.log.lock().full_outboxes()
     }
 
-    pub(crate) fn release(&self, room: Room, reservation: u32, wakes: &mut Wakes) {
+    pub(crate) fn release(&self, room: QueueSize, reservation: u32, wakes: &mut Wakes) {
         self.log.lock().release(room, reservation, wakes);
     }
 
@@ -358,7 +358,7 @@ impl Feed {
     }
 
     /// Frees the room of updates that a member has delivered, and wakes the writers waiting for it.
-    pub(crate) fn pass(&self, member: usize, room: Room, wakes: &mut Wakes) {
+    pub(crate) fn pass(&self, member: usize, room: QueueSize, wakes: &mut Wakes) {
         if !room.is_none() {
             self.log.lock().pass(member, room, wakes);
         }
@@ -367,7 +367,7 @@ impl Feed {
     /// Removes the entries of these places, and lets every waiting writer retry. `freed` is the
     /// room of entries that were already taken. If this makes no room, the time limit of waiting
     /// writers stays the same. The feed must not be shared.
-    pub(crate) fn remove_places(&self, places: &HashSet<u32>, freed: Room, wakes: &mut Wakes) {
+    pub(crate) fn remove_places(&self, places: &HashSet<u32>, freed: QueueSize, wakes: &mut Wakes) {
         if !places.is_empty() {
             self.log.lock().remove_places(places, freed, wakes);
         }
@@ -424,7 +424,7 @@ impl Feed {
 
     /// Reports the buffer pressure of each consumer before an update of this size, except those of
     /// the engine itself.
-    pub(crate) fn pressures(&self, room: Room, visit: &mut dyn FnMut(Pressure)) {
+    pub(crate) fn pressures(&self, room: QueueSize, visit: &mut dyn FnMut(Pressure)) {
         self.log.lock().pressures(room, visit);
     }
 

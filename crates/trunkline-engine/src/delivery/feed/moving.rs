@@ -6,7 +6,7 @@ use super::detached::Older;
 use super::log::Log;
 use super::member::{Member, Moved, WakeState};
 use super::reading::move_behind;
-use super::{Event, FeedEntry, Room};
+use super::{Event, FeedEntry, QueueSize};
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
 use crate::update::Update;
@@ -115,7 +115,7 @@ impl Log {
     pub(super) fn remove_places(
         &mut self,
         places: &HashSet<u32>,
-        mut freed: Room,
+        mut freed: QueueSize,
         wakes: &mut Wakes,
     ) {
         self.settle_all();
@@ -187,7 +187,7 @@ impl Log {
                 older.reset_gaps();
             }
         }
-        let mut freed = Room::default();
+        let mut freed = QueueSize::default();
         let taken = out.iter().skip(before);
         taken.for_each(|entry| freed.add(entry.room()));
         let handed_over = match freed.is_none() {
@@ -199,7 +199,7 @@ impl Log {
         handed_over
     }
 
-    pub(super) fn hand_over(&mut self, member: usize, room: Room, wakes: &mut Wakes) -> usize {
+    pub(super) fn hand_over(&mut self, member: usize, room: QueueSize, wakes: &mut Wakes) -> usize {
         self.settle_all();
         let total = self.total();
         let Some(one) = self.member_mut(member) else {
@@ -237,7 +237,7 @@ impl Log {
     /// way](Member::gives_way) drops at least as many bytes as are added. Returns false if nothing
     /// was left to drop.
     #[cold]
-    pub(super) fn drop_oldest(&mut self, at: usize, room: Room, wakes: &mut Wakes) -> bool {
+    pub(super) fn drop_oldest(&mut self, at: usize, room: QueueSize, wakes: &mut Wakes) -> bool {
         let (start, total) = (self.start, self.total());
         let Some(one) = self.members.get_mut(at).and_then(Option::as_mut) else {
             return false;
@@ -248,14 +248,14 @@ impl Log {
             false => (1 + waiting.updates / 8, 0),
         };
         let (updates, bytes) = (one.options.updates_max, one.options.bytes_max);
-        let fits = |freed: Room| {
+        let fits = |freed: QueueSize| {
             let left = waiting.minus(freed);
             freed.updates >= least.0
                 && freed.cost() >= least.1
                 && left.updates + room.updates <= updates
                 && left.bytes.saturating_add(room.bytes) <= bytes
         };
-        let mut freed = Room::default();
+        let mut freed = QueueSize::default();
         while !fits(freed)
             && let Some(entry) = one.backlog.pop_front()
         {
@@ -295,7 +295,7 @@ impl Log {
 
 impl Member {
     /// Sets its position in a log whose total is `written`. Its queued updates stay the same.
-    fn place_at(&mut self, cursor: u64, written: Room) {
+    fn place_at(&mut self, cursor: u64, written: QueueSize) {
         let waiting = self.charged.minus(self.passed);
         self.cursor = cursor;
         self.charged = written;

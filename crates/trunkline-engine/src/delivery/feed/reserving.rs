@@ -6,20 +6,20 @@ use trunkline_types::Tick;
 
 use super::log::Log;
 use super::member::Member;
-use super::{Event, FeedEntry, Reserve, Room, Stall};
+use super::{Event, FeedEntry, QueueSize, Reserve, Stall};
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
 use crate::update::Update;
 
 impl Log {
-    pub(super) fn has_room(&mut self, room: Room) -> bool {
+    pub(super) fn has_room(&mut self, room: QueueSize) -> bool {
         self.settle();
         let total = self.total();
         let mut live = self.members.iter().flatten().filter(|one| !one.ended);
         self.live > 0 && live.all(|one| one.has_room(total, room))
     }
 
-    pub(super) fn reserve(&mut self, room: Room, stall: Stall, wakes: &mut Wakes) -> Reserve {
+    pub(super) fn reserve(&mut self, room: QueueSize, stall: Stall, wakes: &mut Wakes) -> Reserve {
         self.settle_all();
         // Checks full members first, so that a write refused by one of them takes no room from the
         // others.
@@ -46,7 +46,7 @@ impl Log {
     fn reserve_where(
         &mut self,
         check_only: bool,
-        room: Room,
+        room: QueueSize,
         stall: Stall,
         wakes: &mut Wakes,
     ) -> Option<Tick> {
@@ -96,7 +96,7 @@ impl Log {
         blocked
     }
 
-    pub(super) fn note_needs(&mut self, room: Room, of: Option<(&Arc<Outbox>, usize)>) {
+    pub(super) fn note_needs(&mut self, room: QueueSize, of: Option<(&Arc<Outbox>, usize)>) {
         let total = self.total();
         for member in self.live_mut().filter(|one| one.full_since.is_some()) {
             match of {
@@ -114,7 +114,7 @@ impl Log {
         full.map(|one| Arc::clone(&one.options.outbox)).collect()
     }
 
-    pub(super) fn release(&mut self, room: Room, reservation: u32, wakes: &mut Wakes) {
+    pub(super) fn release(&mut self, room: QueueSize, reservation: u32, wakes: &mut Wakes) {
         self.settle_all();
         self.reserved = self.reserved.minus(room);
         let members = self.members.iter_mut().flatten();

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use super::{Event, FeedEntry, Room};
+use super::{Event, FeedEntry, QueueSize};
 
 /// A run of updates of an `all` feed, encoded by the first subscriber that reached it. Its content
 /// is the same for all subscribers that share the feed.
 #[derive(Debug, Default)]
 pub struct SharedRun {
     start: u64,
-    room: Room,
+    room: QueueSize,
     updates: Vec<(u32, u64)>,
     /// The updates themselves, for subscribers that resume at an earlier update.
     entries: VecDeque<FeedEntry>,
@@ -105,7 +105,7 @@ impl SharedRun {
         self.start + self.updates.len() as u64
     }
 
-    pub(crate) fn room(&self) -> Room {
+    pub(crate) fn room(&self) -> QueueSize {
         self.room
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use trunkline_alarm::Machine;
 use trunkline_types::Timestamp;
-use trunkline_types::alarm::{AlarmChange, AlarmDefinition, AlarmRecord, KeptAlarm};
+use trunkline_types::alarm::{AlarmChange, AlarmDefinition, AlarmRecord, SavedAlarm};
 use trunkline_types::wire::encode_alarm;
 
 use crate::delivery::outbox::{Outbox, Wake, Wakes};
@@ -96,7 +96,7 @@ impl ChangeLog {
         let gone = std::mem::take(&mut self.gone).into_iter();
         let gone = gone.map(|((variable, alarm), version)| AlarmSnapshot {
             version,
-            kept: KeptAlarm::gone(&variable, &alarm),
+            kept: SavedAlarm::gone(&variable, &alarm),
         });
         (std::mem::take(&mut self.unkept), gone.collect())
     }
@@ -141,7 +141,7 @@ pub struct AlarmNote {
 #[derive(Clone, PartialEq, Debug)]
 pub struct AlarmSnapshot {
     pub version: u64,
-    pub kept: KeptAlarm,
+    pub kept: SavedAlarm,
 }
 
 impl AlarmNote {
@@ -166,9 +166,9 @@ pub(super) fn kept_alarm(
     definition: &AlarmDefinition,
     (machine, delayed_since): (Machine, Option<Timestamp>),
     record: &AlarmRecord,
-) -> KeptAlarm {
+) -> SavedAlarm {
     let (process, hidden) = machine.parts();
-    KeptAlarm {
+    SavedAlarm {
         variable: variable.to_owned(),
         alarm: definition.name.clone(),
         definition: wire_form(definition),

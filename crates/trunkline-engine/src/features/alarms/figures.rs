@@ -9,16 +9,16 @@ use trunkline_types::alarm::{AlarmRecord, AlarmState};
 
 /// The number of alarms by state, and the number raised recently.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct AlarmFigures {
+pub struct AlarmCounts {
     /// Number of alarms in each state, indexed by `AlarmState::number`.
     by_state: [u64; AlarmState::ALL.len()],
     /// Number of alarms whose condition is met, including hidden ones.
     pub active: u64,
     /// Number of alarms raised within the last ten minutes.
-    pub raised_lately: u64,
+    pub raised_recently: u64,
 }
 
-impl AlarmFigures {
+impl AlarmCounts {
     /// Returns the number of alarms in the states that `is_counted` selects.
     pub fn in_states(&self, is_counted: impl Fn(AlarmState) -> bool) -> u64 {
         let states = AlarmState::ALL.iter().zip(self.by_state);
@@ -29,13 +29,13 @@ impl AlarmFigures {
 
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    figures: AlarmFigures,
+    figures: AlarmCounts,
     /// The periods of the last ten minutes in which alarms were raised, each with its number of
     /// raised alarms.
     raises: VecDeque<(u64, u64)>,
 }
 
-/// The resolution of [`AlarmFigures::raised_lately`].
+/// The resolution of [`AlarmCounts::raised_recently`].
 const RAISES_PERIOD: Duration = Duration::from_secs(10);
 /// Number of periods in ten minutes.
 const RAISES_PERIODS: u64 = 60;
@@ -91,10 +91,10 @@ impl Counts {
         }
     }
 
-    pub(super) fn figures(&mut self, now: Tick) -> AlarmFigures {
+    pub(super) fn figures(&mut self, now: Tick) -> AlarmCounts {
         self.forget_old(now.as_nanos() / RAISES_PERIOD.as_nanos() as u64);
-        AlarmFigures {
-            raised_lately: self.raises.iter().map(|(_, count)| count).sum(),
+        AlarmCounts {
+            raised_recently: self.raises.iter().map(|(_, count)| count).sum(),
             ..self.figures.clone()
         }
     }

@@ -28,7 +28,7 @@ use std::time::Duration;
 use trunkline_alarm::condition::Input;
 use trunkline_alarm::{ActionError, Alarm, Change, Event, Machine};
 use trunkline_types::alarm::{
-    AlarmAction, AlarmChange, AlarmDefinition, AlarmRecord, AlarmState, AlarmStatus, KeptAlarm,
+    AlarmAction, AlarmChange, AlarmDefinition, AlarmRecord, AlarmState, AlarmStatus, SavedAlarm,
 };
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
 use trunkline_types::wire::{Reader, decode_alarm};
@@ -39,7 +39,7 @@ use trunkline_types::{
 
 pub use self::changes::{ALARM_CHANGES_MAX, AlarmNote, AlarmReader, AlarmSnapshot};
 use self::changes::{ChangeLog, kept_alarm, wire_form};
-pub use self::figures::AlarmFigures;
+pub use self::figures::AlarmCounts;
 use self::figures::Counts;
 use crate::caller::Caller;
 use crate::delivery::outbox::{Wake, Wakes};
@@ -64,7 +64,7 @@ pub struct AlarmTable {
     log: Arc<Mutex<ChangeLog>>,
     counts: Mutex<Counts>,
     /// Alarm states from an earlier run, by variable name. Removed when the variable is deployed.
-    restorable: Mutex<HashMap<String, Vec<KeptAlarm>>>,
+    restorable: Mutex<HashMap<String, Vec<SavedAlarm>>>,
 }
 
 #[derive(Debug, Default)]
@@ -147,7 +147,7 @@ impl Entry {
 
     /// Restores an alarm of an earlier run. Returns `None` if the definition has changed since
     /// then, or if the state is invalid.
-    fn restored(definition: &AlarmDefinition, kept: &KeptAlarm, moment: Moment) -> Option<Self> {
+    fn restored(definition: &AlarmDefinition, kept: &SavedAlarm, moment: Moment) -> Option<Self> {
         if kept.definition != wire_form(definition) {
             return None;
         }
@@ -181,7 +181,7 @@ impl Entry {
 
     /// Creates an entry for an alarm of an earlier run whose definition has changed. Returns `None`
     /// if the saved definition cannot be decoded.
-    fn ended(kept: &KeptAlarm) -> Option<Self> {
+    fn ended(kept: &SavedAlarm) -> Option<Self> {
         let definition = decode_alarm(&mut Reader::new(&kept.definition)).ok()?;
         Some(Self {
             record: kept.record.clone(),
@@ -983,7 +983,7 @@ impl Alarms<'_> {
         Ok(now)
     }
 
-    pub fn figures(&self, now: Tick) -> AlarmFigures {
+    pub fn figures(&self, now: Tick) -> AlarmCounts {
         self.table.counts.lock().figures(now)
     }
 
@@ -1030,7 +1030,7 @@ impl Alarms<'_> {
 
     /// Supplies the alarm states of an earlier run. Each is used when its variable is deployed with
     /// the same definition of the alarm. The next call drops unused states.
-    pub fn restore(&self, kept: Vec<KeptAlarm>) {
+    pub fn restore(&self, kept: Vec<SavedAlarm>) {
         let mut restorable = self.table.restorable.lock();
         restorable.clear();
         for saved in kept {

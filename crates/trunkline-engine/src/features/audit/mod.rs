@@ -12,7 +12,7 @@
 //! The number of notes is bounded. An action whose note must not be missing claims room before it
 //! is carried out ([`AuditRoom`]): writes of variables with a complete audit, forces and orders.
 //! Without room they wait, like writes that wait for a full feed, and are woken when the host takes
-//! notes. If the host has taken nothing for [`AUDIT_PATIENCE`], it cannot store notes, and the
+//! notes. If the host has taken nothing for [`AUDIT_WAIT_MAX`], it cannot store notes, and the
 //! actions are refused. Writes of variables with a best-effort audit never wait: notes without room
 //! are counted, and an entry in their place reports how many are missing.
 //!
@@ -35,7 +35,7 @@ use crate::sync::{Arc, Mutex};
 use crate::variable::Variable;
 use crate::write::{EngineCore, View};
 
-pub use self::room::{AUDIT_PATIENCE, AuditRoom, NoAuditRoom};
+pub use self::room::{AUDIT_WAIT_MAX, AuditRoom, NoAuditRoom};
 use self::value::AuditedValue;
 pub(crate) use self::write::{Audited, is_noted};
 
@@ -52,19 +52,19 @@ pub struct AuditLog {
     notes: Mutex<Notes>,
     /// Woken when there are notes to take; `None` if no host stores the audit.
     host_outbox: Mutex<Option<Arc<Outbox>>>,
-    keeping: Mutex<AuditKeeping>,
+    storage: Mutex<AuditStorage>,
 }
 
 /// The storage of the audit and its condition, as set by the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AuditKeeping {
+pub struct AuditStorage {
     /// True if stored entries survive a restart.
     pub is_lasting: bool,
     /// Text for people that completes the sentence "it is audited: ...".
     pub sentence: Arc<str>,
 }
 
-impl Default for AuditKeeping {
+impl Default for AuditStorage {
     fn default() -> Self {
         Self {
             is_lasting: false,
@@ -209,12 +209,12 @@ impl Audit<'_> {
         (notes.waiting.len(), notes.lost)
     }
 
-    pub fn set_keeping(&self, keeping: AuditKeeping) {
-        *self.table.keeping.lock() = keeping;
+    pub fn set_storage(&self, storage: AuditStorage) {
+        *self.table.storage.lock() = storage;
     }
 
-    pub fn keeping(&self) -> AuditKeeping {
-        self.table.keeping.lock().clone()
+    pub fn storage(&self) -> AuditStorage {
+        self.table.storage.lock().clone()
     }
 
     pub(crate) fn state_of(&self, variable: &Variable) -> Option<WhyStep> {
@@ -223,9 +223,9 @@ impl Audit<'_> {
             AuditMode::BestEffort => "best effort; ",
             AuditMode::Complete => "",
         };
-        let keeping = self.keeping();
-        let sentence = format!("it is audited: {mode}{}", keeping.sentence);
-        Some(match keeping.is_lasting {
+        let storage = self.storage();
+        let sentence = format!("it is audited: {mode}{}", storage.sentence);
+        Some(match storage.is_lasting {
             true => WhyStep::ok(WhyStage::Filter, sentence),
             false => WhyStep::note(WhyStage::Filter, sentence),
         })

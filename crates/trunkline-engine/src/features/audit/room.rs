@@ -11,7 +11,7 @@ use crate::variable::Variable;
 use crate::write::WriteVerb;
 
 /// Maximum time that a claim waits for the host to take notes.
-pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
+pub const AUDIT_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Time after which a claim is retried even without a wake-up, because dropping another claim also
 /// frees room.
 const CLAIM_RETRY: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ pub enum NoAuditRoom {
     /// The host has not stored the waiting notes yet. Retry when woken, but no later than this
     /// time.
     Wait(Tick),
-    /// The host has stored nothing for [`AUDIT_PATIENCE`]. The action must be refused.
+    /// The host has stored nothing for [`AUDIT_WAIT_MAX`]. The action must be refused.
     Unstored,
 }
 
@@ -77,7 +77,7 @@ impl Audit<'_> {
         let end = notes
             .full_since
             .get_or_insert(now)
-            .saturating_add(AUDIT_PATIENCE);
+            .saturating_add(AUDIT_WAIT_MAX);
         match now < end {
             true => Err(NoAuditRoom::Wait(end.min(now.saturating_add(CLAIM_RETRY)))),
             false => Err(NoAuditRoom::Unstored),

@@ -363,7 +363,7 @@ impl Libraries<'_> {
         }
         features.pump.forget(variable);
         if !is_reserved(variable.name()) {
-            self.core.counters.departed.add(&variable.ledger());
+            self.core.counters.removed.add(&variable.ledger());
         }
         // Done last, so that a consumer woken by this finds that the variable is gone.
         self.core.variables.release(variable);

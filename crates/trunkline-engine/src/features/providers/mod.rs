@@ -4,7 +4,7 @@
 //! its own queue, and answers when it can. A write waits for the answer or for its time-out, and
 //! the cell never shows a value that the device has not confirmed.
 
-mod behind_consumer;
+mod from_consumer;
 mod pending;
 mod write;
 

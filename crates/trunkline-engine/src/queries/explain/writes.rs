@@ -28,7 +28,7 @@ impl Walk<'_> {
     /// if the last write was refused because of it.
     pub(super) fn writer(&self) -> Option<WhyStep> {
         let leases = self.queries.of(&self.queries.table.leases);
-        let holder = leases.held_by(self.variable, self.moment.now)?;
+        let holder = leases.holder_of(self.variable, self.moment.now)?;
         let who = match *holder.who == *self.caller.to_string() {
             true => "you",
             false => &*holder.who,

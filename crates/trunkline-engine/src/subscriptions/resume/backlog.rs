@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::charge::Charge;
-use crate::delivery::feed::{Older, Room};
+use crate::delivery::feed::{Older, QueueSize};
 use crate::delivery::outbox::Wakes;
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
@@ -26,7 +26,7 @@ pub(crate) struct Backlog {
 }
 
 pub(crate) fn cost_of(update: &Update) -> usize {
-    Room::one(update.value.as_slice().len()).cost()
+    QueueSize::one(update.value.as_slice().len()).cost()
 }
 
 impl Backlog {

@@ -8,7 +8,7 @@ use super::backlog::{Backlog, GapTracker};
 use super::detached::{Detached, DetachedFeed, ITEM_COST};
 use super::unacked::Unacked;
 use crate::caller::Caller;
-use crate::delivery::feed::{FeedEntry, Older, Room};
+use crate::delivery::feed::{FeedEntry, Older, QueueSize};
 use crate::delivery::outbox::Wakes;
 use crate::subscriptions::in_flight::InFlight;
 use crate::subscriptions::items::Items;
@@ -60,7 +60,7 @@ pub(crate) fn leave(mut consumer: Consumer, caller: &Caller, until: Tick) {
         };
         let past = std::mem::take(&mut membership.past);
         handed_over += consumer.resume.past.hand_over(past.cost());
-        let mut room = Room::default();
+        let mut room = QueueSize::default();
         let taken = membership.taken.iter();
         taken.for_each(|entry| room.add(entry.room()));
         // Taken entries stop counting first, so that afterwards the oldest of the other entries can

@@ -2,7 +2,7 @@
 
 use super::Resume;
 use super::backlog::cost_of;
-use crate::delivery::feed::Room;
+use crate::delivery::feed::QueueSize;
 use crate::delivery::outbox::Wakes;
 use crate::update::Update;
 use crate::variable::{State, Variable};
@@ -94,13 +94,13 @@ impl Resume {
     /// true if a lost session's state stored them until now.
     pub(crate) fn count_past(
         &mut self,
-        room: Room,
+        room: QueueSize,
         mut found: Vec<Update>,
         is_kept: bool,
     ) -> Vec<Update> {
-        let mut taken = Room::default();
+        let mut taken = QueueSize::default();
         let fits = found.iter().rev().take_while(|update| {
-            taken.add(Room::one(update.value.as_slice().len()));
+            taken.add(QueueSize::one(update.value.as_slice().len()));
             taken.updates <= room.updates && taken.bytes <= room.bytes
         });
         let fitting = fits.count().max(1);

@@ -43,7 +43,7 @@ use trunkline_types::alarm::{
     AlarmStatus, JournalEvent, LimitLevel, Operand,
 };
 use trunkline_types::history::{
-    Bucket, Grid, HistoryCursor, HistoryEvent, HistoryForm, HistoryMark, HistoryQuery,
+    Bucket, Grid, HistoryCursor, HistoryEvent, HistoryEventRow, HistoryForm, HistoryQuery,
     HistorySeries, Row, RowKey, Rows, SeriesData,
 };
 use trunkline_types::ledger::{SubscriptionLedger, WriteLedger};
@@ -747,7 +747,7 @@ fn history_rows(samples: &mut Vec<Sample>) {
                     value: &level.to_le_bytes(),
                 });
             }
-            levels.push_mark(HistoryMark {
+            levels.push_event(HistoryEventRow {
                 key: row(40, 304),
                 event: HistoryEvent::Lost(Some(2)),
             });

@@ -59,7 +59,7 @@ pub enum Until {
 
 impl Until {
     /// The stages for which an acknowledgement can be requested.
-    pub const ASKED: [Until; 3] = [Until::Available, Until::Read, Until::Durable];
+    pub const REQUESTABLE: [Until; 3] = [Until::Available, Until::Read, Until::Durable];
 }
 
 impl Numbered for Until {
@@ -70,7 +70,7 @@ impl Numbered for Until {
     }
 
     fn from_number(number: u8) -> Option<Self> {
-        Self::ASKED
+        Self::REQUESTABLE
             .into_iter()
             .find(|until| until.number() == number)
     }

@@ -6,7 +6,9 @@ use trunkline_proto::Disconnect;
 use trunkline_proto::frame::Frame;
 use trunkline_proto::message::stream::control::encode_refused;
 use trunkline_proto::message::stream::{StreamHello, WriterState};
-use trunkline_proto::stream::{ElementForm, LinkOptions, Place, ReaderLink, RingBytes, WriterLink};
+use trunkline_proto::stream::{
+    ByteRange, ElementForm, LinkOptions, ReaderLink, RingBytes, WriterLink,
+};
 use trunkline_types::Tick;
 
 use super::SIZE;
@@ -267,8 +269,8 @@ impl ReaderEnd {
 
     /// Reports the elements missing before this one to the program.
     fn skip_lost(&mut self, element: u64) {
-        while self.link.next_lost().is_some_and(|(at, _)| at <= element) {
-            let (at, count) = self.link.take_lost().unwrap();
+        while self.link.next_loss().is_some_and(|(at, _)| at <= element) {
+            let (at, count) = self.link.take_loss().unwrap();
             assert_eq!(at, element, "told where it is");
             self.lost += count;
             self.next += count;
@@ -287,7 +289,7 @@ impl ReaderEnd {
         self.link.handle_read(self.read, self.read_elements);
     }
 
-    fn put(&mut self, place: Place, bytes: &[u8]) {
+    fn put(&mut self, place: ByteRange, bytes: &[u8]) {
         if self.ring.is_empty() && self.base == 0 && self.read == 0 && place.position > 0 {
             let (at, elements) = self.link.ready();
             if at == place.position {
@@ -361,7 +363,7 @@ impl End for WriterEnd {
     fn output(&mut self, now: Tick) -> Vec<u8> {
         let mut out = Vec::new();
         let (link, window) = self.window();
-        if let Some(Place { position, len }) = link.poll_output(now, &window, &mut out) {
+        if let Some(ByteRange { position, len }) = link.poll_output(now, &window, &mut out) {
             let pieces = window.bytes(position, len);
             out.extend(pieces.concat());
             let id = link.connection().unwrap();

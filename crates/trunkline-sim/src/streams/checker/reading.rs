@@ -42,7 +42,7 @@ impl Checker {
             committed: next,
             commit_attempted: next,
             total: found.total,
-            base: (self.journals[1] || !self.takes_successor).then_some(0),
+            base: (self.journals[1] || !self.accepts_successor).then_some(0),
             found: stream.map_or(0, |stream| self.stream(stream).accepted),
             was_short: false,
         };
@@ -69,7 +69,7 @@ impl Checker {
             // The journal began before its program knew the peer, so the elements belong to the last stream.
             let last = (self.streams.len() as u64).checked_sub(1);
             reading.stream = peer.or(last);
-        } else if reading.total == 0 && !self.takes_successor {
+        } else if reading.total == 0 && !self.accepts_successor {
             // The reader may have been connected to an earlier writer, which ended before the reader had read
             // an element.
             reading.stream = peer.or(reading.stream);
@@ -78,7 +78,7 @@ impl Checker {
         let mut found_count = 0;
         for element in kind.each(bytes) {
             found_count += 1;
-            if self.takes_successor {
+            if self.accepts_successor {
                 self.follow(own, &mut reading, element);
             }
             let Some(stream) = reading.stream else {
@@ -194,7 +194,7 @@ impl Checker {
     /// Records the position of a reader that no longer exists.
     pub fn reader_gone(&mut self, own: Lineage, found: &Properties) {
         let reading = self.reader(own);
-        if self.takes_successor {
+        if self.accepts_successor {
             // The reader may have received elements of later streams without reading them.
             let first = reading.stream.map_or(0, |stream| stream + 1);
             for record in self.streams.iter_mut().skip(first as usize) {

@@ -57,7 +57,7 @@ impl Checker {
         let reading = self.reader_of(stream);
         let waiting_max = self.capacity[0] + self.capacity[1];
         if let (Some(reading), [false, false]) = (reading, self.journals)
-            && !self.takes_successor
+            && !self.accepts_successor
             && accepted > reading.next + waiting_max
         {
             self.fail(|| {

@@ -22,7 +22,11 @@ impl World {
         let has_engine = self.plan().sides[side].has_engine;
         let machine = &self.sides[side];
         // Without an engine, the port is open while the process has an endpoint.
-        let is_open = has_engine || machine.slots.iter().any(|s| s.end.closes_by().is_none());
+        let is_open = has_engine
+            || machine
+                .slots
+                .iter()
+                .any(|s| s.end.close_deadline().is_none());
         let host = machine.host.as_ref().filter(|_| is_open)?;
         let bell = Bell::default();
         let session = sim::session(host, &bell, self.now);
@@ -149,7 +153,7 @@ impl World {
         }
         let mut at = 0;
         while at < self.sides[side].slots.len() {
-            if self.sides[side].slots[at].end.take_touched() {
+            if self.sides[side].slots[at].end.take_used() {
                 self.send(side, at);
                 self.plan_next(side, at);
             }

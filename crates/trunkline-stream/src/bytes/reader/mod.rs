@@ -207,10 +207,10 @@ impl ReaderCore {
         &mut self,
         end: &mut StreamEndpoint<ReaderEnd>,
     ) -> Option<Result<usize, StreamError>> {
-        let (at, elements) = end.link.next_lost()?;
+        let (at, elements) = end.link.next_loss()?;
         match at.saturating_sub(self.ring.read_elements()) {
             0 => {
-                end.link.take_lost();
+                end.link.take_loss();
                 end.inner.note_gap(&end.link);
                 Some(Err(StreamError::Lost { elements }))
             }
@@ -371,7 +371,7 @@ impl ReaderCore {
     /// Notifies the writer, if necessary, that the ring has room again.
     #[inline(always)]
     fn after_release(&mut self) {
-        if self.ring.read_position() >= self.credit_at || self.ring.glance_wake() {
+        if self.ring.read_position() >= self.credit_at || self.ring.must_wake_unfenced() {
             self.give_credit();
         }
     }

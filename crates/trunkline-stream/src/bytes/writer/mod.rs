@@ -218,7 +218,7 @@ impl WriterCore {
     #[inline(always)]
     fn after_write(&mut self, bytes: u64) {
         self.unsent += bytes;
-        if self.ring.glance_wake() {
+        if self.ring.must_wake_unfenced() {
             self.wake();
         } else if self.unsent >= GATHER_BYTES && !self.is_shared {
             self.send();

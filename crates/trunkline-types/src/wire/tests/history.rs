@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use crate::Quality;
 use crate::arbitrary::bits;
-use crate::history::{Bucket, HistoryEvent, HistoryMark, Row, RowKey, Rows};
+use crate::history::{Bucket, HistoryEvent, HistoryEventRow, Row, RowKey, Rows};
 use crate::wire::{
     DecodeError, Reader, decode_buckets, decode_rows, encode_buckets, encode_rows, put_f64,
     put_varint,
@@ -55,7 +55,7 @@ fn drafts() -> impl Strategy<Value = Vec<Draft>> {
     })
 }
 
-fn marks() -> impl Strategy<Value = Vec<HistoryMark>> {
+fn marks() -> impl Strategy<Value = Vec<HistoryEventRow>> {
     let mark = (
         any::<i64>(),
         any::<u64>(),
@@ -63,7 +63,7 @@ fn marks() -> impl Strategy<Value = Vec<HistoryMark>> {
         any::<u8>(),
         any::<u64>(),
     );
-    let mark = mark.prop_map(|(time, epoch, sequence, event, count)| HistoryMark {
+    let mark = mark.prop_map(|(time, epoch, sequence, event, count)| HistoryEventRow {
         key: RowKey {
             time,
             epoch,
@@ -83,7 +83,7 @@ fn rows() -> impl Strategy<Value = Rows> {
             let any_length = usize::from(draft.value[0]) % 17;
             draft.push(&mut rows, fixed.unwrap_or(any_length));
         }
-        marks.into_iter().for_each(|mark| rows.push_mark(mark));
+        marks.into_iter().for_each(|mark| rows.push_event(mark));
         rows
     })
 }
@@ -106,7 +106,7 @@ fn walk(rows: &Rows) -> usize {
     let mut seen = 0;
     rows.visit(0..usize::MAX, |row| seen += row.value.len().max(1));
     assert!(rows.key(rows.len()).is_none());
-    seen + rows.marks().len()
+    seen + rows.events().len()
 }
 
 /// Returns the rows from `first` on, individually.
@@ -191,8 +191,8 @@ proptest! {
     fn rows_from_any_row_on_round_trip(rows in rows(), from in 0..70_usize, mark in 0..8_usize) {
         let run = decode(&encoded(&rows, from, mark)).unwrap();
         prop_assert_eq!(all_from(&run, 0), all_from(&rows, from));
-        let marks = rows.marks().get(mark..).unwrap_or_default();
-        prop_assert_eq!(run.marks(), marks);
+        let marks = rows.events().get(mark..).unwrap_or_default();
+        prop_assert_eq!(run.events(), marks);
     }
 
     /// A series that was split over several items is restored when they are joined.
@@ -208,7 +208,7 @@ proptest! {
             joined.append(&part, 0..part.len());
             at = end;
         }
-        rows.marks().iter().for_each(|mark| joined.push_mark(*mark));
+        rows.events().iter().for_each(|mark| joined.push_event(*mark));
         prop_assert_eq!(all_from(&joined, 0), all_from(&rows, 0));
         // The joined rows also take no more steps than before.
         prop_assert_eq!(joined, rows);

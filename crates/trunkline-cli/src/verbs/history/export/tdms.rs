@@ -94,7 +94,9 @@ impl Recording {
         }
         // The next page may continue this variable.
         if let Some(lost) = series.lost_after_last() {
-            self.recording.note_lost(id, lost.count()).map_err(failed)?;
+            self.recording
+                .record_loss(id, lost.count())
+                .map_err(failed)?;
         }
         self.events.insert(name.clone(), events);
         Ok(())

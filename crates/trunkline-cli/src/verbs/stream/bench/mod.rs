@@ -277,7 +277,8 @@ struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
     fn new() -> std::io::Result<Self> {
-        let parent = trunkline_net::near::prepared_folder().unwrap_or_else(std::env::temp_dir);
+        let parent =
+            trunkline_net::near::prepare_socket_folder().unwrap_or_else(std::env::temp_dir);
         let path = parent.join(format!("bench-{}", std::process::id()));
         std::fs::create_dir(&path)?;
         Ok(Self(path))

@@ -90,7 +90,7 @@ impl World {
         };
         match done {
             Ok(()) => {}
-            Err(StreamError::Journal(error)) if error.is_passing() => {}
+            Err(StreamError::Journal(error)) if error.is_temporary() => {}
             // If no side has crashed, both programs end and start again.
             Err(StreamError::Journal(_)) => self.restart(),
             Err(error) => panic!("{error}"),

@@ -3,7 +3,7 @@
 use trunkline_types::Tick;
 
 use super::meeting::{Meeting, Mismatch};
-use super::output::{Place, RingBytes};
+use super::output::{ByteRange, RingBytes};
 use crate::message::stream::{DataHead, EndState, StreamEnd};
 use crate::{Disconnect, Frame};
 
@@ -18,7 +18,7 @@ pub enum Outcome {
 }
 
 /// The parts of a link that differ between writer and reader.
-pub trait Half {
+pub trait LinkRole {
     /// True for a writer, false for a reader.
     const WRITES: bool;
     /// Returns the progress of this endpoint, which is sent to the peer.
@@ -29,11 +29,16 @@ pub trait Half {
     fn handle_frame(&mut self, frame: &Frame<'_>) -> Result<Outcome, Disconnect>;
     fn handle_data(&mut self, head: &DataHead) -> Result<(), Disconnect>;
     /// Returns the range of the ring for the next received bytes.
-    fn next_payload_range(&self) -> Option<Place>;
+    fn next_payload_range(&self) -> Option<ByteRange>;
     /// Called when bytes for that range have arrived.
     fn handle_payload(&mut self, bytes: &[u8]) -> Result<(), Disconnect>;
     /// Appends frames and returns the range of the ring to send after them.
-    fn poll_output(&mut self, now: Tick, ring: &dyn RingBytes, out: &mut Vec<u8>) -> Option<Place>;
+    fn poll_output(
+        &mut self,
+        now: Tick,
+        ring: &dyn RingBytes,
+        out: &mut Vec<u8>,
+    ) -> Option<ByteRange>;
     /// Called when the transport has accepted all output.
     fn handle_sent(&mut self);
     /// Called when the connection is gone.

@@ -16,7 +16,7 @@ const UNTICKETED_MAX: usize = 8192;
 impl Providers<'_> {
     /// Creates a provider with this name that uses a consumer as its connection. The consumer takes
     /// its orders with [`Consumer::take_provider_order`].
-    pub fn behind(&self, consumer: &Consumer, name: &str) -> Arc<dyn Provider> {
+    pub fn from_consumer(&self, consumer: &Consumer, name: &str) -> Arc<dyn Provider> {
         Arc::new(ConsumerProvider {
             name: Arc::from(name),
             outbox: Arc::clone(&consumer.outbox),

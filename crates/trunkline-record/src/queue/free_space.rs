@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::RoomAlarm;
+use super::FreeSpaceAlarm;
 
 /// Interval between queries of the file system.
 const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The state of the free space on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub enum RoomState {
+pub enum FreeSpaceState {
     #[default]
     Enough,
     /// The free space is below the alarm threshold.
@@ -20,8 +20,8 @@ pub enum RoomState {
 
 /// The free space on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Room {
-    pub state: RoomState,
+pub struct FreeSpace {
+    pub state: FreeSpaceState,
     /// Number of bytes that can still be written, including reserved space; `None` if the file
     /// system does not report free space.
     pub bytes: Option<u64>,
@@ -33,9 +33,9 @@ pub struct Room {
 
 /// Tracks the free space and the write rate.
 #[derive(Debug)]
-pub(crate) struct RoomWatch {
-    alarm: RoomAlarm,
-    room: Room,
+pub(crate) struct FreeSpaceMonitor {
+    alarm: FreeSpaceAlarm,
+    free_space: FreeSpace,
     is_full: bool,
     /// Time of the last query, and the number of bytes appended by then.
     last: Option<(Duration, u64)>,
@@ -43,19 +43,19 @@ pub(crate) struct RoomWatch {
     rate: u64,
 }
 
-impl RoomWatch {
-    pub(crate) fn new(alarm: RoomAlarm) -> Self {
+impl FreeSpaceMonitor {
+    pub(crate) fn new(alarm: FreeSpaceAlarm) -> Self {
         Self {
             alarm,
-            room: Room::default(),
+            free_space: FreeSpace::default(),
             is_full: false,
             last: None,
             rate: 0,
         }
     }
 
-    pub(crate) fn room(&self) -> Room {
-        self.room
+    pub(crate) fn free_space(&self) -> FreeSpace {
+        self.free_space
     }
 
     /// Returns true if the next query is due.
@@ -78,12 +78,12 @@ impl RoomWatch {
             };
         }
         self.last = Some((now, accepted));
-        self.room.bytes = bytes;
+        self.free_space.bytes = bytes;
         let full_in = bytes.and_then(|bytes| {
             let milliseconds = (u128::from(bytes) * 1000).checked_div(u128::from(self.rate))?;
             u64::try_from(milliseconds).ok()
         });
-        self.room.full_in = full_in.map(Duration::from_millis);
+        self.free_space.full_in = full_in.map(Duration::from_millis);
         self.update_state();
     }
 
@@ -96,23 +96,27 @@ impl RoomWatch {
     }
 
     fn update_state(&mut self) {
-        let previous = self.room.state;
+        let previous = self.free_space.state;
         // Hysteresis: after an alarm, the space must exceed the threshold by a margin, to avoid
         // repeated alarms.
         let (bytes, time) = match previous {
-            RoomState::Enough => (self.alarm.bytes, self.alarm.time),
+            FreeSpaceState::Enough => (self.alarm.bytes, self.alarm.time),
             _ => (
                 self.alarm.bytes.saturating_add(self.alarm.bytes / 8),
                 self.alarm.time.saturating_add(self.alarm.time / 4),
             ),
         };
-        let is_low = self.room.bytes.is_some_and(|free| free < bytes)
-            || self.room.full_in.is_some_and(|remaining| remaining < time);
-        self.room.state = match (self.is_full, is_low) {
-            (true, _) => RoomState::Full,
-            (false, true) => RoomState::Low,
-            (false, false) => RoomState::Enough,
+        let is_low = self.free_space.bytes.is_some_and(|free| free < bytes)
+            || self
+                .free_space
+                .full_in
+                .is_some_and(|remaining| remaining < time);
+        self.free_space.state = match (self.is_full, is_low) {
+            (true, _) => FreeSpaceState::Full,
+            (false, true) => FreeSpaceState::Low,
+            (false, false) => FreeSpaceState::Enough,
         };
-        self.room.alarms += u64::from(previous == RoomState::Enough && self.room.state > previous);
+        self.free_space.alarms +=
+            u64::from(previous == FreeSpaceState::Enough && self.free_space.state > previous);
     }
 }
