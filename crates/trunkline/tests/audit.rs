@@ -424,7 +424,11 @@ fn best_effort_audit_on_a_full_disk_counts_its_losses() {
     }
     let waiting = everything(&engine);
     assert_eq!(waiting.entries.len(), 3, "what was stored is there");
-    assert!(waiting.state.contains("free some space"), "{}", waiting.state);
+    assert!(
+        waiting.state.contains("free some space"),
+        "{}",
+        waiting.state
+    );
     engine.undeploy("rig").expect_err("it cannot be stored");
     // Two entries are in the audit log, and the engine has space for forty thousand.
     for number in 1..=50_005 {

@@ -458,7 +458,7 @@ fn invalid_read_back_leaves_the_outcome_unknown() {
     let Some(WriteOutcome::Unknown(fault)) = outcome(&mut user, batch) else {
         panic!("nobody knows");
     };
-    assert!(fault.sentence.contains("not a valid value"), "{fault}");
+    assert!(fault.sentence.contains("invalid value"), "{fault}");
     assert_eq!(held(&world, "rig/a").2, 0);
     assert!(peer.session.wants_close().is_none());
 }

@@ -137,7 +137,11 @@ fn without_registers_orders_to_them_are_refused_and_values_are_put() {
                 panic!("{outcomes:?}")
             };
             assert_eq!(fault.code, FaultCode::NotSupported);
-            assert!(fault.sentence.contains("update it"), "{}", fault.sentence);
+            assert!(
+                fault.sentence.contains("update the engine"),
+                "{}",
+                fault.sentence
+            );
         }
         assert_eq!(
             sut.world.sequence("rig/x"),
