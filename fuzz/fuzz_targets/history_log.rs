@@ -14,7 +14,10 @@ fuzz_target!(|data: &[u8]| {
     let mut head = Vec::from(*b"TLHF");
     head.extend_from_slice(&(data.len() as u32).to_le_bytes());
     head.extend_from_slice(&crc32c::crc32c(data).to_le_bytes());
-    head.extend_from_slice(&crc32c::crc32c(&head).to_le_bytes());
+    // The checksum covers the segment and the frame's place in the file, too.
+    let place = [1_u64.to_le_bytes(), (log.len() as u64).to_le_bytes()].concat();
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&head), &place);
+    head.extend_from_slice(&checksum.to_le_bytes());
     log.extend_from_slice(&head);
     log.extend_from_slice(data);
     let _ = log_rows(&log);

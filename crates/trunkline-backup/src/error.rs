@@ -44,7 +44,7 @@ pub enum Error {
     )]
     OverlapsHistory(PathBuf),
     /// Another command is writing this backup.
-    #[error("another command is writing {}; wait until it has ended", .0.display())]
+    #[error("another command is writing {}; wait for that command to end, then try again", .0.display())]
     InUse(PathBuf),
     /// The folder contains a backup of another engine.
     #[error(
@@ -65,13 +65,13 @@ pub enum Error {
     PartMissing(&'static str),
     /// Reading a copy returned other content than was written.
     #[error(
-        "{} has other content than was written to it; check the disk of the backup",
+        "{} does not contain what was written to it; check the disk of the backup",
         .0.display()
     )]
     Unreliable(PathBuf),
     /// The database changed during every attempt to copy it.
     #[error(
-        "{} changed during every attempt to copy it; try again when the engine stores less",
+        "{} changed during every attempt to copy it; try again when the engine is writing less data",
         .0.display()
     )]
     Changing(PathBuf),

@@ -178,7 +178,7 @@ fn other_variables() -> Vec<Variable> {
             Instrument::VibrationRms,
         )
         .units("mm/s", 2)
-        .description("Effective value of the last vibration waveform"),
+        .description("RMS value of the last vibration waveform"),
         instrument("telegram", DataType::Bytes, Instrument::Telegram).description(
             "Message of the controller's serial line: TL, counter u16, status u32, level i16 in 0.01 %, \
              pressure u16 in mbar, sum u16",

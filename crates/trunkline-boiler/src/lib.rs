@@ -117,7 +117,7 @@ impl Options {
             return Err(SettingError::BadValue {
                 key: "prefix".into(),
                 given: format!("{prefix:?}"),
-                rule: "it must be valid at the start of a name, without / # and *".into(),
+                rule: "it must be a valid beginning of a name, without /, # or *".into(),
             });
         }
         Ok(Self {

@@ -30,7 +30,7 @@ fn sim_server_meets_the_requirements_on_io_servers() {
 fn wrong_setting_is_refused_with_the_valid_values() {
     assert_eq!(
         error("sed", Setting::Integer(3)),
-        "driver \"sim\": unknown setting \"sed\"; did you mean \"seed\"? (it takes: prefix, seed)"
+        "driver \"sim\": unknown setting \"sed\"; did you mean \"seed\"? (valid settings: prefix, seed)"
     );
     assert_eq!(
         error("seed", Setting::String("three".into())),

@@ -325,7 +325,7 @@ pub(crate) fn data_type(text: &str) -> Result<DataType, String> {
 pub(crate) fn positive(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.parse().ok();
     let number = number.filter(|number| number.is_normal() && *number > 0.0);
-    number.ok_or_else(|| "use a number above 0, such as 100 or 0.5".to_owned())
+    number.ok_or_else(|| "use a number greater than 0, such as 100 or 0.5".to_owned())
 }
 
 /// Parses a duration greater than zero.

@@ -365,8 +365,8 @@ pub(crate) fn outcome_word(
             Err(Problem::new(Exit::TimedOut, "cancelled", sentence))
         }
         WriteOutcome::NotTried(NotTried::WouldBlock) => {
-            let sentence =
-                "the buffer of a subscriber is full, and writers must wait for it; try again later";
+            let sentence = "the buffer of a subscriber is full, and writers must wait until it has \
+                            space; try again later";
             Err(Problem::new(Exit::Refused, "would-block", sentence))
         }
     }

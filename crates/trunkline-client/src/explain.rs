@@ -149,8 +149,9 @@ fn waiting_step(subscription: &Subscription, item: &RemoteItem, now: Tick) -> Op
         .as_ref()
         .map_or(Duration::ZERO, |copy| copy.age(now));
     let sentence = format!(
-        "{} readings of your `{}` subscription wait for this program, the newest is {:.1} s old; \
-         so far it has taken {} of {}, {} were merged into newer ones and {} dropped",
+        "{} readings of your `{}` subscription wait for this program, and the newest is {:.1} s \
+         old; so far the program has taken {} of {}, {} were merged into newer ones, and {} were \
+         dropped",
         ledger.waiting,
         subscription.contract,
         age.as_secs_f64(),
@@ -159,7 +160,7 @@ fn waiting_step(subscription: &Subscription, item: &RemoteItem, now: Tick) -> Op
         ledger.coalesced,
         ledger.dropped
     );
-    let next = "have the program take its readings, which have arrived";
+    let next = "have the program take the readings, which have already arrived";
     let is_behind = ledger.coalesced + ledger.dropped > 0 || ledger.waiting > 1;
     Some(WhyStep {
         verdict: match is_behind {

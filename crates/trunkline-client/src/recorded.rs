@@ -54,7 +54,9 @@ struct FollowedItem {
     /// Recorded losses that were reported. Queries overlap, so a later one may return them again; those
     /// before the time of the last query are dropped.
     reported_losses: HashSet<RowKey>,
-    /// Losses before a reading without a value. The next reading reports them.
+    /// The damage of the history that was reported last, as the engine describes it.
+    state: String,
+    /// Losses before a reading that is not returned, or has no value. The next reading reports them.
     unreported: Lost,
     /// True if updates after `last` may be missing.
     has_gap: bool,
@@ -100,6 +102,7 @@ impl RecordedEvents {
             latest_time: since,
             returned: HashMap::new(),
             reported_losses: HashSet::new(),
+            state: String::new(),
             unreported: Lost::NONE,
             has_gap: true,
             has_begun: false,
@@ -194,10 +197,14 @@ impl RecordedEvents {
         known.has_gap = false;
         let since = match known.last {
             None => known.since,
-            Some(_) => known
-                .last_time
-                .saturating_add_nanos(-DISORDER)
-                .max(known.since),
+            Some(_) => {
+                // The engine's clock may have been set back.
+                let time = match at.sequence {
+                    0 => known.last_time,
+                    _ => known.last_time.min(reading.sample.source_timestamp),
+                };
+                time.saturating_add_nanos(-DISORDER).max(known.since)
+            }
         };
         let query = HistoryQuery {
             patterns: known.pattern.iter().cloned().collect(),
@@ -261,8 +268,12 @@ impl RecordedEvents {
             let lost = series.lost_after_last().unwrap_or(Lost::NONE);
             filling.lost = filling.lost.plus(lost);
         }
-        if !page.state.is_empty() {
-            filling.lost.unknown = true;
+        if let Some(known) = self.items.get_mut(filling.item as usize)
+            && known.state != page.state
+        {
+            // The engine repeats a damage that it found at its start in every page.
+            filling.lost.unknown |= !page.state.is_empty();
+            known.state = page.state;
         }
         filling.query.from = page.next;
         if filling.query.from.is_some() {
@@ -283,6 +294,9 @@ impl RecordedEvents {
             return;
         };
         let highest = known.returned.get(&at.epoch).copied();
+        if lost.is_none() {
+            reading.lost = filling.lost.plus(reading.lost);
+        }
         if let Some(lost) = lost.filter(|_| at.sequence > 0) {
             reading.lost = lost;
             let before = highest.or(after.map(|_| 0));
@@ -297,16 +311,18 @@ impl RecordedEvents {
         }
         known.has_begun = true;
         if let Some(since) = filling.query.since {
-            // Everything before was returned, or is reported as lost.
-            known.since = known.since.max(since);
             let since = since.as_nanos();
             known.reported_losses.retain(|loss| loss.time >= since);
         }
         if at.sequence == 0 {
             if let Some((last, time)) = filling.last {
-                (known.last, known.last_time) = (Some(last), time);
+                // A value that is bad may be followed by one with an earlier source timestamp.
+                let highest = known.returned.get(&last.epoch).copied();
+                let sequence = last.sequence.max(highest.unwrap_or(0));
+                known.last = Some(Position { sequence, ..last });
+                known.last_time = time;
             }
-            known.unreported = lost.unwrap_or(Lost::NONE);
+            known.unreported = lost.unwrap_or(filling.lost);
         } else if let Some(highest) = highest.filter(|highest| *highest >= at.sequence) {
             // The page of an earlier gap had this reading already.
             known.last = Some(Position {
@@ -734,5 +750,91 @@ mod tests {
         sut.take_page(page(&[(1, 1, 10), (2, 1, 40)], &[interrupted]));
         let before = [(1, 1, none), (2, 1, unknown), (1, 3, unknown)];
         assert_eq!(returned(&mut sut), before);
+    }
+
+    /// Behaviour: B-63.
+    #[test]
+    fn updates_after_the_clock_was_set_back_are_returned() {
+        const HOUR: i64 = 3600;
+        let none = Lost::NONE;
+        let mut sut = since_the_beginning();
+        sut.take_event(live(1, 1, 10 * HOUR));
+        sut.take_page(page(&[(1, 1, 10 * HOUR)], &[]));
+        assert_eq!(returned(&mut sut), [(1, 1, none)]);
+        // The clock is set back by five hours, and the engine starts again.
+        sut.take_event(live(2, 2, 5 * HOUR + 1));
+        let since = sut.query().and_then(|query| query.since).unwrap();
+        assert!(since.as_nanos() <= 5 * HOUR * 1_000_000_000);
+        let rows = [(2, 1, 5 * HOUR), (2, 2, 5 * HOUR + 1), (1, 1, 10 * HOUR)];
+        sut.take_page(page(&rows, &[]));
+        assert_eq!(returned(&mut sut), [(2, 1, none), (2, 2, none)]);
+    }
+
+    /// Behaviour: B-63.
+    #[test]
+    fn damage_of_the_history_is_reported_once() {
+        let damaged = |mut page: HistoryPage, state: &str| {
+            page.state = state.to_owned();
+            page
+        };
+        let none = Lost::NONE;
+        let unknown = Lost {
+            unknown: true,
+            ..none
+        };
+        let mut sut = since_the_beginning();
+        sut.take_event(live(1, 1, 10));
+        sut.take_page(damaged(page(&[(1, 1, 10)], &[]), "a file was set apart"));
+        assert_eq!(returned(&mut sut), [(1, 1, unknown)]);
+        let gap = [(1, 2, 20), (1, 3, 30)];
+        sut.take_event(live(1, 3, 30));
+        sut.take_page(damaged(page(&gap, &[]), "a file was set apart"));
+        assert_eq!(returned(&mut sut), [(1, 2, none), (1, 3, none)]);
+        // Another damage is another loss.
+        sut.take_event(live(1, 5, 50));
+        let gap = [(1, 4, 40), (1, 5, 50)];
+        sut.take_page(damaged(page(&gap, &[]), "two files were set apart"));
+        assert_eq!(returned(&mut sut), [(1, 4, none), (1, 5, unknown)]);
+    }
+
+    /// A good value replaces a bad one although its source timestamp is earlier.
+    ///
+    /// Behaviour: B-63.
+    #[test]
+    fn reading_that_comes_before_the_last_row_in_time_is_not_repeated() {
+        let none = Lost::NONE;
+        let mut sut = since_the_beginning();
+        sut.take_event(live(3, 0, 0));
+        sut.take_page(page(&[(4, 2, 99), (4, 1, 100)], &[]));
+        let before = [(4, 2, none), (4, 1, none), (3, 0, none)];
+        assert_eq!(returned(&mut sut), before);
+        sut.take_event(live(4, 2, 99));
+        assert!(sut.query().is_none());
+        assert_eq!(returned(&mut sut), []);
+        sut.take_event(live(4, 3, 110));
+        assert_eq!(returned(&mut sut), [(4, 3, none)]);
+    }
+
+    /// The history has no rows in the time that is asked for.
+    ///
+    /// Behaviour: B-63.
+    #[test]
+    fn loss_before_a_start_without_a_value_is_not_forgotten_by_an_empty_page() {
+        let mut sut = since_the_beginning();
+        let interrupted = HistoryEventRow {
+            key: key(1, 1 << 60, 20),
+            event: HistoryEvent::Interrupted,
+        };
+        sut.take_event(live(2, 0, 0));
+        sut.take_page(page(&[(1, 1, 10)], &[interrupted]));
+        let none = Lost::NONE;
+        assert_eq!(returned(&mut sut), [(1, 1, none), (2, 0, none)]);
+        sut.take_event(live(2, 1, 30));
+        sut.take_page(HistoryPage::default());
+        let unknown = Lost {
+            unknown: true,
+            ..none
+        };
+        assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
     }
 }

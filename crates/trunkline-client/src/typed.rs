@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use trunkline_types::{DataType, Reading};
+use trunkline_types::{DataType, Reading, Value};
 
 use crate::answer::Opened;
 use crate::variables::VariableRef;
@@ -79,9 +79,19 @@ impl<T: FromValue> Typed<T> {
             expected: T::NAME,
             actual: match value.plain_type() {
                 Some(data_type) => data_type.to_string(),
-                None => "of another type now".to_owned(),
+                None => kind_of(value).to_owned(),
             },
         })
+    }
+}
+
+/// Names the kind of a value whose type the value alone does not determine.
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Enum(_) => "an enum",
+        Value::Struct(_) => "a struct",
+        Value::Waveform(_) => "a waveform",
+        _ => "an array",
     }
 }
 

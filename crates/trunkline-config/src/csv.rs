@@ -46,7 +46,7 @@ pub(crate) fn rows(
     let is_empty = |line: &[CsvCell]| matches!(line, [only] if only.text.trim().is_empty());
     let mut lines = lines.into_iter().filter(|line| !is_empty(line));
     let Some(header) = lines.next() else {
-        let reason = "it is empty; its first line names the parameters".to_owned();
+        let reason = "the file is empty; its first line must name the parameters".to_owned();
         report.error(place(source, None), Kind::CsvSyntax { reason });
         return None;
     };

@@ -120,8 +120,8 @@ pub enum ConfigErrorKind {
     #[error("\"{key}\" is only valid with {owner} in the same table")]
     BelongsTo { key: String, owner: &'static str },
 
-    // Properties that do not fit the type or each other.
-    #[error("\"{key}\" does not fit the type {data_type}: {reason}")]
+    // Properties that are not valid for the type, or contradict each other.
+    #[error("\"{key}\" is not valid for the type {data_type}: {reason}")]
     NotForType {
         key: &'static str,
         data_type: String,

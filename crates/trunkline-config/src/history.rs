@@ -97,7 +97,7 @@ fn read_section(
 }
 
 fn read_patterns(node: &Node, values: &mut Values<'_, '_>) -> Option<Vec<LocatedPattern>> {
-    const EXPECTED: &str = "a pattern, or a list of patterns that is not empty";
+    const EXPECTED: &str = "a pattern, or a non-empty list of patterns";
     let nodes = match &node.kind {
         NodeKind::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
         NodeKind::Text(_) => std::slice::from_ref(node),
@@ -167,7 +167,7 @@ fn settings(table: &Table, values: &mut Values<'_, '_>) -> HistorySettings {
 fn resolution(node: &Node, values: &mut Values<'_, '_>) -> Option<f64> {
     let resolution = values.number("resolution", node)?;
     if resolution < 0.0 {
-        return values.wrong_form("resolution", node, "0 or a number above 0");
+        return values.wrong_form("resolution", node, "0 or greater");
     }
     Some(resolution)
 }

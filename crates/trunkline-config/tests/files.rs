@@ -124,7 +124,7 @@ fn mistakes_in_a_csv_file_are_named_with_line_and_column() {
     for (csv, message) in [
         (
             "",
-            "sub/rows.csv:1:1 not valid CSV: it is empty; its first line names the parameters",
+            "sub/rows.csv:1:1 not valid CSV: the file is empty; its first line must name the parameters",
         ),
         (
             "tag,adr,on,tag\n",

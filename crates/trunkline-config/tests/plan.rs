@@ -117,8 +117,8 @@ fn scaling_and_fifo_are_refused_for_custom_types_that_cannot_have_them() {
         ("string", "a real-time FIFO cannot hold string"),
         ("bytes", "a real-time FIFO cannot hold bytes"),
         ("array(string, 3)", "a real-time FIFO cannot hold text"),
-        ("array(f64, 2, 3)", "takes one-dimensional arrays only"),
-        ("array(f64, 2, *)", "takes one-dimensional arrays only"),
+        ("array(f64, 2, 3)", "can hold only one-dimensional arrays"),
+        ("array(f64, 2, *)", "can hold only one-dimensional arrays"),
     ] {
         let message = variable(&format!("type = \"{data_type}\"\n{fifo}"));
         assert!(message.contains(reason), "{message}");

@@ -110,7 +110,10 @@ fn walk_names_the_first_cause() {
     let steps = walk(&rig, "rig/x");
     let (stage, sentence) = cause(&steps);
     assert_eq!(stage, WhyStage::Source);
-    assert!(sentence.contains("later than its max_age"), "{sentence}");
+    assert!(
+        sentence.contains("longer ago than its max_age"),
+        "{sentence}"
+    );
 
     let rig = with(|p| p.deadband.user_percent = 50.0);
     let x = rig.variable("rig/x");

@@ -90,8 +90,8 @@ impl Error {
                 };
             }
             Error::Replaced => {
-                let sentence = "another folder is in its place now; mount the disk of the history \
-                                there again";
+                let sentence =
+                    "another folder has replaced it; mount the disk of the history again";
                 StoreErrorKind::CannotOpen(sentence.to_owned())
             }
             Error::NoHistory => {

@@ -129,7 +129,9 @@ pub enum SendRefusal {
         /// Name of the item.
         item: String,
     },
-    #[error("{item} takes a value of type {expected}, not {given}; write one of that type")]
+    #[error(
+        "{item} requires a value of type {expected}, not {given}; write a value of type {expected}"
+    )]
     WrongType {
         /// Name of the item.
         item: String,
@@ -138,7 +140,9 @@ pub enum SendRefusal {
         /// Type of the value that was sent.
         given: &'static str,
     },
-    #[error("{given} is outside {low} to {high} {units}, which {item} takes; write a value inside")]
+    #[error(
+        "{given} is outside the range of {item}, {low} to {high} {units}; write a value within it"
+    )]
     OutOfRange {
         /// Name of the item.
         item: String,
@@ -148,14 +152,14 @@ pub enum SendRefusal {
         /// Unit of `given`, `low` and `high`.
         units: String,
     },
-    #[error("{item} is refused: {rule}")]
+    #[error("the write to {item} was refused: {rule}")]
     Interlock {
         /// Name of the item.
         item: String,
         /// The rule, the facts that activated it, and the remedy.
         rule: String,
     },
-    #[error("the device did not accept {item}: {cause}")]
+    #[error("the device did not accept the value for {item}: {cause}")]
     DeviceFailed {
         /// Name of the item.
         item: String,

@@ -16,13 +16,13 @@ pub struct Settings {
 pub enum SettingError {
     #[error(
         "unknown setting \"{key}\"; {}",
-        suggested_or_known(suggestion, "it takes", known)
+        suggested_or_known(suggestion, "valid settings", known)
     )]
     Unknown {
         key: String,
         /// The most similar key.
         suggestion: Option<String>,
-        /// All keys separated by commas, or `no settings`.
+        /// All keys separated by commas, or `none`.
         known: String,
     },
     #[error("setting \"{key}\" must be {expected}, not {given}")]
@@ -65,7 +65,7 @@ impl Settings {
                 key: key.clone(),
                 suggestion: suggest(key, known.iter().copied()),
                 known: if known.is_empty() {
-                    "no settings".into()
+                    "none".into()
                 } else {
                     known.join(", ")
                 },

@@ -96,7 +96,7 @@ fn settings_are_read_by_their_type() {
     assert!(settings.number("name").is_err());
     assert!(settings.text("on").is_err());
     let unknown = settings.check_keys(&[]).unwrap_err().to_string();
-    assert_eq!(unknown, "unknown setting \"count\"; it takes: no settings");
+    assert_eq!(unknown, "unknown setting \"count\"; valid settings: none");
     let list = Setting::List(vec![Setting::Integer(1), Setting::String("a".into())]);
     assert_eq!(list.to_string(), "[1, \"a\"]");
 }

@@ -233,7 +233,7 @@ fn program_of_another_user_is_refused_at_both_ends() {
     assert_eq!(server.counters().accepted, 0);
     let denied = denied.to_string();
     assert!(
-        denied.starts_with("this user may not create the socket "),
+        denied.starts_with("this user has no permission to create the socket "),
         "{denied}"
     );
 }

@@ -296,7 +296,9 @@ fn io_sentence(kind: ErrorKind, text: &str) -> String {
         kind if is_unreachable(kind) => {
             "the machine does not answer: is it on, and does the network reach it?"
         }
-        ErrorKind::PermissionDenied => "this machine does not allow the connection",
+        ErrorKind::PermissionDenied => {
+            "this machine does not allow the connection: check the firewall, or the permissions of the socket"
+        }
         _ => return format!("the connection failed ({text})"),
     };
     format!("the connection failed ({text}); {advice}")

@@ -47,7 +47,8 @@ impl Staging {
         );
         assert!(
             layout.is_ok(),
-            "cannot allocate {bytes} bytes of staging memory; reduce the options"
+            "cannot allocate {bytes} bytes of staging memory; reduce the number or the size of the \
+             outstanding operations"
         );
         let layout = layout.unwrap_or(Layout::new::<u8>());
         // SAFETY: the size of the layout is not 0.

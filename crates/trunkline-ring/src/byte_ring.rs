@@ -86,7 +86,7 @@ impl RingMemory {
     ) -> Self {
         assert!(
             capacity.is_power_of_two(),
-            "a byte ring has a power of two as its capacity, not {capacity}"
+            "the capacity of a byte ring must be a power of two, not {capacity}"
         );
         Self {
             header,
@@ -139,7 +139,7 @@ impl RingMemory {
 pub fn byte_ring(capacity: usize) -> (ByteProducer, ByteConsumer) {
     assert!(
         capacity.is_power_of_two(),
-        "a byte ring has a power of two as its capacity, not {capacity}"
+        "the capacity of a byte ring must be a power of two, not {capacity}"
     );
     let owner = Arc::new(InProcess::new(capacity));
     let memory = |owner: &Arc<InProcess>| RingMemory {

@@ -211,7 +211,7 @@ impl Account {
         let share = self.budget.session_max();
         let sentence = match needed > share {
             true => format!(
-                "the requests and items of one connection may take {share} bytes, and this needs \
+                "the requests and items of one connection may use {share} bytes, but this one needs \
                  {needed}; close subscriptions, send smaller requests, or raise `request_bytes_max`"
             ),
             false => format!(

@@ -44,7 +44,9 @@ fn try_complete_copy(path: &Path) -> Result<StoreContents, Error> {
         connection.pragma_update_and_check(None, "journal_mode", "DELETE", |row| row.get(0))?;
     match mode.as_str() {
         "delete" => Ok(StoreContents { engine_id, damage }),
-        mode => Err(Error::Damaged(format!("its journal mode stays \"{mode}\""))),
+        mode => Err(Error::Damaged(format!(
+            "its journal mode cannot be changed from \"{mode}\""
+        ))),
     }
 }
 

@@ -18,16 +18,16 @@ pub const ALIASES_MAX: usize = 4096;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AliasFault {
     #[error(
-        "its alias {target} is a URL; an alias refers to a variable of the same engine: write \
+        "the alias target {target} is a URL; an alias refers to a variable of the same engine: write \
          `library/path`"
     )]
     Url {
         /// The target as given.
         target: String,
     },
-    #[error("its alias: {error}")]
+    #[error("the alias target is not a valid name: {error}")]
     InvalidName { error: NameError },
-    #[error("its alias {target} is a field; an alias refers to a whole variable")]
+    #[error("the alias target {target} is a field; an alias refers to a whole variable")]
     Field {
         /// The target as given.
         target: String,
@@ -40,15 +40,15 @@ pub enum AliasFault {
         /// The configuration key of the contradicting property.
         key: &'static str,
     },
-    #[error("its alias leads back to itself: {path}; one of them must not be an alias")]
+    #[error("these aliases form a cycle: {path}; one of them must not be an alias")]
     Cycle {
         /// The names in the cycle, joined by `->`.
         path: String,
     },
     /// The chain has more than `ALIAS_DEPTH_MAX` steps.
     #[error(
-        "the chain has {steps} aliases; {ALIAS_DEPTH_MAX} is the limit: make it an alias of \
-         {root}"
+        "the chain has {steps} aliases; {ALIAS_DEPTH_MAX} is the limit: make this variable an alias \
+         of {root}"
     )]
     TooDeep {
         /// Number of steps found.

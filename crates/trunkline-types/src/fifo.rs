@@ -56,7 +56,8 @@ pub enum FifoError {
     #[error("a FIFO cannot hold arrays of length 0; give the array a length of 1 or more")]
     EmptyArray,
     #[error(
-        "a real-time FIFO takes one-dimensional arrays only; flatten the array or switch `fifo` off"
+        "a real-time FIFO can hold only one-dimensional arrays; flatten the array or switch `fifo` \
+         off"
     )]
     Dimensions,
     /// The elements are strings, which have no fixed length.
@@ -64,8 +65,8 @@ pub enum FifoError {
     Text,
     /// The type is neither a scalar of fixed size nor an array or waveform.
     #[error(
-        "a real-time FIFO cannot hold {data_type}; it takes scalars, and arrays and waveforms of \
-         fixed length"
+        "a real-time FIFO cannot hold {data_type}; it can hold scalars, and arrays and \
+         waveforms of fixed length"
     )]
     Type {
         /// The type as text.
@@ -73,8 +74,8 @@ pub enum FifoError {
     },
     /// An element would have more than [`ELEMENT_WORDS_MAX`] words.
     #[error(
-        "an element of the FIFO may have {ELEMENT_WORDS_MAX} words, not {words}; use a stream or a \
-         recording for larger blocks"
+        "an element of the FIFO may have at most {ELEMENT_WORDS_MAX} words, not {words}; use a \
+         stream or a recording for larger blocks"
     )]
     ElementTooLong {
         /// Number of words in one element.
@@ -83,7 +84,7 @@ pub enum FifoError {
     /// The FIFO would have more than [`FIFO_WORDS_MAX`] words.
     #[error(
         "{capacity} elements of {words} words are more than the {FIFO_WORDS_MAX} words that a FIFO \
-         may have; make it shorter"
+         may have; reduce `fifo.capacity`"
     )]
     TooLong {
         /// Number of elements in the FIFO.

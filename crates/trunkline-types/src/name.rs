@@ -85,7 +85,7 @@ pub enum NameError {
     },
     /// A percent sign that does not begin one of the four escapes.
     #[error(
-        "'%' at byte {position} does not begin %2F, %23, %25 or %2A: write %25 for a percent sign, other characters as they are"
+        "'%' at byte {position} does not begin %2F, %23, %25 or %2A: write %25 for a percent sign, and other characters as they are"
     )]
     Escape {
         /// Offset of the percent sign.

@@ -74,7 +74,7 @@ pub enum UrlError {
         scheme: String,
     },
     /// The URL has `user@` before the host.
-    #[error("a URL has no user and no password: leave out the part before '@'")]
+    #[error("a URL cannot contain a user or a password: leave out the part before '@'")]
     UserInfo,
     /// The host is not a valid DNS name or address.
     #[error(

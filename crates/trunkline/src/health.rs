@@ -225,7 +225,7 @@ impl Health {
             U64 "variables" "" "Deployed variables, without those of `_engine`" = core.libraries().variable_count() as u64;
             U64 "slots" "" "Slots in use by variables, including those of `_engine`, and by open fields"
                 = slots.used;
-            U64 "slots_max" "" "Maximum number of slots, without slots that have no unused handle"
+            U64 "slots_max" "" "Maximum number of slots, without those whose handles are used up"
                 = slots.max - slots.retired;
             U64 "fields" "" "Open fields" = core.fields().count();
             U64 "fields_max" "" "Maximum number of open fields" = u64::from(FIELDS_MAX);

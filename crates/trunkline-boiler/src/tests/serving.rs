@@ -9,7 +9,7 @@ use super::super::{BoilerServer, CATCH_UP_MAX, Options};
 use super::{AUTO, OFF, Rig};
 use trunkline_io::{HealthState, IoError, IoServer, ItemId, Scan, SendRefusal, Setting, Settings};
 
-/// Formats the result of a scan, with every bit of every number.
+/// Formats the result of a scan, so that numbers that differ in one bit give different texts.
 fn bits(scan: &Scan) -> Vec<String> {
     scan.iter()
         .map(|published| format!("{published:?}"))
@@ -223,7 +223,7 @@ fn invalid_write_is_refused_with_a_sentence_and_no_change() {
     let refusal = refused(&mut rig, "boiler/setpoint", Value::F64(95.0));
     assert_eq!(
         refusal.to_string(),
-        "95 is outside 30 to 85 %, which boiler/setpoint takes; write a value inside"
+        "95 is outside the range of boiler/setpoint, 30 to 85 %; write a value within it"
     );
     let refusal = refused(&mut rig, "boiler/setpoint", Value::F64(f64::NAN));
     assert!(matches!(refusal, SendRefusal::OutOfRange { .. }));

@@ -204,7 +204,7 @@ fn causes_are_reported_with_the_command_that_fixes_them() {
             "library plant is not deployed",
             "trunkline deploy plant.toml",
         ),
-        ("rig/secret", "write-only", "Next: change its access"),
+        ("rig/secret", "write-only", "Next: change its `access`"),
         (
             "rig/view",
             "the target plant/level does not exist",

@@ -66,6 +66,6 @@ fn invalid_libraries_are_refused_with_their_line() {
         "none",
     ]);
     assert_eq!(refused.code, Some(8), "{refused:?}");
-    let said = "late.toml:6:8 a real-time FIFO takes one-dimensional arrays only; flatten";
+    let said = "late.toml:6:8 a real-time FIFO can hold only one-dimensional arrays; flatten";
     assert!(refused.err.contains(said), "{refused:?}");
 }

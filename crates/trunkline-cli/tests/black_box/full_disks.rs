@@ -262,7 +262,7 @@ fn writer_waits_while_its_journal_disk_is_full() {
         let mut reader = served.command(&read);
         let reader = Drained::start(&mut reader, Stdio::null());
         let told = writer.error_with("stream-disk-full");
-        assert!(told.contains("free space on that disk"), "{told}");
+        assert!(told.contains("free some space on its disk"), "{told}");
         std::fs::remove_file(ballast).unwrap();
         writer.error_with("stream-disk-back");
         feeding.join().unwrap();

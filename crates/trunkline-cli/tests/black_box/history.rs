@@ -890,7 +890,7 @@ fn engine_without_permission_for_its_history_records_once_permitted() {
     plant.wait("_engine/history/failing", "value = true");
     plant.put("rig/count", [1, 2]);
     let error = plant.done(&["get", "-t", "_engine/history/error"]).out;
-    let told = "plant.history cannot be written: this user has no permission";
+    let told = "plant.history cannot be written: the engine's user has no permission";
     assert!(error.contains(told), "{error}");
     let why = plant.run(&["why", "rig/count"]);
     assert!(why.out.contains("nothing is recorded now"), "{}", why.out);

@@ -266,7 +266,10 @@ fn usage_errors_have_their_exit_code_and_name_the_mistake() {
         (&["get", "a/b", "-w", "soon"], "not a time"),
         (&["get", "a/b", "-#", "two"], "a whole number, 0 or more"),
         #[cfg(target_os = "linux")]
-        (&["play", "a.tdms", "--speed", "0"], "a number above 0"),
+        (
+            &["play", "a.tdms", "--speed", "0"],
+            "a number greater than 0",
+        ),
         (
             &["get", "a/b", "--url", "tl://x/y/z"],
             "names a variable, not only an engine",

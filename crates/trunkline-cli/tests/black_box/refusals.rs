@@ -72,7 +72,7 @@ fn number_or_time_out_of_range_is_refused_with_its_range() {
 #[cfg(target_os = "linux")]
 #[test]
 fn option_of_a_recording_is_refused_where_it_has_no_meaning() {
-    let above = "use a number above 0";
+    let above = "use a number greater than 0";
     let for_stream = "--type, --from and --sample-rate are for --stream";
     for (arguments, text) in [
         (&["r.tdms", "x/y", "--sample-rate", "-1"][..], above),
@@ -321,7 +321,7 @@ fn line_that_is_not_json_is_named_with_its_column() {
     let reader = Running::spawn(&mut command(&["stream", "read", &url]));
     let mut writer = command(&["stream", "write", &endpoint("writer"), "--to", &url]);
     let output = finish(&mut writer, "1\nx\n");
-    check(&output, 2, &["standard input:2: column 1: it is not JSON"]);
+    check(&output, 2, &["standard input:2: column 1: invalid JSON"]);
     drop(reader);
 }
 

@@ -69,7 +69,7 @@ fn stream_is_read_in_the_order_written() {
     assert!(
         written
             .err
-            .starts_with("tl://localhost/out connected with tl://localhost:")
+            .starts_with("tl://localhost/out connected to tl://localhost:")
     );
     assert!(
         written

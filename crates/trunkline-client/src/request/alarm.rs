@@ -14,7 +14,7 @@ use crate::parts::Parts;
 /// Maximum number of alarms that one query collects.
 pub const ALARMS_MAX: usize = 1_000_000;
 
-pub(super) const MISSING: &str = "has no alarms; update it";
+pub(super) const MISSING: &str = "does not support alarms; update it";
 
 /// Selects the alarms of a query. The default selects all alarms.
 #[derive(Clone, PartialEq, Debug, Default)]

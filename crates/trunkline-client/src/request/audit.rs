@@ -92,7 +92,7 @@ impl Exchange for Audit {
     type End = Result<AuditPage, Fault>;
 
     fn requires(&self) -> Option<(Features, &'static str)> {
-        Some((Features::AUDIT, "keeps no audit; update it"))
+        Some((Features::AUDIT, "does not support the audit; update it"))
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {

@@ -36,7 +36,7 @@ impl Exchange for History {
     type End = Result<HistoryPage, Fault>;
 
     fn requires(&self) -> Option<(Features, &'static str)> {
-        Some((Features::HISTORY, "has no history; update it"))
+        Some((Features::HISTORY, "does not support the history; update it"))
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {

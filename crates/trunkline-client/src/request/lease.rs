@@ -66,7 +66,7 @@ impl LeaseTerms {
             None if self.expected.is_empty() => Ok(()),
             Some(position) if position.epoch == epoch => Ok(()),
             _ => {
-                let sentence = "the position is from another start of the engine; read the \
+                let sentence = "the position is from another run of the engine; read the \
                                 variable again, then decide";
                 Err(Fault::new(FaultCode::Conflict, sentence))
             }

@@ -13,8 +13,8 @@ use crate::parts::Parts;
 
 const REQUIRED: (Features, &str) = (
     Features::ADMINISTRATION,
-    "takes no orders about libraries over the network; update it, or change its configuration \
-     files",
+    "does not accept orders about libraries over the network; update it, or change its \
+     configuration files",
 );
 
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use crate::error::{RequestError, malformed, wrong_answer};
 use crate::parts::Parts;
 use crate::table::Key;
 
-/// Maximum number of requests refused as a whole that are remembered.
+/// Maximum number of remembered requests that the engine refused as a whole.
 const REFUSED_MAX: usize = 64;
 
 /// All unanswered requests, and all answers that the program has not taken.
@@ -56,7 +56,7 @@ pub(crate) struct Pending {
     pub(crate) total: u32,
     pub(crate) sent: u32,
     pub(crate) answered: u32,
-    /// Request number in the protocol; `None` while the request is not sent.
+    /// Request number in the protocol; `None` until the request is sent.
     pub(crate) wire: Option<u32>,
 }
 
@@ -94,7 +94,7 @@ impl Pending {
         }
     }
 
-    /// Resets the request for a new connection, on which no part of it is sent yet.
+    /// Resets the request for a new connection, on which no part of it has been sent yet.
     fn restart(&mut self) {
         (self.wire, self.prepared) = (None, false);
         (self.sent, self.answered) = (0, 0);
@@ -252,7 +252,7 @@ impl Requests {
         self.answers.insert(id, (answer, items));
     }
 
-    /// Takes the answer if `unpack` accepts it. `unpack` rejects the answer of another kind of
+    /// Takes the answer if `unpack` accepts it. `unpack` rejects the answer to another kind of
     /// request, because the id may come from another client.
     pub(crate) fn take_answer<A>(
         &mut self,
@@ -521,8 +521,8 @@ impl Requests {
             self.answer(parts, id, pending, Some(fault));
         }
         for pending in own {
-            // The calls of these requests have ended: the variables that they opened are released,
-            // and their writes are counted.
+            // The variables that these requests opened are released, and their writes are counted as
+            // unknown.
             let fault = pending.unknown_outcome();
             let fault = fault.unwrap_or_else(|| FaultCode::TimedOut.into());
             pending.request.abandoned(Ending {
@@ -534,7 +534,7 @@ impl Requests {
         }
     }
 
-    /// Ends all requests, because there will be no connection any more.
+    /// Ends all requests, because there will be no further connection.
     pub(crate) fn refuse_all(&mut self, parts: &mut Parts, fault: &Fault) {
         for id in self.ids() {
             self.end_request(parts, id, Some(fault.clone()));
@@ -548,7 +548,7 @@ impl Requests {
         }
     }
 
-    /// Stores the answer of a removed request if the program waits for it.
+    /// Stores the answer to a removed request if the program waits for it.
     fn answer(&mut self, parts: &mut Parts, id: u64, pending: Pending, fault: Option<Fault>) {
         let wanted = pending.program_items;
         let answer = pending.request.end(Ending {

@@ -17,7 +17,7 @@ impl Exchange for Provide {
     type End = ();
 
     fn requires(&self) -> Option<(Features, &'static str)> {
-        let missing = "takes no I/O servers over the network; update it";
+        let missing = "does not accept I/O servers over the network; update it";
         Some((Features::PROVIDER, missing))
     }
 

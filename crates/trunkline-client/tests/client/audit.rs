@@ -144,5 +144,8 @@ fn engine_without_the_feature_is_not_asked() {
     rig.said();
     let request = rig.client.audit(AuditQuery::default()).unwrap();
     let fault = rig.answer(request).unwrap_err();
-    assert!(fault.sentence.contains("keeps no audit"), "{fault}");
+    assert!(
+        fault.sentence.contains("does not support the audit"),
+        "{fault}"
+    );
 }

@@ -239,7 +239,7 @@ pub(super) const LIMITS: &[Key] = &[
         "request_bytes_max",
         "bytes, 1 MiB to 16 TiB",
         "a quarter of the memory",
-        "bytes that the requests and items of all sessions together may take; one session may take \
+        "bytes that the requests and items of all sessions may use together; one session may use \
          half of them",
     ),
     key(
@@ -553,7 +553,7 @@ pub(super) const ALARM: &[Key] = &[
     ),
     key(
         "limit",
-        "number, or full name of a variable; for `deviation` a number above 0",
+        "number, or full name of a variable; for `deviation` a number greater than 0",
         "",
         "the value beyond which the alarm is raised; for `deviation` the greatest difference from the setpoint",
     ),
@@ -571,7 +571,7 @@ pub(super) const ALARM: &[Key] = &[
     ),
     key(
         "change",
-        "number above 0",
+        "number greater than 0",
         "",
         "for `rate`: the alarm is raised by a larger change within `time`",
     ),
@@ -751,7 +751,7 @@ pub(super) const HISTORY: &[Key] = &[
     ),
     key(
         "resolution",
-        "0 or a number above 0",
+        "0 or greater",
         "0",
         "round recorded numbers to multiples of this; 0: record them exactly",
     ),

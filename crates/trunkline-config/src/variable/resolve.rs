@@ -248,7 +248,12 @@ impl Resolver<'_, '_> {
         }
         match property.layer {
             Layer::Defaults => Some(None),
-            _ => self.not_for_type("range", &property, data_type, "only a number has a range"),
+            _ => self.not_for_type(
+                "range",
+                &property,
+                data_type,
+                "only numeric types have a range",
+            ),
         }
     }
 
@@ -295,7 +300,7 @@ impl Resolver<'_, '_> {
                 "precision",
                 &property,
                 data_type,
-                "only types with numbers have a precision",
+                "only numeric types have a precision",
             ),
         }
     }

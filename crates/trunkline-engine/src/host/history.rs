@@ -122,13 +122,13 @@ fn sentence_of(kind: &StoreErrorKind, location: &str) -> String {
                                   folder with the key `history` of [engine]"
             .to_owned(),
         StoreErrorKind::Damaged(what) => format!(
-            "is damaged ({what}); `trunkline history rebuild {location}` writes a new catalogue, or \
-             restore the folder from a backup"
+            "is damaged ({what}); run `trunkline history rebuild {location}` to write a new catalogue, \
+             or restore the folder from a backup"
         ),
         StoreErrorKind::ReadOnly => {
-            let sentence = "cannot be written: this user has no permission, or its disk is \
-                            read-only; permit writing, or start the engine as the user of the \
-                            folder";
+            let sentence = "cannot be written: the engine's user has no permission, or the \
+                            disk is read-only; permit writing, or start the engine as the \
+                            folder's owner";
             sentence.to_owned()
         }
         StoreErrorKind::Newer { .. }

@@ -1,4 +1,4 @@
-//! Orders: requests that change the engine itself, not the values of its variables.
+//! Orders: requests to the engine itself. They change its libraries, or look up its records.
 //!
 //! Carrying out an order may need the disk, so a session passes it to the engine's host and
 //! continues. The host carries orders out one after the other, and its reply arrives like the
@@ -53,7 +53,7 @@ pub fn check_administer(caller: &Caller) -> Result<(), Fault> {
     if caller.rights.administer {
         return Ok(());
     }
-    let sentence = "you may not administer this engine; ask its administrator for that right";
+    let sentence = "you have no permission to administer this engine; ask its administrator";
     Err(Fault::new(FaultCode::Denied, sentence))
 }
 
@@ -62,7 +62,7 @@ fn check_read(caller: &Caller, what: &str) -> Result<(), Fault> {
         return Ok(());
     }
     let sentence =
-        format!("you may not read the {what} of this engine; ask its administrator for that right");
+        format!("you have no permission to read the {what} of this engine; ask its administrator");
     Err(Fault::new(FaultCode::Denied, sentence))
 }
 
@@ -99,6 +99,7 @@ pub struct Reply {
     outbox: Arc<Outbox>,
     id: u32,
     is_sent: bool,
+    /// Space reserved in the audit for the entry of this order.
     room: AuditRoom,
     /// Dropped before the result is sent.
     guard: Option<Box<dyn Any + Send + Sync>>,
@@ -116,7 +117,7 @@ impl Reply {
         }
     }
 
-    /// Keeps a guard until the result is sent, such as the one that counts the order's memory.
+    /// Keeps a guard, such as the one that counts the order's memory, until the result is sent.
     #[must_use]
     pub fn holding(mut self, guard: impl Any + Send + Sync) -> Self {
         self.guard = Some(Box::new(guard));

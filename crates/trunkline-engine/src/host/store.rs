@@ -244,7 +244,7 @@ impl fmt::Display for StoreErrorKind {
             StoreErrorKind::Newer { found, known } => write!(
                 f,
                 "has format {found}, but this version supports formats up to {known}: a newer \
-                 version has used it; start that one, or move the store away"
+                 version has used it; start the newer version, or move the store away"
             ),
             StoreErrorKind::InUse => f.write_str(
                 "is in use by another engine; stop that one, or give this one a store of its own",
@@ -253,8 +253,8 @@ impl fmt::Display for StoreErrorKind {
                 f.write_str("cannot be written: its disk is full; free some space, then try again")
             }
             StoreErrorKind::NoMemory => f.write_str(
-                "cannot be used now: the engine's machine has no memory left for it; give the \
-                 engine more memory",
+                "cannot be used now: the engine's machine is out of memory; give the engine more \
+                 memory",
             ),
             StoreErrorKind::ReadOnly => f.write_str(
                 "cannot be written: the file, its folder or its disk is read-only; permit \

@@ -50,14 +50,14 @@ pub enum Refusal {
     #[error("the value cannot be decoded: {0}; correct the program that wrote it")]
     InvalidValue(DecodeError),
     #[error(
-        "the value has {given} elements, but the variable's FIFO takes {expected}; write {expected}"
+        "the value has {given} elements, but the variable's FIFO needs {expected}; write {expected}"
     )]
     Length { expected: u64, given: u64 },
     #[error("the value is outside the range {low} to {high}; write a value within it")]
     OutOfRange { low: f64, high: f64 },
     #[error("the value has {bytes} bytes, more than the limit of {max}; write less at once")]
     TooLarge { bytes: usize, max: usize },
-    #[error("the sample is older than the live value ({live:?}), so it does not replace it{}", .kept.sentence())]
+    #[error("the sample is older than the live value ({live:?}) and does not replace it{}", .kept.sentence())]
     Late { live: Timestamp, kept: LateKept },
     #[error("{0}")]
     Scaling(ScalingError),
@@ -98,7 +98,9 @@ pub enum Refusal {
     SingleWriter { by: Arc<str> },
     #[error("the variable is not forced; `trunkline force --list` lists the forced variables")]
     NotForced,
-    #[error("nothing was written to the variable yet, so there is nothing to send; set it first")]
+    #[error(
+        "nothing has been written to the variable yet, so there is nothing to send; set it first"
+    )]
     NoValue,
     #[error("the variable's library is stopped; start it, then write again")]
     LibraryStopped,
@@ -162,7 +164,7 @@ pub enum UnknownCause {
     ProviderTimedOut { provider: Arc<str> },
     #[error("{provider} stopped before it answered; read the variable to check its value")]
     ProviderGone { provider: Arc<str> },
-    #[error("{provider} does not know whether it took effect: {why}")]
+    #[error("{provider} does not know whether the write took effect: {why}")]
     Provider { provider: Arc<str>, why: String },
     #[error(
         "{provider} accepted the value, but the value read back is not valid for the \
@@ -205,7 +207,7 @@ pub enum AccessError {
         hint: &'static str,
     },
     #[error(
-        "the engine's memory for waiting updates ({max} bytes) is full: slow subscribers hold it; \
+        "the engine's memory for waiting updates ({max} bytes) is full because of slow subscribers; \
          try again when they have caught up, subscribe with `latest`, or raise `queue_bytes_max`"
     )]
     MemoryFull { max: u64 },

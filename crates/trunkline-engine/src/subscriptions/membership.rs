@@ -15,15 +15,16 @@ pub(super) struct Membership {
     pub(super) member: usize,
     /// The index in the outbox that represents the subscription.
     pub(super) mark: u32,
-    /// Item and handle of each variable, by its place in the feed.
+    /// Item and handle of each variable, by the variable's place, which is its number in the feed.
     pub(super) table: Arc<ItemTable>,
     /// The item and the place of each variable, by handle.
     pub(super) by_handle: HashMap<u32, (u32, u32)>,
     /// Entries taken from the feed and not delivered yet.
     pub(super) taken: VecDeque<FeedEntry>,
-    /// Room of the entries in `taken` that are from before the subscription.
+    /// Size of the entries in `taken` that date from before the subscription.
     pub(super) past: QueueSize,
-    /// True if its variables have not changed since it last looked for a feed to share.
+    /// True if no variable has been added to or removed from the subscription since it last looked for
+    /// a feed to share.
     pub(super) is_settled: bool,
 }
 
@@ -80,7 +81,7 @@ impl Membership {
     }
 
     /// Removes the feed from a variable's subscribers. For a shared feed, this happens only if the
-    /// variable was undeployed; the other members then have all its updates too.
+    /// variable was undeployed; there are then no further updates that the other members could miss.
     pub(super) fn forget(&mut self, variable: &Variable) {
         self.by_handle.remove(&variable.handle());
         leave_feed(variable, &self.feed);
@@ -106,8 +107,8 @@ impl Membership {
         item_ref.unwrap_or(&ItemRef::EMPTY).index
     }
 
-    /// Drops the taken entries of these places. Returns the room that the feed still counts for
-    /// them, and the cost of the entries from before the subscription.
+    /// Drops the taken entries of these places. Returns the size that the feed still counts
+    /// for them, and the memory cost, in bytes, of those from before the subscription.
     pub(super) fn drop_taken(&mut self, places: &HashSet<u32>) -> (QueueSize, usize) {
         let mut freed = QueueSize::default();
         let before = self.past;

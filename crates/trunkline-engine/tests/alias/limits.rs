@@ -40,7 +40,7 @@ fn cycles_are_refused_with_their_path_also_across_libraries() {
         wall,
         &mut Wakes::new(),
     );
-    assert!(refused.unwrap_err().to_string().contains("leads back"));
+    assert!(refused.unwrap_err().to_string().contains("form a cycle"));
     // Nothing was changed.
     rig.write(&rig.variable("c/x"), 4.0);
     assert_eq!(value(&rig.variable("b/z")), Value::F64(4.0));
@@ -99,7 +99,7 @@ fn invalid_aliases_are_refused_with_the_reason() {
     let url = deploy(&rig, "a", vec![alias("x", "tl://other/plant/x")]);
     assert_eq!(
         url.unwrap_err().to_string(),
-        "its alias tl://other/plant/x is a URL; an alias refers to a variable of the same engine: \
+        "the alias target tl://other/plant/x is a URL; an alias refers to a variable of the same engine: \
          write `library/path`"
     );
     let target = "plant/x#Units".to_owned();

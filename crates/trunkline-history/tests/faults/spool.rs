@@ -781,7 +781,7 @@ fn folder_of_another_history_is_not_changed() {
     plant.record();
     let wall = plant.moment().wall;
     let error = plant.history.maintain(wall).unwrap_err().to_string();
-    assert!(error.contains("another folder is in its place"), "{error}");
+    assert!(error.contains("another folder has replaced it"), "{error}");
     for path in files(&other.history()) {
         let (kept, now) = (other.history().join(&path), disks.history().join(&path));
         assert_eq!(fs::read(kept).unwrap(), fs::read(now).unwrap(), "{path:?}");

@@ -197,7 +197,7 @@ impl IoServer for HostServer {
         });
         self.health.record_scan(vanished.map(|(_, variable)| {
             format!(
-                "{} can no longer be read: the device is gone or fails",
+                "{} can no longer be read: the device was removed or is failing",
                 variable.path
             )
         }));

@@ -104,7 +104,7 @@ pub enum Refusal {
     #[error(
         "this engine accepts only programs of user {owner}, and this one {}; run it as that user on \
          the engine's machine, or start the engine without same_user",
-        uid.map_or_else(|| "has a user that the system does not report".to_owned(),
+        uid.map_or_else(|| "runs as a user that the system does not report".to_owned(),
             |uid| format!("runs as user {uid}"))
     )]
     NotSameUser { owner: u32, uid: Option<u32> },

@@ -26,7 +26,7 @@ pub enum BindError {
     PortInUse { address: SocketAddr },
     /// The system does not allow this user to listen there.
     #[error(
-        "this user may not listen on port {} of {}; choose a port above 1023 with --listen",
+        "this user has no permission to listen on port {} of {}; choose a port above 1023 with --listen",
         address.port(), address.ip()
     )]
     PortDenied { address: SocketAddr },
@@ -49,8 +49,8 @@ pub enum BindError {
     NoFolder { path: SocketPath },
     /// The system does not allow this user to create the Unix socket.
     #[error(
-        "this user may not create the socket {path} ({source}); choose a folder of this user with \
-         --listen unix:PATH"
+        "this user has no permission to create the socket {path} ({source}); choose a folder of \
+         this user with --listen unix:PATH"
     )]
     SocketDenied { path: SocketPath, source: io::Error },
     #[error("listening at the socket {path} failed: {source}")]

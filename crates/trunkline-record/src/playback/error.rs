@@ -83,7 +83,7 @@ pub enum PlaybackError {
          was specified; specify one, or play at full speed"
     )]
     NoTimes { channel: ObjectPath },
-    #[error("invalid speed {speed}; use a number above 0")]
+    #[error("invalid speed {speed}; use a number greater than 0")]
     Speed { speed: f64 },
     #[error(
         "the ring's elements have {element_bytes} bytes, but a row has {row_bytes}; create the ring \

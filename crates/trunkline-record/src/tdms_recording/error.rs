@@ -38,8 +38,8 @@ pub enum RecordError {
     )]
     RowSizeMismatch { element_bytes: u64, row_bytes: u64 },
     #[error(
-        "an earlier header was longer than header_bytes_max, so this file accepts no further rows; \
-         close it, and continue in a new file with a larger header_bytes_max"
+        "an earlier header was longer than header_bytes_max, so no more rows can be added \
+         to this file; close it, and continue in a new file with a larger header_bytes_max"
     )]
     HeaderOverflow,
     /// The region was not written; the error contains it.

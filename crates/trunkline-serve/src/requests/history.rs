@@ -68,7 +68,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rej
 
 fn invalid_form(head: &HistoryHead) -> Fault {
     let sentence = match (head.form, head.size) {
-        (2, 0) => "a history query for buckets needs a width above 0".to_owned(),
+        (2, 0) => "a history query for buckets needs a bucket width greater than 0".to_owned(),
         (form, _) => format!(
             "this engine does not support form {form} of a history query; update the engine"
         ),

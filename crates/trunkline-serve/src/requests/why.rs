@@ -89,7 +89,7 @@ fn own_steps(context: &Context, name: &str) -> Vec<WhyStep> {
     }
     if !context.window.has_room() {
         let sentence = format!(
-            "{} updates were sent to you but not confirmed: your program does not receive them",
+            "{} updates were sent to you but not confirmed: your program is not receiving them",
             context.consumer.in_flight()
         );
         let next = "check your program and the network";
@@ -154,7 +154,7 @@ fn buffer_step(contract: Contract, ledger: &SubscriptionLedger) -> Option<WhySte
     if dropped_queue > 0 {
         let sentence = format!(
             "your `{contract}` buffer was full: {dropped_queue} of {written} updates were dropped, \
-             {waiting} wait"
+             and {waiting} are waiting"
         );
         let step = WhyStep::fault(
             stage,

@@ -258,7 +258,7 @@ fn audit_requires_administration_and_refused_orders_are_audited() {
     let AuditOutcome::Refused(rule) = &stop.outcome else {
         panic!("{stop:?}");
     };
-    assert!(rule.contains("may not administer"), "{rule}");
+    assert!(rule.contains("no permission to administer"), "{rule}");
 }
 
 #[test]

@@ -100,7 +100,10 @@ fn library_orders_without_administration_are_refused() {
         ];
         for Fault { code, sentence } in refused {
             assert_eq!(code, FaultCode::NotSupported);
-            assert!(sentence.starts_with("sut takes no orders"), "{sentence}");
+            assert!(
+                sentence.starts_with("sut does not accept orders"),
+                "{sentence}"
+            );
             assert!(sentence.contains("update it"), "{sentence}");
         }
         let kinds = [FrameKind::Deploy, FrameKind::Order];
@@ -174,7 +177,7 @@ fn without_providers_the_role_is_refused_in_a_sentence() {
         };
         assert_eq!(fault.code, FaultCode::NotSupported);
         assert!(
-            fault.sentence.contains("sut takes no I/O servers"),
+            fault.sentence.contains("sut does not accept I/O servers"),
             "{}",
             fault.sentence
         );

@@ -174,7 +174,9 @@ impl HistoryWorld {
         let take = |host: &Host| host.running.as_ref()?.service.take_order();
         while let Some((order, reply)) = take(&self.host) {
             if std::mem::take(&mut self.is_kill_due) {
-                self.log(|| "the engine is killed before it answers".to_owned());
+                let fault = Fault::KillBeforeAnswer;
+                *self.faults.entry(fault).or_default() += 1;
+                self.log(|| fault.sentence().to_owned());
                 return false;
             }
             // The product records everything before it answers. Segments may have to be moved first.
@@ -502,7 +504,7 @@ impl HistoryWorld {
     }
 
     fn inject(&mut self, fault: Fault) {
-        if fault != Fault::Damage {
+        if !matches!(fault, Fault::Damage | Fault::KillBeforeAnswer) {
             *self.faults.entry(fault).or_default() += 1;
             self.log(|| fault.sentence().to_owned());
         }

@@ -120,13 +120,13 @@ fn reason(cause: &io::Error) -> String {
 fn hint(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "free space on that disk; the journal is intact, and the stream continues"
+            "free some space on its disk; the journal is intact, and the stream continues"
         }
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
             "give this program write access; the journal is intact"
         }
         io::ErrorKind::WouldBlock => {
-            "another endpoint uses it: close that endpoint, or give each endpoint its own folder"
+            "another endpoint is using it: close that endpoint, or give each endpoint its own folder"
         }
         _ => "check the folder and the disk, then try again",
     }

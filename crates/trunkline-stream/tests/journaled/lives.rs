@@ -380,5 +380,8 @@ fn unusable_folder_is_named_in_the_error() {
     second.peer = None;
     let url = format!("tl://localhost:{}/other", free_port());
     let message = Writer::<u64>::create(&url, second).unwrap_err().to_string();
-    assert!(message.contains("another endpoint uses it"), "{message}");
+    assert!(
+        message.contains("another endpoint is using it"),
+        "{message}"
+    );
 }

@@ -45,7 +45,7 @@ pub enum TypeError {
     #[error("structs are nested more than {STRUCT_DEPTH_MAX} deep")]
     TooDeep,
     /// The fixed lengths alone exceed the size limit of a value.
-    #[error("its fixed lengths make values of {bytes} bytes; {VALUE_BYTES_MAX} is the limit")]
+    #[error("the fixed lengths make values of {bytes} bytes; {VALUE_BYTES_MAX} is the limit")]
     TooLarge {
         /// Size in bytes of the type's smallest value in memory; saturates.
         bytes: u64,

@@ -12,7 +12,7 @@ use crate::{DataType, Elements, Value, Waveform};
 pub struct JsonValue {
     /// The value; `null` if it is a special number.
     pub value: Json,
-    /// `nan`, `inf` or `-inf` if the value is this special number.
+    /// `nan`, `inf` or `-inf` if the value is one of these special numbers.
     pub special: Option<&'static str>,
     /// `base64` if the value is bytes in that encoding.
     pub enc: Option<&'static str>,

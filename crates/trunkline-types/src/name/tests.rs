@@ -171,7 +171,7 @@ fn errors_are_reported() {
         ),
         (
             "lib/a%b",
-            "'%' at byte 5 does not begin %2F, %23, %25 or %2A: write %25 for a percent sign, other characters as they are",
+            "'%' at byte 5 does not begin %2F, %23, %25 or %2A: write %25 for a percent sign, and other characters as they are",
         ),
         (
             "lib/a\nb",

@@ -87,7 +87,10 @@ pub enum ConvertError {
         text: String,
     },
     /// The text is not a valid notation of bytes.
-    #[error("{text} is not bytes: write 0x and pairs of hexadecimal digits, or base64: and base64")]
+    #[error(
+        "{text} is not a value of type bytes: write 0x followed by pairs of hexadecimal digits, or \
+         base64: followed by base64 characters"
+    )]
     NotBytes {
         /// The text as given, shortened.
         text: String,
@@ -101,7 +104,7 @@ pub enum ConvertError {
         message: String,
     },
     /// The value is larger than [`VALUE_BYTES_MAX`](crate::wire::VALUE_BYTES_MAX).
-    #[error("the value takes {bytes} bytes; {max} is the limit")]
+    #[error("the value has {bytes} bytes; {max} is the limit")]
     TooLarge {
         /// Size of the value on the wire, in bytes.
         bytes: usize,

@@ -154,7 +154,7 @@ impl Parser<'_> {
         if self.rest.starts_with('"') {
             let mut strings = serde_json::Deserializer::from_str(self.rest).into_iter::<String>();
             let Some(Ok(label)) = strings.next() else {
-                return Err(self.expected("a text in JSON quotes"));
+                return Err(self.expected("a string in JSON quotes"));
             };
             self.rest = &self.rest[strings.byte_offset()..];
             return Ok(label.into());

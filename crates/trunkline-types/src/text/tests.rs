@@ -80,7 +80,7 @@ mod types {
                 "at byte 7: expected a name; write \"\" for an empty name",
             ),
             ("enum(A, A)", "the label \"A\" appears twice in one enum"),
-            ("enum(\"A)", "at byte 5: expected a text in JSON quotes"),
+            ("enum(\"A)", "at byte 5: expected a string in JSON quotes"),
             ("enum(A", "at byte 6: expected ',' or ')'"),
             ("array(f64)", "an array has 1 to 8 dimensions, not 0"),
             (
@@ -97,7 +97,7 @@ mod types {
             ),
             (
                 "array(f64, 9999999)",
-                "its fixed lengths make values of 79999992 bytes; 16777216 is the limit",
+                "the fixed lengths make values of 79999992 bytes; 16777216 is the limit",
             ),
             (
                 "array(bytes, 3)",
@@ -325,12 +325,14 @@ mod values {
             (
                 "00ff",
                 "bytes",
-                "00ff is not bytes: write 0x and pairs of hexadecimal digits, or base64: and base64",
+                "00ff is not a value of type bytes: write 0x followed by pairs of hexadecimal digits, \
+                 or base64: followed by base64 characters",
             ),
             (
                 "0xf",
                 "bytes",
-                "0xf is not bytes: write 0x and pairs of hexadecimal digits, or base64: and base64",
+                "0xf is not a value of type bytes: write 0x followed by pairs of hexadecimal digits, \
+                 or base64: followed by base64 characters",
             ),
             (
                 "1, 2",

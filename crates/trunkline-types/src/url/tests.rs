@@ -135,7 +135,7 @@ fn errors_are_reported() {
         ),
         (
             "tl://me:secret@plant7/a/b",
-            "a URL has no user and no password: leave out the part before '@'",
+            "a URL cannot contain a user or a password: leave out the part before '@'",
         ),
         (
             "tl://a b/c/d",
@@ -163,7 +163,7 @@ fn errors_are_reported() {
         ),
         (
             "tl://x/a/%20",
-            "'%' at byte 2 does not begin %2F, %23, %25 or %2A: write %25 for a percent sign, other characters as they are",
+            "'%' at byte 2 does not begin %2F, %23, %25 or %2A: write %25 for a percent sign, and other characters as they are",
         ),
     ] {
         let error = Url::parse(text).map(|url| url.to_string()).unwrap_err();

@@ -11,7 +11,8 @@ use super::{CallError, Client, Subscription};
 /// ones, each exactly once (B-63). Late samples never were the current value of their variable.
 /// They are included if they were recorded before the subscription began, but not later. After a
 /// lost connection, a restart of the engine or an overrun, missing readings are read from the
-/// history. Recorded readings arrive in the order of their source timestamps.
+/// history. Recorded readings arrive in the order of their source timestamps. Timestamps
+/// of one source may be out of order by at most one hour.
 ///
 /// If the history records only some updates of a variable, readings from the history skip the
 /// others, and the next reading counts these as coalesced. Updates that are neither recorded nor

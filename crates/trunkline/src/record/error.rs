@@ -55,8 +55,9 @@ pub enum RecordingError {
     },
     /// The rows of the recording have a different size than the elements of the stream.
     #[error(
-        "an element of the type {data_type} has {element_bytes:?} bytes, and a row of the recording \
-         has {row_bytes}; make the stream of a type that fits"
+        "an element of the type {data_type} has {}, but a row of the recording has {row_bytes} \
+         bytes; use a stream whose elements have the size of a row",
+        element_bytes.map_or_else(|| "no fixed size".to_owned(), |bytes| format!("{bytes} bytes"))
     )]
     RowSizeMismatch {
         /// Type of the stream.
@@ -78,7 +79,9 @@ pub enum RecordingError {
         stream: DataType,
     },
     /// The sample rate is not a positive, finite number.
-    #[error("the sample rate {rate} is invalid; use a number of elements per second above 0")]
+    #[error(
+        "the sample rate {rate} is invalid; use a number of elements per second greater than 0"
+    )]
     SampleRate {
         /// The rate requested.
         rate: f64,

@@ -20,7 +20,7 @@ const STANDING: Duration = Duration::from_secs(24 * 3600);
 /// Summarise the alarm load, and list nuisance alarms
 ///
 /// The command counts the alarms raised since the given time, as recorded in the alarm journal, and
-/// the current states. An operator can handle about one alarm in ten minutes; more than ten in ten
+/// the alarms that are now active, unacknowledged or hidden. An operator can handle about one alarm in ten minutes; more than ten in ten
 /// minutes are an alarm flood.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {

@@ -209,7 +209,7 @@ fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
     context.terminal.end_progress();
     for finding in &created.damaged_in_older {
         context.remark(&format!(
-            "{} was damaged in the backup, and was copied again if the engine still has it: {}",
+            "{} was damaged in the backup; if the engine still has the file, it was copied again: {}",
             escaped(&finding.path),
             finding.what
         ))?;

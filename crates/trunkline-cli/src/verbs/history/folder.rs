@@ -484,7 +484,7 @@ impl Display for FolderEvent {
                 files,
             } => write!(
                 f,
-                "{}: {} moved to files, {} joined to {joined_to}, {} removed, {} repaired; {} now",
+                "{}: {} moved to files, {} joined into {joined_to}, {} removed, {} repaired; {} now",
                 escaped(folder),
                 counted(*logs, "log"),
                 counted(*joined, "file"),
@@ -507,8 +507,10 @@ impl Display for FolderEvent {
                     counted(*files, "file"),
                     counted(*rows, "row"),
                 )?;
-                if *left_out > 0 {
-                    write!(f, "; {left_out} left out")?;
+                match left_out {
+                    0 => {}
+                    1 => f.write_str("; 1 file or part of a file left out")?,
+                    count => write!(f, "; {count} files or parts of files left out")?,
                 }
                 match former {
                     Some(former) => write!(f, "; the former catalogue is {}", escaped(former)),

@@ -31,7 +31,7 @@ use crate::terminal::Style;
 use crate::verbs::audit::{bad_pattern, parse_time};
 use crate::{CliError, Context, Exit, Problem};
 
-/// Show what was recorded of variables
+/// Show the recorded values of variables
 ///
 /// The engine records the variables that a [[history]] section of its configuration selects. The
 /// command prints every reading, by variable and then by time, as `monitor` does; what happened to
@@ -85,8 +85,8 @@ pub(crate) struct Args {
     )]
     every: Option<Duration>,
 
-    /// Print at most this number of intervals for each variable. Their length is a power of two of
-    /// nanoseconds, which is fast over long times
+    /// Print at most this number of intervals for each variable. Their length is a power of two in
+    /// nanoseconds, so that queries over long periods are fast
     #[arg(long, value_name = "N", value_parser = number::<u32>(2..=u64::from(POINTS_MAX)))]
     points: Option<u32>,
 

@@ -358,8 +358,8 @@ fn is_connected(stream: &UnixStream) -> bool {
 
 fn too_many_waiting() -> Problem {
     Problem::from_message("too-many-waiting", format!(
-        "the recording is ending, but {WAITING_MAX} commands are already waiting for its end, which \
-         is the maximum"
+        "the recording is ending, but {WAITING_MAX} commands, the maximum, are already waiting for \
+         it to end"
     ))
 .with_hint("`trunkline record ls` shows whether it is still running")
 }
@@ -384,7 +384,8 @@ fn folder() -> io::Result<PathBuf> {
     let user_folder = trunkline_net::near::prepare_socket_folder().ok_or_else(|| {
         let folder = trunkline_net::near::folder();
         let text = format!(
-            "{} is not a folder of only this user; remove it, or change its permissions",
+            "{} is not a folder that only this user can access; remove it, or change its \
+             permissions",
             escaped_path(&folder)
         );
         io::Error::new(io::ErrorKind::PermissionDenied, text)

@@ -29,12 +29,12 @@ pub(crate) struct Args {
     #[arg(long)]
     atomic: bool,
 
-    /// Write a value back only if nobody has written the variable since the comparison
+    /// Write a value back only if the variable has not been written since this command read it
     #[arg(long)]
     if_unchanged: bool,
 }
 
-/// A line of the preview: a difference, with other columns.
+/// A line of the preview: a difference, with other columns than `snapshot diff` has.
 #[derive(Serialize, JsonSchema)]
 struct Preview<'d> {
     #[serde(flatten)]

@@ -212,8 +212,11 @@ impl Display for StreamEvent {
                 is_again,
                 ..
             } => {
-                let again = if *is_again { " again" } else { "" };
-                write!(f, "{url} connected{again} with {peer}")?;
+                let connected = match is_again {
+                    true => "reconnected",
+                    false => "connected",
+                };
+                write!(f, "{url} {connected} to {peer}")?;
                 match transport.filter(|_| !is_again) {
                     Some(transport) => write!(f, " ({transport})"),
                     None if *same_name => f.write_str(
@@ -235,10 +238,7 @@ impl Display for StreamEvent {
                     true => "elements can still be written until the buffer is full",
                     false => "elements that have arrived can still be read",
                 };
-                write!(
-                    f,
-                    "{url}: connection with {peer} lost{cause}; {consequence}"
-                )
+                write!(f, "{url}: connection to {peer} lost{cause}; {consequence}")
             }
             Self::StreamDelivering {
                 elements, limit, ..
@@ -254,7 +254,7 @@ impl Display for StreamEvent {
             Self::StreamDiskBack { url } => {
                 write!(
                     f,
-                    "{url} continues: the disk of the journal accepts elements again"
+                    "{url} continues: the journal's disk is accepting data again"
                 )
             }
             Self::StreamLost {
@@ -286,7 +286,7 @@ impl Display for StreamEvent {
                 let in_doubt = in_transit_text(*in_doubt);
                 let lost = match lost {
                     0 => String::new(),
-                    count => format!(", {count} were lost because it was too slow"),
+                    count => format!("; the reader was too slow and lost {count}"),
                 };
                 match why.code {
                     None => write!(f, "{peer}: {left} not delivered{in_doubt}{lost}"),
@@ -341,7 +341,7 @@ impl Display for StreamEvent {
                     write!(f, "; {unread} that had arrived were not read")?;
                 }
                 if *lost > 0 {
-                    write!(f, "; {lost} were lost on the way")?;
+                    write!(f, "; {lost} were lost because this endpoint was too slow")?;
                 }
                 if let Some(ended) = ended {
                     write!(f, "; {} ended", counted(*ended, "writer"))?;

@@ -152,8 +152,8 @@ mod tests {
         };
         assert_eq!(
             text(&undelivered),
-            "tl://localhost/m3: 5 elements not delivered (2 in transit), 7 were lost because it \
-             was too slow"
+            "tl://localhost/m3: 5 elements not delivered (2 in transit); the reader was too slow \
+             and lost 7"
         );
         undelivered.fault = Some(StreamFault::PeerRestarted);
         undelivered.lost = 0;

@@ -132,7 +132,7 @@ impl<'a> Lines<'a> {
             _ => {
                 let json: Json = serde_json::from_str(text.trim_end()).map_err(|error| {
                     let column = error.column();
-                    self.invalid(&format!("column {column}: it is not JSON"))
+                    self.invalid(&format!("column {column}: invalid JSON"))
                 })?;
                 let value = from_json(&json, self.data_type);
                 Some(value.map_err(|error| self.invalid(&error.to_string()))?)
@@ -278,7 +278,7 @@ mod tests {
             (
                 ElementForm::Jsonl,
                 "1\n\n{\n",
-                "standard input:3: column 1: it is not JSON",
+                "standard input:3: column 1: invalid JSON",
             ),
             (ElementForm::Jsonl, "1\n\"x\"\n", "standard input:2: "),
         ] {

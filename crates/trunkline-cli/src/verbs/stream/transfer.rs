@@ -233,7 +233,7 @@ impl<'a> Transfer<'a> {
                 Err(Halt::Stream(StreamError::Journal(error))) if error.is_temporary() => {
                     self.report_disk(&endpoint.properties().url, Some(&error))?;
                     self.context.interrupted.wait(POLL_INTERVAL);
-                    "the disk of the journal accepts no data"
+                    "the journal's disk is not accepting data"
                 }
                 Err(Halt::Stream(StreamError::Lost { elements })) => {
                     self.record_loss(elements);

@@ -45,8 +45,8 @@ pub(in crate::verbs) fn size(text: &str) -> Result<u64, String> {
     match parse_size(text) {
         Some(bytes @ 1..=1_000_000_000_000_000_000) => Ok(bytes),
         _ => Err(
-            "it is not a size above 0; write a number of bytes, or one with kB, MB, GB, KiB, \
-                  MiB or GiB"
+            "it is not a size greater than 0; write a number of bytes, or a number with a unit: \
+             kB, MB, GB, KiB, MiB or GiB"
                 .to_owned(),
         ),
     }

@@ -361,7 +361,7 @@ fn reason(halt: &Halt) -> Option<String> {
         Halt::Interrupted => None,
         Halt::Stream(error) => Some(error.to_string()),
         Halt::Command(CliError::Problem(problem)) => Some(problem.sentence()),
-        Halt::Command(_) => Some("the program of the writer failed".to_owned()),
+        Halt::Command(_) => Some("the writing program failed".to_owned()),
     }
 }
 

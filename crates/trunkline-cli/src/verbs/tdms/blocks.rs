@@ -150,7 +150,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
             self.note(
                 index,
                 column,
-                "the string offsets do not fit the string data",
+                "the string offsets do not match the string data",
             );
         }
         Ok((texts, ranges))

@@ -260,7 +260,7 @@ pub(super) fn columns<'a, R: ReadAt>(
     }
     if without_values > 0 {
         let channels = counted(without_values, "channel");
-        let note = format!("no column for {channels} without values");
+        let note = format!("the output omits {channels} without values");
         context.terminal.note(&note)?;
     }
     use_unescaped_names(&mut columns);

@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if repair.length == 0 {
         let finding = escaped(&repair.finding.to_string());
         let message = format!(
-            "{}: {finding}; nothing of the file would remain",
+            "{}: {finding}; a repair would remove the whole file",
             escaped_path(path)
         );
         let problem = Problem::from_message("nothing-left", message);

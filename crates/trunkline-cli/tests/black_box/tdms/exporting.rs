@@ -84,7 +84,7 @@ fn channels_without_values_have_no_column_and_are_reported() {
         let output = tdms(order);
         assert_eq!(output.code, Some(0), "{output:?}");
         assert!(output.out.starts_with("g/some\n1.5"), "{output:?}");
-        let said = "no column for 1 channel without values";
+        let said = "the output omits 1 channel without values";
         assert!(output.err.contains(said), "{output:?}");
     }
 }

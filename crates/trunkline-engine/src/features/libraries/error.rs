@@ -37,7 +37,7 @@ pub enum DeployError {
         holder: String,
     },
     #[error(
-        "{needed} more variables do not fit: {room} of the engine's {max} are free; undeploy \
+        "the engine cannot hold {needed} more variables: {room} of its {max} are free; undeploy \
          libraries that are not used"
     )]
     TooMany {
@@ -66,7 +66,7 @@ pub enum DeployError {
     Fifo { name: String, error: FifoError },
     #[error(
         "library {library}: the engine's machine does not have {bytes} bytes of memory left for \
-         its FIFOs; make them shorter, or give the engine more memory"
+         the library's FIFOs; make them shorter, or give the engine more memory"
     )]
     FifoMemory { library: String, bytes: usize },
     #[error("{name}: {error}")]

@@ -208,7 +208,7 @@ impl Walk<'_> {
     fn rights(&self) -> WhyStep {
         let (stage, caller) = (WhyStage::Rights, self.caller);
         if let Err(error) = self.variable.check_readable(caller) {
-            let next = "change its access or ask for the right";
+            let next = "change its `access`, or ask the engine's administrator for permission";
             return WhyStep::fault(stage, error.to_string(), next);
         }
         match self.variable.properties().access {
@@ -269,7 +269,7 @@ impl Walk<'_> {
             (_, Some((server, _))) => format!("check I/O server {server} and its device"),
             (_, None) => match self.last_writer() {
                 who if who.is_empty() => "write the variable".to_owned(),
-                who => format!("reported by its last writer: {who}"),
+                who => format!("its last writer set this quality: {who}"),
             },
         };
         match quality.level() {
@@ -304,11 +304,11 @@ impl Walk<'_> {
         let nanos = self.moment.wall.nanos_since(update.engine_timestamp).max(0) as u64;
         let age = std::time::Duration::from_nanos(nanos);
         let (number, seconds) = (update.sequence, age.as_secs_f64());
-        let sentence = format!("update {number} came {seconds:.1} s ago");
+        let sentence = format!("update {number} arrived {seconds:.1} s ago");
         match properties.max_age {
             Some(max_age) if age > max_age => WhyStep::fault(
                 WhyStage::Source,
-                format!("{sentence}, later than its max_age of {max_age:?} allows"),
+                format!("{sentence}, longer ago than its max_age of {max_age:?} allows"),
                 self.missing_updates_hint(),
             ),
             _ => WhyStep::ok(WhyStage::Source, sentence),

@@ -91,7 +91,7 @@ impl Queries<'_> {
             Some(error) => WhyStep::fault(
                 WhyStage::Source,
                 format!("I/O server {name}: {error}"),
-                "repair the named fault; the I/O server then recovers by itself".to_owned(),
+                "correct this error; the I/O server then recovers automatically".to_owned(),
             ),
             None => WhyStep::ok(
                 WhyStage::Source,

@@ -58,7 +58,7 @@ impl Walk<'_> {
         let stage = WhyStage::Filter;
         let ledger = self.variable.ledger();
         let mut sentence = format!(
-            "of {} writes {} were applied, {} unchanged, {} refused, {} unknown",
+            "of {} writes, {} were applied, {} unchanged, {} refused, {} unknown",
             ledger.offered, ledger.written, ledger.unchanged, ledger.refused, ledger.unknown
         );
         for (count, what) in [

@@ -78,11 +78,15 @@ impl Mapping {
         let capacity = length.saturating_sub(HEADER_BYTES) / 2;
         let is_whole = length == self::length(capacity) && capacity.is_power_of_two();
         if !is_whole || !(CAPACITY_MIN..=CAPACITY_MAX).contains(&capacity) {
-            return Err(unusable("its length is not that of two rings"));
+            return Err(unusable(
+                "the length of the shared memory is not that of two rings",
+            ));
         }
         let mapping = Self::map(&file, capacity)?;
         if mapping.header().magic.load(Ordering::Relaxed) != MAGIC {
-            return Err(unusable("its layout has a different version"));
+            return Err(unusable(
+                "the shared memory has the layout of a different version",
+            ));
         }
         mapping.header().accepted.store(1, Ordering::Release);
         Ok(Arc::new(mapping))

@@ -73,16 +73,23 @@ impl StreamMemory {
         let length = sealed_length(&file, SEALS)?;
         let ring_bytes = ring_bytes(shape)?;
         if length != page_size() + ring_bytes {
-            return Err(unusable("its length is not that of this stream's ring"));
+            return Err(unusable(
+                "the length of the shared memory is not that of this stream's ring",
+            ));
         }
         let memory = Self::map(file, ring_bytes, shape, start, false)?;
         if memory.header().magic.load(Ordering::Acquire) != MAGIC {
-            return Err(unusable("its layout has a different version"));
+            return Err(unusable(
+                "the shared memory has the layout of a different version",
+            ));
         }
         Ok(Arc::new(memory))
     }
 
-    #[allow(unsafe_code, reason = "a mapping is a pointer to memory of the system")]
+    #[allow(
+        unsafe_code,
+        reason = "a mapping is a pointer to memory that the system provides"
+    )]
     fn map(
         file: OwnedFd,
         ring_bytes: usize,
@@ -94,8 +101,8 @@ impl StreamMemory {
         let mut flags = MapFlags::SHARED;
         flags.set(MapFlags::POPULATE, is_touched);
         let mapped = Mapped::reserve(page_size() + 2 * ring_bytes)?;
-        // SAFETY: both lie in the range just created, which nothing has a pointer into. The length
-        // of the file cannot change, because it is sealed.
+        // SAFETY: both mappings lie in the range just reserved, into which nothing has a pointer. The
+        // length of the file cannot change, because it is sealed.
         unsafe {
             let first = mapped.start().as_ptr().cast::<c_void>();
             let again = first.byte_add(page_size() + ring_bytes);
@@ -115,8 +122,8 @@ impl StreamMemory {
 
     #[allow(unsafe_code)]
     fn header(&self) -> &Header {
-        // SAFETY: mapped while this lives, page-aligned, and consists only of atomics, for which
-        // every bit pattern is a valid value.
+        // SAFETY: the header stays mapped while `self` lives, is page-aligned, and consists only of
+        // atomics, for which every bit pattern is a valid value.
         unsafe { self.mapped.start().cast::<Header>().as_ref() }
     }
 
@@ -134,9 +141,9 @@ impl StreamMemory {
     #[allow(unsafe_code)]
     fn element_memory_for(&self, owner: Arc<dyn std::any::Any + Send + Sync>) -> ElementMemory {
         let header = NonNull::from(&self.header().ring);
-        // SAFETY: the header and twice `ring_bytes` behind it lie in the mapping, which lives as
-        // long as the owner, or for the caller's call; they do not overlap. The bytes begin at a
-        // page. The code that creates the ends asks for at most one of each kind, and in this
+        // SAFETY: the header and the 2 x `ring_bytes` bytes after it lie in the mapping and do not
+        // overlap. The mapping lives as long as `owner` or, during creation, until the caller
+        // returns. The bytes begin on a page boundary. The code that creates the ends asks for at most one of each kind, and in this
         // process nothing else accesses the bytes.
         unsafe {
             let bytes = self.mapped.start().byte_add(page_size());
@@ -270,7 +277,7 @@ mod tests {
         let before = memory.resident_bytes().unwrap();
         assert!(
             before <= 2 * page_size() as u64,
-            "nothing was used: {before}"
+            "{before} bytes are in use before the first write"
         );
         let full = vec![7; bytes];
         assert!(producer.push(&full, 1).unwrap());

@@ -32,7 +32,7 @@ pub(super) fn create(name: &CStr, length: u64) -> io::Result<OwnedFd> {
 /// Returns the length of a file that another process has created, if it has these seals.
 pub(super) fn sealed_length(file: &OwnedFd, seals: SealFlags) -> io::Result<usize> {
     if !rustix::fs::fcntl_get_seals(file)?.contains(seals) {
-        return Err(unusable("its length can be changed"));
+        return Err(unusable("the length of the shared memory is not fixed"));
     }
     Ok(usize::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0))
 }

@@ -64,12 +64,16 @@ impl LocalTable {
     pub(super) fn accept(file: &OwnedFd, live: Arc<AtomicBool>) -> io::Result<Self> {
         let bytes = sealed_length(file, SealFlags::SHRINK)?;
         if bytes == 0 || bytes > BYTES_MAX || !bytes.is_multiple_of(TABLE_SLOT_BYTES) {
-            return Err(unusable("its length is not that of a table"));
+            return Err(unusable(
+                "the length of the shared memory is not that of a table",
+            ));
         }
         let mapped = Mapped::new(file, bytes, ProtFlags::READ)?;
         let reader = memory_of(mapped).reader();
         Ok(Self {
-            reader: reader.ok_or_else(|| unusable("its layout has a different version"))?,
+            reader: reader.ok_or_else(|| {
+                unusable("the shared memory has the layout of a different version")
+            })?,
             live,
         })
     }

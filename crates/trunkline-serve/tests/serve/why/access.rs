@@ -139,7 +139,7 @@ pub(super) const ROWS: &[Row] = &[
         || why(&mut with(|p| p.access = Access::WriteOnly), NAME),
         WhyStage::Rights,
         "write-only",
-        "change its access",
+        "change its `access`",
     ),
     row(
         "the caller may not read",
@@ -153,7 +153,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Rights,
         "no read access",
-        "ask for the right",
+        "ask the engine's administrator",
     ),
     row(
         "a write to a read-only variable",

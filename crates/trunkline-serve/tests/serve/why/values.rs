@@ -43,7 +43,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Source,
         "line 3 is broken",
-        "repair the named fault",
+        "correct this error",
     ),
     row(
         "its source says that the value is bad",
@@ -89,7 +89,7 @@ pub(super) const ROWS: &[Row] = &[
             why(&mut pair, NAME)
         },
         WhyStage::Source,
-        "later than its max_age of 2s",
+        "longer ago than its max_age of 2s",
         "check whether its last writer is still running",
     ),
     row(

@@ -54,25 +54,26 @@ impl ReaderCore {
         Ok(())
     }
 
-    /// Appends a commit to the journal. Returns the mark of the commit, or `None` if there was nothing
-    /// to commit.
+    /// Appends a commit to the journal. Returns the number of the commit, by which its durability is
+    /// checked, or `None` if there was nothing to commit.
     fn append_commit(&mut self) -> Result<Option<u64>, StreamError> {
         let (position, elements) = (self.ring.read_position(), self.ring.read_elements());
         let Some(commits) = self.journal.as_mut().filter(|c| c.position < position) else {
             return Ok(None);
         };
-        let mark = self.link.with(|end, _, _| end.commit(position, elements))?;
+        let number = self.link.with(|end, _, _| end.commit(position, elements))?;
         commits.position = position;
-        Ok(Some(mark))
+        Ok(Some(number))
     }
 
-    /// Commits everything that was read, because the program closes the reader deliberately.
+    /// Commits everything that was read, because the program is closing the reader.
     pub(super) fn commit_all(&mut self) {
         // On failure the elements are delivered again, unless the journal is emptied.
         let _ = self.append_commit();
     }
 
-    /// Empties the journal after the reader has been destroyed.
+    /// Empties the journal after the reader has been destroyed. The empty journal has a new identity, so
+    /// that the writer does not continue the old one.
     pub(super) fn finish_journal(&mut self) -> Result<(), JournalError> {
         let lineage = self.link.new_lineage();
         self.link.with(|end, _, _| end.finish_journal(lineage))
