@@ -67,12 +67,13 @@ impl<'a> Record<'a> for Chunk {
         for _ in 0..runs {
             let first = payload.handle(handles.last().copied().unwrap_or(0))?;
             let further = payload.varint_u32("a run of handles")?;
-            let count = handles.len() as u64 + 1 + u64::from(further);
+            let run = u64::from(further).saturating_add(1);
+            let count = run.saturating_add(handles.len() as u64);
             if count > CHUNK_ITEMS_MAX as u64 {
                 return Err(payload.unexpected("at most 64 handles", count));
             }
             let Some(last) = first.checked_add(further) else {
-                let last = u64::from(first) + u64::from(further);
+                let last = u64::from(first).saturating_add(u64::from(further));
                 return Err(payload.unexpected("a handle within 32 bits", last));
             };
             handles.extend(first..=last);
