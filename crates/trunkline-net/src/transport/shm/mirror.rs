@@ -264,7 +264,7 @@ mod tests {
         assert!(error.to_string().contains("length"), "{error}");
         let unsealed = sealed_file::create(c"other", 12288).unwrap();
         let error = StreamMemory::accept(unsealed, shape(5000), start).unwrap_err();
-        assert!(error.to_string().contains("can be changed"), "{error}");
+        assert!(error.to_string().contains("is not fixed"), "{error}");
     }
 
     /// F25

@@ -141,7 +141,7 @@ fn full_disk_of_a_reader_is_reported_to_both_programs() {
     let reader = &mut world.reader.as_mut().unwrap().end;
     let message = reader.journal_error().unwrap().to_string();
     assert!(
-        message.contains("/simulated") && message.contains("free space"),
+        message.contains("/simulated") && message.contains("free some space"),
         "{message}"
     );
     let writer = &world.writer.as_ref().unwrap().end;
@@ -223,7 +223,7 @@ fn full_disk_of_a_writer_is_reported_and_stored_elements_are_delivered() {
     world.disks[0].set_capacity(world.disks[0].used() + 9);
     for _ in 0..3 {
         let message = world.write(2).unwrap_err().to_string();
-        let is_reported = message.contains("/simulated") && message.contains("free space");
+        let is_reported = message.contains("/simulated") && message.contains("free some space");
         assert!(is_reported, "{message}");
         world.run();
     }
