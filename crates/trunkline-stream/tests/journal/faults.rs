@@ -71,7 +71,7 @@ fn full_disk_is_reported_and_the_stream_continues_with_new_room() {
         let error = append(&mut sut, 2).unwrap_err();
         let message = error.to_string();
         assert!(
-            message.contains("/simulated") && message.contains("free space"),
+            message.contains("/simulated") && message.contains("free some space"),
             "{message}"
         );
         assert!(error.is_temporary());

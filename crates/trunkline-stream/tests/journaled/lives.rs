@@ -109,7 +109,7 @@ fn journaled_reader_reconnects_to_a_writer_without_journal() {
     };
     let created = Writer::<u64>::create(&pair.url(0), impatient);
     let message = created.unwrap_err().to_string();
-    assert!(message.contains("connected already"), "{message}");
+    assert!(message.contains("already connected"), "{message}");
     // Uncommitted elements are delivered again.
     assert_eq!(reader.read_many(4, TEST_TIMEOUT).unwrap(), [2, 3, 4, 5]);
     let error = reader.read(TEST_TIMEOUT).unwrap_err();
