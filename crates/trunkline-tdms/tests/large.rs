@@ -98,6 +98,6 @@ fn early_end_of_the_source_is_an_error_with_its_position() {
     let file = TdmsFile::open(Shrunk(bytes)).unwrap();
     let a = file.channel(&ObjectPath::channel("g", "a")).unwrap();
     let error = a.read(0, 3).unwrap_err().to_string();
-    let expected = format!("reading /'g'/'a' at byte {place} failed: unexpected end of file");
+    let expected = format!("cannot read /'g'/'a' at byte {place}: unexpected end of file");
     assert_eq!(error, expected);
 }
