@@ -7,7 +7,7 @@ use trunkline_history::fuzzing::log_rows;
 
 fuzz_target!(|data: &[u8]| {
     let _ = log_rows(data);
-    let mut log = Vec::from(*b"TLHIST01");
+    let mut log = Vec::from(*b"TLHIST02");
     log.extend_from_slice(&1_u64.to_le_bytes());
     log.extend_from_slice(&crc32c::crc32c(&log).to_le_bytes());
     log.extend_from_slice(&[0; 4]);

@@ -3,7 +3,7 @@
 //! A log is a sequence of files, one per segment. A file consists of a header and frames:
 //!
 //! ```text
-//! header  "TLHIST01" | u64 segment | u32 CRC of the 16 bytes before | u32 0
+//! header  "TLHIST02" | u64 segment | u32 CRC of the 16 bytes before | u32 0
 //! frame   "TLHF" | u32 length | u32 CRC of the payload | u32 CRC of the header | payload
 //! payload i64 time of the commit | u64 epoch of the engine start | u8 flag | item*
 //! flag    1: the engine shut down cleanly here
@@ -38,7 +38,8 @@ use trunkline_types::wire::{Reader, decode_rows, encode_rows, put_str, put_varin
 use crate::catalogue::{Series, SpoolEnd, SpoolLog};
 use crate::error::Error;
 
-const MAGIC: &[u8; 8] = b"TLHIST01";
+/// The first bytes of a log; the digits are the version of its format.
+const MAGIC: &[u8; 8] = b"TLHIST02";
 const HEAD: usize = 24;
 const FRAME_MAGIC: &[u8; 4] = b"TLHF";
 const FRAME_HEAD: usize = 16;
@@ -418,13 +419,29 @@ pub(crate) fn cut(folder: &Path, end: LogEnd) -> Result<(), Error> {
     Ok(())
 }
 
+/// Checks the version of a log whose header is intact.
+fn check_version(bytes: &[u8]) -> Result<(), Error> {
+    let version = |bytes: &[u8]| -> Option<u32> {
+        let digits = bytes.strip_prefix(b"TLHIST")?.get(..2)?;
+        str::from_utf8(digits).ok()?.parse().ok()
+    };
+    match (version(bytes), version(MAGIC)) {
+        (Some(found), Some(known)) if found == known => Ok(()),
+        (Some(found), Some(known)) if found > known => Err(Error::Newer { found, known }),
+        _ => Err(Error::damaged(
+            "a log has an earlier version of the format, which this release cannot read",
+        )),
+    }
+}
+
 /// Parses the content of a log.
 pub(crate) fn parse(bytes: &[u8], segment: u64) -> Result<Recovered, Error> {
     let mut recovered = Recovered::default();
-    let is_whole = bytes.starts_with(MAGIC) && {
-        let crc = crc32c::crc32c(bytes.get(..16).unwrap_or_default());
-        bytes.get(16..20) == Some(&crc.to_le_bytes())
-    };
+    let crc = crc32c::crc32c(bytes.get(..16).unwrap_or_default());
+    let is_whole = bytes.get(16..20) == Some(&crc.to_le_bytes());
+    if is_whole {
+        check_version(bytes)?;
+    }
     let mut at = HEAD;
     // A damaged header is harmless, because frames can be found without it. If there are no frames
     // either, a crash interrupted the creation of the log.

@@ -83,6 +83,25 @@ impl Logged {
     }
 }
 
+/// A log of an earlier or a later version is refused with that reason, and is not taken for a damaged one.
+#[test]
+fn log_of_another_version_is_refused() {
+    for (version, part) in [(b"01", "an earlier version"), (b"03", "newer")] {
+        let logged = Logged::new(3);
+        let path = logged.folder.path().join(&logged.log);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[6..8].copy_from_slice(version);
+        let crc = crc32c::crc32c(&bytes[..16]);
+        bytes[16..20].copy_from_slice(&crc.to_le_bytes());
+        fs::write(&path, &bytes).unwrap();
+        let time = logged.time + SECOND;
+        let opened = Plant::open(logged.folder.path(), 2, time, &variables());
+        let error = opened.map(drop).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), bytes, "the log is left as it is");
+    }
+}
+
 /// Returns the log with the rows.
 fn only_log(folder: &Path) -> PathBuf {
     let logs = files_of(folder, "tlh");

@@ -159,7 +159,7 @@ fn texts_and_bytes_of_every_kind_are_read() {
         whole.clone(),
         whole.repeat(240),
         b"TLHF".repeat(100),
-        b"TLHIST01PAR1".to_vec(),
+        b"TLHIST02PAR1".to_vec(),
         Vec::new(),
     ];
     let bytes: Vec<_> = bytes

@@ -16,8 +16,8 @@ use crate::message::stream::{EndState, StreamEnd, StreamHello, StreamWelcome};
 use crate::{Backoff, Disconnect, FaultCode, Features, Liveness, LivenessAction};
 
 /// Longest wait before a dial. It is shorter than for a client of an engine: a stream has only one
-/// peer, so many clients cannot reconnect at the same time, and the writer's buffer must last until a
-/// dial succeeds.
+/// peer, so there is no burst of clients that reconnect at the same time, and the writer's buffer must
+/// last until a dial succeeds.
 pub const REDIAL_MAX: Duration = Duration::from_millis(400);
 
 /// The state of one transport connection.

@@ -1,0 +1,447 @@
+//! Tests that each reading is returned once and each loss is reported, whatever happens to the engine.
+
+use trunkline_types::history::{HistoryCursor, HistoryEventRow, Row, Rows};
+use trunkline_types::{DataType, Quality, Sample, Value};
+
+use super::*;
+
+/// A row of this start, sequence and time, in seconds.
+fn page(rows: &[(u64, u64, i64)], marks: &[HistoryEventRow]) -> HistoryPage {
+    let mut data = Rows::new(Some(8));
+    for (epoch, sequence, seconds) in rows {
+        data.push(&Row {
+            key: key(*epoch, *sequence, *seconds),
+            delay: 0,
+            quality: Quality::GOOD,
+            value: &1.0_f64.to_le_bytes(),
+        });
+    }
+    for mark in marks {
+        data.push_event(*mark);
+    }
+    HistoryPage {
+        series: vec![HistorySeries {
+            variable: "rig/x".to_owned(),
+            data_type: DataType::F64,
+            units: String::new(),
+            data: SeriesData::Rows(data),
+        }],
+        ..HistoryPage::default()
+    }
+}
+
+fn key(epoch: u64, sequence: u64, seconds: i64) -> RowKey {
+    RowKey {
+        time: seconds * 1_000_000_000,
+        epoch,
+        sequence,
+    }
+}
+
+fn live(epoch: u64, sequence: u64, seconds: i64) -> Event {
+    let time = Timestamp::from_nanos(seconds * 1_000_000_000);
+    let reading = Reading {
+        sample: Sample {
+            value: Value::F64(1.0),
+            quality: Quality::GOOD,
+            source_timestamp: time,
+            engine_timestamp: time,
+        },
+        position: Position { epoch, sequence },
+        lost: Lost::NONE,
+        stale: None,
+        own: false,
+    };
+    Event::Reading { item: 0, reading }
+}
+
+/// The positions of the readings that are returned, each with its loss.
+fn returned(sut: &mut RecordedEvents) -> Vec<(u64, u64, Lost)> {
+    let events = std::iter::from_fn(|| sut.next_event());
+    let readings = events.map(|event| match event {
+        Event::Reading { reading, .. } => {
+            let Position { epoch, sequence } = reading.position;
+            (epoch, sequence, reading.lost)
+        }
+        event => panic!("{event:?}"),
+    });
+    readings.collect()
+}
+
+fn since_the_beginning() -> RecordedEvents {
+    RecordedEvents::new(&["rig/x"], Timestamp::from_nanos(0))
+}
+
+/// The times of two starts overlap, because a source is late.
+///
+/// Behaviour: B-63.
+#[test]
+fn rows_of_two_starts_may_be_out_of_order() {
+    let mut sut = since_the_beginning();
+    sut.take_event(live(2, 2, 30));
+    assert!(sut.query().is_some_and(|query| query.after.is_none()));
+    sut.take_page(page(&[(2, 1, 10), (1, 1, 20), (2, 2, 30)], &[]));
+    let none = Lost::NONE;
+    assert_eq!(
+        returned(&mut sut),
+        [(2, 1, none), (1, 1, none), (2, 2, none)]
+    );
+    // Updates of the present start are missing later.
+    sut.take_event(live(2, 5, 60));
+    let after = Position {
+        epoch: 2,
+        sequence: 2,
+    };
+    assert!(sut.query().is_some_and(|query| query.after == Some(after)));
+    let rows = [(1, 1, 20), (2, 3, 40), (2, 4, 50), (2, 5, 60)];
+    sut.take_page(page(&rows, &[]));
+    assert_eq!(
+        returned(&mut sut),
+        [(2, 3, none), (2, 4, none), (2, 5, none)]
+    );
+}
+
+/// Behaviour: B-41, B-63.
+#[test]
+fn late_samples_are_returned_only_in_the_part_before_the_beginning() {
+    const LATE: u64 = (1 << 52) + 1;
+    let mut sut = since_the_beginning();
+    // The variable has no value yet in this start.
+    sut.take_event(live(2, 0, 0));
+    sut.take_page(page(&[(1, LATE, 10), (1, 1, 20), (2, LATE, 20)], &[]));
+    let none = Lost::NONE;
+    let before = [(1, LATE, none), (1, 1, none), (2, LATE, none), (2, 0, none)];
+    assert_eq!(returned(&mut sut), before);
+    sut.take_event(live(2, 1, 40));
+    let rows = [(2, LATE, 20), (2, LATE + 1, 30), (2, 1, 40)];
+    sut.take_page(page(&rows, &[]));
+    assert_eq!(returned(&mut sut), [(2, 1, none)]);
+}
+
+/// Behaviour: B-63.
+#[test]
+fn loss_just_before_the_first_live_reading_is_reported() {
+    let mut sut = since_the_beginning();
+    sut.take_event(live(2, 1, 30));
+    let interrupted = HistoryEventRow {
+        key: key(1, 1 << 60, 20),
+        event: HistoryEvent::Interrupted,
+    };
+    sut.take_page(page(&[(2, 1, 30)], &[interrupted]));
+    let unknown = Lost {
+        unknown: true,
+        ..Lost::NONE
+    };
+    assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
+
+    // Its source is late.
+    let mut sut = since_the_beginning();
+    sut.take_event(live(2, 1, 10));
+    sut.take_page(page(&[(2, 1, 10)], &[interrupted]));
+    assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
+}
+
+/// Behaviour: B-63.
+#[test]
+fn loss_before_a_start_without_a_value_is_reported_with_its_first_value() {
+    let mut sut = since_the_beginning();
+    let interrupted = HistoryEventRow {
+        key: key(1, 1 << 60, 20),
+        event: HistoryEvent::Interrupted,
+    };
+    sut.take_event(live(2, 0, 0));
+    sut.take_page(page(&[(1, 1, 10)], &[interrupted]));
+    let none = Lost::NONE;
+    assert_eq!(returned(&mut sut), [(1, 1, none), (2, 0, none)]);
+    sut.take_event(live(2, 1, 30));
+    sut.take_page(page(&[(1, 1, 10), (2, 1, 30)], &[interrupted]));
+    let unknown = Lost {
+        unknown: true,
+        ..none
+    };
+    assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
+}
+
+/// Behaviour: B-63.
+#[test]
+fn loss_at_the_end_of_a_page_is_reported_with_the_first_row_of_the_next() {
+    let lost = HistoryEventRow {
+        key: key(1, 1, 11),
+        event: HistoryEvent::Lost(Some(3)),
+    };
+    let mut first = page(&[(1, 1, 10)], &[lost]);
+    first.next = Some(HistoryCursor {
+        variable: "rig/x".to_owned(),
+        series: 0,
+        after: Some(lost.key),
+        ..HistoryCursor::default()
+    });
+    let overrun = Lost {
+        overrun: 3,
+        ..Lost::NONE
+    };
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 6, 30));
+    sut.take_page(first.clone());
+    sut.take_page(page(&[(1, 5, 20), (1, 6, 30)], &[]));
+    let none = Lost::NONE;
+    assert_eq!(
+        returned(&mut sut),
+        [(1, 1, none), (1, 5, overrun), (1, 6, none)]
+    );
+
+    // The next page has no row.
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 5, 20));
+    sut.take_page(first);
+    sut.take_page(HistoryPage::default());
+    assert_eq!(returned(&mut sut), [(1, 1, none), (1, 5, overrun)]);
+}
+
+/// The source is late, so updates of the second start are missing before a row of the first one.
+///
+/// Behaviour: B-63.
+#[test]
+fn loss_before_a_row_of_a_finished_start_is_reported_once() {
+    let mut sut = since_the_beginning();
+    sut.take_event(live(2, 1, 30));
+    sut.take_page(page(&[(2, 1, 30), (1, 1, 50)], &[]));
+    let none = Lost::NONE;
+    assert_eq!(returned(&mut sut), [(1, 1, none), (2, 1, none)]);
+
+    let lost = HistoryEventRow {
+        key: key(2, 2, 40),
+        event: HistoryEvent::Lost(Some(3)),
+    };
+    sut.take_event(live(2, 6, 70));
+    sut.take_page(page(&[(1, 1, 50), (2, 5, 60), (2, 6, 70)], &[lost]));
+    let overrun = Lost {
+        overrun: 3,
+        ..Lost::NONE
+    };
+    assert_eq!(returned(&mut sut), [(2, 5, overrun), (2, 6, none)]);
+
+    // A query after an update of the next start returns the loss again.
+    sut.take_event(live(3, 1, 80));
+    sut.take_page(page(&[(1, 1, 50), (3, 1, 80)], &[]));
+    assert_eq!(returned(&mut sut), [(3, 1, none)]);
+    sut.take_event(live(3, 3, 100));
+    let rows = [(1, 1, 50), (2, 5, 60), (2, 6, 70), (3, 2, 90), (3, 3, 100)];
+    sut.take_page(page(&rows, &[lost]));
+    assert_eq!(returned(&mut sut), [(3, 2, none), (3, 3, none)]);
+}
+
+/// Behaviour: B-63.
+#[test]
+fn variable_that_is_deployed_again_while_a_gap_is_filled_begins_again() {
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 7, 30));
+    sut.take_event(Event::Ended {
+        item: 0,
+        reason: EndReason::Gone,
+        last: None,
+        lost: None,
+        sentence: "gone".into(),
+    });
+    sut.take_event(live(1, 1, 40));
+    sut.take_page(page(&[(1, 7, 30)], &[]));
+    assert!(matches!(sut.next_event(), Some(Event::Reading { .. })));
+    assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
+    assert!(sut.next_event().is_none());
+    sut.take_page(page(&[(1, 1, 40)], &[]));
+    assert_eq!(returned(&mut sut), [(1, 1, Lost::NONE)]);
+}
+
+/// The engine restarts after a gap is noticed, and before its page arrives.
+///
+/// Behaviour: B-63.
+#[test]
+fn page_of_the_next_start_repeats_and_omits_nothing() {
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 3, 30));
+    // The page has rows of the start that the subscription has not reached yet.
+    let rows = [
+        (1, 2, 20),
+        (1, 3, 30),
+        (1, 4, 40),
+        (2, 1, 7250),
+        (2, 2, 7260),
+    ];
+    sut.take_page(page(&rows, &[]));
+    let before = [(1, 2, none), (2, 1, none), (2, 2, none), (1, 3, none)];
+    assert_eq!(returned(&mut sut), before);
+
+    // The restored subscription begins with a reading that was returned already. Updates of the
+    // former start that came after the gap are missing still. The query begins with them, although
+    // later readings were returned.
+    sut.take_event(live(2, 2, 7260));
+    let since = sut.query().and_then(|query| query.since);
+    assert_eq!(since, Some(Timestamp::from_nanos(0)));
+    let rows = [(1, 4, 40), (2, 1, 7250), (2, 2, 7260), (2, 3, 7270)];
+    sut.take_page(page(&rows, &[]));
+    assert_eq!(returned(&mut sut), [(1, 4, none)]);
+    sut.take_event(live(2, 3, 7270));
+    assert!(sut.query().is_none(), "the update follows");
+    assert_eq!(returned(&mut sut), [(2, 3, none)]);
+
+    // Later updates of that start are missing.
+    sut.take_event(live(2, 6, 7300));
+    let rows = [(2, 4, 7280), (2, 5, 7290), (2, 6, 7300)];
+    sut.take_page(page(&rows, &[]));
+    assert_eq!(
+        returned(&mut sut),
+        [(2, 4, none), (2, 5, none), (2, 6, none)]
+    );
+}
+
+/// Behaviour: B-63.
+#[test]
+fn rows_after_those_of_an_earlier_page_are_returned() {
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 2, 20));
+    sut.take_page(page(&[(1, 1, 10), (1, 2, 20), (2, 1, 30)], &[]));
+    let before = [(1, 1, none), (2, 1, none), (1, 2, none)];
+    assert_eq!(returned(&mut sut), before);
+    // The connection was down, so the next reading of that start comes later.
+    sut.take_event(live(2, 4, 60));
+    let rows = [(2, 1, 30), (2, 2, 40), (2, 3, 50), (2, 4, 60)];
+    sut.take_page(page(&rows, &[]));
+    assert_eq!(
+        returned(&mut sut),
+        [(2, 2, none), (2, 3, none), (2, 4, none)]
+    );
+}
+
+/// A loss before a reading that was returned already is reported with the next reading.
+///
+/// Behaviour: B-63.
+#[test]
+fn loss_before_a_repeated_reading_is_reported_with_the_next() {
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 1, 10));
+    sut.take_page(page(&[(1, 1, 10), (2, 1, 40)], &[]));
+    assert_eq!(returned(&mut sut), [(2, 1, none), (1, 1, none)]);
+    let interrupted = HistoryEventRow {
+        key: key(1, 1 << 60, 20),
+        event: HistoryEvent::Interrupted,
+    };
+    sut.take_event(live(2, 1, 40));
+    sut.take_page(page(&[(1, 1, 10), (2, 1, 40)], &[interrupted]));
+    assert_eq!(returned(&mut sut), []);
+    let unknown = Lost {
+        unknown: true,
+        ..none
+    };
+    sut.take_event(live(2, 2, 50));
+    assert_eq!(returned(&mut sut), [(2, 2, unknown)]);
+}
+
+/// The engine is killed before it records an update that comes before the gap's reading.
+///
+/// Behaviour: B-63.
+#[test]
+fn update_missing_from_an_interrupted_start_is_unknown_and_not_coalesced() {
+    let none = Lost::NONE;
+    let unknown = Lost {
+        unknown: true,
+        ..none
+    };
+    let interrupted = HistoryEventRow {
+        key: key(1, 1 << 60, 20),
+        event: HistoryEvent::Interrupted,
+    };
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 3, 30));
+    sut.take_page(page(&[(1, 1, 10), (2, 1, 40)], &[interrupted]));
+    let before = [(1, 1, none), (2, 1, unknown), (1, 3, unknown)];
+    assert_eq!(returned(&mut sut), before);
+}
+
+/// Behaviour: B-63.
+#[test]
+fn updates_after_the_clock_was_set_back_are_returned() {
+    const HOUR: i64 = 3600;
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 1, 10 * HOUR));
+    sut.take_page(page(&[(1, 1, 10 * HOUR)], &[]));
+    assert_eq!(returned(&mut sut), [(1, 1, none)]);
+    // The clock is set back by five hours, and the engine starts again.
+    sut.take_event(live(2, 2, 5 * HOUR + 1));
+    let since = sut.query().and_then(|query| query.since).unwrap();
+    assert!(since.as_nanos() <= 5 * HOUR * 1_000_000_000);
+    let rows = [(2, 1, 5 * HOUR), (2, 2, 5 * HOUR + 1), (1, 1, 10 * HOUR)];
+    sut.take_page(page(&rows, &[]));
+    assert_eq!(returned(&mut sut), [(2, 1, none), (2, 2, none)]);
+}
+
+/// Behaviour: B-63.
+#[test]
+fn damage_of_the_history_is_reported_once() {
+    let damaged = |mut page: HistoryPage, state: &str| {
+        page.state = state.to_owned();
+        page
+    };
+    let none = Lost::NONE;
+    let unknown = Lost {
+        unknown: true,
+        ..none
+    };
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 1, 10));
+    sut.take_page(damaged(page(&[(1, 1, 10)], &[]), "a file was set apart"));
+    assert_eq!(returned(&mut sut), [(1, 1, unknown)]);
+    let gap = [(1, 2, 20), (1, 3, 30)];
+    sut.take_event(live(1, 3, 30));
+    sut.take_page(damaged(page(&gap, &[]), "a file was set apart"));
+    assert_eq!(returned(&mut sut), [(1, 2, none), (1, 3, none)]);
+    // Another damage is another loss.
+    sut.take_event(live(1, 5, 50));
+    let gap = [(1, 4, 40), (1, 5, 50)];
+    sut.take_page(damaged(page(&gap, &[]), "two files were set apart"));
+    assert_eq!(returned(&mut sut), [(1, 4, none), (1, 5, unknown)]);
+}
+
+/// A good value replaces a bad one although its source timestamp is earlier.
+///
+/// Behaviour: B-63.
+#[test]
+fn reading_that_comes_before_the_last_row_in_time_is_not_repeated() {
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    sut.take_event(live(3, 0, 0));
+    sut.take_page(page(&[(4, 2, 99), (4, 1, 100)], &[]));
+    let before = [(4, 2, none), (4, 1, none), (3, 0, none)];
+    assert_eq!(returned(&mut sut), before);
+    sut.take_event(live(4, 2, 99));
+    assert!(sut.query().is_none());
+    assert_eq!(returned(&mut sut), []);
+    sut.take_event(live(4, 3, 110));
+    assert_eq!(returned(&mut sut), [(4, 3, none)]);
+}
+
+/// The history has no rows in the time that is asked for.
+///
+/// Behaviour: B-63.
+#[test]
+fn loss_before_a_start_without_a_value_is_not_forgotten_by_an_empty_page() {
+    let mut sut = since_the_beginning();
+    let interrupted = HistoryEventRow {
+        key: key(1, 1 << 60, 20),
+        event: HistoryEvent::Interrupted,
+    };
+    sut.take_event(live(2, 0, 0));
+    sut.take_page(page(&[(1, 1, 10)], &[interrupted]));
+    let none = Lost::NONE;
+    assert_eq!(returned(&mut sut), [(1, 1, none), (2, 0, none)]);
+    sut.take_event(live(2, 1, 30));
+    sut.take_page(HistoryPage::default());
+    let unknown = Lost {
+        unknown: true,
+        ..none
+    };
+    assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
+}
