@@ -7,6 +7,7 @@
 //!                              query ----> pages of the history, then the reading after the gap
 //! ```
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use trunkline_proto::message::ended::EndReason;
@@ -22,6 +23,10 @@ use crate::event::Event;
 /// begins this long before the last reading.
 const DISORDER: i64 = 3_600_000_000_000;
 
+/// Assumed maximum disorder of engine timestamps: a write takes its timestamp before it waits for the
+/// variable.
+const ENGINE_DISORDER: i64 = 10_000_000_000;
+
 /// Combines the events of a subscription under the contract `all` with pages of the history. A
 /// program passes in the events, carries out the [`query`](Self::query) when there is one, and takes
 /// the events with recorded readings in their places.
@@ -35,6 +40,8 @@ pub struct RecordedEvents {
     /// Events of items that arrived while a gap was being filled.
     held: VecDeque<Event>,
     filling: Option<Filling>,
+    /// The start of the engine to which the client is or was last connected.
+    epoch: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -48,9 +55,12 @@ struct FollowedItem {
     last_time: Timestamp,
     /// The latest source timestamp of all readings that were returned.
     latest_time: Timestamp,
-    /// The highest sequence that was returned of each engine start. Updates up to it were returned,
-    /// or cannot be. A page may have updates of a start that the subscription has not reached yet.
-    returned: HashMap<u64, u64>,
+    /// The readings that were returned of each engine start. A page may have updates of a start that
+    /// the subscription has not reached yet.
+    returned: HashMap<u64, ReturnedReadings>,
+    /// The readings that were returned of earlier deployments in the same start. A variable that is
+    /// deployed again begins again at sequence 1.
+    former: HashMap<u64, ReturnedReadings>,
     /// Recorded losses that were reported. Queries overlap, so a later one may return them again; those
     /// before the time of the last query are dropped.
     reported_losses: HashSet<RowKey>,
@@ -64,6 +74,16 @@ struct FollowedItem {
     has_begun: bool,
 }
 
+/// The readings of one engine start that were returned: updates up to this sequence that the engine
+/// accepted up to this time. The time tells apart the updates of two deployments.
+#[derive(Clone, Copy, Debug)]
+struct ReturnedReadings {
+    /// The highest sequence.
+    sequence: u64,
+    /// The latest engine timestamp; `None` if the variable has no timestamps.
+    engine_timestamp: Option<Timestamp>,
+}
+
 /// A gap that is being filled from the history.
 #[derive(Debug)]
 struct Filling {
@@ -73,9 +93,10 @@ struct Filling {
     query: HistoryQuery,
     /// Late samples are returned only in the part before the subscription began.
     takes_late: bool,
-    /// The highest sequences that were returned before this gap. Rows of a start that come after each
-    /// other are compared with this, because only the order of their times is known.
-    returned: HashMap<u64, u64>,
+    /// The readings that were returned before this gap. Rows of a start that come after each other are
+    /// compared with this, because only the order of their times is known.
+    returned: HashMap<u64, ReturnedReadings>,
+    former: HashMap<u64, ReturnedReadings>,
     /// The last row that was returned, and its source timestamp. Rows come in the order of their
     /// source timestamps.
     last: Option<(Position, Timestamp)>,
@@ -83,6 +104,11 @@ struct Filling {
     is_recorded: bool,
     /// True if the start of `reading` was interrupted, so its last updates may not be recorded.
     is_interrupted: bool,
+    /// Time at which the variable was last undeployed in the start of `reading`, if the pages so far
+    /// show it. The updates of the deployments before it have earlier engine timestamps.
+    retired: Option<Timestamp>,
+    /// True if a row is left to the subscription, but may be of an earlier deployment.
+    is_doubtful: bool,
     /// Updates missing before rows that are not returned. Their times do not show whether they are
     /// missing before or after `reading`.
     skipped: Lost,
@@ -101,6 +127,7 @@ impl RecordedEvents {
             last_time: since,
             latest_time: since,
             returned: HashMap::new(),
+            former: HashMap::new(),
             reported_losses: HashSet::new(),
             state: String::new(),
             unreported: Lost::NONE,
@@ -112,6 +139,7 @@ impl RecordedEvents {
             ready: VecDeque::new(),
             held: VecDeque::new(),
             filling: None,
+            epoch: None,
         }
     }
 
@@ -131,6 +159,9 @@ impl RecordedEvents {
 
     /// Passes in an event of the subscription.
     pub fn take_event(&mut self, event: Event) {
+        if let Event::Connected { epoch, .. } = event {
+            self.epoch = Some(epoch);
+        }
         match event {
             Event::Connected { .. } | Event::Disconnected { .. } => self.ready.push_back(event),
             Event::Reading { .. } | Event::ItemError { .. } | Event::Ended { .. } => {
@@ -171,10 +202,7 @@ impl RecordedEvents {
         {
             item.has_gap = true;
             if *reason == EndReason::Gone {
-                // The sequence of a redeployed variable starts again at 1.
-                item.since = item.latest_time.saturating_add_nanos(1);
-                item.last = None;
-                item.returned.clear();
+                item.begin_deployment();
             }
         }
         self.ready.push_back(event);
@@ -195,9 +223,9 @@ impl RecordedEvents {
             }
         }
         known.has_gap = false;
-        let since = match known.last {
-            None => known.since,
-            Some(_) => {
+        let since = match known.has_begun {
+            false => known.since,
+            true => {
                 // The engine's clock may have been set back.
                 let time = match at.sequence {
                     0 => known.last_time,
@@ -218,19 +246,21 @@ impl RecordedEvents {
             query,
             takes_late: !known.has_begun,
             returned: known.returned.clone(),
+            former: known.former.clone(),
             last: None,
             is_recorded: false,
             is_interrupted: false,
+            retired: None,
+            is_doubtful: false,
             skipped: Lost::NONE,
             lost: std::mem::take(&mut known.unreported),
         });
     }
 
     fn fill(&mut self, mut filling: Filling, mut page: HistoryPage) {
-        let before = filling.reading.position;
         if let Some(known) = self.items.get_mut(filling.item as usize) {
             for series in &mut page.series {
-                filling.is_interrupted |= is_interrupted(series, before.epoch);
+                filling.note_ends(series);
                 known.keep_new_losses(series);
             }
         }
@@ -244,18 +274,16 @@ impl RecordedEvents {
                 reading.lost = std::mem::take(&mut filling.lost).plus(reading.lost);
                 let at = reading.position;
                 let is_late = is_late_sequence(at.sequence);
+                let origin = match is_late {
+                    true => Origin::Present,
+                    false => filling.origin(&reading, self.epoch),
+                };
                 // Skips rows that come later, and rows that were returned already.
-                let is_later =
-                    at.epoch == before.epoch && at.sequence >= before.sequence && !is_late;
-                let is_unwanted = is_late && !filling.takes_late;
-                if is_later || is_unwanted {
+                if origin == Origin::Later || is_late && !filling.takes_late {
                     filling.skipped = filling.skipped.plus(reading.lost);
-                }
-                if is_later || is_unwanted {
                     continue;
                 }
-                let highest = filling.returned.get(&at.epoch).filter(|_| !is_late);
-                if highest.is_some_and(|highest| at.sequence <= *highest) {
+                if !is_late && filling.was_returned(&reading) {
                     // The times of the starts overlap, so the loss may be one of another start.
                     filling.lost = reading.lost;
                     continue;
@@ -263,7 +291,7 @@ impl RecordedEvents {
                 if !is_late {
                     filling.last = Some((at, reading.sample.source_timestamp));
                 }
-                self.push(filling.item, reading);
+                self.push(filling.item, reading, origin);
             }
             let lost = series.lost_after_last().unwrap_or(Lost::NONE);
             filling.lost = filling.lost.plus(lost);
@@ -293,7 +321,8 @@ impl RecordedEvents {
         let Some(known) = self.items.get_mut(filling.item as usize) else {
             return;
         };
-        let highest = known.returned.get(&at.epoch).copied();
+        let returned = known.returned.get(&at.epoch).copied();
+        let highest = returned.map(|returned| returned.sequence);
         if lost.is_none() {
             reading.lost = filling.lost.plus(reading.lost);
         }
@@ -317,16 +346,17 @@ impl RecordedEvents {
         if at.sequence == 0 {
             if let Some((last, time)) = filling.last {
                 // A value that is bad may be followed by one with an earlier source timestamp.
-                let highest = known.returned.get(&last.epoch).copied();
-                let sequence = last.sequence.max(highest.unwrap_or(0));
+                let highest = known.returned.get(&last.epoch);
+                let highest = highest.map_or(0, |returned| returned.sequence);
+                let sequence = last.sequence.max(highest);
                 known.last = Some(Position { sequence, ..last });
                 known.last_time = time;
             }
             known.unreported = lost.unwrap_or(filling.lost);
-        } else if let Some(highest) = highest.filter(|highest| *highest >= at.sequence) {
+        } else if let Some(returned) = returned.filter(|returned| returned.include(&reading)) {
             // The page of an earlier gap had this reading already.
             known.last = Some(Position {
-                sequence: highest,
+                sequence: returned.sequence,
                 ..at
             });
             known.last_time = reading.sample.source_timestamp;
@@ -345,10 +375,10 @@ impl RecordedEvents {
             known.last_time = reading.sample.source_timestamp;
             reading.lost = std::mem::take(&mut known.unreported).plus(reading.lost);
         }
-        self.push(item, reading);
+        self.push(item, reading, Origin::Present);
     }
 
-    fn push(&mut self, item: u32, reading: Reading) {
+    fn push(&mut self, item: u32, reading: Reading, origin: Origin) {
         let Position { epoch, sequence } = reading.position;
         if let Some(known) = self.items.get_mut(item as usize)
             && sequence > 0
@@ -356,14 +386,141 @@ impl RecordedEvents {
         {
             let time = reading.sample.source_timestamp;
             known.latest_time = known.latest_time.max(time);
-            let highest = known.returned.entry(epoch).or_default();
-            *highest = sequence.max(*highest);
+            let map = match origin {
+                Origin::Former => &mut known.former,
+                Origin::Present | Origin::Later => &mut known.returned,
+            };
+            ReturnedReadings::of(&reading).add_to(map, epoch);
         }
         self.ready.push_back(Event::Reading { item, reading });
     }
 }
 
+/// The origin of a row, compared with the reading after the gap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Origin {
+    /// An earlier deployment of the variable in the same start of the engine.
+    Former,
+    /// An earlier update, or one of another start.
+    Present,
+    /// A later update, which the subscription will deliver.
+    Later,
+}
+
+impl Filling {
+    /// Notes how the starts and the deployments in this part of a page ended.
+    fn note_ends(&mut self, series: &HistorySeries) {
+        let SeriesData::Rows(rows) = &series.data else {
+            return;
+        };
+        let epoch = self.reading.position.epoch;
+        for mark in rows.events().iter().filter(|mark| mark.key.epoch == epoch) {
+            match mark.event {
+                HistoryEvent::Interrupted => self.is_interrupted = true,
+                HistoryEvent::Retired => {
+                    self.retired = self.retired.max(Some(Timestamp::from_nanos(mark.key.time)));
+                    self.skipped.unknown |= self.is_doubtful && self.may_be_followed();
+                }
+                HistoryEvent::Started
+                | HistoryEvent::Stopped
+                | HistoryEvent::Lost(_)
+                | HistoryEvent::Added
+                | HistoryEvent::Other(_) => {}
+            }
+        }
+    }
+
+    /// Returns the origin of a row. `connected` is the start to which the client is connected.
+    ///
+    /// Two deployments in one start may use the same sequences. The engine timestamps show the order
+    /// of their updates, unless the clock was set back in the meantime.
+    fn origin(&mut self, row: &Reading, connected: Option<u64>) -> Origin {
+        let (at, gap) = (row.position, self.reading.position);
+        if at.epoch != gap.epoch {
+            // The subscription continues with the start to which the client is connected.
+            return match connected == Some(at.epoch) {
+                true => Origin::Later,
+                false => Origin::Present,
+            };
+        }
+        let (time, before) = (
+            row.sample.engine_timestamp,
+            self.reading.sample.engine_timestamp,
+        );
+        let order = before.is_plausible().then(|| time.cmp(&before));
+        match (at.sequence >= gap.sequence, order) {
+            (true, Some(Ordering::Less)) => {
+                let is_much_earlier = time.saturating_add_nanos(ENGINE_DISORDER) < before;
+                if is_much_earlier || self.retired.is_some_and(|end| time <= end) {
+                    return Origin::Former;
+                }
+                self.is_doubtful = true;
+                Origin::Later
+            }
+            (true, _) => Origin::Later,
+            (false, Some(Ordering::Greater)) if self.may_be_followed() => {
+                // If the clock was set back, the row may be an earlier update.
+                self.skipped.unknown = true;
+                Origin::Later
+            }
+            (false, _) => Origin::Present,
+        }
+    }
+
+    /// Returns true if a later deployment may follow that of the reading after the gap.
+    fn may_be_followed(&self) -> bool {
+        let before = self.reading.sample.engine_timestamp;
+        self.retired
+            .is_some_and(|end| end.saturating_add_nanos(ENGINE_DISORDER) > before)
+    }
+
+    fn was_returned(&self, row: &Reading) -> bool {
+        let epoch = row.position.epoch;
+        let maps = [&self.returned, &self.former];
+        let mut returned = maps.into_iter().filter_map(|map| map.get(&epoch));
+        returned.any(|returned| returned.include(row))
+    }
+}
+
+impl ReturnedReadings {
+    fn of(reading: &Reading) -> Self {
+        let time = reading.sample.engine_timestamp;
+        Self {
+            sequence: reading.position.sequence,
+            engine_timestamp: time.is_plausible().then_some(time),
+        }
+    }
+
+    /// Returns true if this reading is among them.
+    fn include(&self, reading: &Reading) -> bool {
+        let time = reading.sample.engine_timestamp;
+        reading.position.sequence <= self.sequence
+            && self.engine_timestamp.is_none_or(|latest| time <= latest)
+    }
+
+    fn add_to(self, map: &mut HashMap<u64, Self>, epoch: u64) {
+        let all = map.entry(epoch).or_insert(self);
+        all.sequence = all.sequence.max(self.sequence);
+        let times = all.engine_timestamp.zip(self.engine_timestamp);
+        all.engine_timestamp = times.map(|(one, other)| one.max(other));
+    }
+}
+
 impl FollowedItem {
+    /// The variable was undeployed. If it is deployed again, its sequence begins again at 1.
+    fn begin_deployment(&mut self) {
+        self.last = None;
+        for (epoch, returned) in self.returned.drain() {
+            if returned.engine_timestamp.is_some() {
+                returned.add_to(&mut self.former, epoch);
+            } else {
+                // Nothing tells apart the updates of the two deployments.
+                self.since = self.latest_time.saturating_add_nanos(1);
+                self.unreported.unknown = true;
+            }
+        }
+    }
+
     /// Removes the losses that were reported already, and notes the others as reported.
     fn keep_new_losses(&mut self, series: &mut HistorySeries) {
         let SeriesData::Rows(rows) = &mut series.data else {
@@ -379,15 +536,6 @@ impl FollowedItem {
             }
         }
     }
-}
-
-/// Returns true if this start of the engine ended without a stop.
-fn is_interrupted(series: &HistorySeries, epoch: u64) -> bool {
-    let SeriesData::Rows(rows) = &series.data else {
-        return false;
-    };
-    let mut marks = rows.events().iter();
-    marks.any(|mark| mark.key.epoch == epoch && mark.event == HistoryEvent::Interrupted)
 }
 
 #[cfg(test)]

@@ -17,8 +17,9 @@ use trunkline::{
 
 use crate::rig::{CUT_OFF, Running, command};
 
-/// Address space of the engine, in KiB: the program itself and a few dozen values.
-const ADDRESS_SPACE: u64 = 900 << 10;
+/// Address space of the engine, in KiB: the program itself and a few dozen values. The program takes
+/// about 750 MiB, most of which the C library reserves for its threads and never uses.
+const ADDRESS_SPACE: u64 = 1200 << 10;
 /// Size of a large value, which fits in one message.
 const VALUE_BYTES: usize = 15 << 20;
 /// Size of the values that are released one by one.

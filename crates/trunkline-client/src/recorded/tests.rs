@@ -5,7 +5,7 @@ use trunkline_types::{DataType, Quality, Sample, Value};
 
 use super::*;
 
-/// A row of this start, sequence and time, in seconds.
+/// A page with rows of these starts, sequences and times. Times are in seconds.
 fn page(rows: &[(u64, u64, i64)], marks: &[HistoryEventRow]) -> HistoryPage {
     let mut data = Rows::new(Some(8));
     for (epoch, sequence, seconds) in rows {
@@ -30,16 +30,21 @@ fn page(rows: &[(u64, u64, i64)], marks: &[HistoryEventRow]) -> HistoryPage {
     }
 }
 
+/// Returns a time of a clock that was set.
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::PLAUSIBLE_MIN.saturating_add_nanos(seconds * 1_000_000_000)
+}
+
 fn key(epoch: u64, sequence: u64, seconds: i64) -> RowKey {
     RowKey {
-        time: seconds * 1_000_000_000,
+        time: at(seconds).as_nanos(),
         epoch,
         sequence,
     }
 }
 
 fn live(epoch: u64, sequence: u64, seconds: i64) -> Event {
-    let time = Timestamp::from_nanos(seconds * 1_000_000_000);
+    let time = at(seconds);
     let reading = Reading {
         sample: Sample {
             value: Value::F64(1.0),
@@ -55,21 +60,53 @@ fn live(epoch: u64, sequence: u64, seconds: i64) -> Event {
     Event::Reading { item: 0, reading }
 }
 
+fn gone() -> Event {
+    Event::Ended {
+        item: 0,
+        reason: EndReason::Gone,
+        last: None,
+        lost: None,
+        sentence: "gone".into(),
+    }
+}
+
+fn retired(epoch: u64, seconds: i64) -> HistoryEventRow {
+    HistoryEventRow {
+        key: key(epoch, u64::MAX - 2, seconds),
+        event: HistoryEvent::Retired,
+    }
+}
+
+fn connected(epoch: u64) -> Event {
+    Event::Connected {
+        session: 1,
+        epoch,
+        engine_id: [0; 16],
+    }
+}
+
+/// Page `one` of several.
+fn followed_by_another(mut one: HistoryPage) -> HistoryPage {
+    one.next = Some(HistoryCursor::default());
+    one
+}
+
 /// The positions of the readings that are returned, each with its loss.
 fn returned(sut: &mut RecordedEvents) -> Vec<(u64, u64, Lost)> {
     let events = std::iter::from_fn(|| sut.next_event());
-    let readings = events.map(|event| match event {
+    let readings = events.filter_map(|event| match event {
         Event::Reading { reading, .. } => {
             let Position { epoch, sequence } = reading.position;
-            (epoch, sequence, reading.lost)
+            Some((epoch, sequence, reading.lost))
         }
+        Event::Connected { .. } => None,
         event => panic!("{event:?}"),
     });
     readings.collect()
 }
 
 fn since_the_beginning() -> RecordedEvents {
-    RecordedEvents::new(&["rig/x"], Timestamp::from_nanos(0))
+    RecordedEvents::new(&["rig/x"], at(0))
 }
 
 /// The times of two starts overlap, because a source is late.
@@ -236,13 +273,7 @@ fn loss_before_a_row_of_a_finished_start_is_reported_once() {
 fn variable_that_is_deployed_again_while_a_gap_is_filled_begins_again() {
     let mut sut = since_the_beginning();
     sut.take_event(live(1, 7, 30));
-    sut.take_event(Event::Ended {
-        item: 0,
-        reason: EndReason::Gone,
-        last: None,
-        lost: None,
-        sentence: "gone".into(),
-    });
+    sut.take_event(gone());
     sut.take_event(live(1, 1, 40));
     sut.take_page(page(&[(1, 7, 30)], &[]));
     assert!(matches!(sut.next_event(), Some(Event::Reading { .. })));
@@ -277,7 +308,7 @@ fn page_of_the_next_start_repeats_and_omits_nothing() {
     // later readings were returned.
     sut.take_event(live(2, 2, 7260));
     let since = sut.query().and_then(|query| query.since);
-    assert_eq!(since, Some(Timestamp::from_nanos(0)));
+    assert_eq!(since, Some(at(0)));
     let rows = [(1, 4, 40), (2, 1, 7250), (2, 2, 7260), (2, 3, 7270)];
     sut.take_page(page(&rows, &[]));
     assert_eq!(returned(&mut sut), [(1, 4, none)]);
@@ -372,7 +403,7 @@ fn updates_after_the_clock_was_set_back_are_returned() {
     // The clock is set back by five hours, and the engine starts again.
     sut.take_event(live(2, 2, 5 * HOUR + 1));
     let since = sut.query().and_then(|query| query.since).unwrap();
-    assert!(since.as_nanos() <= 5 * HOUR * 1_000_000_000);
+    assert!(since <= at(5 * HOUR));
     let rows = [(2, 1, 5 * HOUR), (2, 2, 5 * HOUR + 1), (1, 1, 10 * HOUR)];
     sut.take_page(page(&rows, &[]));
     assert_eq!(returned(&mut sut), [(2, 1, none), (2, 2, none)]);
@@ -444,4 +475,181 @@ fn loss_before_a_start_without_a_value_is_not_forgotten_by_an_empty_page() {
         ..none
     };
     assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
+}
+
+/// The subscription begins after the variable was deployed again in the same start of the engine.
+///
+/// Behaviour: B-63.
+#[test]
+fn rows_of_an_earlier_deployment_are_returned() {
+    let none = Lost::NONE;
+    let rows = [
+        (1, 1, 10),
+        (1, 2, 20),
+        (1, 3, 30),
+        (1, 1, 40),
+        (1, 2, 50),
+        (1, 3, 60),
+    ];
+    let expected = [
+        (1, 1, none),
+        (1, 2, none),
+        (1, 3, none),
+        (1, 1, none),
+        (1, 2, none),
+    ];
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 2, 50));
+    sut.take_page(page(&rows, &[retired(1, 31)]));
+    assert_eq!(returned(&mut sut), expected);
+    // The next gap.
+    sut.take_event(live(1, 5, 80));
+    let more = [(1, 3, 60), (1, 4, 70), (1, 5, 80)];
+    sut.take_page(page(&[&rows[..5], &more].concat(), &[retired(1, 31)]));
+    assert_eq!(
+        returned(&mut sut),
+        [(1, 3, none), (1, 4, none), (1, 5, none)]
+    );
+
+    // The event is on a later page than the rows.
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 2, 50));
+    sut.take_page(followed_by_another(page(&rows[..3], &[])));
+    sut.take_page(page(&rows[3..], &[retired(1, 31)]));
+    assert_eq!(returned(&mut sut), expected);
+}
+
+/// Rows from shortly before the reading after the gap belong to an earlier deployment, but a later page
+/// shows this.
+///
+/// Behaviour: B-63.
+#[test]
+fn skipped_rows_that_may_belong_to_an_earlier_deployment_are_an_unknown_loss() {
+    let none = Lost::NONE;
+    let unknown = Lost {
+        unknown: true,
+        ..none
+    };
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 1, 12));
+    sut.take_page(followed_by_another(page(&[(1, 1, 10)], &[])));
+    sut.take_page(page(&[(1, 1, 12)], &[retired(1, 11)]));
+    assert_eq!(returned(&mut sut), [(1, 1, unknown)]);
+}
+
+/// Two writers take their engine timestamps in another order than that of their updates.
+///
+/// Behaviour: B-63.
+#[test]
+fn later_update_with_an_earlier_engine_timestamp_is_returned_once() {
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 7, 101));
+    sut.take_page(page(&[(1, 8, 100), (1, 7, 101)], &[retired(1, 20)]));
+    assert_eq!(returned(&mut sut), [(1, 7, none)]);
+    sut.take_event(live(1, 8, 100));
+    assert_eq!(returned(&mut sut), [(1, 8, none)]);
+}
+
+/// Updates before the end of a deployment were not delivered.
+///
+/// Behaviour: B-63.
+#[test]
+fn rest_of_an_ended_deployment_is_returned() {
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 2, 20));
+    sut.take_page(page(&[(1, 1, 10), (1, 2, 20)], &[]));
+    assert_eq!(returned(&mut sut), [(1, 1, none), (1, 2, none)]);
+    sut.take_event(gone());
+    sut.take_event(live(1, 2, 50));
+    let query = sut.query().unwrap();
+    assert_eq!(query.after, None, "sequences begin again");
+    let rows = [(1, 1, 10), (1, 2, 20), (1, 3, 30), (1, 1, 40), (1, 2, 50)];
+    sut.take_page(page(&rows, &[retired(1, 31)]));
+    assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
+    assert_eq!(
+        returned(&mut sut),
+        [(1, 3, none), (1, 1, none), (1, 2, none)]
+    );
+    sut.take_event(live(1, 3, 60));
+    assert_eq!(returned(&mut sut), [(1, 3, none)]);
+}
+
+/// The variable is deployed again while a page is outstanding.
+///
+/// Behaviour: B-63.
+#[test]
+fn rows_of_a_later_deployment_are_left_to_its_readings() {
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 7, 30));
+    let rows = [(1, 6, 20), (1, 7, 30), (1, 8, 32), (1, 1, 40), (1, 2, 50)];
+    sut.take_page(page(&rows, &[retired(1, 33)]));
+    // Whether the clock was set back is not known.
+    let unknown = Lost {
+        unknown: true,
+        ..none
+    };
+    assert_eq!(returned(&mut sut), [(1, 6, none), (1, 7, unknown)]);
+    sut.take_event(live(1, 8, 32));
+    sut.take_event(gone());
+    sut.take_event(live(1, 2, 50));
+    sut.take_page(page(&rows, &[retired(1, 33)]));
+    assert!(matches!(
+        sut.next_event(),
+        Some(Event::Reading { reading, .. }) if reading.position.sequence == 8
+    ));
+    assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
+    assert_eq!(returned(&mut sut), [(1, 1, none), (1, 2, none)]);
+}
+
+/// Behaviour: B-63.
+#[test]
+fn loss_is_unknown_if_a_variable_without_timestamps_is_deployed_again() {
+    let untimed = |sequence| match live(1, sequence, 0) {
+        Event::Reading { item, mut reading } => {
+            reading.sample.engine_timestamp = Timestamp::UNIX_EPOCH;
+            reading.sample.source_timestamp = Timestamp::UNIX_EPOCH;
+            Event::Reading { item, reading }
+        }
+        event => event,
+    };
+    let none = Lost::NONE;
+    let unknown = Lost {
+        unknown: true,
+        ..none
+    };
+    let mut sut = since_the_beginning();
+    sut.take_event(untimed(7));
+    sut.take_page(page(&[(1, 6, 20), (1, 7, 30), (1, 8, 40)], &[]));
+    assert_eq!(returned(&mut sut), [(1, 6, none), (1, 7, none)]);
+    sut.take_event(untimed(8));
+    assert_eq!(returned(&mut sut), [(1, 8, none)]);
+    sut.take_event(gone());
+    sut.take_event(untimed(1));
+    sut.take_page(page(&[(1, 1, 60)], &[retired(1, 50)]));
+    assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
+    assert_eq!(returned(&mut sut), [(1, 1, unknown)]);
+}
+
+/// The engine restarts between two pages, and its source is late.
+///
+/// Behaviour: B-63.
+#[test]
+fn rows_of_the_next_start_are_left_to_its_readings() {
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    sut.take_event(connected(1));
+    sut.take_event(live(1, 3, 30));
+    sut.take_page(followed_by_another(page(&[(1, 1, 10), (1, 2, 20)], &[])));
+    sut.take_event(connected(2));
+    // The second page begins after the row (2, 1, 15).
+    sut.take_page(page(&[(1, 3, 30), (2, 2, 40)], &[]));
+    let before = [(1, 1, none), (1, 2, none), (1, 3, none)];
+    assert_eq!(returned(&mut sut), before);
+    sut.take_event(live(2, 2, 40));
+    let rows = [(1, 1, 10), (2, 1, 15), (1, 2, 20), (1, 3, 30), (2, 2, 40)];
+    sut.take_page(page(&rows, &[]));
+    assert_eq!(returned(&mut sut), [(2, 1, none), (2, 2, none)]);
 }

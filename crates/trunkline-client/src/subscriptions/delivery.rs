@@ -215,6 +215,14 @@ impl Subscriptions {
         let variable = base.variables.get(item.variable);
         let opened = variable.and_then(|v| Some((v.handle?, v.data_type.clone()?)));
         if let Some((handle, data_type)) = opened {
+            if let Some(item) = remote.item_mut(index)
+                && item.was_replaced_unnoticed(handle)
+            {
+                // The engine's report that the former variable is gone was lost with the connection.
+                let sentence = Arc::from(FaultCode::Gone.meaning());
+                end_item(&mut self.list, item, EndReason::Gone, None, &sentence);
+                base.changes += 1;
+            }
             remote.opened(index, handle, &data_type);
         }
         let Some(item) = remote.item_mut(index) else {
@@ -404,6 +412,7 @@ fn end_item(
         return;
     }
     item.status = Status::Ended(reason);
+    item.is_gone |= reason == EndReason::Gone;
     let last: Option<Position> = item.account.position();
     for target in item.targets.iter() {
         if let Some(subscription) = subscriptions.at_mut(target.subscription) {

@@ -103,6 +103,8 @@ pub(crate) struct RemoteItem {
     own: Option<Box<VecDeque<u64>>>,
     /// Code of the fault that was last reported to the program.
     pub(crate) reported_fault: Option<FaultCode>,
+    /// True if the program was notified that the variable with this handle is gone.
+    pub(crate) is_gone: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -373,6 +375,7 @@ impl RemoteSubscription {
         }
         let before = item.handle.replace(handle);
         if before != Some(handle) {
+            item.is_gone = false;
             if before.is_some() {
                 item.account.replaced();
             }
@@ -421,6 +424,7 @@ impl RemoteItem {
             next: Next::First,
             own: None,
             reported_fault: None,
+            is_gone: false,
         }
     }
 
@@ -470,6 +474,12 @@ impl RemoteItem {
     /// after the report of its end, if another subscription received that report first.
     pub(crate) fn takes_updates(&self) -> bool {
         matches!(self.status, Status::Live | Status::Ended(EndReason::Gone))
+    }
+
+    /// Returns true if a variable with this handle replaces the item's, and the program was not
+    /// notified that the former variable is gone.
+    pub(crate) fn was_replaced_unnoticed(&self, handle: u32) -> bool {
+        self.handle.is_some_and(|before| before != handle) && !self.is_gone
     }
 
     /// Discards the state of an engine that was replaced or restarted. Its positions cannot be
