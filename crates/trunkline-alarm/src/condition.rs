@@ -20,7 +20,7 @@ pub struct Input {
 impl Input {
     pub fn new(value: &Value, quality: Quality) -> Self {
         let number = value.as_f64().filter(|number| !number.is_nan());
-        #[expect(clippy::wildcard_enum_match_arm, reason = "it selects from values")]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these values matter")]
         let integer = match value {
             Value::Bool(value) => Some(i64::from(*value)),
             Value::I8(value) => Some(i64::from(*value)),

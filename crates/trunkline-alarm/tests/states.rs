@@ -1,6 +1,6 @@
 //! Tests the state transitions: every event in every state, for each combination of rules.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![allow(clippy::unwrap_used, reason = "a test fails at an unexpected result")]
 
 use trunkline_alarm::{Event, Machine, Rules, State};
 

@@ -801,8 +801,8 @@ impl Writes {
     /// Ends all writes in flight as unknown, because no answers to them can arrive.
     pub(crate) fn connection_lost(&mut self, cause: &Disconnect) {
         let sentence = format!(
-            "the connection was lost before the engine answered; it may have carried out the \
-             write: {cause}"
+            "the connection was lost before the engine answered; the engine may have carried \
+             out the write: {cause}"
         );
         let fault = Fault::new(FaultCode::TimedOut, sentence);
         self.in_flight_bytes = 0;

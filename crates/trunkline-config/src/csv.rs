@@ -25,7 +25,7 @@ pub(crate) fn rows(
             let reason = match (kind, position) {
                 (Kind::CsvPath { reason, .. }, _) => reason,
                 (Kind::FileMissing, _) => "there is no such file".to_owned(),
-                (kind, Some(position)) => format!("at {position} {kind}"),
+                (kind, Some(position)) => format!("at {position}: {kind}"),
                 (kind, None) => format!("it {kind}"),
             };
             let path = path.to_owned();
@@ -91,7 +91,7 @@ fn open(path: &str, named_at: Place, report: &Report) -> Result<Source, crate::s
     let file = directory.join(relative);
     match (directory.canonicalize(), file.canonicalize()) {
         (Ok(directory), Ok(target)) if !target.starts_with(&directory) => {
-            refuse("it is a link that leaves the directory of the configuration file")
+            refuse("it is a link to a file outside the folder of the configuration file")
         }
         _ => Source::read(&file),
     }

@@ -224,7 +224,7 @@ impl PartialEq for Encoded {
 
 /// Returns the size of a type's default value in bytes. Only arrays of a fixed shape have a long
 /// one.
-#[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "only these types matter")]
 fn default_bytes(data_type: &DataType) -> usize {
     match data_type {
         DataType::Array(ty) => {
@@ -276,7 +276,7 @@ pub fn check_room_to_decode(data_type: &DataType, bytes: &[u8]) -> Result<(), No
 }
 
 /// Returns the wire form of the most common types as a word, with its length in bytes.
-#[expect(clippy::wildcard_enum_match_arm, reason = "it selects from values")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "only these values matter")]
 #[inline]
 fn word_of(value: &Value) -> Option<(u64, usize)> {
     Some(match value {
@@ -320,7 +320,7 @@ impl Update {
 /// Converts a number of 4 or 8 bytes, given as a word in wire form, to `f64`; NaN for a value of
 /// another type.
 #[inline]
-#[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "only these types matter")]
 pub(crate) fn f64_of_word(word: u64, data_type: &DataType) -> f64 {
     match data_type {
         DataType::F64 => f64::from_bits(word),

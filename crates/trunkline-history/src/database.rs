@@ -110,7 +110,7 @@ pub fn copy_database<E>(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#[allow(clippy::unwrap_used, reason = "a test fails at an unexpected result")]
 mod tests {
     use rusqlite::Connection;
 

@@ -1,6 +1,6 @@
 //! Tests recording variables, and reading them from memory, from files, and after a restart.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![allow(clippy::unwrap_used, reason = "a test fails at an unexpected result")]
 
 use std::path::Path;
 use std::sync::Arc;

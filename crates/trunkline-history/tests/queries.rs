@@ -1,6 +1,6 @@
 //! Tests queries against a plain list of rows, and the limits of pages.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![allow(clippy::unwrap_used, reason = "a test fails at an unexpected result")]
 
 mod rig;
 

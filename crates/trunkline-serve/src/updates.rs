@@ -404,8 +404,8 @@ impl Sink for UpdateSink<'_> {
         let head = EndedHead {
             reason: EndReason::Overrun,
             epoch: self.epoch,
-            sentence: "the subscriber fell behind the bound of its `all` subscription; \
-                       take updates faster or ask for a larger bound",
+            sentence: "the `all` subscription reached its bound, because the subscriber took \
+                       updates too slowly; take them faster, or request a larger bound",
         };
         let mut items = items.iter().peekable();
         while items.peek().is_some() {

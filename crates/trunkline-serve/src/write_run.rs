@@ -139,7 +139,8 @@ impl Unanswered {
             .filter(|_| first >= self.next);
         let Some(next) = next else {
             let sentence = format!(
-                "write {first} arrived where at least {} was expected; write numbers must increase",
+                "the client sent write {first}, but the number must be at least {}: write numbers \
+                 must increase",
                 self.next
             );
             return Err(Disconnect::Malformed { sentence });
@@ -158,7 +159,9 @@ impl Unanswered {
         if bytes <= max as usize || self.count() <= 1 {
             return Ok(());
         }
-        let sentence = format!("values of {bytes} bytes are unanswered, but the credit is {max}");
+        let sentence = format!(
+            "the values of the unanswered writes have {bytes} bytes, but the credit is {max} bytes"
+        );
         Err(Disconnect::Malformed { sentence })
     }
 

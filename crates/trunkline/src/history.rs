@@ -211,7 +211,8 @@ impl HistoryHost {
         let Some(settings) = history.and_then(|history| history.settings(variable)) else {
             let sentence =
                 "it is not recorded: no [[history]] section selects it, or one excludes it";
-            let next = "to record it, add its name to the configuration of the engine";
+            let next = "to record it, select it in a [[history]] section of the engine's \
+                        configuration, before any section that excludes it";
             return WhyStep {
                 verdict: WhyVerdict::Note,
                 ..WhyStep::fault(WhyStage::Consumer, sentence, next)

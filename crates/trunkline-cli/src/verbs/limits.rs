@@ -19,10 +19,10 @@ use crate::{CliError, Context, Exit};
 /// The usage shown is the engine's newest measurement; by default, the engine measures it once per
 /// second. An engine that does not measure itself (health = 0) reports no usage, and only three
 /// limits: items, writes and write bytes of a session. A dash means that the figure is not counted,
-/// has no limit of its own, or is not reported by the engine. The key, under engine.limits in the
-/// configuration, is shown in any case. A limit without a key is fixed; subscriptions have no
-/// limit. Fixed limits are those of this program; an engine of another version may have different
-/// ones.
+/// has no limit of its own, or is not reported by the engine. The column key names the key under
+/// engine.limits in the configuration that sets the limit. A limit without a key is fixed;
+/// subscriptions have no limit. Fixed limits are those of this program; an engine of another
+/// version may have different ones.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}
 

@@ -34,8 +34,9 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// File for deployed libraries, retained values and the audit trail; `none` keeps them in
-    /// memory only. Default: the configured store, otherwise ~/.local/state/trunkline/engine-PORT.db
+    /// File for deployed libraries, retained values, states of alarms, the audit and the alarm
+    /// journal; `none` keeps them in memory only. Default: the configured store, otherwise
+    /// ~/.local/state/trunkline/engine-PORT.db
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 

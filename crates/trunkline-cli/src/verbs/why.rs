@@ -233,7 +233,7 @@ fn clock(offset_seconds: f64) -> Finding {
     };
     let offset = offset_seconds.abs();
     let sentence = format!("the engine's clock is {offset:.1} s {direction} this machine's");
-    let hint = "synchronize both clocks; timestamps come from the engine and its sources";
+    let hint = "synchronise both clocks; timestamps come from the engine and its sources";
     finding("clock", Verdict::Note, sentence, hint)
 }
 

@@ -393,7 +393,7 @@ fn simulated_devices_are_recorded_and_every_value_is_checked() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     let nowhere = run(&["record", "bench", "/nowhere/at/all", "--for", "10ms"]);
     assert_eq!(nowhere.code, Some(1), "{nowhere:?}");
-    let sentence = "there is no folder /nowhere/at/all\n  create it or name another one";
+    let sentence = "there is no folder /nowhere/at/all\n  create it, or specify another one";
     assert!(nowhere.err.contains(sentence), "{nowhere:?}");
 }
 

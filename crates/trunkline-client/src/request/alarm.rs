@@ -86,8 +86,8 @@ impl Exchange for Alarms {
         match next {
             0 => Ok(Next::Settle),
             next if next <= self.after => Err(malformed(format!(
-                "the engine sent a page of alarms that continues at {next}, which the client has \
-                 already"
+                "the engine sent a page of alarms that continues at {next}, which the client \
+                 already has"
             ))),
             next if self.found.len() < ALARMS_MAX => {
                 self.after = next;

@@ -62,7 +62,7 @@ impl Exchange for AlarmJournal {
         for entry in page {
             let entry = entry?;
             if self.remaining() == 0 {
-                let sentence = "the engine sent more entries than were asked for";
+                let sentence = "the engine sent more entries than requested";
                 return Err(malformed(sentence.to_owned()));
             }
             self.page.entries.push(entry);

@@ -56,8 +56,8 @@ impl Paging {
         };
         if !is_beyond {
             let sentence = format!(
-                "the engine sent a page of entries that continues at {next}, which the client has \
-                 already"
+                "the engine sent a page of entries that continues at {next}, which the client \
+                 already has"
             );
             return Err(malformed(sentence));
         }
@@ -118,7 +118,7 @@ impl Exchange for Audit {
         for entry in page {
             let entry = entry?;
             if self.remaining() == 0 {
-                let sentence = "the engine sent more entries than were asked for";
+                let sentence = "the engine sent more entries than requested";
                 return Err(malformed(sentence.to_owned()));
             }
             self.page.entries.push(entry);

@@ -56,8 +56,8 @@ impl Exchange for Find {
         }
         match next.filter(|_| self.found.len() < self.limit) {
             Some(next) if next == self.cursor => Err(malformed(format!(
-                "the engine sent a page of the search that continues at {next}, which the \
-                 client has already"
+                "the engine sent a page of the search that continues at {next}, which the client \
+                 already has"
             ))),
             // A page is empty if a long search has found no match so far. The cursor still
             // advances.

@@ -67,7 +67,7 @@ impl Exchange for Forcing {
             0 => Ok(Next::Settle),
             next if next <= self.cursor => Err(malformed(format!(
                 "the engine sent a page of the list that continues at {next}, which the client \
-                 has already"
+                 already has"
             ))),
             next if self.list.entries.len() < max => {
                 self.cursor = next;

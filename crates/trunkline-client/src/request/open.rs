@@ -213,8 +213,8 @@ fn used_access(access: Access, options: OpenOptions) -> Result<Access, Fault> {
         (true, false) => Ok(Access::ReadOnly),
         (false, true) => Ok(Access::WriteOnly),
         (false, false) => {
-            let sentence = "the variable does not permit the access that this opening asks for; open \
-                            it with other options";
+            let sentence = "the variable's `access` does not permit the requested operations; open \
+                            the variable with other options";
             Err(Fault::new(FaultCode::Denied, sentence))
         }
     }

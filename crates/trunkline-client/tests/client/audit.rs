@@ -117,12 +117,12 @@ fn unordered_or_too_long_audit_page_ends_the_connection() {
         });
         let (number, ..) = asked(&mut rig);
         tell(&mut rig, number, &[9], Some(next), false);
-        assert!(sentence(&rig).contains("which the client has already"));
+        assert!(sentence(&rig).contains("which the client already has"));
     }
     let (mut rig, _) = ask(limited(2, false));
     let (number, ..) = asked(&mut rig);
     tell(&mut rig, number, &[1, 2, 3], None, false);
-    assert!(sentence(&rig).contains("more entries than were asked for"));
+    assert!(sentence(&rig).contains("more entries than requested"));
 
     // An answer of this kind to another request.
     let mut rig = Rig::connected(&[]);

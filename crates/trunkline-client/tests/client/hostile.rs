@@ -273,7 +273,7 @@ fn a_search_that_never_ends_is_ended() {
     let next_cursor = Some(5);
     rig.tell(|out| NamesBuilder::begin(out, request, &NamesHead { next_cursor }).finish(false));
     assert!(
-        sentence(&rig).contains("which the client has already"),
+        sentence(&rig).contains("which the client already has"),
         "{}",
         sentence(&rig)
     );

@@ -99,29 +99,29 @@ pub(super) const ENGINE: &[Key] = &[
         "audit_entries",
         "100 to 100,000,000",
         "100_000",
-        "entries that the audit keeps in the store; beyond that, the oldest tenth is removed, and an \
-         entry records this",
+        "maximum number of entries of the audit; when it is exceeded, the oldest tenth is \
+         removed, and an entry records this",
     ),
     key(
         "audit_age",
         "duration, 1 min to 36,500 days, or \"none\"",
         "none",
-        "maximum age of entries of the audit; once the oldest is a tenth older, all older ones are \
-         removed, and an entry records this",
+        "maximum age of entries of the audit; once the oldest entry exceeds it by 10 %, all \
+         entries that exceed it are removed, and an entry records this",
     ),
     key(
         "alarm_journal_entries",
         "100 to 100,000,000",
         "1_000_000",
-        "entries that the alarm journal keeps in the store; beyond that, the oldest tenth is removed, \
-         and an entry records this",
+        "maximum number of entries of the alarm journal; when it is exceeded, the oldest tenth \
+         is removed, and an entry records this",
     ),
     key(
         "alarm_journal_age",
         "duration, 1 min to 36,500 days, or \"none\"",
         "none",
-        "maximum age of entries of the alarm journal; once the oldest is a tenth older, all older ones \
-         are removed, and an entry records this",
+        "maximum age of entries of the alarm journal; once the oldest entry exceeds it by 10 %, \
+         all entries that exceed it are removed, and an entry records this",
     ),
     key(
         "history",
@@ -273,7 +273,7 @@ pub(super) const LIBRARY: &[Key] = &[
         "description",
         "text, at most 4,096 bytes",
         "\"\"",
-        "for people",
+        "what the library is for",
     ),
 ];
 
@@ -330,7 +330,7 @@ pub(super) const VARIABLE: &[Key] = &[
         "description",
         "text, at most 4,096 bytes",
         "\"\"",
-        "for people",
+        "what the variable means",
     ),
     shared(
         "units",
@@ -342,7 +342,7 @@ pub(super) const VARIABLE: &[Key] = &[
         "range",
         "`[LOW, HIGH]` in engineering units, or `\"none\"`",
         "none",
-        "permitted values of a number; deadbands are a percentage of it",
+        "permitted values of a number; deadbands are percentages of this range",
     ),
     shared(
         "coerce",
@@ -575,7 +575,12 @@ pub(super) const ALARM: &[Key] = &[
         "",
         "for `rate`: the alarm is raised by a larger change within `time`",
     ),
-    key("time", "duration, up to 7 days", "", "for `rate`"),
+    key(
+        "time",
+        "duration, up to 7 days",
+        "",
+        "for `rate`: the time over which the change is measured",
+    ),
     key(
         "values",
         "list of booleans, whole numbers or labels of an enum",

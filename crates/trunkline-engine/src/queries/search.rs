@@ -68,7 +68,7 @@ impl Matcher {
             _ => Some(FieldRef::named(field).ok_or_else(|| unknown(field))?),
         };
         let ty = found.as_ref().map_or(DataType::String, FieldRef::data_type);
-        #[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these types matter")]
         let (what, expected) = match ty {
             _ if value.is_empty() && is_equality(comparison) && ty != DataType::String => {
                 ("", Some(Expected::Nothing))
@@ -247,7 +247,7 @@ fn unknown(field: &str) -> MatcherError {
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "it selects from values")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "only these values matter")]
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::F64(number) => Some(*number),

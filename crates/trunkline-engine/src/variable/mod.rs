@@ -587,7 +587,7 @@ impl Variable {
         if !self.is_plain() {
             return None;
         }
-        #[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these types matter")]
         let word = match self.data_type() {
             DataType::F64 | DataType::I64 => u64::from_le_bytes(value.try_into().ok()?),
             DataType::F32 | DataType::I32 => u64::from(u32::from_le_bytes(value.try_into().ok()?)),

@@ -266,7 +266,7 @@ fn decode_wire(data_type: &DataType, bytes: &[u8]) -> Result<Value, Refusal> {
 
 /// Returns the limit that `number` exceeds, as a value of a numeric type. Whole numbers are rounded
 /// into the range.
-#[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "only these types matter")]
 fn coerced(number: f64, low: f64, high: f64, data_type: &DataType) -> Value {
     let (end, whole) = if number < low {
         (low, low.ceil())

@@ -107,14 +107,14 @@ pub(crate) struct SpoolEnd {
 
 impl Series {
     /// Encodes the definition of the series, which is everything except the id, as the log stores it.
-    pub(crate) fn define(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode_definition(&self, out: &mut Vec<u8>) {
         wire::put_str(out, &self.name);
         wire::put_str(out, &self.units);
         wire::encode_type(&self.data_type, out);
     }
 
-    /// Decodes the output of [`define`](Self::define).
-    pub(crate) fn defined(id: u32, definition: &[u8]) -> Result<Self, Error> {
+    /// Decodes the output of [`encode_definition`](Self::encode_definition).
+    pub(crate) fn decode_definition(id: u32, definition: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(definition);
         Ok(Self {
             id,
@@ -153,7 +153,7 @@ impl PartRow {
 
 fn damaged_row(table: &str, name: &str) -> Error {
     Error::damaged(format!(
-        "its catalogue: the entry of {table} {name} has a wrong checksum"
+        "its catalogue: the checksum of {name} in the table {table} is wrong"
     ))
 }
 
@@ -492,7 +492,7 @@ fn file_identity(path: &Path) -> Result<(u64, u64), Error> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#[allow(clippy::unwrap_used, reason = "a test fails at an unexpected result")]
 mod tests {
     use super::*;
 

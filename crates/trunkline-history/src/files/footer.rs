@@ -263,7 +263,7 @@ pub(crate) fn line_of(series: &Series, span: &SeriesSpan) -> String {
         last_time,
     } = span;
     let mut definition = Vec::new();
-    series.define(&mut definition);
+    series.encode_definition(&mut definition);
     let mut line = format!("{} {first_row} {rows} {first_time} {last_time} ", series.id);
     for byte in definition {
         line.push_str(&format!("{byte:02x}"));
@@ -287,7 +287,7 @@ fn span_of(line: &str) -> Option<(Series, SeriesSpan)> {
         u8::from_str_radix(pair, 16).ok()
     });
     let definition = definition.collect::<Option<Vec<u8>>>()?;
-    let series = Series::defined(id, &definition).ok()?;
+    let series = Series::decode_definition(id, &definition).ok()?;
     rest.is_empty().then_some((series, span))
 }
 

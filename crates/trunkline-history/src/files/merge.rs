@@ -161,7 +161,7 @@ impl Source {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#[allow(clippy::unwrap_used, reason = "a test fails at an unexpected result")]
 mod tests {
     use std::path::Path;
 

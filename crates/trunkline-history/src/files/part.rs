@@ -889,7 +889,7 @@ fn page_times(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#[allow(clippy::unwrap_used, reason = "a test fails at an unexpected result")]
 mod tests {
     use trunkline_types::history::Row;
     use trunkline_types::{DataType, Quality, wire};

@@ -167,7 +167,7 @@ impl<W: Write + Send> RowGroups<W> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#[allow(clippy::unwrap_used, reason = "a test fails at an unexpected result")]
 mod tests {
     use arrow_array::RecordBatch;
     use bytes::Bytes;

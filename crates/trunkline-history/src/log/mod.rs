@@ -224,7 +224,7 @@ impl Commit<'_> {
         {
             self.log.defining.push(series);
             self.item(u64::from(series) * 2 + 1, |buffer| {
-                definition.define(buffer)
+                definition.encode_definition(buffer)
             });
         }
         let kind = u64::from(series) * 2;
@@ -518,7 +518,7 @@ impl Recovered {
                 self.follows_spool = Some(SpoolEnd { log, bytes });
             } else if kind % 2 == 1 {
                 self.series
-                    .push(Series::defined(id, reader.bytes(length)?)?);
+                    .push(Series::decode_definition(id, reader.bytes(length)?)?);
             } else {
                 self.rows.push((id, decode_rows(&mut reader.sub(length)?)?));
             }

@@ -350,7 +350,7 @@ fn create_file(path: &Path, content: &[u8]) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#[allow(clippy::unwrap_used, reason = "a test fails at an unexpected result")]
 mod tests {
     use super::*;
 

@@ -262,7 +262,7 @@ impl Tail {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#[allow(clippy::unwrap_used, reason = "a test fails at an unexpected result")]
 mod tests {
     use trunkline_types::Quality;
     use trunkline_types::history::{Row, RowKey};

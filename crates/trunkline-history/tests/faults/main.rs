@@ -17,7 +17,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "a test stops at what it did not expect"
+    reason = "a test fails at an unexpected result"
 )]
 
 mod disk_full;

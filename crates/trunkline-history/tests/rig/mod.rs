@@ -3,7 +3,7 @@
 #![allow(
     dead_code,
     clippy::unwrap_used,
-    reason = "each test program uses its own part, and stops at what it did not expect"
+    reason = "each test program uses its own part, and fails at an unexpected result"
 )]
 
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! The end from which data is played: it lends regions to fill.
+//! The writer of a ring from which a device plays data: lends regions to fill.
 
 #[cfg(not(loom))]
 use std::ptr::NonNull;

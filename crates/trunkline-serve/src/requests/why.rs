@@ -111,7 +111,7 @@ fn filter_step(
         && period.as_secs_f64() >= LONG_PERIOD_SECONDS
     {
         let sentence = format!(
-            "your subscription samples once in {period:?}: an update waits for the next sample, \
+            "your subscription samples once every {period:?}: an update waits for the next sample, \
              and {} updates were merged",
             ledger.coalesced
         );

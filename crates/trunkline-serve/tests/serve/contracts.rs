@@ -331,7 +331,7 @@ fn all_ends_at_its_bound_with_an_exact_count_and_resumes() {
     let (reason, last, lost, sentence) = ended.expect("it has ended");
     assert_eq!((reason, last, lost), (EndReason::Overrun, Some(9), Some(4)));
     assert!(
-        sentence.contains("take updates faster or ask for a larger bound"),
+        sentence.contains("take them faster, or request a larger bound"),
         "{sentence}"
     );
     let readings: Vec<_> = events.into_iter().filter_map(crate::rig::reading).collect();

@@ -91,7 +91,8 @@ fn each_offence_is_named() {
             },
         ),
         (
-            "write 5 arrived where at least 10 was expected; write numbers must increase",
+            "the client sent write 5, but the number must be at least 10: write numbers \
+             must increase",
             |out| {
                 writes(out, 0, 10, 8);
                 writes(out, 5, 1, 8);
@@ -373,7 +374,7 @@ fn values_beyond_the_credit_end_the_connection() {
     });
     assert!(
         peer.last_sentence()
-            .contains("bytes are unanswered, but the credit is 1048576")
+            .contains("bytes, but the credit is 1048576 bytes")
     );
 }
 

@@ -28,13 +28,13 @@ use crate::{CliError, Context, Exit, Problem};
 /// Approximate size of a Parquet row group in bytes; it is kept in memory until it is complete.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
-/// Write what was recorded to a file
+/// Write recorded updates to a file
 ///
-/// The file is written completely or not at all, in bounded memory. CSV has the lines of `history -o
-/// csv`, and events go to standard error. Parquet and Arrow have the columns of the files of the
-/// history, with the type and the units; an event is a row of its own. TDMS has a group for each
-/// variable, as `record` writes it, so `play` and `tdms` read it; missing updates are gaps there, and
-/// other events are properties.
+/// The file is written completely or not at all, in bounded memory. CSV has the same lines as
+/// `history -o csv`, and events go to standard error. Parquet and Arrow have the columns of the
+/// files of the history, with the type and the units; an event is a row of its own. TDMS has a
+/// group for each variable, as `record` writes it, so `play` and `tdms` can read it; missing
+/// updates are gaps there, and other events are properties.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file to write; `-` is standard output

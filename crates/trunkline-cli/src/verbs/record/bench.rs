@@ -138,7 +138,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     };
     if !folder.is_dir() {
         let sentence = format!(
-            "there is no folder {}; create it or name another one",
+            "there is no folder {}; create it, or specify another one",
             escaped_path(folder)
         );
         return Err(Problem::failed("file", sentence).into());

@@ -361,7 +361,7 @@ fn sum_up(
     let updates = counted(progress.on_disk, "update");
     let sync_failure = progress.sync_failure.map(system_error);
     let sync_text = sync_failure.as_ref().map(|error| {
-        format!("; a sync failed: {error}, and only {updates} survive a loss of power")
+        format!("; a sync failed: {error}, and only {updates} would survive a loss of power")
     });
     let text = format!(
         "{updates} of {} recorded in {} ({}, {:.1} s), lost {}{unknown}; {durability}{}",
@@ -420,7 +420,7 @@ mod tests {
             let (text, object) = summary(&status, is_series);
             assert!(text.contains("a sync failed"), "{text}");
             assert!(
-                text.contains("only 3 updates survive a loss of power"),
+                text.contains("only 3 updates would survive a loss of power"),
                 "{text}"
             );
             let summary = object["sync_failure"].as_str().unwrap();

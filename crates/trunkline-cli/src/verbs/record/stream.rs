@@ -309,8 +309,8 @@ impl Recorder<'_> {
         elapsed: Duration,
     ) -> Recorded {
         let mut text = format!(
-            "{} recorded in {} ({}) in {:.1} s: {}, lost {}; {}; {}, {}, {} copied on the way to \
-             the file",
+            "{} recorded in {} ({}) in {:.1} s: {}, lost {}; {}; {}, {}, {} copied in memory \
+             before writing",
             counted(stream.elements, "element"),
             files_text(self.path, files.count),
             bytes_text(files.bytes as f64),

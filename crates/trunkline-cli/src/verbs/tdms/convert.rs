@@ -170,7 +170,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let form = form(args)?;
     let is_binary = !matches!(form, OutForm::Csv | OutForm::Jsonl);
     if is_binary && is_terminal_output(path, context) {
-        let sentence = "this format is binary, and standard output is a terminal; name a file";
+        let sentence = "this format is binary, and standard output is a terminal; specify a file";
         return Err(Problem::usage(sentence).into());
     }
     let version = match form {
@@ -190,7 +190,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 
 pub(super) fn defrag(args: &DefragArgs, context: &Context) -> Result<Exit, CliError> {
     if is_terminal_output(&args.out.path, context) {
-        let sentence = "standard output is a terminal; name a file";
+        let sentence = "standard output is a terminal; specify a file";
         return Err(Problem::usage(sentence).into());
     }
     rewrite(&args.file, &args.out, None, context)

@@ -145,7 +145,7 @@ impl Display for TdmsEvent {
                 ..
             } => {
                 let findings = match findings {
-                    0 => "nothing wrong".to_owned(),
+                    0 => "no findings".to_owned(),
                     count => counted(*count as u64, "finding"),
                 };
                 let (segments, channels) =

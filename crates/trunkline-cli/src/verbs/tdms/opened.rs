@@ -36,7 +36,8 @@ pub(super) fn source(path: &Path) -> Result<File, Problem> {
         let problem = Problem::failed("bad-file", sentence);
         match is_stdio(path) {
             true => problem.with_hint(
-                "a TDMS file needs random access, which standard input does not have; name a file",
+                "a TDMS file needs random access, which standard input does not have; specify a \
+                 file",
             ),
             false => problem,
         }

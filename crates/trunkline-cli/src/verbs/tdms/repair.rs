@@ -310,7 +310,7 @@ fn save_cut(
                 "{} already exists, with the bytes that an earlier repair cut off",
                 escaped_path(&cut_file)
             );
-            problem.hint = Some("move it, overwrite it with --force, or name OUT".to_owned());
+            problem.hint = Some("move it, overwrite it with --force, or specify OUT".to_owned());
         }
         problem
     };

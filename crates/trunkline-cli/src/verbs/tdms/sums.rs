@@ -73,7 +73,7 @@ pub(crate) fn report_checksums(
         return Ok(false);
     };
     let sentence = format!(
-        "{}: {} {}: do not trust those values; `trunkline tdms verify` lists all of them",
+        "{}: {} {}: values there may be wrong; `trunkline tdms verify` lists all such segments",
         escaped_path(path),
         match wrong.len() {
             1 => "1 segment does not match its checksum, at byte".to_owned(),

@@ -102,7 +102,7 @@ fn errors_are_reported_with_a_remedy() {
     let text = files.put("text.tdms", b"not at all");
     let (out, nowhere) = (files.path("out.tdms"), files.path("no/out.csv"));
     let cases: [(&[&str], i32, &str); 7] = [
-        (&["info", "-"], 1, "name a file"),
+        (&["info", "-"], 1, "specify a file"),
         (&["info", &text], 1, "it begins with `not `"),
         (
             &["info", &path, "--from", "3"],

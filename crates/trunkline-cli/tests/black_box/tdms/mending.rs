@@ -17,7 +17,7 @@ fn a_sound_file_is_found_to_be_so() {
         (Some(0), ""),
         "{output:?}"
     );
-    let told = "nothing wrong in 3 segments, 2 channels, 24 values";
+    let told = "no findings in 3 segments, 2 channels, 24 values";
     assert!(output.err.contains(told), "{output:?}");
     let output = tdms(&["verify", "--json", &path]);
     let event: Json = serde_json::from_str(&output.err).unwrap();

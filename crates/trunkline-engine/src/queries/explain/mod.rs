@@ -269,7 +269,7 @@ impl Walk<'_> {
             (_, Some((server, _))) => format!("check I/O server {server} and its device"),
             (_, None) => match self.last_writer() {
                 who if who.is_empty() => "write the variable".to_owned(),
-                who => format!("its last writer set this quality: {who}"),
+                who => format!("write a new value; its last writer set this quality: {who}"),
             },
         };
         match quality.level() {

@@ -193,7 +193,7 @@ pub(super) const ROWS: &[Row] = &[
             why(&mut pair, NAME)
         },
         WhyStage::Filter,
-        "samples once in 60s",
+        "samples once every 60s",
         "shorter period",
     ),
 ];
