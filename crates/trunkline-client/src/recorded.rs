@@ -213,6 +213,15 @@ impl RecordedEvents {
             return;
         };
         let at = reading.position;
+        let former = known.former.get(&at.epoch);
+        if at.sequence > 0 && former.is_some_and(|former| former.include(&reading)) {
+            known.last = Some(at);
+            return;
+        }
+        if reading.lost.unknown && known.last.is_some_and(|last| last.epoch == at.epoch) {
+            // A program that is slow may not receive the event of an end.
+            known.begin_deployment();
+        }
         if let Some(last) = known.last.filter(|last| last.epoch == at.epoch) {
             if last.sequence >= at.sequence {
                 // The first reading of a restored subscription may already have been returned.

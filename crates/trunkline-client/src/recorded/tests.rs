@@ -576,6 +576,30 @@ fn rest_of_an_ended_deployment_is_returned() {
     assert_eq!(returned(&mut sut), [(1, 3, none)]);
 }
 
+/// The program is slow, so another event has replaced that of the end.
+///
+/// Behaviour: B-63.
+#[test]
+fn reading_after_an_unknown_loss_may_begin_a_deployment() {
+    let none = Lost::NONE;
+    let after_unknown_loss = |sequence, seconds| match live(1, sequence, seconds) {
+        Event::Reading { item, mut reading } => {
+            reading.lost.unknown = true;
+            Event::Reading { item, reading }
+        }
+        event => event,
+    };
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 2, 20));
+    let rows = [(1, 1, 10), (1, 2, 20), (1, 3, 30), (1, 1, 40), (1, 2, 50)];
+    sut.take_page(page(&rows[..2], &[]));
+    assert_eq!(returned(&mut sut), [(1, 1, none), (1, 2, none)]);
+    sut.take_event(after_unknown_loss(2, 50));
+    sut.take_page(page(&rows, &[retired(1, 31)]));
+    let expected = [(1, 3, none), (1, 1, none), (1, 2, none)];
+    assert_eq!(returned(&mut sut), expected);
+}
+
 /// The variable is deployed again while a page is outstanding.
 ///
 /// Behaviour: B-63.

@@ -215,15 +215,7 @@ impl Subscriptions {
         let variable = base.variables.get(item.variable);
         let opened = variable.and_then(|v| Some((v.handle?, v.data_type.clone()?)));
         if let Some((handle, data_type)) = opened {
-            if let Some(item) = remote.item_mut(index)
-                && item.was_replaced_unnoticed(handle)
-            {
-                // The engine's report that the former variable is gone was lost with the connection.
-                let sentence = Arc::from(FaultCode::Gone.meaning());
-                end_item(&mut self.list, item, EndReason::Gone, None, &sentence);
-                base.changes += 1;
-            }
-            remote.opened(index, handle, &data_type);
+            note_handle(&mut self.list, remote, index, handle, &data_type);
         }
         let Some(item) = remote.item_mut(index) else {
             return;
@@ -412,6 +404,17 @@ fn end_item(
         return;
     }
     item.status = Status::Ended(reason);
+    notify_end(subscriptions, item, reason, lost, sentence);
+}
+
+/// Notifies every subscription that uses an item that it has ended.
+fn notify_end(
+    subscriptions: &mut Slab<Subscription>,
+    item: &mut RemoteItem,
+    reason: EndReason,
+    lost: Option<u64>,
+    sentence: &Arc<str>,
+) {
     item.is_gone |= reason == EndReason::Gone;
     let last: Option<Position> = item.account.position();
     for target in item.targets.iter() {
@@ -428,6 +431,25 @@ fn end_item(
             );
         }
     }
+}
+
+/// Records the handle and the type of an item's variable. If the variable has replaced another one,
+/// and the engine's report of that was lost with the connection, notifies every subscription that uses
+/// the item.
+pub(super) fn note_handle(
+    subscriptions: &mut Slab<Subscription>,
+    remote: &mut RemoteSubscription,
+    index: u32,
+    handle: u32,
+    data_type: &DataType,
+) {
+    if let Some(item) = remote.item_mut(index)
+        && item.was_replaced_unnoticed(handle)
+    {
+        let sentence = Arc::from(FaultCode::Gone.meaning());
+        notify_end(subscriptions, item, EndReason::Gone, None, &sentence);
+    }
+    remote.opened(index, handle, data_type);
 }
 
 /// Records why an item is not subscribed. Notifies every subscription that uses the item once per

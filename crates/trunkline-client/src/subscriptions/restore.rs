@@ -22,7 +22,7 @@ use trunkline_types::{Contract, Tick};
 
 use super::Subscriptions;
 use super::convergence::{Suspects, check_everything};
-use super::delivery::fail_item;
+use super::delivery::{fail_item, note_handle};
 use super::remote::{Pause, RemoteSubscription, Status};
 use super::subscription::Subscription;
 use crate::ask::{OwnRequest, Restore, Resume, Unsubscribe};
@@ -214,7 +214,7 @@ impl Subscriptions {
         }
         let mut items = Vec::with_capacity(by_handle.len());
         for (index, handle, data_type) in by_handle {
-            remote.opened(index, handle, &data_type);
+            note_handle(&mut self.list, remote, index, handle, &data_type);
             items.push(index);
         }
         if !items.is_empty() {

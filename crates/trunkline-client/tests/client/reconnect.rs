@@ -245,13 +245,59 @@ fn variable_replaced_meanwhile_starts_from_the_beginning() {
     rig.engine.variable(200).data_type = DataType::I32;
     rig.engine.variable(200).value = Some(Value::I32(5));
     rig.connect();
-    let readings = rig.readings(id);
+    let events = rig.events(id);
+    let events: Vec<&Event> = events
+        .iter()
+        .filter(|event| !is_connection(event))
+        .collect();
+    let [
+        Event::Ended {
+            item: 0,
+            reason: EndReason::Gone,
+            last: Some(_),
+            ..
+        },
+        Event::Reading { reading, .. },
+    ] = &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    let readings = [reading];
     assert_eq!(readings[0].sample.value, Value::I32(5));
     assert!(readings[0].lost.unknown);
     assert_eq!(
         rig.client.item(id, 0).unwrap().data_type,
         Some(DataType::I32)
     );
+}
+
+/// The connection breaks after the end of a variable was reported, and before the next one is
+/// deployed.
+#[test]
+fn end_of_a_replaced_variable_is_reported_once() {
+    let mut rig = Rig::connected(&["a/b", "a/c"]);
+    let id = rig.subscribe(&["a/b"], "all");
+    rig.engine.undeploy("a/b");
+    rig.exchange();
+    let before = rig.events(id);
+    assert!(
+        matches!(before.last(), Some(Event::Ended { .. })),
+        "{before:?}"
+    );
+    rig.cut();
+    rig.engine.add("a/b", Value::F64(8.0));
+    rig.connect();
+    let events = rig.events(id);
+    let is_end = |event: &&Event| matches!(event, Event::Ended { .. });
+    assert_eq!(events.iter().filter(is_end).count(), 0, "{events:?}");
+    let Some(Event::Reading { reading, .. }) = events.last() else {
+        panic!("{events:?}")
+    };
+    assert_eq!(reading.sample.value, Value::F64(8.0));
+}
+
+fn is_connection(event: &Event) -> bool {
+    matches!(event, Event::Connected { .. } | Event::Disconnected { .. })
 }
 
 #[test]

@@ -122,8 +122,10 @@ pub struct HistoryChecker {
     waiting: Vec<Line>,
     /// Updates that the history has reported as durable, or that have survived a start.
     durable: BTreeMap<Update, Line>,
-    /// Every update of the variable that a program follows, by epoch and sequence.
-    pub accepted: BTreeMap<(u64, u64), Line>,
+    /// Every update of the variable that a program follows.
+    pub accepted: BTreeMap<RowKey, Line>,
+    /// True if the variable that a program follows was undeployed.
+    pub is_followed_redeployed: bool,
     series: SeriesEvents,
     /// The event that must report the end of each earlier run of the engine, by epoch.
     ends: BTreeMap<u64, HistoryEvent>,
@@ -154,8 +156,7 @@ impl HistoryChecker {
         self.totals.updates += 1;
         self.totals.late += u64::from(line.key.sequence > LATE_SEQUENCES);
         if line.variable == FOLLOWED {
-            let place = (line.key.epoch, line.key.sequence);
-            self.accepted.insert(place, line.clone());
+            self.accepted.insert(line.key, line.clone());
         }
         self.waiting.push(line);
     }
@@ -191,6 +192,16 @@ impl HistoryChecker {
     /// Returns true if the update was reported as durable.
     pub fn is_durable(&self, line: &Line) -> bool {
         self.durable.contains_key(&update_of(line))
+    }
+
+    /// Returns true if updates before the present one may be missing: a run of the engine was
+    /// interrupted, or a file was damaged.
+    pub fn may_lack_updates(&self) -> bool {
+        self.is_damaged
+            || self
+                .ends
+                .values()
+                .any(|end| *end == HistoryEvent::Interrupted)
     }
 
     pub fn waiting(&self) -> usize {

@@ -14,7 +14,7 @@ pub const LIBRARY: &str = "plant";
 /// The time for which rows of `short` variables are kept.
 pub const KEEP: Duration = Duration::from_secs(3 * 3600);
 
-/// The variable that a program follows from its first update on, in full. It is always deployed.
+/// The variable that a program follows from its first update on, in full.
 pub const FOLLOWED: &str = "plant/followed";
 
 /// The plan of a run.

@@ -27,7 +27,7 @@ use crate::trace::Trace;
 const WALL: i64 = 1_790_000_000_000_000_000 + 16_400_000_000_000;
 const HOUR: i64 = 3_600_000_000_000;
 /// Time after the last fault within which a program must receive everything.
-const SETTLE_TIME: Duration = Duration::from_secs(25);
+const SETTLE_TIME: Duration = Duration::from_secs(100);
 /// Maximum number of calls of maintenance in a row; more are a violation.
 const CALLS_MAX: usize = 10_000;
 
@@ -598,18 +598,30 @@ impl HistoryWorld {
 
     /// Removes variables, adds variables that were removed, and changes types.
     fn redeploy(&mut self) {
-        let at = self.moment();
         let followed = FOLLOWED.trim_start_matches(LIBRARY).trim_start_matches('/');
-        let others = self.plan.variables.clone().into_iter();
-        for (name, known) in others.filter(|(name, _)| name != followed) {
+        // Two deployments never accept updates at the same time.
+        self.now = self.now.saturating_add(Duration::from_nanos(1));
+        if self.rng.chance(0.5) {
+            let place = self.variables.iter().position(|(one, _)| one == followed);
+            if let Some(place) = place {
+                let removed = self.variables.remove(place);
+                self.checker.is_followed_redeployed = true;
+                self.deploy();
+                if self.rng.chance(0.8) {
+                    self.variables.push(removed);
+                }
+            }
+        }
+        for (name, known) in self.plan.variables.clone() {
             let place = self.variables.iter().position(|(one, _)| *one == name);
             match (place, self.rng.below(4)) {
-                (Some(place), 0) if self.variables.len() > 1 => {
+                (Some(place), 0) if self.variables.len() > 1 && name != followed => {
                     self.variables.remove(place);
                 }
                 (Some(place), 1) => {
                     let drawn = data_type(&mut self.rng);
                     if let Some((_, data_type)) = self.variables.get_mut(place) {
+                        self.checker.is_followed_redeployed |= name == followed;
                         *data_type = drawn;
                     }
                 }
@@ -617,6 +629,11 @@ impl HistoryWorld {
                 _ => {}
             }
         }
+        self.deploy();
+    }
+
+    fn deploy(&mut self) {
+        let at = self.moment();
         if let Err(error) = self.host.deploy(&self.variables, at) {
             self.checker
                 .fail(|| format!("B-64: the library is refused: {error}"));
@@ -627,6 +644,13 @@ impl HistoryWorld {
     /// Lets time pass until the program that follows a variable has everything.
     fn settle_follower(&mut self) {
         self.is_kill_due = false;
+        let followed = FOLLOWED.trim_start_matches(LIBRARY).trim_start_matches('/');
+        let is_followed = |(name, _): &&(String, DataType)| name == followed;
+        if !self.variables.iter().any(|one| is_followed(&one)) {
+            let missing = self.plan.variables.iter().find(is_followed).cloned();
+            self.variables.extend(missing);
+            self.deploy();
+        }
         if let Some(follower) = &mut self.follower {
             follower.remote.heal();
         }
