@@ -78,7 +78,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     fn enter(&mut self, catalogue: &mut Catalogue) -> Result<(), Error> {
-        catalogue.add_spool_ends(&self.ends)?;
+        catalogue.add_spool_entries(&[], &self.ends)?;
         self.ends.clear();
         if !self.series.is_empty() {
             catalogue.add_series(&self.series)?;

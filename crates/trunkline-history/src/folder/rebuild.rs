@@ -85,7 +85,7 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     let mut catalogue = Catalogue::open(&new, true)?;
     catalogue.add_series(&scanned.series)?;
     catalogue.replace_parts(&[], &scanned.parts, None)?;
-    enter_spools(folder, &scanned.spool_logs, &mut catalogue)?;
+    enter_spools(folder, scanned.spool_logs, &mut catalogue)?;
     // Closing merges the write-ahead log into the database file, which is then complete.
     catalogue.close()?;
     File::open(&new)?.sync_all()?;
@@ -136,19 +136,19 @@ fn sealed_logs(files: &[&ReadableFile]) -> Vec<SpoolLog> {
     sealed
 }
 
-/// Enters the logs of spools whose rows are in files, and what the old catalogue says about others.
+/// Enters the logs of spools whose rows are in files, and what the old catalogue says about others. Nothing
+/// removes a log before the new catalogue, which has all of these entries, is in its place.
 fn enter_spools(
     folder: &Path,
-    of_files: &[SpoolLog],
+    of_files: Vec<SpoolLog>,
     catalogue: &mut Catalogue,
 ) -> Result<(), Error> {
     let former = Snapshot::read(folder).ok();
-    let of_former = former.iter().flat_map(|former| &former.spool_logs);
-    for one in of_former.chain(of_files) {
-        catalogue.replace_parts(&[], &[], Some(one))?;
-    }
-    let ends = former.map(|former| former.spool_ends);
-    catalogue.add_spool_ends(&ends.unwrap_or_default())
+    let (mut logs, ends) = former.map_or_else(Default::default, |former| {
+        (former.spool_logs, former.spool_ends)
+    });
+    logs.extend(of_files);
+    catalogue.add_spool_entries(&logs, &ends)
 }
 
 /// Moves the old catalogue to a new subfolder of `set-apart`. Returns its new path; `None` if there is none.
