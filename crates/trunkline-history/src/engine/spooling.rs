@@ -223,7 +223,7 @@ impl Spooling {
         in_files: &[SpoolLog],
         catalogue: &mut Catalogue,
     ) -> Result<Vec<SpoolLog>, Error> {
-        let spool = Spool::open(folder, history, in_files)?;
+        let spool = Spool::open(folder, history)?;
         let mut waiting = Vec::new();
         for number in spool.logs()? {
             let log = spool.log(number);
@@ -446,8 +446,7 @@ impl Spooling {
 }
 
 /// Deletes the entries of removed logs from the catalogue, and returns the logs that the catalogue still
-/// lists. The entry with the highest number is kept, so that no log number is reused: the catalogue of a
-/// restored backup would take a new log with an old number for one whose rows are in files.
+/// lists. The entry with the highest number is kept: a disk that fails may have lost the last deletion.
 fn remove_entries(mut removed: Vec<SpoolLog>, catalogue: &mut Catalogue) -> Vec<SpoolLog> {
     removed.sort_by_key(|log| log.log);
     // If the catalogue cannot be written now, the entries are deleted later.
