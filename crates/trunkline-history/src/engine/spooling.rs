@@ -92,7 +92,16 @@ impl Pending {
 /// readers of the state do not wait for a disk.
 pub(crate) struct SpoolingGuard<'a> {
     spooling: MutexGuard<'a, Spooling>,
-    state: &'a Mutex<Option<SpoolState>>,
+    visible: &'a Mutex<VisibleSpool>,
+}
+
+/// The state of the spool that readers see.
+#[derive(Debug, Default)]
+pub(crate) struct VisibleSpool {
+    /// `None` if no spool is configured.
+    pub(crate) state: Option<SpoolState>,
+    /// The reason why answers may lack rows of the spool; `None` if all of its logs were read.
+    pub(crate) unread_fault: Option<HistoryError>,
 }
 
 impl Deref for SpoolingGuard<'_> {
@@ -111,7 +120,7 @@ impl DerefMut for SpoolingGuard<'_> {
 
 impl Drop for SpoolingGuard<'_> {
     fn drop(&mut self) {
-        *lock(self.state) = self.spooling.state();
+        *lock(self.visible) = self.spooling.visible();
     }
 }
 
@@ -436,12 +445,19 @@ impl Spooling {
         }
     }
 
-    pub(crate) fn state(&self) -> Option<SpoolState> {
-        Some(SpoolState {
-            location: self.folder.as_ref()?.display().to_string(),
+    pub(crate) fn visible(&self) -> VisibleSpool {
+        let unread_fault = self.unread.fault.clone();
+        let state = self.folder.as_ref().map(|folder| SpoolState {
+            location: folder.display().to_string(),
             cause: self.cause.clone(),
-            fault: self.fault.clone().or_else(|| self.unread.fault.clone()),
-        })
+            fault: self.fault.clone().or_else(|| unread_fault.clone()),
+        });
+        // A spool that is open but cannot be written lacks no rows.
+        let unopened_fault = self.fault.clone().filter(|_| self.spool.is_none());
+        VisibleSpool {
+            state,
+            unread_fault: unopened_fault.or(unread_fault),
+        }
     }
 }
 
@@ -463,7 +479,7 @@ impl FileHistory {
     pub(crate) fn spooling(&self) -> SpoolingGuard<'_> {
         SpoolingGuard {
             spooling: lock(&self.spooling),
-            state: &self.spool_state,
+            visible: &self.visible_spool,
         }
     }
 

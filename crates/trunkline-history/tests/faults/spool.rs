@@ -618,6 +618,35 @@ fn log_of_the_spool_that_cannot_be_read_is_read_later() {
     });
 }
 
+/// Behaviour: H-14.
+#[test]
+fn answer_says_that_the_spool_or_a_log_of_it_cannot_be_read() {
+    in_own_process(|| {
+        for is_spool in [true, false] {
+            let (mut disks, plant) = Disks::spooling();
+            assert_eq!(plant.everything().states, [""; 0], "all rows are in memory");
+            disks.kill(plant);
+            let away = match is_spool {
+                true => Away::new(disks.spool(), Replacement::File),
+                false => Away::new(disks.spool().join(LOG), Replacement::Folder),
+            };
+            let mut plant = disks.try_start().unwrap();
+            let states = plant.everything().states;
+            let name = disks.spool().display().to_string();
+            let is_named =
+                |one: &String| one.contains("may lack rows of the spool") && one.contains(&name);
+            assert!(
+                !states.is_empty() && states.iter().all(is_named),
+                "{states:?}"
+            );
+            away.restore();
+            plant.time += 3600 * SECOND;
+            disks.assert_back(&plant, "with the rows");
+            assert_eq!(plant.everything().states, [""; 0]);
+        }
+    });
+}
+
 /// Behaviour: B-64.
 #[test]
 fn stop_and_interruption_in_the_spool_are_events() {
