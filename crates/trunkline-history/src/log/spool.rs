@@ -20,6 +20,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
+use trunkline_engine::history::ForeignSpoolReason;
 use trunkline_types::Timestamp;
 
 use crate::catalogue::{ENGINE_SERIES, Series, SpoolLog};
@@ -88,7 +89,7 @@ impl Spool {
         let path = folder.join(IDENTITY);
         if !path.try_exists()? {
             if !logs.is_empty() {
-                return Err(foreign(folder, "has logs, but no file `identity`"));
+                return Err(foreign(folder, ForeignSpoolReason::NoIdentity));
             }
             let identity = Identity {
                 spool: new_id()?,
@@ -197,8 +198,8 @@ impl SpoolFolder {
         let text = read_text(&folder.join(IDENTITY))?;
         let Some(identity) = Identity::parse(&text) else {
             let reason = match text.starts_with("history ") {
-                true => "is the folder of a history, not a spool",
-                false => "has a damaged file `identity`",
+                true => ForeignSpoolReason::History,
+                false => ForeignSpoolReason::DamagedIdentity,
             };
             return Err(foreign(folder, reason));
         };
@@ -208,8 +209,8 @@ impl SpoolFolder {
             highest_number,
         } = identity;
         if owner != history {
-            let reason =
-                format!("belongs to the history with the identity {owner}, not to {history}");
+            let history = history.to_owned();
+            let reason = ForeignSpoolReason::OtherHistory { owner, history };
             return Err(foreign(folder, reason));
         }
         let opened = Self {
@@ -258,7 +259,7 @@ impl SpoolFolder {
     fn check_log(&self, log: &SpoolLog) -> Result<(), Error> {
         match log.spool == self.id {
             true => self.check(),
-            false => Err(foreign(&self.folder, "was replaced by another one")),
+            false => Err(foreign(&self.folder, ForeignSpoolReason::Replaced)),
         }
     }
 
@@ -268,7 +269,7 @@ impl SpoolFolder {
         let is_same = |one: &Identity| one.spool == self.id && one.history == self.history;
         match found.is_some_and(|one| is_same(&one)) {
             true => Ok(()),
-            false => Err(foreign(&self.folder, "was replaced by another one")),
+            false => Err(foreign(&self.folder, ForeignSpoolReason::Replaced)),
         }
     }
 }
@@ -378,10 +379,10 @@ fn new_id() -> Result<String, Error> {
     Ok(connection.query_row(id, [], |row| row.get(0))?)
 }
 
-fn foreign(folder: &Path, reason: impl Into<String>) -> Error {
+fn foreign(folder: &Path, reason: ForeignSpoolReason) -> Error {
     Error::Foreign {
         spool: folder.to_owned(),
-        reason: reason.into(),
+        reason,
     }
 }
 

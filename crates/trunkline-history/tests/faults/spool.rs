@@ -848,7 +848,8 @@ fn folder_of_another_history_is_not_changed() {
     plant.record();
     let wall = plant.moment().wall;
     let error = plant.history.maintain(wall).unwrap_err().to_string();
-    assert!(error.contains("another folder has replaced it"), "{error}");
+    let reason = "(another folder has replaced it); mount the disk of the history again";
+    assert!(error.ends_with(reason), "{error}");
     for path in files(&other.history()) {
         let (kept, now) = (other.history().join(&path), disks.history().join(&path));
         assert_eq!(fs::read(kept).unwrap(), fs::read(now).unwrap(), "{path:?}");
