@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
 use rusqlite::ErrorCode;
-use trunkline_engine::history::HistoryError;
-use trunkline_engine::store::StoreErrorKind;
+use trunkline_engine::history::{ForeignSpoolReason, HistoryError};
+use trunkline_engine::store::{OpenFault, StoreErrorKind};
 use trunkline_types::wire::DecodeError;
 
 /// The reason why a step failed.
@@ -26,7 +26,7 @@ pub(crate) enum Error {
     /// The folder is not the spool of this history; `reason` says why.
     Foreign {
         spool: PathBuf,
-        reason: String,
+        reason: ForeignSpoolReason,
     },
     /// The history's folder was replaced by another folder while it was in use.
     Replaced,
@@ -89,17 +89,9 @@ impl Error {
                     reason,
                 };
             }
-            Error::Replaced => {
-                let sentence =
-                    "another folder has replaced it; mount the disk of the history again";
-                StoreErrorKind::CannotOpen(sentence.to_owned())
-            }
-            Error::NoHistory => {
-                StoreErrorKind::CannotOpen("the folder contains no history".to_owned())
-            }
-            Error::IsSpool => {
-                StoreErrorKind::CannotOpen("the folder is the spool of a history".to_owned())
-            }
+            Error::Replaced => StoreErrorKind::CannotOpen(OpenFault::OtherFolder),
+            Error::NoHistory => StoreErrorKind::CannotOpen(OpenFault::NoHistory),
+            Error::IsSpool => StoreErrorKind::CannotOpen(OpenFault::Spool),
             Error::Changing => {
                 let sentence = "the engine changed its files during every attempt to read them; try \
                                 again";
@@ -131,10 +123,8 @@ fn of_system(error: &io::Error) -> StoreErrorKind {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreErrorKind::Full,
         ErrorKind::OutOfMemory => StoreErrorKind::NoMemory,
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreErrorKind::ReadOnly,
-        ErrorKind::NotFound => StoreErrorKind::CannotOpen("a file is missing".to_owned()),
-        ErrorKind::NotADirectory => {
-            StoreErrorKind::CannotOpen("a part of its path is a file, not a folder".to_owned())
-        }
+        ErrorKind::NotFound => StoreErrorKind::CannotOpen(OpenFault::Missing),
+        ErrorKind::NotADirectory => StoreErrorKind::CannotOpen(OpenFault::FileInPath),
         _ => StoreErrorKind::Failed(error.to_string()),
     }
 }
@@ -146,7 +136,7 @@ fn of_sqlite(error: &rusqlite::Error) -> StoreErrorKind {
         Some(ErrorCode::OutOfMemory) => StoreErrorKind::NoMemory,
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreErrorKind::ReadOnly,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreErrorKind::InUse,
-        Some(ErrorCode::CannotOpen) => StoreErrorKind::CannotOpen(sentence),
+        Some(ErrorCode::CannotOpen) => StoreErrorKind::CannotOpen(OpenFault::Database(sentence)),
         Some(ErrorCode::SystemIoFailure) => StoreErrorKind::Failed(sentence),
         _ => StoreErrorKind::Damaged(format!("its catalogue: {sentence}")),
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rusqlite::ErrorCode;
 use rusqlite::types::FromSqlError;
-use trunkline_engine::store::{StoreError, StoreErrorKind};
+use trunkline_engine::store::{OpenFault, StoreError, StoreErrorKind};
 use trunkline_types::wire::DecodeError;
 
 /// The reason why a call of the store fails.
@@ -62,7 +62,7 @@ fn sqlite_kind(error: &rusqlite::Error) -> StoreErrorKind {
         Some(ErrorCode::OutOfMemory) => StoreErrorKind::NoMemory,
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreErrorKind::ReadOnly,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreErrorKind::InUse,
-        Some(ErrorCode::CannotOpen) => StoreErrorKind::CannotOpen(sentence),
+        Some(ErrorCode::CannotOpen) => StoreErrorKind::CannotOpen(OpenFault::Database(sentence)),
         Some(ErrorCode::SystemIoFailure) => StoreErrorKind::Failed(sentence),
         // The file no longer has the content that was written: a column has another type, a row is missing, or
         // a page is invalid.
@@ -75,10 +75,8 @@ fn io_kind(error: &io::Error) -> StoreErrorKind {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreErrorKind::Full,
         ErrorKind::OutOfMemory => StoreErrorKind::NoMemory,
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreErrorKind::ReadOnly,
-        ErrorKind::NotFound => StoreErrorKind::CannotOpen("there is no such folder".to_owned()),
-        ErrorKind::NotADirectory => {
-            StoreErrorKind::CannotOpen("a part of its path is a file".to_owned())
-        }
+        ErrorKind::NotFound => StoreErrorKind::CannotOpen(OpenFault::Missing),
+        ErrorKind::NotADirectory => StoreErrorKind::CannotOpen(OpenFault::FileInPath),
         _ => StoreErrorKind::Failed(error.to_string()),
     }
 }

@@ -84,13 +84,16 @@ pub mod realtime {
 
 /// The history interface of an engine, for programs that record history themselves.
 pub mod recording {
-    pub use trunkline_engine::history::{History, HistoryError, HistoryFigures, SpoolState};
+    pub use trunkline_engine::history::{
+        ForeignSpoolReason, History, HistoryError, HistoryFigures, SpoolState,
+    };
 }
 
 /// The persistent state of an engine, and the stores that contain it.
 pub mod store {
     pub use trunkline_engine::store::{
-        Damage, LogBound, RetainedValue, Start, Store, StoreError, StoreErrorKind, StoredLibrary,
+        Damage, LogBound, OpenFault, RetainedValue, Start, Store, StoreError, StoreErrorKind,
+        StoredLibrary,
     };
     pub use trunkline_engine::{Encoded, LibraryState};
     pub use trunkline_store::SqliteStore;

@@ -105,14 +105,48 @@ pub enum HistoryError {
         kind: StoreErrorKind,
     },
     /// The folder is not a spool, or not the one of this history.
-    #[error(
-        "the spool {location} {reason}; name another folder with the key `history_spool` of \
-             [engine]"
-    )]
-    ForeignSpool { location: String, reason: String },
+    #[error("the spool {location} {reason}")]
+    ForeignSpool {
+        location: String,
+        /// The reason; its message includes the remedy.
+        reason: ForeignSpoolReason,
+    },
     /// The query cannot be answered.
     #[error("{0}")]
     Query(String),
+}
+
+/// The reason why a folder is not the spool of a history. Its message includes the remedy.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ForeignSpoolReason {
+    /// The folder is that of a history.
+    #[error(
+        "is the folder of a history, not a spool; name another folder with the key `history_spool` \
+         of [engine]"
+    )]
+    History,
+    #[error(
+        "has a damaged file `identity`; name another folder with the key `history_spool` of [engine], \
+         or delete this file if the folder has no logs"
+    )]
+    DamagedIdentity,
+    /// The folder has the logs of an unknown spool.
+    #[error(
+        "has logs, but no file `identity`; put this file back, or name another folder with the key \
+         `history_spool` of [engine]"
+    )]
+    NoIdentity,
+    /// The spool belongs to another history. The fields are the identities of the two histories.
+    #[error(
+        "belongs to the history with the identity {owner}, not to {history}; mount the disk with the \
+         spool of this history, or name another folder with the key `history_spool` of [engine]"
+    )]
+    OtherHistory { owner: String, history: String },
+    /// Another disk is mounted at its place, for example.
+    #[error(
+        "was replaced by another one while the engine used it; mount the disk of the spool again"
+    )]
+    Replaced,
 }
 
 /// Describes the fault of the folder and its remedy.
@@ -138,5 +172,35 @@ fn sentence_of(kind: &StoreErrorKind, location: &str) -> String {
         | StoreErrorKind::CannotOpen(_)
         | StoreErrorKind::Failed(_)
         | StoreErrorKind::Replaced => kind.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Behaviour: H-14.
+    #[test]
+    fn message_of_a_foreign_spool_has_the_remedy_for_its_reason() {
+        use ForeignSpoolReason::{DamagedIdentity, History, NoIdentity, OtherHistory, Replaced};
+        let other = OtherHistory {
+            owner: "1".to_owned(),
+            history: "2".to_owned(),
+        };
+        let name_another = "name another folder with the key `history_spool` of [engine]";
+        for (reason, remedies) in [
+            (History, vec![name_another]),
+            (DamagedIdentity, vec![name_another, "delete this file"]),
+            (NoIdentity, vec![name_another, "put this file back"]),
+            (other, vec![name_another, "mount the disk with the spool"]),
+            (Replaced, vec!["mount the disk of the spool again"]),
+        ] {
+            let location = "/spool".to_owned();
+            let message = HistoryError::ForeignSpool { location, reason }.to_string();
+            let remedy = message.split("; ").nth(1).unwrap_or_default();
+            assert_eq!(message.split("; ").count(), 2, "{message}");
+            assert_eq!(remedy.split(", or ").count(), remedies.len(), "{message}");
+            assert!(remedies.iter().all(|one| remedy.contains(one)), "{message}");
+        }
     }
 }

@@ -228,9 +228,54 @@ pub enum StoreErrorKind {
     ReadOnly,
     /// The store is a folder instead of a file.
     Folder,
-    CannotOpen(String),
+    CannotOpen(OpenFault),
     Failed(String),
     Replaced,
+}
+
+/// The reason why a store, or the folder of a history, cannot be opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OpenFault {
+    Missing,
+    /// A part of the path is a file.
+    FileInPath,
+    /// The folder contains no history.
+    NoHistory,
+    /// The folder is the spool of a history.
+    Spool,
+    /// Another folder is at the place of the folder that was opened first.
+    OtherFolder,
+    /// SQLite reports this error.
+    Database(String),
+}
+
+impl OpenFault {
+    /// Returns what to do next.
+    fn remedy(&self) -> &'static str {
+        match self {
+            OpenFault::Missing => "mount its disk, or create its folder",
+            OpenFault::FileInPath => "move that file away, or name another path",
+            OpenFault::NoHistory => "name the folder of a history",
+            OpenFault::Spool => "name another folder with the key `history` of [engine]",
+            OpenFault::OtherFolder => "mount the disk of the history again",
+            OpenFault::Database(_) => {
+                "check that its folder exists, and that the engine's user may use the files in it"
+            }
+        }
+    }
+}
+
+impl fmt::Display for OpenFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OpenFault::Missing => "its folder or a file does not exist",
+            OpenFault::FileInPath => "a part of its path is a file, not a folder",
+            OpenFault::NoHistory => "the folder contains no history",
+            OpenFault::Spool => "the folder is the spool of a history",
+            OpenFault::OtherFolder => "another folder has replaced it",
+            OpenFault::Database(error) => error,
+        })
+    }
 }
 
 impl fmt::Display for StoreErrorKind {
@@ -261,8 +306,8 @@ impl fmt::Display for StoreErrorKind {
                  writing, then try again",
             ),
             StoreErrorKind::Folder => f.write_str("is a folder; name a file"),
-            StoreErrorKind::CannotOpen(why) => {
-                write!(f, "cannot be opened ({why}); check that its folder exists")
+            StoreErrorKind::CannotOpen(fault) => {
+                write!(f, "cannot be opened ({fault}); {}", fault.remedy())
             }
             StoreErrorKind::Failed(why) => write!(
                 f,
@@ -272,6 +317,31 @@ impl fmt::Display for StoreErrorKind {
                 "was removed or replaced while this engine was using it, so nothing is saved any \
                  more; put the file back, or restart the engine",
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_of_a_fault_at_opening_has_one_remedy_for_its_reason() {
+        let database = OpenFault::Database("unable to open database file".to_owned());
+        for (fault, remedy) in [
+            (OpenFault::Missing, "mount its disk"),
+            (OpenFault::FileInPath, "move that file away"),
+            (OpenFault::NoHistory, "name the folder of a history"),
+            (OpenFault::Spool, "with the key `history` of [engine]"),
+            (OpenFault::OtherFolder, "mount the disk of the history"),
+            (database, "check that its folder exists"),
+        ] {
+            let message = StoreErrorKind::CannotOpen(fault).to_string();
+            let parts: Vec<&str> = message.split("; ").collect();
+            assert!(
+                matches!(parts.as_slice(), [_, last] if last.contains(remedy)),
+                "{message}"
+            );
         }
     }
 }

@@ -281,19 +281,25 @@ impl Catalogue {
         self.with_connection(|connection| read_spool_ends(connection))
     }
 
-    /// Adds ends of logs of spools.
-    pub(crate) fn add_spool_ends(&mut self, ends: &[SpoolEnd]) -> Result<(), Error> {
-        if ends.is_empty() {
+    /// Enters logs of spools whose rows are in files, and the ends of other logs, all or none.
+    pub(crate) fn add_spool_entries(
+        &mut self,
+        logs: &[SpoolLog],
+        ends: &[SpoolEnd],
+    ) -> Result<(), Error> {
+        if logs.is_empty() && ends.is_empty() {
             return Ok(());
         }
         self.transaction(|transaction| {
             transaction.execute_batch(SPOOL_TABLES)?;
+            let mut insert =
+                transaction.prepare("INSERT OR REPLACE INTO spool_end VALUES (?, ?, ?)")?;
             for one in ends {
-                let insert = "INSERT OR REPLACE INTO spool_end VALUES (?, ?, ?)";
-                let values = params![one.log.spool, one.log.log as i64, one.bytes as i64];
-                transaction.execute(insert, values)?;
+                insert.execute(params![one.log.spool, one.log.log as i64, one.bytes as i64])?;
             }
-            Ok(())
+            // Entering a log deletes its end.
+            logs.iter()
+                .try_for_each(|log| enter_spool_log(transaction, log))
         })
     }
 
@@ -340,10 +346,7 @@ impl Catalogue {
             }
             if let Some(one) = spool_log {
                 transaction.execute_batch(SPOOL_TABLES)?;
-                let insert = "INSERT OR REPLACE INTO spool VALUES (?, ?)";
-                transaction.execute(insert, params![one.spool, one.log as i64])?;
-                let delete = "DELETE FROM spool_end WHERE id = ? AND log = ?";
-                transaction.execute(delete, params![one.spool, one.log as i64])?;
+                enter_spool_log(transaction, one)?;
             }
             Ok(())
         })
@@ -391,6 +394,15 @@ impl OpenCatalogue {
         let file = file_identity(path)?;
         Ok(Self { connection, file })
     }
+}
+
+/// Enters a log whose rows are in files. The tables for spools must exist.
+fn enter_spool_log(transaction: &Transaction<'_>, one: &SpoolLog) -> Result<(), Error> {
+    let insert = "INSERT OR REPLACE INTO spool VALUES (?, ?)";
+    transaction.execute(insert, params![one.spool, one.log as i64])?;
+    let delete = "DELETE FROM spool_end WHERE id = ? AND log = ?";
+    transaction.execute(delete, params![one.spool, one.log as i64])?;
+    Ok(())
 }
 
 fn read_series(connection: &Connection) -> Result<Vec<Series>, Error> {
@@ -511,5 +523,38 @@ mod tests {
         assert!(!path.exists(), "no other catalogue is created in its place");
         std::fs::rename(folder.path().join("away"), &path).unwrap();
         assert_eq!(sut.series().unwrap(), []);
+    }
+    /// H-14: a catalogue with only some of these entries would move the rows of a log to files twice.
+    #[test]
+    fn entries_of_spools_are_entered_all_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("catalogue.sqlite");
+        let mut sut = Catalogue::open(&path, true).unwrap();
+        let log = |log| SpoolLog {
+            spool: "9f0c".to_owned(),
+            log,
+        };
+        let end = |number| SpoolEnd {
+            log: log(number),
+            bytes: 24,
+        };
+        let ends = [end(2), end(3)];
+        // Entering the second log fails.
+        let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON spool WHEN new.log = 2
+                      BEGIN SELECT RAISE(ABORT, 'refused'); END";
+        let prepared = sut.with_connection(|connection| {
+            connection.execute_batch(SPOOL_TABLES)?;
+            Ok(connection.execute_batch(refuse)?)
+        });
+        prepared.unwrap();
+        sut.add_spool_entries(&[log(1), log(2)], &ends).unwrap_err();
+        assert_eq!(sut.spool_logs().unwrap(), []);
+        assert_eq!(sut.spool_ends().unwrap(), []);
+        let allow =
+            |connection: &mut Connection| Ok(connection.execute_batch("DROP TRIGGER refuse")?);
+        sut.with_connection(allow).unwrap();
+        sut.add_spool_entries(&[log(1), log(2)], &ends).unwrap();
+        assert_eq!(sut.spool_logs().unwrap(), [log(1), log(2)]);
+        assert_eq!(sut.spool_ends().unwrap(), [end(3)]);
     }
 }

@@ -20,7 +20,7 @@ use trunkline_types::history::{
 use trunkline_types::{Moment, Tick, Timestamp};
 
 use self::recorder::Recorder;
-use self::spooling::Spooling;
+use self::spooling::{Spooling, VisibleSpool};
 use crate::catalogue::snapshot::Snapshot;
 use crate::catalogue::{Catalogue, PartRow, Series, SpoolLog};
 use crate::error::Error;
@@ -74,7 +74,7 @@ pub struct FileHistory {
     /// Determines which folder holds the log. Locked after `recorder`.
     spooling: Mutex<Spooling>,
     /// A copy of the state of the spool. Locked only briefly.
-    spool_state: Mutex<Option<SpoolState>>,
+    visible_spool: Mutex<VisibleSpool>,
     /// Locked after `spooling`.
     catalogue: Mutex<Catalogue>,
     /// All series, sorted by name and id. Locked after `catalogue`.
@@ -273,7 +273,7 @@ impl FileHistory {
             rules,
             recorder: Mutex::new(recorder),
             recorder_figures: Mutex::default(),
-            spool_state: Mutex::new(spooling.state()),
+            visible_spool: Mutex::new(spooling.visible()),
             spooling: Mutex::new(spooling),
             catalogue: Mutex::new(catalogue),
             series: Mutex::default(),
@@ -515,7 +515,13 @@ impl FileHistory {
                  them to files"
             ),
         };
-        let sentences = [&self.damage, &unloaded, &page.state].into_iter();
+        let unread = match &lock(&self.visible_spool).unread_fault {
+            None => String::new(),
+            Some(fault) => format!(
+                "this answer may lack rows of the spool until the engine has read them: {fault}"
+            ),
+        };
+        let sentences = [&self.damage, &unloaded, &unread, &page.state].into_iter();
         let sentences: Vec<&str> = sentences
             .map(String::as_str)
             .filter(|sentence| !sentence.is_empty())
@@ -612,7 +618,7 @@ impl History for FileHistory {
     }
 
     fn spool(&self) -> Option<SpoolState> {
-        lock(&self.spool_state).clone()
+        lock(&self.visible_spool).state.clone()
     }
 }
 

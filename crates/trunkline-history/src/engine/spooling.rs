@@ -78,7 +78,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     fn enter(&mut self, catalogue: &mut Catalogue) -> Result<(), Error> {
-        catalogue.add_spool_ends(&self.ends)?;
+        catalogue.add_spool_entries(&[], &self.ends)?;
         self.ends.clear();
         if !self.series.is_empty() {
             catalogue.add_series(&self.series)?;
@@ -92,7 +92,16 @@ impl Pending {
 /// readers of the state do not wait for a disk.
 pub(crate) struct SpoolingGuard<'a> {
     spooling: MutexGuard<'a, Spooling>,
-    state: &'a Mutex<Option<SpoolState>>,
+    visible: &'a Mutex<VisibleSpool>,
+}
+
+/// The state of the spool that readers see.
+#[derive(Debug, Default)]
+pub(crate) struct VisibleSpool {
+    /// `None` if no spool is configured.
+    pub(crate) state: Option<SpoolState>,
+    /// The reason why answers may lack rows of the spool; `None` if all of its logs were read.
+    pub(crate) unread_fault: Option<HistoryError>,
 }
 
 impl Deref for SpoolingGuard<'_> {
@@ -111,7 +120,7 @@ impl DerefMut for SpoolingGuard<'_> {
 
 impl Drop for SpoolingGuard<'_> {
     fn drop(&mut self) {
-        *lock(self.state) = self.spooling.state();
+        *lock(self.visible) = self.spooling.visible();
     }
 }
 
@@ -223,7 +232,7 @@ impl Spooling {
         in_files: &[SpoolLog],
         catalogue: &mut Catalogue,
     ) -> Result<Vec<SpoolLog>, Error> {
-        let spool = Spool::open(folder, history, in_files)?;
+        let spool = Spool::open(folder, history)?;
         let mut waiting = Vec::new();
         for number in spool.logs()? {
             let log = spool.log(number);
@@ -436,18 +445,24 @@ impl Spooling {
         }
     }
 
-    pub(crate) fn state(&self) -> Option<SpoolState> {
-        Some(SpoolState {
-            location: self.folder.as_ref()?.display().to_string(),
+    pub(crate) fn visible(&self) -> VisibleSpool {
+        let unread_fault = self.unread.fault.clone();
+        let state = self.folder.as_ref().map(|folder| SpoolState {
+            location: folder.display().to_string(),
             cause: self.cause.clone(),
-            fault: self.fault.clone().or_else(|| self.unread.fault.clone()),
-        })
+            fault: self.fault.clone().or_else(|| unread_fault.clone()),
+        });
+        // A spool that is open but cannot be written lacks no rows.
+        let unopened_fault = self.fault.clone().filter(|_| self.spool.is_none());
+        VisibleSpool {
+            state,
+            unread_fault: unopened_fault.or(unread_fault),
+        }
     }
 }
 
 /// Deletes the entries of removed logs from the catalogue, and returns the logs that the catalogue still
-/// lists. The entry with the highest number is kept, so that no log number is reused: the catalogue of a
-/// restored backup would take a new log with an old number for one whose rows are in files.
+/// lists. The entry with the highest number is kept: a disk that fails may have lost the last deletion.
 fn remove_entries(mut removed: Vec<SpoolLog>, catalogue: &mut Catalogue) -> Vec<SpoolLog> {
     removed.sort_by_key(|log| log.log);
     // If the catalogue cannot be written now, the entries are deleted later.
@@ -464,7 +479,7 @@ impl FileHistory {
     pub(crate) fn spooling(&self) -> SpoolingGuard<'_> {
         SpoolingGuard {
             spooling: lock(&self.spooling),
-            state: &self.spool_state,
+            visible: &self.visible_spool,
         }
     }
 

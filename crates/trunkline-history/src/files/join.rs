@@ -1,5 +1,6 @@
 //! Joins small files of one date into larger files, and omits expired rows.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use trunkline_types::history::Rows;
 
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
+use crate::files::footer::SealedLog;
 use crate::files::merge::Merge;
 use crate::files::part::{Part, PartWriter, segments_of};
 use crate::files::seal::expires_of;
@@ -243,6 +245,7 @@ pub(crate) fn join(
         segments.extend(part.segments()?);
         spool_logs.extend(part.spool_logs()?);
     }
+    let spool_logs = merge_logs(spool_logs);
     let mut part = writer.finish(folder, merge_ranges(segments), spool_logs)?;
     part.expires = expires;
     Ok(Some(part))
@@ -261,6 +264,15 @@ fn merge_ranges(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     merged
 }
 
+/// Names each log once, with its largest number of files. Two files of a date may name the same log if one of
+/// them was restored.
+fn merge_logs(mut logs: Vec<SealedLog>) -> Vec<SealedLog> {
+    let order = |one: &SealedLog| (one.log.spool.clone(), one.log.log, Reverse(one.files));
+    logs.sort_by_cached_key(order);
+    logs.dedup_by(|one, before| one.log == before.log);
+    logs
+}
+
 /// Returns the rows and events at or after this time.
 fn rows_since(rows: &Rows, time: i64) -> Rows {
     let from = rows.times().partition_point(|one| *one < time);
@@ -276,6 +288,8 @@ fn rows_since(rows: &Rows, time: i64) -> Rows {
 
 #[cfg(test)]
 mod tests {
+    use crate::catalogue::SpoolLog;
+
     use super::*;
 
     fn part(name: &str, segment: u64) -> Arc<Part> {
@@ -304,5 +318,18 @@ mod tests {
         assert!(chosen.is_empty());
         let chosen = choose(&[restored, part("0000000005", 5)], &BTreeSet::new(), 2);
         assert_eq!(chosen.len(), 2);
+    }
+    /// H-14: a file that names a log twice would count as two of its files.
+    #[test]
+    fn joined_file_names_each_log_of_the_spool_once() {
+        let sealed = |log, files| SealedLog {
+            log: SpoolLog {
+                spool: "9f0c".to_owned(),
+                log,
+            },
+            files,
+        };
+        let logs = vec![sealed(3, 1), sealed(1, 2), sealed(3, 2), sealed(1, 2)];
+        assert_eq!(merge_logs(logs), [sealed(1, 2), sealed(3, 2)]);
     }
 }

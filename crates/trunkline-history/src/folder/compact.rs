@@ -102,7 +102,7 @@ impl<'a> Compaction<'a> {
             unsealed.add_interrupted(sealed);
         }
         // The logs that contain these ends are removed below.
-        catalogue.add_spool_ends(&unsealed.spool_ends)?;
+        catalogue.add_spool_entries(&[], &unsealed.spool_ends)?;
         let new = unsealed::unknown(&unsealed.series, &series)?;
         catalogue.add_series(&new)?;
         series.extend(new);

@@ -5,7 +5,7 @@
 //! in a joined file. When an engine starts, it deletes such files, and moves files that cannot be read to
 //! `set-apart`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::path::Path;
 
@@ -85,7 +85,7 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     let mut catalogue = Catalogue::open(&new, true)?;
     catalogue.add_series(&scanned.series)?;
     catalogue.replace_parts(&[], &scanned.parts, None)?;
-    enter_spools(folder, &scanned.spool_logs, &mut catalogue)?;
+    enter_spools(folder, scanned.spool_logs, &mut catalogue)?;
     // Closing merges the write-ahead log into the database file, which is then complete.
     catalogue.close()?;
     File::open(&new)?.sync_all()?;
@@ -116,39 +116,39 @@ fn former_lacks(folder: &Path, segment: u64) -> bool {
     former.is_ok_and(|former| former.parts.iter().all(|part| part.segment != segment))
 }
 
-/// Returns the logs of spools of which these files have all rows.
+/// Returns the logs of spools of which these files have all rows. The rows of each date of a log were written to
+/// one file, so the dates of the files that name a log are counted, not the files.
 fn sealed_logs(files: &[&ReadableFile]) -> Vec<SpoolLog> {
-    let named = || files.iter().flat_map(|file| &file.spool_logs);
-    let mut counts: HashMap<(&str, u64), usize> = HashMap::new();
-    for SealedLog { log, .. } in named() {
-        *counts.entry((&log.spool, log.log)).or_default() += 1;
-    }
-    let has_all = |one: &&SealedLog| {
-        let count = counts.get(&(one.log.spool.as_str(), one.log.log));
-        count.is_some_and(|count| *count >= one.files)
-    };
-    let mut sealed: Vec<SpoolLog> = Vec::new();
-    for one in named().filter(has_all) {
-        if !sealed.contains(&one.log) {
-            sealed.push(one.log.clone());
+    let mut found: BTreeMap<(&str, u64), (usize, BTreeSet<&str>)> = BTreeMap::new();
+    for file in files {
+        for SealedLog { log, files } in &file.spool_logs {
+            let (needed, dates) = found.entry((&log.spool, log.log)).or_default();
+            *needed = (*needed).max(*files);
+            dates.insert(date_of(&file.row.path));
         }
     }
-    sealed
+    let complete = found.into_iter();
+    let complete = complete.filter(|(_, (needed, dates))| dates.len() >= *needed);
+    let logs = complete.map(|((spool, log), _)| SpoolLog {
+        spool: spool.to_owned(),
+        log,
+    });
+    logs.collect()
 }
 
-/// Enters the logs of spools whose rows are in files, and what the old catalogue says about others.
+/// Enters the logs of spools whose rows are in files, and what the old catalogue says about others. Nothing
+/// removes a log before the new catalogue, which has all of these entries, is in its place.
 fn enter_spools(
     folder: &Path,
-    of_files: &[SpoolLog],
+    of_files: Vec<SpoolLog>,
     catalogue: &mut Catalogue,
 ) -> Result<(), Error> {
     let former = Snapshot::read(folder).ok();
-    let of_former = former.iter().flat_map(|former| &former.spool_logs);
-    for one in of_former.chain(of_files) {
-        catalogue.replace_parts(&[], &[], Some(one))?;
-    }
-    let ends = former.map(|former| former.spool_ends);
-    catalogue.add_spool_ends(&ends.unwrap_or_default())
+    let (mut logs, ends) = former.map_or_else(Default::default, |former| {
+        (former.spool_logs, former.spool_ends)
+    });
+    logs.extend(of_files);
+    catalogue.add_spool_entries(&logs, &ends)
 }
 
 /// Moves the old catalogue to a new subfolder of `set-apart`. Returns its new path; `None` if there is none.
@@ -301,4 +301,56 @@ fn read(folder: &Path, path: &str) -> Result<ReadableFile, Error> {
         segments,
         spool_logs,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, spool_logs: Vec<SealedLog>) -> ReadableFile {
+        ReadableFile {
+            row: PartRow {
+                path: path.to_owned(),
+                segment: 1,
+                first_time: 0,
+                last_time: 0,
+                rows: 1,
+                bytes: 1000,
+                expires: i64::MAX,
+                data_bytes: 900,
+                footer: 0,
+                summary: 0,
+            },
+            series: Vec::new(),
+            segments: vec![(1, 1)],
+            spool_logs,
+        }
+    }
+
+    fn sealed(log: u64, files: usize) -> SealedLog {
+        SealedLog {
+            log: SpoolLog {
+                spool: "9f0c".to_owned(),
+                log,
+            },
+            files,
+        }
+    }
+
+    /// H-14: with the file of one date twice, the rows of another date are only in the log.
+    #[test]
+    fn files_of_one_date_do_not_replace_the_file_of_another() {
+        let logs = vec![sealed(1, 2), sealed(2, 1)];
+        let once = file("samples/date=2026-11-27/0000000001.parquet", logs.clone());
+        let joined = "samples/date=2026-11-27/0000000001-0000000002.parquet";
+        let twice = file(joined, [logs, vec![sealed(1, 2)]].concat());
+        let files = [&once, &twice];
+        assert_eq!(sealed_logs(&files), [sealed(2, 1).log]);
+        let other = file(
+            "samples/date=2026-11-28/0000000001.parquet",
+            vec![sealed(1, 2)],
+        );
+        let files = [&once, &twice, &other];
+        assert_eq!(sealed_logs(&files), [sealed(1, 2).log, sealed(2, 1).log]);
+    }
 }

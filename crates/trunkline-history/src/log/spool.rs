@@ -1,7 +1,7 @@
 //! The spool: a folder on another disk that stores rows while the history's folder cannot be written.
 //!
 //! ```text
-//! identity            identities of this spool and of its history
+//! identity            identities of this spool and of its history, and the highest number of a log so far
 //! log-0000000003.tlh  rows in the format of the log; the number counts the logs of the spool
 //! lock                held by the engine that records
 //! ```
@@ -9,7 +9,8 @@
 //! The history's folder has a file `identity`, too. Each operation compares the identities, because another
 //! disk may have been mounted at the same path. A log is deleted when its rows are in files of the history.
 //! The transaction that enters these files in the catalogue also enters the log, so that the log is not
-//! read again if its deletion fails.
+//! read again if its deletion fails. The number of a log is never used again, because files name the log for as
+//! long as they exist, also in a backup.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -19,6 +20,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
+use trunkline_engine::history::ForeignSpoolReason;
 use trunkline_types::Timestamp;
 
 use crate::catalogue::{ENGINE_SERIES, Series, SpoolLog};
@@ -31,15 +33,28 @@ use crate::paths::{IDENTITY, remove_if_there, sync_parent};
 const SPOOL_PATH: &str = "spool";
 /// Number of hexadecimal digits of an identity.
 const ID_DIGITS: usize = 32;
+/// Maximum of the highest number in the file `identity`. The catalogue stores numbers as `i64`, and no spool
+/// reaches them.
+const NUMBER_MAX: u64 = i64::MAX as u64 / 2;
 
 /// The folder of a spool, and the identity that the spool had when it was opened.
 #[derive(Clone, Debug)]
 pub(crate) struct SpoolFolder {
     folder: PathBuf,
-    /// Content of the file `identity` in the spool.
-    identity: String,
     /// Identity of the spool.
     id: String,
+    /// Identity of its history.
+    history: String,
+}
+
+/// The content of the file `identity` in a spool.
+struct Identity {
+    /// Identity of the spool.
+    spool: String,
+    /// Identity of its history.
+    history: String,
+    /// The highest number of a log so far; 0 if there was none.
+    highest_number: u64,
 }
 
 /// The open spool of an engine.
@@ -48,23 +63,18 @@ pub(crate) struct Spool {
     spool_folder: SpoolFolder,
     /// Content of the file `identity` in the history's folder.
     history: String,
-    /// The highest log number used so far. Numbers are not reused.
+    /// The highest number of a log so far, as in the file `identity`.
     highest_number: u64,
     _lock: File,
 }
 
 impl Spool {
     /// Opens the spool in `folder` for the history in `history`. Creates the spool if it does not exist, but
-    /// not its parent folders, which are missing if the disk is not mounted. `in_files` are the logs of
-    /// spools whose rows are in files.
+    /// not its parent folders, which are missing if the disk is not mounted.
     ///
     /// # Errors
     /// [`Error::Foreign`] if the folder is not the spool of this history.
-    pub(crate) fn open(
-        folder: &Path,
-        history_folder: &Path,
-        in_files: &[SpoolLog],
-    ) -> Result<Self, Error> {
+    pub(crate) fn open(folder: &Path, history_folder: &Path) -> Result<Self, Error> {
         let history = history_id(history_folder)?;
         let history_identity_text = history_identity(&history);
         match DirBuilder::new().mode(0o700).create(folder) {
@@ -79,21 +89,22 @@ impl Spool {
         let path = folder.join(IDENTITY);
         if !path.try_exists()? {
             if !logs.is_empty() {
-                return Err(foreign(folder, "has logs, but no file `identity`"));
+                return Err(foreign(folder, ForeignSpoolReason::NoIdentity));
             }
-            let identity = format!("spool {}\nhistory {history}\n", new_id()?);
-            create_file(&path, identity.as_bytes())?;
+            let identity = Identity {
+                spool: new_id()?,
+                history: history.clone(),
+                highest_number: 0,
+            };
+            create_file(&path, identity.text().as_bytes())?;
         }
-        let spool_folder = SpoolFolder::of(folder, &history)?;
+        let (spool_folder, highest_number) = SpoolFolder::of(folder, &history)?;
         // Only commands that run without an engine need this file. If it cannot be written now, the next
         // start writes it.
         let _ = write_spool_path(history_folder, folder);
-        let in_files = in_files.iter().filter(|one| one.spool == spool_folder.id);
-        let in_files = in_files.map(|one| one.log);
-        let highest_number = logs.into_iter().chain(in_files).max();
         Ok(Self {
             spool_folder,
-            highest_number: highest_number.unwrap_or(0),
+            highest_number,
             history: history_identity_text,
             _lock: folder_lock,
         })
@@ -126,15 +137,33 @@ impl Spool {
         wall: Timestamp,
     ) -> Result<Log, Error> {
         self.spool_folder.check()?;
-        self.highest_number += 1;
-        let mut log = Log::create_new(&self.spool_folder.folder, self.highest_number, epoch)?;
+        let number = self.reserve_number()?;
+        let mut log = Log::create_new(&self.spool_folder.folder, number, epoch)?;
         let mut commit = log.begin();
         commit.note_end(follows, wall);
         if let Err(error) = commit.finish() {
-            let _ = std::fs::remove_file(log::path(&self.spool_folder.folder, self.highest_number));
+            let _ = std::fs::remove_file(log::path(&self.spool_folder.folder, number));
             return Err(error);
         }
         Ok(log)
+    }
+
+    /// Returns a number that no log had before. It is durable before the log exists, so it is not used again
+    /// after the log was removed.
+    fn reserve_number(&mut self) -> Result<u64, Error> {
+        let SpoolFolder {
+            folder,
+            id,
+            history,
+        } = &self.spool_folder;
+        let identity = Identity {
+            spool: id.clone(),
+            history: history.clone(),
+            highest_number: self.highest_number + 1,
+        };
+        create_file(&folder.join(IDENTITY), identity.text().as_bytes())?;
+        self.highest_number = identity.highest_number;
+        Ok(self.highest_number)
     }
 
     /// Returns the end of the log in the history's folder that this log continues. Returns `None` if nothing
@@ -160,28 +189,36 @@ impl SpoolFolder {
     /// Opens the spool in `folder` for reading. `history` is the folder of its history.
     pub(crate) fn open(folder: &Path, history: &Path) -> Result<Self, Error> {
         let text = read_text(&history.join(IDENTITY))?;
-        Self::of(folder, &parse_history_identity(&text)?)
+        let (opened, _) = Self::of(folder, &parse_history_identity(&text)?)?;
+        Ok(opened)
     }
 
-    fn of(folder: &Path, history: &str) -> Result<Self, Error> {
-        let identity = read_text(&folder.join(IDENTITY))?;
-        let Some((id, owner)) = parse_identity(&identity) else {
-            let reason = match identity.starts_with("history ") {
-                true => "is the folder of a history, not a spool",
-                false => "has a damaged file `identity`",
+    /// Also returns the highest number of a log so far.
+    fn of(folder: &Path, history: &str) -> Result<(Self, u64), Error> {
+        let text = read_text(&folder.join(IDENTITY))?;
+        let Some(identity) = Identity::parse(&text) else {
+            let reason = match text.starts_with("history ") {
+                true => ForeignSpoolReason::History,
+                false => ForeignSpoolReason::DamagedIdentity,
             };
             return Err(foreign(folder, reason));
         };
+        let Identity {
+            spool,
+            history: owner,
+            highest_number,
+        } = identity;
         if owner != history {
-            let reason =
-                format!("belongs to the history with the identity {owner}, not to {history}");
+            let history = history.to_owned();
+            let reason = ForeignSpoolReason::OtherHistory { owner, history };
             return Err(foreign(folder, reason));
         }
-        Ok(Self {
+        let opened = Self {
             folder: folder.to_owned(),
-            id: id.to_owned(),
-            identity,
-        })
+            id: spool,
+            history: owner,
+        };
+        Ok((opened, highest_number))
     }
 
     /// Returns the path of the most recent spool of a history; `None` if the history never had one.
@@ -222,15 +259,17 @@ impl SpoolFolder {
     fn check_log(&self, log: &SpoolLog) -> Result<(), Error> {
         match log.spool == self.id {
             true => self.check(),
-            false => Err(foreign(&self.folder, "was replaced by another one")),
+            false => Err(foreign(&self.folder, ForeignSpoolReason::Replaced)),
         }
     }
 
     /// Fails if the folder now contains another spool, for example because another disk is mounted there.
     fn check(&self) -> Result<(), Error> {
-        match read_text(&self.folder.join(IDENTITY))? == self.identity {
+        let found = Identity::parse(&read_text(&self.folder.join(IDENTITY))?);
+        let is_same = |one: &Identity| one.spool == self.id && one.history == self.history;
+        match found.is_some_and(|one| is_same(&one)) {
             true => Ok(()),
-            false => Err(foreign(&self.folder, "was replaced by another one")),
+            false => Err(foreign(&self.folder, ForeignSpoolReason::Replaced)),
         }
     }
 }
@@ -270,7 +309,7 @@ pub(crate) fn translate(recovered: &mut Recovered, known: &[Series], new: &mut V
 
 /// Returns true if the folder is a spool.
 pub(crate) fn is_spool(folder: &Path) -> bool {
-    read_text(&folder.join(IDENTITY)).is_ok_and(|text| parse_identity(&text).is_some())
+    read_text(&folder.join(IDENTITY)).is_ok_and(|text| Identity::parse(&text).is_some())
 }
 
 /// Returns the identity of the history in a folder. Creates an identity if there is none.
@@ -306,12 +345,28 @@ fn history_identity(id: &str) -> String {
     format!("history {id}\n")
 }
 
-/// Parses the identity file of a spool. Returns the identities of the spool and of its history.
-fn parse_identity(text: &str) -> Option<(&str, &str)> {
-    let rest = text.strip_prefix("spool ")?;
-    let (spool, rest) = rest.split_once('\n')?;
-    let history = rest.strip_prefix("history ")?.strip_suffix('\n')?;
-    (is_id(spool) && is_id(history)).then_some((spool, history))
+impl Identity {
+    fn text(&self) -> String {
+        let Self {
+            spool,
+            history,
+            highest_number,
+        } = self;
+        format!("spool {spool}\nhistory {history}\nlogs {highest_number}\n")
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (spool, rest) = text.strip_prefix("spool ")?.split_once('\n')?;
+        let (history, rest) = rest.strip_prefix("history ")?.split_once('\n')?;
+        let highest_number = rest.strip_prefix("logs ")?.strip_suffix('\n')?;
+        let highest_number: u64 = highest_number.parse().ok()?;
+        let is_valid = is_id(spool) && is_id(history) && highest_number <= NUMBER_MAX;
+        is_valid.then_some(Self {
+            spool: spool.to_owned(),
+            history: history.to_owned(),
+            highest_number,
+        })
+    }
 }
 
 fn is_id(text: &str) -> bool {
@@ -324,10 +379,10 @@ fn new_id() -> Result<String, Error> {
     Ok(connection.query_row(id, [], |row| row.get(0))?)
 }
 
-fn foreign(folder: &Path, reason: impl Into<String>) -> Error {
+fn foreign(folder: &Path, reason: ForeignSpoolReason) -> Error {
     Error::Foreign {
         spool: folder.to_owned(),
-        reason: reason.into(),
+        reason,
     }
 }
 
@@ -372,17 +427,17 @@ mod tests {
         let (folder, history, spool) = folders();
         let other = folder.path().join("other");
         std::fs::create_dir(&other).unwrap();
-        drop(Spool::open(&spool, &history, &[]).unwrap());
-        let error = Spool::open(&spool, &other, &[]).unwrap_err();
+        drop(Spool::open(&spool, &history).unwrap());
+        let error = Spool::open(&spool, &other).unwrap_err();
         assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
-        drop(Spool::open(&spool, &history, &[]).unwrap());
+        drop(Spool::open(&spool, &history).unwrap());
         assert!(is_spool(&spool) && !is_spool(&history));
-        let error = Spool::open(&other, &history, &[]).unwrap_err();
+        let error = Spool::open(&other, &history).unwrap_err();
         let message = error.of(&history).to_string();
         assert!(message.contains("is the folder of a history"), "{message}");
         std::fs::remove_file(spool.join(IDENTITY)).unwrap();
         std::fs::write(log::path(&spool, 1), b"").unwrap();
-        let error = Spool::open(&spool, &history, &[]).unwrap_err();
+        let error = Spool::open(&spool, &history).unwrap_err();
         assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
     }
 
@@ -390,30 +445,30 @@ mod tests {
     #[test]
     fn identity_that_cannot_be_looked_up_is_not_replaced() {
         let (_folder, history, spool) = folders();
-        drop(Spool::open(&spool, &history, &[]).unwrap());
+        drop(Spool::open(&spool, &history).unwrap());
         for folder in [&history, &spool] {
             let (path, kept) = (folder.join(IDENTITY), folder.join("kept"));
             std::fs::rename(&path, &kept).unwrap();
             // Looking up the file fails, because the link refers to itself.
             std::os::unix::fs::symlink(IDENTITY, &path).unwrap();
-            let error = Spool::open(&spool, &history, &[]).unwrap_err();
+            let error = Spool::open(&spool, &history).unwrap_err();
             assert!(matches!(error, Error::Io(_)), "{error:?}");
             std::fs::rename(&kept, &path).unwrap();
         }
-        drop(Spool::open(&spool, &history, &[]).unwrap());
+        drop(Spool::open(&spool, &history).unwrap());
     }
 
     /// H-14: another disk may be mounted in place of the spool.
     #[test]
     fn spool_that_was_replaced_is_not_used() {
         let (folder, history, spool) = folders();
-        let mut sut = Spool::open(&spool, &history, &[]).unwrap();
+        let mut sut = Spool::open(&spool, &history).unwrap();
         let wall = Timestamp::from_nanos(1);
         drop(sut.create_log(END, 1, wall).unwrap());
         assert_eq!(sut.logs().unwrap(), [1]);
         std::fs::rename(&spool, folder.path().join("unmounted")).unwrap();
         assert!(matches!(sut.logs(), Err(Error::Io(_))));
-        drop(Spool::open(&spool, &history, &[]).unwrap());
+        drop(Spool::open(&spool, &history).unwrap());
         std::fs::write(log::path(&spool, 1), b"another").unwrap();
         assert!(matches!(sut.logs(), Err(Error::Foreign { .. })));
         assert!(sut.spool_folder().read(&sut.log(1), None).is_err());
@@ -426,7 +481,7 @@ mod tests {
     #[test]
     fn log_without_rows_does_not_end_the_log_before_it() {
         let (_folder, history, spool) = folders();
-        let mut sut = Spool::open(&spool, &history, &[]).unwrap();
+        let mut sut = Spool::open(&spool, &history).unwrap();
         let wall = Timestamp::from_nanos(1);
         let mut log = sut.create_log(END, 1, wall).unwrap();
         assert_eq!(sut.end_before(1).unwrap(), None);
@@ -436,21 +491,20 @@ mod tests {
         assert_eq!(sut.end_before(1).unwrap(), Some(END));
     }
 
-    /// H-14: the catalogue identifies a log by its number.
+    /// H-14: the catalogue and the files identify a log by its number.
     #[test]
     fn log_numbers_are_not_reused() {
         let (_folder, history, spool) = folders();
-        let mut sut = Spool::open(&spool, &history, &[]).unwrap();
         let wall = Timestamp::from_nanos(1);
+        for number in [1, 2, 3] {
+            let mut sut = Spool::open(&spool, &history).unwrap();
+            drop(sut.create_log(END, 1, wall).unwrap());
+            assert_eq!(sut.logs().unwrap(), [number]);
+            sut.remove(&sut.log(number)).unwrap();
+        }
+        let mut sut = Spool::open(&spool, &history).unwrap();
         drop(sut.create_log(END, 1, wall).unwrap());
         drop(sut.create_log(END, 1, wall).unwrap());
-        let in_files = [sut.log(5)];
-        sut.remove(&sut.log(2)).unwrap();
-        drop(sut.create_log(END, 1, wall).unwrap());
-        assert_eq!(sut.logs().unwrap(), [1, 3]);
-        drop(sut);
-        let mut sut = Spool::open(&spool, &history, &in_files).unwrap();
-        drop(sut.create_log(END, 1, wall).unwrap());
-        assert_eq!(sut.logs().unwrap(), [1, 3, 6]);
+        assert_eq!(sut.logs().unwrap(), [4, 5]);
     }
 }

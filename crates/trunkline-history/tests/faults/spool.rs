@@ -181,12 +181,16 @@ fn log_of_the_spool_without_rows_does_not_end_the_log_in_the_folder() {
         let mut plant = other.start();
         other.write(&mut plant);
         let mut room = 0..200;
-        // The smallest room for a log has none for a row.
         let created = room.find(|room| {
             limited(*room, || plant.try_record()).unwrap_err();
             other.logs() == 1
         });
         created.unwrap();
+        let log = files_of(&other.spool(), "tlh").remove(0);
+        // Creating the log has failed, so nothing follows its first frame.
+        let mut first = fs::read(other.spool().join(&log)).unwrap();
+        let payload = first.get(28..32).unwrap().try_into().unwrap();
+        first.truncate(40 + u32::from_le_bytes(payload) as usize);
 
         // An equal engine that has room.
         let mut disks = Disks::new();
@@ -194,8 +198,7 @@ fn log_of_the_spool_without_rows_does_not_end_the_log_in_the_folder() {
         disks.write(&mut plant);
         plant.record();
         disks.kill(plant);
-        let log = files_of(&other.spool(), "tlh").remove(0);
-        fs::copy(other.spool().join(&log), disks.spool().join(&log)).unwrap();
+        fs::write(disks.spool().join(&log), first).unwrap();
         let plant = disks.start();
         disks.assert_all(&plant, "after the kill");
         disks.assert_back(&plant, "from files");
@@ -337,6 +340,39 @@ fn catalogue_rebuilt_from_files_recognises_a_log_whose_rows_are_in_all_of_its_fi
     });
 }
 
+/// The catalogue is rebuilt without a file of a former log of the spool. The file is restored, and the catalogue
+/// rebuilt again, while a new log waits.
+///
+/// Behaviour: H-14.
+#[test]
+fn new_log_of_the_spool_is_not_taken_for_a_former_one() {
+    in_own_process(|| {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        let yesterday = START - 86_400 * SECOND;
+        let line = plant.write_at("x", &Value::F64(1.0), yesterday);
+        disks.written.push(line);
+        disks.record_with_room(&plant, 10);
+        disks.assert_back(&plant, "with room");
+        disks.kill(plant);
+        let samples = disks.history().join("samples");
+        let of_yesterday = samples.join(files_of(&samples, "parquet").remove(0));
+        let file = Away::new(of_yesterday, Replacement::Nothing);
+        rebuild_from_files(&disks.history());
+
+        let mut plant = disks.try_start().unwrap();
+        disks.lengthen(&mut plant);
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        assert!(state(&plant).cause.is_some(), "the log is in the spool");
+        disks.kill(plant);
+        file.restore();
+        rebuild_from_files(&disks.history());
+        let plant = disks.start();
+        disks.assert_back(&plant, "with the file");
+    });
+}
+
 /// Rebuilds the catalogue, and cannot read the former one.
 fn rebuild_from_files(history: &Path) {
     fs::remove_file(history.join("catalogue.sqlite")).unwrap();
@@ -349,7 +385,7 @@ fn rebuild_from_files(history: &Path) {
 fn rows_wait_in_memory_while_neither_folder_has_room() {
     in_own_process(|| {
         let mut disks = Disks::new();
-        for room in (0..60).step_by(5) {
+        for room in (0..120).step_by(5) {
             let what = format!("room {room}");
             let mut plant = disks.start();
             let before = disks.written.clone();
@@ -358,7 +394,9 @@ fn rows_wait_in_memory_while_neither_folder_has_room() {
             let error = limited(room, || plant.try_record())
                 .unwrap_err()
                 .to_string();
-            assert!(error.contains("history"), "{error}");
+            // If a log can be created in the spool, its first commit fails.
+            let is_named = ["the history ", "the spool "].map(|name| error.starts_with(name));
+            assert!(is_named.contains(&true), "{error}");
             assert_same(&plant.everything().lines, &before, &what);
             assert!(state(&plant).fault.is_some(), "{what}");
             plant.record();
@@ -504,7 +542,7 @@ fn spool_holds_more_segments_than_memory() {
         let kept = Connection::open(&catalogue).unwrap();
         let logs = "SELECT group_concat(log) FROM spool";
         let logs: String = kept.query_row(logs, [], |row| row.get(0)).unwrap();
-        assert_eq!(logs, "7", "only the highest number is still listed");
+        assert_eq!(logs, "7", "only the last log is still listed");
         drop(kept);
         let mut plant = disks.start();
 
@@ -576,6 +614,35 @@ fn log_of_the_spool_that_cannot_be_read_is_read_later() {
             plant.time += 3600 * SECOND;
             disks.assert_back(&plant, "with the log");
             assert_eq!(state(&plant).fault, None);
+        }
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn answer_says_that_the_spool_or_a_log_of_it_cannot_be_read() {
+    in_own_process(|| {
+        for is_spool in [true, false] {
+            let (mut disks, plant) = Disks::spooling();
+            assert_eq!(plant.everything().states, [""; 0], "all rows are in memory");
+            disks.kill(plant);
+            let away = match is_spool {
+                true => Away::new(disks.spool(), Replacement::File),
+                false => Away::new(disks.spool().join(LOG), Replacement::Folder),
+            };
+            let mut plant = disks.try_start().unwrap();
+            let states = plant.everything().states;
+            let name = disks.spool().display().to_string();
+            let is_named =
+                |one: &String| one.contains("may lack rows of the spool") && one.contains(&name);
+            assert!(
+                !states.is_empty() && states.iter().all(is_named),
+                "{states:?}"
+            );
+            away.restore();
+            plant.time += 3600 * SECOND;
+            disks.assert_back(&plant, "with the rows");
+            assert_eq!(plant.everything().states, [""; 0]);
         }
     });
 }
@@ -781,7 +848,8 @@ fn folder_of_another_history_is_not_changed() {
     plant.record();
     let wall = plant.moment().wall;
     let error = plant.history.maintain(wall).unwrap_err().to_string();
-    assert!(error.contains("another folder has replaced it"), "{error}");
+    let reason = "(another folder has replaced it); mount the disk of the history again";
+    assert!(error.ends_with(reason), "{error}");
     for path in files(&other.history()) {
         let (kept, now) = (other.history().join(&path), disks.history().join(&path));
         assert_eq!(fs::read(kept).unwrap(), fs::read(now).unwrap(), "{path:?}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use trunkline_types::Tick;
 
 use crate::clock::Clock;
@@ -238,17 +238,20 @@ impl Acceptor {
     /// once would only waste processor time. If the shortage lasts, waiting peers are turned away
     /// with a reason.
     fn pause_accepting(&mut self) {
-        let last = self.pause.map(|pause| pause.length);
+        let last = self.pause.take().map(|pause| pause.length);
         // The system reserves the descriptor before it looks for a connection, so it reports a
-        // shortage even if no connection is waiting. That is not a failure.
-        if self.is_connection_waiting() {
-            self.admission
-                .counts
-                .accept_failures
-                .fetch_add(1, Ordering::Relaxed);
-            if last == Some(PAUSE_MAX) {
-                self.turn_away();
-            }
+        // shortage even if no connection is waiting. That is no failure, and the next connection
+        // is an event.
+        self.update_ready();
+        if !self.listeners.iter().any(|listener| listener.ready) {
+            return;
+        }
+        self.admission
+            .counts
+            .accept_failures
+            .fetch_add(1, Ordering::Relaxed);
+        if last == Some(PAUSE_MAX) {
+            self.turn_away();
         }
         let length = last.map_or(PAUSE_MIN, |last| (last * 2).min(PAUSE_MAX));
         self.pause = Some(Pause {
@@ -257,15 +260,22 @@ impl Acceptor {
         });
     }
 
-    /// Returns true if a connection is waiting at any listener, or if the system does not tell.
-    fn is_connection_waiting(&self) -> bool {
+    /// Determines at which listeners connections are waiting. If the system does not tell, changes
+    /// nothing.
+    fn update_ready(&mut self) {
         let mut polled: Vec<_> = self
             .listeners
             .iter()
             .map(|listener| PollFd::from_borrowed_fd(listener.socket.as_fd(), PollFlags::IN))
             .collect();
         let at_once = Timespec::default();
-        poll(&mut polled, Some(&at_once)).map_or(true, |ready| ready > 0)
+        if retry_on_intr(|| poll(&mut polled, Some(&at_once))).is_err() {
+            return;
+        }
+        let ready: Vec<bool> = polled.iter().map(|one| !one.revents().is_empty()).collect();
+        for (listener, ready) in self.listeners.iter_mut().zip(ready) {
+            listener.ready = ready;
+        }
     }
 
     /// Accepts connections with the spare descriptor, one after the other, only to send the reason
@@ -342,8 +352,73 @@ fn spare() -> Option<File> {
 
 #[cfg(test)]
 #[cfg(not(shuttle))]
+#[allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 mod tests {
+    use trunkline_proto::Endpoint;
+
+    use super::super::admission::{Bounds, SessionCounts};
+    use super::super::listen::listen;
+    use super::super::{Notifier, SessionFactory};
     use super::*;
+
+    struct NoSessions;
+
+    impl SessionFactory for NoSessions {
+        fn open(&self, _: Peer, _: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>> {
+            Err(Vec::new())
+        }
+
+        fn refusal(&self, _: Peer, _: Refusal, _: Option<Duration>) -> Vec<u8> {
+            Vec::new()
+        }
+    }
+
+    fn acceptor() -> (Acceptor, SocketAddr) {
+        let port = listen("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let address = port.local_addr().unwrap();
+        let bounds = Bounds {
+            sessions_max: 1,
+            handshakes_max: 1,
+        };
+        let counts = Arc::new(SessionCounts::new(bounds));
+        let admission = Admission::new(Arc::new(NoSessions), counts, Vec::new(), 0);
+        let flags = AcceptorFlags {
+            stop: Arc::new(AtomicBool::new(false)),
+            held: Arc::new(AtomicBool::new(false)),
+        };
+        let limits = ArrivalLimits {
+            user_timeout: Duration::from_secs(1),
+            shared_memory: false,
+            per_address: 1,
+            same_user: false,
+        };
+        let listeners = vec![ListenSocket::Tcp(port)];
+        let poll = Poll::new().unwrap();
+        let acceptor = Acceptor::new(poll, listeners, Arc::new(admission), flags, limits);
+        (acceptor.unwrap(), address)
+    }
+
+    /// The system reports a shortage also while no client waits. The next client must then not wait
+    /// for the end of a pause.
+    #[test]
+    fn shortage_is_followed_by_a_pause_only_while_a_client_waits() {
+        let (mut sut, address) = acceptor();
+        sut.pause_accepting();
+        assert!(sut.pause.is_none());
+        assert!(!sut.listeners[0].ready, "it is ready at the next event");
+        assert_eq!(sut.admission.counts.counters().accept_failures, 0);
+
+        let _client = TcpStream::connect(address).unwrap();
+        let mut events = Events::with_capacity(4);
+        sut.poll.poll(&mut events, None).unwrap();
+        assert!(!events.is_empty(), "the client is an event");
+        sut.pause_accepting();
+        assert_eq!(sut.pause.unwrap().length, PAUSE_MIN);
+        assert!(sut.listeners[0].ready);
+        sut.pause_accepting();
+        assert_eq!(sut.pause.unwrap().length, 2 * PAUSE_MIN);
+        assert_eq!(sut.admission.counts.counters().accept_failures, 2);
+    }
 
     #[test]
     fn other_users_and_the_administrator_may_not_use_a_socket() {
