@@ -107,8 +107,9 @@ struct Filling {
     /// Time at which the variable was last undeployed in the start of `reading`, if the pages so far
     /// show it. The updates of the deployments before it have earlier engine timestamps.
     retired: Option<Timestamp>,
-    /// True if a row is left to the subscription, but may be of an earlier deployment.
-    is_doubtful: bool,
+    /// The earliest source timestamp of the rows that are left to the subscription, although they may be
+    /// of an earlier deployment.
+    doubtful: Option<Timestamp>,
     /// Updates missing before rows that are not returned. Their times do not show whether they are
     /// missing before or after `reading`.
     skipped: Lost,
@@ -213,11 +214,6 @@ impl RecordedEvents {
             return;
         };
         let at = reading.position;
-        let former = known.former.get(&at.epoch);
-        if at.sequence > 0 && former.is_some_and(|former| former.include(&reading)) {
-            known.last = Some(at);
-            return;
-        }
         if reading.lost.unknown && known.last.is_some_and(|last| last.epoch == at.epoch) {
             // A program that is slow may not receive the event of an end.
             known.begin_deployment();
@@ -247,6 +243,10 @@ impl RecordedEvents {
             patterns: known.pattern.iter().cloned().collect(),
             since: Some(since),
             after: known.last,
+            after_time: known.last.and_then(|last| {
+                let returned = known.returned.get(&last.epoch)?;
+                returned.engine_timestamp
+            }),
             ..HistoryQuery::default()
         };
         self.filling = Some(Filling {
@@ -260,7 +260,7 @@ impl RecordedEvents {
             is_recorded: false,
             is_interrupted: false,
             retired: None,
-            is_doubtful: false,
+            doubtful: None,
             skipped: Lost::NONE,
             lost: std::mem::take(&mut known.unreported),
         });
@@ -292,12 +292,13 @@ impl RecordedEvents {
                     filling.skipped = filling.skipped.plus(reading.lost);
                     continue;
                 }
-                if !is_late && filling.was_returned(&reading) {
+                let returned = returned_with(&reading, &filling.returned, &filling.former);
+                if !is_late && returned.is_some() {
                     // The times of the starts overlap, so the loss may be one of another start.
                     filling.lost = reading.lost;
                     continue;
                 }
-                if !is_late {
+                if !is_late && origin == Origin::Present {
                     filling.last = Some((at, reading.sample.source_timestamp));
                 }
                 self.push(filling.item, reading, origin);
@@ -330,8 +331,8 @@ impl RecordedEvents {
         let Some(known) = self.items.get_mut(filling.item as usize) else {
             return;
         };
-        let returned = known.returned.get(&at.epoch).copied();
-        let highest = returned.map(|returned| returned.sequence);
+        let highest = known.returned.get(&at.epoch);
+        let highest = highest.map(|returned| returned.sequence);
         if lost.is_none() {
             reading.lost = filling.lost.plus(reading.lost);
         }
@@ -361,11 +362,16 @@ impl RecordedEvents {
                 known.last = Some(Position { sequence, ..last });
                 known.last_time = time;
             }
+            if let Some(time) = filling.doubtful.filter(|_| filling.retired.is_some()) {
+                // The engine timestamp of the next reading shows which deployment the rows belong to.
+                known.has_gap = true;
+                known.last_time = known.last_time.min(time);
+            }
             known.unreported = lost.unwrap_or(filling.lost);
-        } else if let Some(returned) = returned.filter(|returned| returned.include(&reading)) {
+        } else if let Some(highest) = returned_with(&reading, &known.returned, &known.former) {
             // The page of an earlier gap had this reading already.
             known.last = Some(Position {
-                sequence: returned.sequence,
+                sequence: highest,
                 ..at
             });
             known.last_time = reading.sample.source_timestamp;
@@ -428,7 +434,8 @@ impl Filling {
                 HistoryEvent::Interrupted => self.is_interrupted = true,
                 HistoryEvent::Retired => {
                     self.retired = self.retired.max(Some(Timestamp::from_nanos(mark.key.time)));
-                    self.skipped.unknown |= self.is_doubtful && self.may_be_followed();
+                    let is_in_doubt = self.doubtful.is_some() && self.reading.position.sequence > 0;
+                    self.skipped.unknown |= is_in_doubt && self.may_be_followed();
                 }
                 HistoryEvent::Started
                 | HistoryEvent::Stopped
@@ -456,15 +463,22 @@ impl Filling {
             row.sample.engine_timestamp,
             self.reading.sample.engine_timestamp,
         );
+        let is_former = self.retired.is_some_and(|end| time <= end);
+        if gap.sequence == 0 {
+            // The variable has no value yet, so there is no time to compare with.
+            return match is_former && self.doubtful.is_none() {
+                true => Origin::Former,
+                false => self.leave_in_doubt(row),
+            };
+        }
         let order = before.is_plausible().then(|| time.cmp(&before));
         match (at.sequence >= gap.sequence, order) {
             (true, Some(Ordering::Less)) => {
                 let is_much_earlier = time.saturating_add_nanos(ENGINE_DISORDER) < before;
-                if is_much_earlier || self.retired.is_some_and(|end| time <= end) {
-                    return Origin::Former;
+                match is_much_earlier || is_former {
+                    true => Origin::Former,
+                    false => self.leave_in_doubt(row),
                 }
-                self.is_doubtful = true;
-                Origin::Later
             }
             (true, _) => Origin::Later,
             (false, Some(Ordering::Greater)) if self.may_be_followed() => {
@@ -476,19 +490,32 @@ impl Filling {
         }
     }
 
+    fn leave_in_doubt(&mut self, row: &Reading) -> Origin {
+        let time = row.sample.source_timestamp;
+        self.doubtful = Some(self.doubtful.map_or(time, |earliest| earliest.min(time)));
+        Origin::Later
+    }
+
     /// Returns true if a later deployment may follow that of the reading after the gap.
     fn may_be_followed(&self) -> bool {
         let before = self.reading.sample.engine_timestamp;
         self.retired
             .is_some_and(|end| end.saturating_add_nanos(ENGINE_DISORDER) > before)
     }
+}
 
-    fn was_returned(&self, row: &Reading) -> bool {
-        let epoch = row.position.epoch;
-        let maps = [&self.returned, &self.former];
-        let mut returned = maps.into_iter().filter_map(|map| map.get(&epoch));
-        returned.any(|returned| returned.include(row))
-    }
+/// Returns the highest sequence of the returned readings that include this one; `None` if it was not
+/// returned.
+fn returned_with(
+    reading: &Reading,
+    returned: &HashMap<u64, ReturnedReadings>,
+    former: &HashMap<u64, ReturnedReadings>,
+) -> Option<u64> {
+    let epoch = reading.position.epoch;
+    let maps = [returned, former].into_iter();
+    let mut known = maps.filter_map(|map| map.get(&epoch));
+    let known = known.find(|known| known.include(reading))?;
+    Some(known.sequence)
 }
 
 impl ReturnedReadings {

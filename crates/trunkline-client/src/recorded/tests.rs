@@ -519,6 +519,42 @@ fn rows_of_an_earlier_deployment_are_returned() {
     assert_eq!(returned(&mut sut), expected);
 }
 
+/// The variable is deployed again, and has no value yet.
+///
+/// Behaviour: B-63.
+#[test]
+fn rows_of_an_earlier_deployment_come_before_a_reading_without_a_value() {
+    let none = Lost::NONE;
+    let no_value = || match live(1, 0, 0) {
+        Event::Reading { item, mut reading } => {
+            reading.sample.engine_timestamp = Timestamp::UNIX_EPOCH;
+            reading.sample.source_timestamp = Timestamp::UNIX_EPOCH;
+            Event::Reading { item, reading }
+        }
+        event => event,
+    };
+    let rows = [(1, 1, 10), (1, 2, 20), (1, 3, 30), (1, 1, 50)];
+    let former = [(1, 1, none), (1, 2, none), (1, 3, none)];
+    let mut sut = since_the_beginning();
+    sut.take_event(no_value());
+    sut.take_page(page(&rows, &[retired(1, 31)]));
+    assert_eq!(returned(&mut sut), [&former[..], &[(1, 0, none)]].concat());
+    sut.take_event(live(1, 1, 50));
+    sut.take_page(page(&rows, &[retired(1, 31)]));
+    assert_eq!(returned(&mut sut), [(1, 1, none)]);
+
+    // The event is on a later page than the rows, so they come before the first value.
+    let mut sut = since_the_beginning();
+    sut.take_event(no_value());
+    sut.take_page(followed_by_another(page(&rows[..2], &[])));
+    sut.take_page(page(&rows[2..], &[retired(1, 31)]));
+    assert_eq!(returned(&mut sut), [(1, 0, none)]);
+    sut.take_event(live(1, 1, 50));
+    sut.take_page(followed_by_another(page(&rows[..2], &[])));
+    sut.take_page(page(&rows[2..], &[retired(1, 31)]));
+    assert_eq!(returned(&mut sut), [&former[..], &[(1, 1, none)]].concat());
+}
+
 /// Rows from shortly before the reading after the gap belong to an earlier deployment, but a later page
 /// shows this.
 ///
@@ -598,6 +634,29 @@ fn reading_after_an_unknown_loss_may_begin_a_deployment() {
     sut.take_page(page(&rows, &[retired(1, 31)]));
     let expected = [(1, 3, none), (1, 1, none), (1, 2, none)];
     assert_eq!(returned(&mut sut), expected);
+}
+
+/// Behaviour: B-63.
+#[test]
+fn readings_of_a_page_are_not_repeated_after_an_unknown_loss() {
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 0, 0));
+    let rows = [(2, 1, 10), (2, 2, 20), (2, 3, 30)];
+    sut.take_page(page(&rows, &[]));
+    let before = [(2, 1, none), (2, 2, none), (2, 3, none), (1, 0, none)];
+    assert_eq!(returned(&mut sut), before);
+    let Event::Reading { item, mut reading } = live(2, 1, 10) else {
+        unreachable!()
+    };
+    reading.lost.unknown = true;
+    sut.take_event(Event::Reading { item, reading });
+    sut.take_page(page(&rows, &[]));
+    for sequence in [2_u64, 3, 4] {
+        let seconds = 10 * sequence.cast_signed();
+        sut.take_event(live(2, sequence, seconds));
+    }
+    assert_eq!(returned(&mut sut), [(2, 4, none)]);
 }
 
 /// The variable is deployed again while a page is outstanding.

@@ -102,6 +102,7 @@ pub(crate) fn read(
                 }
             },
             position: query.after.filter(|_| is_rows),
+            position_time: query.after_time,
             following: is_rows.then_some((&selection, number + 1)),
         };
         let answer = SeriesQuery {
