@@ -38,7 +38,7 @@ HEAD = """\
 # Results
 
 Written by `bench/report.py` from the files in `bench/results`; only the last part is edited by hand. \
-[Measure](../docs/how-to/measure.md) explains how it was measured and how to read it."""
+[Measure performance](../docs/how-to/measure.md) explains how it was measured and how to read it."""
 
 RULES = """\
 Placement `cross`: one CPU per process, including its threads; `same`: both ends on one CPU. Waiting: raw \
