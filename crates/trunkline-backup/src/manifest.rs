@@ -134,7 +134,7 @@ impl Manifest {
         let sealed: Result<Sealed, _> = serde_json::from_slice(&bytes);
         let sealed = match sealed {
             Ok(sealed) => sealed,
-            Err(_) if form_of(&bytes) > u64::from(VERSION) => {
+            Err(_) if version_of(&bytes) > u64::from(VERSION) => {
                 return Err(Error::Newer(backup.to_owned()));
             }
             Err(error) => return Err(damaged(error.to_string())),
@@ -184,7 +184,7 @@ fn sum_of(manifest: &Manifest) -> Result<u32, String> {
 }
 
 /// Returns the format version of a manifest that may have unknown keys; 0 if it cannot be read.
-fn form_of(bytes: &[u8]) -> u64 {
+fn version_of(bytes: &[u8]) -> u64 {
     let value: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
     value["manifest"]["form"].as_u64().unwrap_or(0)
 }

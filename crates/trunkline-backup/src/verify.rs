@@ -18,8 +18,9 @@ pub struct Verified {
 
 /// Reads all files of a backup, and compares them with the manifest.
 ///
-/// # Errors Returns an [`Error`] if there is no backup, if its manifest cannot be read, or if the caller
-/// interrupts the command.
+/// # Errors
+/// Returns an [`Error`] if there is no backup, if its manifest cannot be read, or if the caller interrupts the
+/// command.
 pub fn verify(backup: &Path, watch: &mut Watch<'_>) -> Result<Verified, Error> {
     let manifest = Manifest::read(backup)?.ok_or_else(|| Error::NoBackup(backup.to_owned()))?;
     let mut findings = compare(backup, &manifest, watch)?;

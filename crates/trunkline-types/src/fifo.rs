@@ -61,7 +61,7 @@ pub enum FifoError {
     )]
     Dimensions,
     /// The elements are strings, which have no fixed length.
-    #[error("a real-time FIFO cannot hold text; its length is not fixed")]
+    #[error("a real-time FIFO cannot hold text, whose length is not fixed; switch `fifo` off")]
     Text,
     /// The type is neither a scalar of fixed size nor an array or waveform.
     #[error(

@@ -264,7 +264,10 @@ fn open(
     if into.iter().all(Option::is_none) {
         let why = match done.refused.first() {
             Some((name, why)) => format!("the first one is {name}: {why}"),
-            None => "all of them are left out".to_owned(),
+            None if variables.is_empty() => {
+                "the recording contains none; `trunkline tdms info` shows its contents".to_owned()
+            }
+            None => "every variable is excluded; exclude fewer".to_owned(),
         };
         return Err(RecordingError::NothingToPlay { why });
     }
