@@ -7,10 +7,8 @@
 //!                              query ----> pages of the history, then the reading after the gap
 //! ```
 
-use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use trunkline_proto::message::ended::EndReason;
 use trunkline_types::history::{
     HistoryEvent, HistoryItem, HistoryPage, HistoryQuery, HistorySeries, RowKey, SeriesData,
     is_late_sequence,
@@ -22,10 +20,6 @@ use crate::event::Event;
 /// Assumed maximum disorder of source timestamps: the search for rows of another engine start
 /// begins this long before the last reading.
 const DISORDER: i64 = 3_600_000_000_000;
-
-/// Assumed maximum disorder of engine timestamps: a write takes its timestamp before it waits for the
-/// variable.
-const ENGINE_DISORDER: i64 = 10_000_000_000;
 
 /// Combines the events of a subscription under the contract `all` with pages of the history. A
 /// program passes in the events, carries out the [`query`](Self::query) when there is one, and takes
@@ -53,14 +47,9 @@ struct FollowedItem {
     /// The newest update of the subscription that was returned, and its source timestamp.
     last: Option<Position>,
     last_time: Timestamp,
-    /// The latest source timestamp of all readings that were returned.
-    latest_time: Timestamp,
-    /// The readings that were returned of each engine start. A page may have updates of a start that
-    /// the subscription has not reached yet.
-    returned: HashMap<u64, ReturnedReadings>,
-    /// The readings that were returned of earlier deployments in the same start. A variable that is
-    /// deployed again begins again at sequence 1.
-    former: HashMap<u64, ReturnedReadings>,
+    /// The highest sequence that was returned of each engine start. Updates up to it were returned,
+    /// or cannot be. A page may have updates of a start that the subscription has not reached yet.
+    returned: HashMap<u64, u64>,
     /// Recorded losses that were reported. Queries overlap, so a later one may return them again; those
     /// before the time of the last query are dropped.
     reported_losses: HashSet<RowKey>,
@@ -74,16 +63,6 @@ struct FollowedItem {
     has_begun: bool,
 }
 
-/// The readings of one engine start that were returned: updates up to this sequence that the engine
-/// accepted up to this time. The time tells apart the updates of two deployments.
-#[derive(Clone, Copy, Debug)]
-struct ReturnedReadings {
-    /// The highest sequence.
-    sequence: u64,
-    /// The latest engine timestamp; `None` if the variable has no timestamps.
-    engine_timestamp: Option<Timestamp>,
-}
-
 /// A gap that is being filled from the history.
 #[derive(Debug)]
 struct Filling {
@@ -93,10 +72,9 @@ struct Filling {
     query: HistoryQuery,
     /// Late samples are returned only in the part before the subscription began.
     takes_late: bool,
-    /// The readings that were returned before this gap. Rows of a start that come after each other are
-    /// compared with this, because only the order of their times is known.
-    returned: HashMap<u64, ReturnedReadings>,
-    former: HashMap<u64, ReturnedReadings>,
+    /// The highest sequences that were returned before this gap. Rows of a start that come after each
+    /// other are compared with this, because only the order of their times is known.
+    returned: HashMap<u64, u64>,
     /// The last row that was returned, and its source timestamp. Rows come in the order of their
     /// source timestamps.
     last: Option<(Position, Timestamp)>,
@@ -105,10 +83,9 @@ struct Filling {
     /// True if the start of `reading` was interrupted, so its last updates may not be recorded.
     is_interrupted: bool,
     /// Time at which the variable was last undeployed in the start of `reading`, if the pages so far
-    /// show it. The updates of the deployments before it have earlier engine timestamps.
+    /// show it.
     retired: Option<Timestamp>,
-    /// The earliest source timestamp of the rows that are left to the subscription, although they may be
-    /// of an earlier deployment.
+    /// The earliest source timestamp of the rows that may be later than a reading without a value.
     doubtful: Option<Timestamp>,
     /// Updates missing before rows that are not returned. Their times do not show whether they are
     /// missing before or after `reading`.
@@ -126,9 +103,7 @@ impl RecordedEvents {
             since,
             last: None,
             last_time: since,
-            latest_time: since,
             returned: HashMap::new(),
-            former: HashMap::new(),
             reported_losses: HashSet::new(),
             state: String::new(),
             unreported: Lost::NONE,
@@ -198,13 +173,10 @@ impl RecordedEvents {
     }
 
     fn note(&mut self, event: Event) {
-        if let Event::Ended { item, reason, .. } = &event
+        if let Event::Ended { item, .. } = &event
             && let Some(item) = self.items.get_mut(*item as usize)
         {
             item.has_gap = true;
-            if *reason == EndReason::Gone {
-                item.begin_deployment();
-            }
         }
         self.ready.push_back(event);
     }
@@ -214,12 +186,8 @@ impl RecordedEvents {
             return;
         };
         let at = reading.position;
-        if reading.lost.unknown && known.last.is_some_and(|last| last.epoch == at.epoch) {
-            // A program that is slow may not receive the event of an end.
-            known.begin_deployment();
-        }
         if let Some(last) = known.last.filter(|last| last.epoch == at.epoch) {
-            if last.sequence >= at.sequence {
+            if (1..=last.sequence).contains(&at.sequence) {
                 // The first reading of a restored subscription may already have been returned.
                 return;
             }
@@ -243,10 +211,6 @@ impl RecordedEvents {
             patterns: known.pattern.iter().cloned().collect(),
             since: Some(since),
             after: known.last,
-            after_time: known.last.and_then(|last| {
-                let returned = known.returned.get(&last.epoch)?;
-                returned.engine_timestamp
-            }),
             ..HistoryQuery::default()
         };
         self.filling = Some(Filling {
@@ -255,7 +219,6 @@ impl RecordedEvents {
             query,
             takes_late: !known.has_begun,
             returned: known.returned.clone(),
-            former: known.former.clone(),
             last: None,
             is_recorded: false,
             is_interrupted: false,
@@ -283,25 +246,25 @@ impl RecordedEvents {
                 reading.lost = std::mem::take(&mut filling.lost).plus(reading.lost);
                 let at = reading.position;
                 let is_late = is_late_sequence(at.sequence);
-                let origin = match is_late {
-                    true => Origin::Present,
-                    false => filling.origin(&reading, self.epoch),
-                };
                 // Skips rows that come later, and rows that were returned already.
-                if origin == Origin::Later || is_late && !filling.takes_late {
+                let is_unwanted = match is_late {
+                    true => !filling.takes_late,
+                    false => filling.comes_later(&reading, self.epoch),
+                };
+                if is_unwanted {
                     filling.skipped = filling.skipped.plus(reading.lost);
                     continue;
                 }
-                let returned = returned_with(&reading, &filling.returned, &filling.former);
-                if !is_late && returned.is_some() {
+                let highest = filling.returned.get(&at.epoch).filter(|_| !is_late);
+                if highest.is_some_and(|highest| at.sequence <= *highest) {
                     // The times of the starts overlap, so the loss may be one of another start.
                     filling.lost = reading.lost;
                     continue;
                 }
-                if !is_late && origin == Origin::Present {
+                if !is_late {
                     filling.last = Some((at, reading.sample.source_timestamp));
                 }
-                self.push(filling.item, reading, origin);
+                self.push(filling.item, reading);
             }
             let lost = series.lost_after_last().unwrap_or(Lost::NONE);
             filling.lost = filling.lost.plus(lost);
@@ -331,8 +294,7 @@ impl RecordedEvents {
         let Some(known) = self.items.get_mut(filling.item as usize) else {
             return;
         };
-        let highest = known.returned.get(&at.epoch);
-        let highest = highest.map(|returned| returned.sequence);
+        let highest = known.returned.get(&at.epoch).copied();
         if lost.is_none() {
             reading.lost = filling.lost.plus(reading.lost);
         }
@@ -356,19 +318,18 @@ impl RecordedEvents {
         if at.sequence == 0 {
             if let Some((last, time)) = filling.last {
                 // A value that is bad may be followed by one with an earlier source timestamp.
-                let highest = known.returned.get(&last.epoch);
-                let highest = highest.map_or(0, |returned| returned.sequence);
-                let sequence = last.sequence.max(highest);
+                let highest = known.returned.get(&last.epoch).copied();
+                let sequence = last.sequence.max(highest.unwrap_or(0));
                 known.last = Some(Position { sequence, ..last });
                 known.last_time = time;
             }
-            if let Some(time) = filling.doubtful.filter(|_| filling.retired.is_some()) {
-                // The engine timestamp of the next reading shows which deployment the rows belong to.
+            if let Some(time) = filling.doubtful {
+                // The sequence of the next reading shows whether the rows come before it.
                 known.has_gap = true;
                 known.last_time = known.last_time.min(time);
             }
             known.unreported = lost.unwrap_or(filling.lost);
-        } else if let Some(highest) = returned_with(&reading, &known.returned, &known.former) {
+        } else if let Some(highest) = highest.filter(|highest| *highest >= at.sequence) {
             // The page of an earlier gap had this reading already.
             known.last = Some(Position {
                 sequence: highest,
@@ -390,40 +351,24 @@ impl RecordedEvents {
             known.last_time = reading.sample.source_timestamp;
             reading.lost = std::mem::take(&mut known.unreported).plus(reading.lost);
         }
-        self.push(item, reading, Origin::Present);
+        self.push(item, reading);
     }
 
-    fn push(&mut self, item: u32, reading: Reading, origin: Origin) {
+    fn push(&mut self, item: u32, reading: Reading) {
         let Position { epoch, sequence } = reading.position;
         if let Some(known) = self.items.get_mut(item as usize)
             && sequence > 0
             && !is_late_sequence(sequence)
         {
-            let time = reading.sample.source_timestamp;
-            known.latest_time = known.latest_time.max(time);
-            let map = match origin {
-                Origin::Former => &mut known.former,
-                Origin::Present | Origin::Later => &mut known.returned,
-            };
-            ReturnedReadings::of(&reading).add_to(map, epoch);
+            let highest = known.returned.entry(epoch).or_default();
+            *highest = sequence.max(*highest);
         }
         self.ready.push_back(Event::Reading { item, reading });
     }
 }
 
-/// The origin of a row, compared with the reading after the gap.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Origin {
-    /// An earlier deployment of the variable in the same start of the engine.
-    Former,
-    /// An earlier update, or one of another start.
-    Present,
-    /// A later update, which the subscription will deliver.
-    Later,
-}
-
 impl Filling {
-    /// Notes how the starts and the deployments in this part of a page ended.
+    /// Notes how the start and the deployments of the reading after the gap ended.
     fn note_ends(&mut self, series: &HistorySeries) {
         let SeriesData::Rows(rows) = &series.data else {
             return;
@@ -433,9 +378,8 @@ impl Filling {
             match mark.event {
                 HistoryEvent::Interrupted => self.is_interrupted = true,
                 HistoryEvent::Retired => {
-                    self.retired = self.retired.max(Some(Timestamp::from_nanos(mark.key.time)));
-                    let is_in_doubt = self.doubtful.is_some() && self.reading.position.sequence > 0;
-                    self.skipped.unknown |= is_in_doubt && self.may_be_followed();
+                    let time = Timestamp::from_nanos(mark.key.time);
+                    self.retired = self.retired.max(Some(time));
                 }
                 HistoryEvent::Started
                 | HistoryEvent::Stopped
@@ -446,117 +390,28 @@ impl Filling {
         }
     }
 
-    /// Returns the origin of a row. `connected` is the start to which the client is connected.
-    ///
-    /// Two deployments in one start may use the same sequences. The engine timestamps show the order
-    /// of their updates, unless the clock was set back in the meantime.
-    fn origin(&mut self, row: &Reading, connected: Option<u64>) -> Origin {
+    /// Returns true if the subscription will deliver this row after the present reading. `connected` is
+    /// the start to which the client is connected.
+    fn comes_later(&mut self, row: &Reading, connected: Option<u64>) -> bool {
         let (at, gap) = (row.position, self.reading.position);
         if at.epoch != gap.epoch {
             // The subscription continues with the start to which the client is connected.
-            return match connected == Some(at.epoch) {
-                true => Origin::Later,
-                false => Origin::Present,
-            };
+            return connected == Some(at.epoch);
         }
-        let (time, before) = (
-            row.sample.engine_timestamp,
-            self.reading.sample.engine_timestamp,
-        );
-        let is_former = self.retired.is_some_and(|end| time <= end);
-        if gap.sequence == 0 {
-            // The variable has no value yet, so there is no time to compare with.
-            return match is_former && self.doubtful.is_none() {
-                true => Origin::Former,
-                false => self.leave_in_doubt(row),
-            };
+        if gap.sequence > 0 {
+            return at.sequence >= gap.sequence;
         }
-        let order = before.is_plausible().then(|| time.cmp(&before));
-        match (at.sequence >= gap.sequence, order) {
-            (true, Some(Ordering::Less)) => {
-                let is_much_earlier = time.saturating_add_nanos(ENGINE_DISORDER) < before;
-                match is_much_earlier || is_former {
-                    true => Origin::Former,
-                    false => self.leave_in_doubt(row),
-                }
-            }
-            (true, _) => Origin::Later,
-            (false, Some(Ordering::Greater)) if self.may_be_followed() => {
-                // If the clock was set back, the row may be an earlier update.
-                self.skipped.unknown = true;
-                Origin::Later
-            }
-            (false, _) => Origin::Present,
-        }
-    }
-
-    fn leave_in_doubt(&mut self, row: &Reading) -> Origin {
+        // The variable has no value yet. Rows of this start are later, or of an earlier deployment.
         let time = row.sample.source_timestamp;
-        self.doubtful = Some(self.doubtful.map_or(time, |earliest| earliest.min(time)));
-        Origin::Later
-    }
-
-    /// Returns true if a later deployment may follow that of the reading after the gap.
-    fn may_be_followed(&self) -> bool {
-        let before = self.reading.sample.engine_timestamp;
-        self.retired
-            .is_some_and(|end| end.saturating_add_nanos(ENGINE_DISORDER) > before)
-    }
-}
-
-/// Returns the highest sequence of the returned readings that include this one; `None` if it was not
-/// returned.
-fn returned_with(
-    reading: &Reading,
-    returned: &HashMap<u64, ReturnedReadings>,
-    former: &HashMap<u64, ReturnedReadings>,
-) -> Option<u64> {
-    let epoch = reading.position.epoch;
-    let maps = [returned, former].into_iter();
-    let mut known = maps.filter_map(|map| map.get(&epoch));
-    let known = known.find(|known| known.include(reading))?;
-    Some(known.sequence)
-}
-
-impl ReturnedReadings {
-    fn of(reading: &Reading) -> Self {
-        let time = reading.sample.engine_timestamp;
-        Self {
-            sequence: reading.position.sequence,
-            engine_timestamp: time.is_plausible().then_some(time),
+        let is_former = self.retired.is_some_and(|end| time <= end);
+        if !is_former || self.doubtful.is_some() {
+            self.doubtful = Some(self.doubtful.map_or(time, |earliest| earliest.min(time)));
         }
-    }
-
-    /// Returns true if this reading is among them.
-    fn include(&self, reading: &Reading) -> bool {
-        let time = reading.sample.engine_timestamp;
-        reading.position.sequence <= self.sequence
-            && self.engine_timestamp.is_none_or(|latest| time <= latest)
-    }
-
-    fn add_to(self, map: &mut HashMap<u64, Self>, epoch: u64) {
-        let all = map.entry(epoch).or_insert(self);
-        all.sequence = all.sequence.max(self.sequence);
-        let times = all.engine_timestamp.zip(self.engine_timestamp);
-        all.engine_timestamp = times.map(|(one, other)| one.max(other));
+        self.doubtful.is_some()
     }
 }
 
 impl FollowedItem {
-    /// The variable was undeployed. If it is deployed again, its sequence begins again at 1.
-    fn begin_deployment(&mut self) {
-        self.last = None;
-        for (epoch, returned) in self.returned.drain() {
-            if returned.engine_timestamp.is_some() {
-                returned.add_to(&mut self.former, epoch);
-            } else {
-                // Nothing tells apart the updates of the two deployments.
-                self.since = self.latest_time.saturating_add_nanos(1);
-                self.unreported.unknown = true;
-            }
-        }
-    }
-
     /// Removes the losses that were reported already, and notes the others as reported.
     fn keep_new_losses(&mut self, series: &mut HistorySeries) {
         let SeriesData::Rows(rows) = &mut series.data else {

@@ -292,7 +292,7 @@ fn word_of(value: &Value) -> Option<(u64, usize)> {
 /// One update of a variable, numbered at its commit.
 #[derive(Clone, Debug)]
 pub struct Update {
-    /// Its number within the epoch; 0 if the variable was never written.
+    /// Its number within the epoch; 0 if the variable was never written since it was deployed.
     pub sequence: u64,
     pub source_timestamp: Timestamp,
     pub engine_timestamp: Timestamp,
@@ -362,21 +362,38 @@ const WORDS_MAX: usize = HEADER_WORDS + LENGTH_WORDS + INLINE_WORDS;
 ///            buffer under the variable's lock
 /// ```
 ///
-/// The cell's count of publications *is* the variable's sequence: both increase by one per commit.
+/// The sequence of the newest update is `base` plus the cell's count of publications: both increase by
+/// one per commit.
 #[derive(Debug)]
 pub(crate) struct Cell {
     last: LastValue,
+    base: u64,
 }
 
 impl Cell {
-    pub(crate) fn new(data_type: &DataType) -> Self {
+    /// Creates a cell whose first update follows the sequence `base`.
+    pub(crate) fn new(data_type: &DataType, base: u64) -> Self {
         Self {
             last: LastValue::new(words(data_type)),
+            base,
         }
     }
 
-    pub(crate) fn sequence(&self) -> u64 {
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Returns the number of updates.
+    pub(crate) fn count(&self) -> u64 {
         self.last.count()
+    }
+
+    /// Returns the sequence of the newest update; 0 if there is none.
+    pub(crate) fn sequence(&self) -> u64 {
+        match self.last.count() {
+            0 => 0,
+            count => count + self.base,
+        }
     }
 
     /// Publishes the next update and returns its sequence. The caller holds the variable's lock.
@@ -389,9 +406,8 @@ impl Cell {
         let [first, second, third] = update.value.words();
         if data_type.fixed_size().is_some() {
             // A value of fixed size takes one word.
-            return self
-                .last
-                .publish(&[source, engine, quality_and_writer, first]);
+            let words = [source, engine, quality_and_writer, first];
+            return self.base + self.last.publish(&words);
         }
         let length = update.value.as_slice().len() as u64;
         let words = [
@@ -403,7 +419,7 @@ impl Cell {
             second,
             third,
         ];
-        self.last.publish(&words)
+        self.base + self.last.publish(&words)
     }
 
     /// Like [`publish`](Self::publish), for a number with `stamp` as both timestamps.
@@ -417,17 +433,18 @@ impl Cell {
     ) -> u64 {
         let stamp = stamp.as_nanos() as u64;
         let quality_and_writer = u64::from(quality.to_bits()) | (u64::from(writer) << 32);
-        self.last.publish(&[stamp, stamp, quality_and_writer, word])
+        let words = [stamp, stamp, quality_and_writer, word];
+        self.base + self.last.publish(&words)
     }
 
     /// Returns the newest update of a number, or `None` if there is none yet or if writers overtook
     /// this reader on every attempt.
     #[inline]
     pub(crate) fn read_word(&self) -> Option<PlainUpdate> {
-        let (sequence, words) = self.last.read_words::<{ HEADER_WORDS + 1 }>()?;
+        let (count, words) = self.last.read_words::<{ HEADER_WORDS + 1 }>()?;
         let [source, engine, quality_and_writer, word] = words;
-        (sequence > 0).then(|| PlainUpdate {
-            sequence,
+        (count > 0).then(|| PlainUpdate {
+            sequence: count + self.base,
             source_timestamp: Timestamp::from_nanos(source as i64),
             engine_timestamp: Timestamp::from_nanos(engine as i64),
             quality: Quality::from_bits(quality_and_writer as u32),
@@ -477,7 +494,7 @@ impl Cell {
             }
         };
         let value = Encoded::from_words(&words, len);
-        Some(header(&buffer, snapshot.count, value))
+        Some(header(&buffer, snapshot.count + self.base, value))
     }
 
     /// Returns the header of the newest update with a value supplied by the caller. The caller
@@ -485,8 +502,12 @@ impl Cell {
     pub(crate) fn read_with(&self, value: Encoded) -> Update {
         let mut buffer = [0u64; WORDS_MAX];
         let width = self.last.words().min(WORDS_MAX);
-        let snapshot = self.last.read(&mut buffer[..width]);
-        header(&buffer, snapshot.count, value)
+        let count = self.last.read(&mut buffer[..width]).count;
+        let sequence = match count {
+            0 => 0,
+            count => count + self.base,
+        };
+        header(&buffer, sequence, value)
     }
 }
 

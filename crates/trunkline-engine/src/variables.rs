@@ -13,7 +13,7 @@
 //! ([`HandleReader`]); other code takes a counted reference under the lock of the slot. Only
 //! opening, deploying and browsing take the lock of the name index.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
@@ -60,6 +60,35 @@ struct Names {
     retired: u32,
     reserved: usize,
     log: NamesLog,
+    former: FormerSequences,
+}
+
+/// The last sequences of removed variables, by name. If a name is deployed again, its sequences
+/// continue, so that epoch and sequence identify an update of a name.
+#[derive(Default)]
+struct FormerSequences {
+    by_name: HashMap<Box<str>, u64>,
+    /// A sequence that is not lower than any that was dropped from `by_name`.
+    others: u64,
+}
+
+impl FormerSequences {
+    fn add(&mut self, name: &str, sequence: u64) {
+        if self.by_name.len() == VARIABLES_MAX {
+            let highest = self.by_name.values().copied().max().unwrap_or(0);
+            self.others = self.others.max(highest);
+            self.by_name.clear();
+        }
+        self.by_name.insert(name.into(), sequence);
+    }
+
+    fn take(&mut self, name: &str) -> u64 {
+        let own = match self.by_name.is_empty() {
+            true => None,
+            false => self.by_name.remove(name),
+        };
+        own.unwrap_or(self.others)
+    }
 }
 
 /// The log of variables added and removed, oldest first, for watches that follow patterns.
@@ -348,6 +377,12 @@ impl Registry {
         }
     }
 
+    /// Returns the last sequence of the removed variable with this name, and forgets it; 0 if there is
+    /// none.
+    pub(crate) fn take_former_sequence(&self, name: &str) -> u64 {
+        self.names.write().former.take(name)
+    }
+
     /// Frees the slot of a removed variable that is already marked as gone. Its memory is freed
     /// with the last reference to the variable.
     pub(crate) fn release(&self, variable: &Arc<Variable>) {
@@ -361,6 +396,10 @@ impl Registry {
         let live = names.live();
         if !variable.name().contains('#') {
             names.log.push(variable, true, live);
+            let last = variable.highest_sequence();
+            if last > 0 {
+                names.former.add(variable.name(), last);
+            }
         }
     }
 

@@ -303,8 +303,9 @@ fn variable_without_initial_value_has_no_value() {
     );
 }
 
+/// Behaviour: B-01.
 #[test]
-fn redeployed_variable_has_a_new_handle_and_counts_from_one() {
+fn redeployed_variable_has_a_new_handle_and_continues_its_sequences() {
     let rig = Rig::new();
     let first = rig.deploy("plant", f64s(&["a", "b"]));
     let old = rig.variable("plant/a");
@@ -317,7 +318,9 @@ fn redeployed_variable_has_a_new_handle_and_counts_from_one() {
     assert!(first.iter().all(|handle| !second.contains(handle)));
     let new = rig.variable("plant/a");
     assert_eq!(new.sequence(), 0);
-    assert_eq!(rig.write(&new, 2.0), applied(1));
+    assert_eq!(rig.write(&new, 2.0), applied(2));
+    assert_eq!(new.ledger().written, 1);
+    assert_eq!(rig.write(&rig.variable("plant/b"), 2.0), applied(1));
     assert_eq!(old.sample().value, Value::F64(1.0));
     assert!(old.is_gone() && rig.engine.variable(first[0]).is_none());
     assert_eq!(rig.engine.no_variable(first[0]), AccessError::Gone);

@@ -247,7 +247,8 @@ impl Pair {
         properties.stall = stall_of(variable);
         let library = format!("lib{variable}");
         let handles = self.rig.deploy(&library, vec![define("x", properties)]);
-        let number = self.model.deploy(handles[0], stall_of(variable));
+        let former = self.live.get(variable).map(|(_, number)| *number);
+        let number = self.model.deploy(handles[0], stall_of(variable), former);
         (self.rig.variable(&format!("{library}/x")), number)
     }
 

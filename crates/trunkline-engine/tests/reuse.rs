@@ -220,7 +220,7 @@ fn stale_handle_reaches_no_other_variable() {
         delivered.len() == 2 && delivered.iter().all(is_of_it),
         "{delivered:?}"
     );
-    assert_eq!(new.sequence(), 1);
+    assert_eq!(new.ledger().written, 1);
 }
 
 /// An unused field releases its slot.

@@ -296,7 +296,11 @@ impl Sink for UpdateSink<'_> {
             disconnect: delivery.lost.disconnect,
             unknown: delivery.lost.unknown,
         };
-        let record = self.records.record_in(self.out, handle, delivery.update);
+        let mut record = self.records.record_in(self.out, handle, delivery.update);
+        if delivery.update.sequence == 0 {
+            // The client counts missed updates from here.
+            record.sequence = delivery.variable.base_sequence();
+        }
         let mut state = self.run_for(delivery.subscription, lost).state;
         let before = self.out.len();
         state.put(self.out, &record);

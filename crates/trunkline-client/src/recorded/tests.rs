@@ -1,5 +1,6 @@
 //! Tests that each reading is returned once and each loss is reported, whatever happens to the engine.
 
+use trunkline_proto::message::ended::EndReason;
 use trunkline_types::history::{HistoryCursor, HistoryEventRow, Row, Rows};
 use trunkline_types::{DataType, Quality, Sample, Value};
 
@@ -270,17 +271,17 @@ fn loss_before_a_row_of_a_finished_start_is_reported_once() {
 
 /// Behaviour: B-63.
 #[test]
-fn variable_that_is_deployed_again_while_a_gap_is_filled_begins_again() {
+fn variable_that_is_deployed_again_while_a_gap_is_filled_continues() {
     let mut sut = since_the_beginning();
     sut.take_event(live(1, 7, 30));
     sut.take_event(gone());
-    sut.take_event(live(1, 1, 40));
-    sut.take_page(page(&[(1, 7, 30)], &[]));
+    sut.take_event(live(1, 8, 40));
+    sut.take_page(page(&[(1, 7, 30), (1, 8, 40)], &[retired(1, 31)]));
     assert!(matches!(sut.next_event(), Some(Event::Reading { .. })));
     assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
     assert!(sut.next_event().is_none());
-    sut.take_page(page(&[(1, 1, 40)], &[]));
-    assert_eq!(returned(&mut sut), [(1, 1, Lost::NONE)]);
+    sut.take_page(page(&[(1, 8, 40)], &[]));
+    assert_eq!(returned(&mut sut), [(1, 8, Lost::NONE)]);
 }
 
 /// The engine restarts after a gap is noticed, and before its page arrives.
@@ -477,119 +478,28 @@ fn loss_before_a_start_without_a_value_is_not_forgotten_by_an_empty_page() {
     assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
 }
 
-/// The subscription begins after the variable was deployed again in the same start of the engine.
+/// The subscription begins after the variable was deployed again in the same start of the engine. Its
+/// sequences continue.
 ///
-/// Behaviour: B-63.
+/// Behaviour: B-01, B-63.
 #[test]
 fn rows_of_an_earlier_deployment_are_returned() {
     let none = Lost::NONE;
-    let rows = [
-        (1, 1, 10),
-        (1, 2, 20),
-        (1, 3, 30),
-        (1, 1, 40),
-        (1, 2, 50),
-        (1, 3, 60),
-    ];
-    let expected = [
-        (1, 1, none),
-        (1, 2, none),
-        (1, 3, none),
-        (1, 1, none),
-        (1, 2, none),
-    ];
+    let rows = [(1, 1, 10), (1, 2, 20), (1, 3, 40), (1, 4, 50)];
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 2, 50));
+    sut.take_event(live(1, 3, 40));
     sut.take_page(page(&rows, &[retired(1, 31)]));
-    assert_eq!(returned(&mut sut), expected);
-    // The next gap.
-    sut.take_event(live(1, 5, 80));
-    let more = [(1, 3, 60), (1, 4, 70), (1, 5, 80)];
-    sut.take_page(page(&[&rows[..5], &more].concat(), &[retired(1, 31)]));
     assert_eq!(
         returned(&mut sut),
-        [(1, 3, none), (1, 4, none), (1, 5, none)]
+        [(1, 1, none), (1, 2, none), (1, 3, none)]
     );
-
-    // The event is on a later page than the rows.
-    let mut sut = since_the_beginning();
-    sut.take_event(live(1, 2, 50));
-    sut.take_page(followed_by_another(page(&rows[..3], &[])));
-    sut.take_page(page(&rows[3..], &[retired(1, 31)]));
-    assert_eq!(returned(&mut sut), expected);
-}
-
-/// The variable is deployed again, and has no value yet.
-///
-/// Behaviour: B-63.
-#[test]
-fn rows_of_an_earlier_deployment_come_before_a_reading_without_a_value() {
-    let none = Lost::NONE;
-    let no_value = || match live(1, 0, 0) {
-        Event::Reading { item, mut reading } => {
-            reading.sample.engine_timestamp = Timestamp::UNIX_EPOCH;
-            reading.sample.source_timestamp = Timestamp::UNIX_EPOCH;
-            Event::Reading { item, reading }
-        }
-        event => event,
-    };
-    let rows = [(1, 1, 10), (1, 2, 20), (1, 3, 30), (1, 1, 50)];
-    let former = [(1, 1, none), (1, 2, none), (1, 3, none)];
-    let mut sut = since_the_beginning();
-    sut.take_event(no_value());
-    sut.take_page(page(&rows, &[retired(1, 31)]));
-    assert_eq!(returned(&mut sut), [&former[..], &[(1, 0, none)]].concat());
-    sut.take_event(live(1, 1, 50));
-    sut.take_page(page(&rows, &[retired(1, 31)]));
-    assert_eq!(returned(&mut sut), [(1, 1, none)]);
-
-    // The event is on a later page than the rows, so they come before the first value.
-    let mut sut = since_the_beginning();
-    sut.take_event(no_value());
-    sut.take_page(followed_by_another(page(&rows[..2], &[])));
-    sut.take_page(page(&rows[2..], &[retired(1, 31)]));
-    assert_eq!(returned(&mut sut), [(1, 0, none)]);
-    sut.take_event(live(1, 1, 50));
-    sut.take_page(followed_by_another(page(&rows[..2], &[])));
-    sut.take_page(page(&rows[2..], &[retired(1, 31)]));
-    assert_eq!(returned(&mut sut), [&former[..], &[(1, 1, none)]].concat());
-}
-
-/// Rows from shortly before the reading after the gap belong to an earlier deployment, but a later page
-/// shows this.
-///
-/// Behaviour: B-63.
-#[test]
-fn skipped_rows_that_may_belong_to_an_earlier_deployment_are_an_unknown_loss() {
-    let none = Lost::NONE;
-    let unknown = Lost {
-        unknown: true,
-        ..none
-    };
-    let mut sut = since_the_beginning();
-    sut.take_event(live(1, 1, 12));
-    sut.take_page(followed_by_another(page(&[(1, 1, 10)], &[])));
-    sut.take_page(page(&[(1, 1, 12)], &[retired(1, 11)]));
-    assert_eq!(returned(&mut sut), [(1, 1, unknown)]);
-}
-
-/// Two writers take their engine timestamps in another order than that of their updates.
-///
-/// Behaviour: B-63.
-#[test]
-fn later_update_with_an_earlier_engine_timestamp_is_returned_once() {
-    let none = Lost::NONE;
-    let mut sut = since_the_beginning();
-    sut.take_event(live(1, 7, 101));
-    sut.take_page(page(&[(1, 8, 100), (1, 7, 101)], &[retired(1, 20)]));
-    assert_eq!(returned(&mut sut), [(1, 7, none)]);
-    sut.take_event(live(1, 8, 100));
-    assert_eq!(returned(&mut sut), [(1, 8, none)]);
+    sut.take_event(live(1, 4, 50));
+    assert_eq!(returned(&mut sut), [(1, 4, none)]);
 }
 
 /// Updates before the end of a deployment were not delivered.
 ///
-/// Behaviour: B-63.
+/// Behaviour: B-01, B-63.
 #[test]
 fn rest_of_an_ended_deployment_is_returned() {
     let none = Lost::NONE;
@@ -598,122 +508,55 @@ fn rest_of_an_ended_deployment_is_returned() {
     sut.take_page(page(&[(1, 1, 10), (1, 2, 20)], &[]));
     assert_eq!(returned(&mut sut), [(1, 1, none), (1, 2, none)]);
     sut.take_event(gone());
-    sut.take_event(live(1, 2, 50));
-    let query = sut.query().unwrap();
-    assert_eq!(query.after, None, "sequences begin again");
-    let rows = [(1, 1, 10), (1, 2, 20), (1, 3, 30), (1, 1, 40), (1, 2, 50)];
+    sut.take_event(live(1, 4, 50));
+    let rows = [(1, 1, 10), (1, 2, 20), (1, 3, 30), (1, 4, 50)];
     sut.take_page(page(&rows, &[retired(1, 31)]));
+    assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
+    assert_eq!(returned(&mut sut), [(1, 3, none), (1, 4, none)]);
+    sut.take_event(live(1, 5, 60));
+    assert_eq!(returned(&mut sut), [(1, 5, none)]);
+}
+
+/// The variable is deployed again, and has no value yet.
+///
+/// Behaviour: B-01, B-63.
+#[test]
+fn rows_of_an_earlier_deployment_come_before_a_reading_without_a_value() {
+    let none = Lost::NONE;
+    let rows = [(1, 1, 10), (1, 2, 20), (1, 3, 30), (1, 4, 50)];
+    let former = [(1, 1, none), (1, 2, none), (1, 3, none)];
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 0, 0));
+    sut.take_page(page(&rows, &[retired(1, 31)]));
+    assert_eq!(returned(&mut sut), [&former[..], &[(1, 0, none)]].concat());
+    sut.take_event(live(1, 4, 50));
+    sut.take_page(page(&rows, &[retired(1, 31)]));
+    assert_eq!(returned(&mut sut), [(1, 4, none)]);
+
+    // The event is on a later page than the rows, so they come before the first value.
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 0, 0));
+    sut.take_page(followed_by_another(page(&rows[..2], &[])));
+    sut.take_page(page(&rows[2..], &[retired(1, 31)]));
+    assert_eq!(returned(&mut sut), [(1, 0, none)]);
+    sut.take_event(live(1, 4, 50));
+    sut.take_page(followed_by_another(page(&rows[..2], &[])));
+    sut.take_page(page(&rows[2..], &[retired(1, 31)]));
+    assert_eq!(returned(&mut sut), [&former[..], &[(1, 4, none)]].concat());
+
+    // The subscription had readings of the earlier deployment.
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 1, 10));
+    sut.take_page(page(&rows[..1], &[]));
+    assert_eq!(returned(&mut sut), [(1, 1, none)]);
+    sut.take_event(gone());
+    sut.take_event(live(1, 0, 0));
+    sut.take_page(page(&rows[..3], &[retired(1, 31)]));
     assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
     assert_eq!(
         returned(&mut sut),
-        [(1, 3, none), (1, 1, none), (1, 2, none)]
+        [(1, 2, none), (1, 3, none), (1, 0, none)]
     );
-    sut.take_event(live(1, 3, 60));
-    assert_eq!(returned(&mut sut), [(1, 3, none)]);
-}
-
-/// The program is slow, so another event has replaced that of the end.
-///
-/// Behaviour: B-63.
-#[test]
-fn reading_after_an_unknown_loss_may_begin_a_deployment() {
-    let none = Lost::NONE;
-    let after_unknown_loss = |sequence, seconds| match live(1, sequence, seconds) {
-        Event::Reading { item, mut reading } => {
-            reading.lost.unknown = true;
-            Event::Reading { item, reading }
-        }
-        event => event,
-    };
-    let mut sut = since_the_beginning();
-    sut.take_event(live(1, 2, 20));
-    let rows = [(1, 1, 10), (1, 2, 20), (1, 3, 30), (1, 1, 40), (1, 2, 50)];
-    sut.take_page(page(&rows[..2], &[]));
-    assert_eq!(returned(&mut sut), [(1, 1, none), (1, 2, none)]);
-    sut.take_event(after_unknown_loss(2, 50));
-    sut.take_page(page(&rows, &[retired(1, 31)]));
-    let expected = [(1, 3, none), (1, 1, none), (1, 2, none)];
-    assert_eq!(returned(&mut sut), expected);
-}
-
-/// Behaviour: B-63.
-#[test]
-fn readings_of_a_page_are_not_repeated_after_an_unknown_loss() {
-    let none = Lost::NONE;
-    let mut sut = since_the_beginning();
-    sut.take_event(live(1, 0, 0));
-    let rows = [(2, 1, 10), (2, 2, 20), (2, 3, 30)];
-    sut.take_page(page(&rows, &[]));
-    let before = [(2, 1, none), (2, 2, none), (2, 3, none), (1, 0, none)];
-    assert_eq!(returned(&mut sut), before);
-    let Event::Reading { item, mut reading } = live(2, 1, 10) else {
-        unreachable!()
-    };
-    reading.lost.unknown = true;
-    sut.take_event(Event::Reading { item, reading });
-    sut.take_page(page(&rows, &[]));
-    for sequence in [2_u64, 3, 4] {
-        let seconds = 10 * sequence.cast_signed();
-        sut.take_event(live(2, sequence, seconds));
-    }
-    assert_eq!(returned(&mut sut), [(2, 4, none)]);
-}
-
-/// The variable is deployed again while a page is outstanding.
-///
-/// Behaviour: B-63.
-#[test]
-fn rows_of_a_later_deployment_are_left_to_its_readings() {
-    let none = Lost::NONE;
-    let mut sut = since_the_beginning();
-    sut.take_event(live(1, 7, 30));
-    let rows = [(1, 6, 20), (1, 7, 30), (1, 8, 32), (1, 1, 40), (1, 2, 50)];
-    sut.take_page(page(&rows, &[retired(1, 33)]));
-    // Whether the clock was set back is not known.
-    let unknown = Lost {
-        unknown: true,
-        ..none
-    };
-    assert_eq!(returned(&mut sut), [(1, 6, none), (1, 7, unknown)]);
-    sut.take_event(live(1, 8, 32));
-    sut.take_event(gone());
-    sut.take_event(live(1, 2, 50));
-    sut.take_page(page(&rows, &[retired(1, 33)]));
-    assert!(matches!(
-        sut.next_event(),
-        Some(Event::Reading { reading, .. }) if reading.position.sequence == 8
-    ));
-    assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
-    assert_eq!(returned(&mut sut), [(1, 1, none), (1, 2, none)]);
-}
-
-/// Behaviour: B-63.
-#[test]
-fn loss_is_unknown_if_a_variable_without_timestamps_is_deployed_again() {
-    let untimed = |sequence| match live(1, sequence, 0) {
-        Event::Reading { item, mut reading } => {
-            reading.sample.engine_timestamp = Timestamp::UNIX_EPOCH;
-            reading.sample.source_timestamp = Timestamp::UNIX_EPOCH;
-            Event::Reading { item, reading }
-        }
-        event => event,
-    };
-    let none = Lost::NONE;
-    let unknown = Lost {
-        unknown: true,
-        ..none
-    };
-    let mut sut = since_the_beginning();
-    sut.take_event(untimed(7));
-    sut.take_page(page(&[(1, 6, 20), (1, 7, 30), (1, 8, 40)], &[]));
-    assert_eq!(returned(&mut sut), [(1, 6, none), (1, 7, none)]);
-    sut.take_event(untimed(8));
-    assert_eq!(returned(&mut sut), [(1, 8, none)]);
-    sut.take_event(gone());
-    sut.take_event(untimed(1));
-    sut.take_page(page(&[(1, 1, 60)], &[retired(1, 50)]));
-    assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
-    assert_eq!(returned(&mut sut), [(1, 1, unknown)]);
 }
 
 /// The engine restarts between two pages, and its source is late.

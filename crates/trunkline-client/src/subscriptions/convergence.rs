@@ -17,6 +17,7 @@ use trunkline_types::wire::decode_exact;
 use trunkline_types::{DataType, Tick};
 
 use super::Subscriptions;
+use super::remote::account::Missed;
 use super::remote::{
     Next, Pause, RemoteItem, RemoteSubscription, RemoteSubscriptions, Status, Target,
 };
@@ -219,7 +220,10 @@ fn repair(
         false => 0,
     };
     item.next = Next::Update;
-    let missed = item.account.repair(received.position, remainder);
+    let missed = match record.has_no_value_yet() {
+        true => Missed::NOTHING,
+        false => item.account.repair(received.position, remainder),
+    };
     let replaces_update = item
         .copy
         .as_ref()

@@ -130,7 +130,10 @@ impl Arrival {
             quality: record.quality,
             position: Position {
                 epoch: self.epoch,
-                sequence: record.sequence,
+                sequence: match record.has_no_value_yet() {
+                    true => 0,
+                    false => record.sequence,
+                },
             },
             own: record.own,
             is_stale: false,

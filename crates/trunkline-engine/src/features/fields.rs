@@ -637,7 +637,7 @@ impl Fields<'_> {
         let scope = base.deployed().scope;
         let inserted = self.core.variables.insert(|handle| {
             let properties = Arc::new(properties(field.field, scope));
-            Variable::new(handle, name.into(), properties)
+            Variable::new(handle, name.into(), properties, 0)
         });
         let Some(variable) = inserted else {
             self.table.uncount();

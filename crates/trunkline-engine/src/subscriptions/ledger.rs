@@ -42,7 +42,7 @@ impl Consumer {
             None => Some(subscribers?.find(&self.outbox, index)?),
         };
         // Under the lock, so that no update gets a sequence while the parts of the sum are read.
-        let sequence = variable.sequence();
+        let sequence = variable.highest_sequence();
         let items = &self.items;
         let mut ledger = SubscriptionLedger {
             written: sequence.saturating_sub(item.opened_at()),
@@ -157,7 +157,8 @@ impl Consumer {
                 continue;
             };
             let update = variable.update();
-            if !item.awaits_first() && update.sequence == item.last() {
+            let sequence = update.sequence.max(variable.base_sequence());
+            if !item.awaits_first() && sequence == item.last() {
                 if !variable.is_gone() {
                     show(item.subscription, variable, &update);
                 }
@@ -237,7 +238,7 @@ impl Consumer {
         let update = variable.update();
         let is_settled = !item.awaits_first()
             && self.items.unconfirmed(index) == 0
-            && update.sequence == item.last()
+            && update.sequence.max(variable.base_sequence()) == item.last()
             && !variable.is_gone();
         is_settled.then_some(update)
     }

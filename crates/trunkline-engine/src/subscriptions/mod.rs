@@ -437,7 +437,7 @@ impl Subscription {
             *budget -= 1;
             let has_news = |item: &VariableItem| {
                 let variable = variables.get(index);
-                variable.is_some_and(|one| one.sequence() != item.last())
+                variable.is_some_and(|one| one.highest_sequence() != item.last())
             };
             if items.get(index).is_some_and(has_news) {
                 outbox.marks.mark(index);

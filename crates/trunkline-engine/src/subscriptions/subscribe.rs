@@ -124,6 +124,8 @@ impl Consumer {
             return Ok(());
         }
         let current = variable.update_locked(&state);
+        let (is_written, base) = (current.sequence > 0, variable.base_sequence());
+        let sequence = current.sequence.max(base);
         // Allocates the mark first, because a subscriber must never refer to a missing mark.
         let index = self.items.next_index();
         self.outbox.marks.ensure(index).map_err(|_| items_limit())?;
@@ -135,10 +137,9 @@ impl Consumer {
             subscription.feed.is_some() && !only_changes && self.resume.unacked.is_some();
         let had = resume.map(|had| had.sequence);
         // A position from another engine start cannot be resumed.
-        let is_known =
-            resume.is_none_or(|had| had.epoch == epoch && had.sequence <= current.sequence);
+        let is_known = resume.is_none_or(|had| had.epoch == epoch && had.sequence <= sequence);
         let is_kept = self.resume.takes_over(id, variable);
-        let (past, opened) = match is_whole && is_known {
+        let (past, opened) = match is_whole && is_known && (is_written || base == 0) {
             true => (self.resume).reach_back(id, variable, &state, had, &current, &mut wakes),
             false => (Vec::new(), None),
         };
@@ -148,16 +149,18 @@ impl Consumer {
         }
         // A subscriber without a position still needs a report of the updates that it was owed but
         // will not get.
-        let opened = opened.filter(|before| *before < current.sequence);
+        let opened = opened.filter(|before| *before < sequence);
         let had = match had.or(opened) {
             None => ResumePoint::Nothing,
             Some(had) if is_known => ResumePoint::Sequence(had),
             Some(_) => ResumePoint::Unknown,
         };
-        let first = past
-            .first()
-            .map_or(current.sequence, |first| first.sequence);
-        let index = self.items.insert(id, current.sequence, had, first);
+        let first = match (past.first(), is_written) {
+            (Some(first), _) => first.sequence,
+            (None, true) => sequence,
+            (None, false) => sequence + 1,
+        };
+        let index = self.items.insert(id, sequence, had, first);
         self.variables.put(index, variable);
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return Err(AccessError::Gone);

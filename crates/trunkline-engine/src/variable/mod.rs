@@ -64,12 +64,13 @@ const MONITORED: u32 = 1 << 22;
 const PROVIDER: u32 = (1 << 22) - 1;
 
 impl Variable {
-    pub(crate) fn new(handle: u32, name: Box<str>, properties: Arc<Properties>) -> Self {
+    /// Creates a variable whose first update follows the sequence `base`.
+    pub(crate) fn new(handle: u32, name: Box<str>, properties: Arc<Properties>, base: u64) -> Self {
         Self {
             handle,
             flags: AtomicU32::new(initial_flags(&properties)),
             name,
-            cell: Cell::new(&properties.data_type),
+            cell: Cell::new(&properties.data_type, base),
             realtime: VariableFifo::new(&properties),
             properties,
             state: Mutex::new(State::default()),
@@ -176,9 +177,21 @@ impl Variable {
         &self.properties.data_type
     }
 
-    /// Returns the sequence of the newest update; 0 before the first write.
+    /// Returns the sequence of the newest update; 0 before the first write. The sequences of a name
+    /// continue if it is undeployed and deployed again (B-01).
     pub fn sequence(&self) -> u64 {
         self.cell.sequence()
+    }
+
+    /// Returns the sequence that precedes the variable's first update: the last one of the former
+    /// variable with this name in this start of the engine, or 0.
+    pub fn base_sequence(&self) -> u64 {
+        self.cell.base()
+    }
+
+    /// Returns the highest sequence that was assigned to the name in this start of the engine.
+    pub(crate) fn highest_sequence(&self) -> u64 {
+        self.cell.base() + self.cell.count()
     }
 
     /// Returns the newest update. Takes no lock unless the value is longer than 24 bytes.
@@ -231,7 +244,7 @@ impl Variable {
         let state = self.lock();
         let mut ledger = WriteLedger {
             offered: state.offered,
-            written: self.sequence(),
+            written: self.cell.count(),
             ..WriteLedger::default()
         };
         let Some(unapplied) = state.unapplied() else {

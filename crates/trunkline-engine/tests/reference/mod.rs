@@ -14,11 +14,15 @@ pub struct Variable {
     pub handle: u32,
     pub stall: Duration,
     pub gone: bool,
+    /// All updates of the name, including those of earlier deployments.
     updates: Vec<Update>,
+    /// Number of updates of earlier deployments.
+    base: u64,
     /// Its subscribers, in order.
     subscribers: Vec<Key>,
 }
 
+#[derive(Clone)]
 struct Update {
     value: f64,
     quality: Quality,
@@ -115,14 +119,17 @@ impl Subscription {
 }
 
 impl Model {
-    pub fn deploy(&mut self, handle: u32, stall: Duration) -> usize {
-        let (updates, subscribers) = (Vec::new(), Vec::new());
+    /// Adds a variable. `former` is the number of the variable that had its name before.
+    pub fn deploy(&mut self, handle: u32, stall: Duration, former: Option<usize>) -> usize {
+        let updates = former.map(|former| self.variables[former].updates.clone());
+        let updates = updates.unwrap_or_default();
         self.variables.push(Variable {
             handle,
             stall,
             gone: false,
+            base: updates.len() as u64,
             updates,
-            subscribers,
+            subscribers: Vec::new(),
         });
         self.variables.len() - 1
     }
@@ -155,9 +162,8 @@ impl Model {
         if var.gone {
             return Expected::Gone;
         }
-        let changed = var
-            .updates
-            .last()
+        let last = var.updates[var.base as usize..].last();
+        let changed = last
             .is_none_or(|last| last.value.to_bits() != value.to_bits() || last.quality != quality);
         let stall = if may_wait { var.stall } else { Duration::ZERO };
         // The stall time of every full subscription runs. The write waits until the first one ends.
@@ -239,6 +245,7 @@ impl Model {
         resume: Option<Position>,
     ) {
         let newest = self.newest(variable);
+        let before_first = newest - u64::from(newest > self.variables[variable].base);
         self.item_numbers += 1;
         let item_number = self.item_numbers;
         let subscription = self
@@ -258,9 +265,9 @@ impl Model {
         }
         let mut item = Item {
             item_number,
-            opened_at: newest.saturating_sub(1),
+            opened_at: before_first,
             subscribed_at: newest,
-            last: newest.saturating_sub(1),
+            last: before_first,
             first: true,
             initial: None,
             queue: VecDeque::new(),
@@ -287,7 +294,7 @@ impl Model {
             }
             Some(had) => {
                 item.opened_at = had.sequence;
-                item.disconnect = newest - 1 - had.sequence;
+                item.disconnect = before_first - had.sequence;
                 item.unreported.disconnect = item.disconnect;
             }
         }
@@ -457,7 +464,8 @@ impl Model {
             }
         };
         let between = item.last.max(item.subscribed_at) + 1..sequence;
-        let updates = &self.variables[variable].updates;
+        let Variable { updates, base, .. } = &self.variables[variable];
+        let has_value = sequence > *base;
         let is_changed = |sequence: &u64| updates[*sequence as usize - 1].changed;
         let filtered = match subscription.contract {
             _ if !subscription.only_changes => 0,
@@ -468,7 +476,7 @@ impl Model {
         let lost = lost.plus(std::mem::take(&mut item.unreported));
         item.last = sequence;
         item.first = false;
-        if sequence > 0 {
+        if has_value {
             let update = &updates[sequence as usize - 1];
             assert_eq!(
                 (&got.value, got.quality),
@@ -477,13 +485,13 @@ impl Model {
             item.delivered += 1;
         }
         if let Some(in_flight) = self.in_flight.get_mut(&consumer) {
-            let item_number = if sequence > 0 { item.item_number } else { 0 };
+            let item_number = if has_value { item.item_number } else { 0 };
             in_flight.push_back((key, variable, item_number));
-            item.unconfirmed += u64::from(sequence > 0);
+            item.unconfirmed += u64::from(has_value);
         }
         assert_eq!(
             (got.sequence, got.lost, got.filtered),
-            (sequence, lost, filtered),
+            (if has_value { sequence } else { 0 }, lost, filtered),
             "{got:?}"
         );
     }
@@ -610,7 +618,7 @@ impl Model {
     pub fn ledger(&self, key: Key, variable: usize) -> SubscriptionLedger {
         let subscription = &self.subscriptions[&key];
         let item = &subscription.items[&variable];
-        let newest = self.newest(variable);
+        let (newest, base) = (self.newest(variable), self.variables[variable].base);
         let mut ledger = SubscriptionLedger {
             written: newest - item.opened_at,
             filtered: item.filtered,
@@ -631,14 +639,17 @@ impl Model {
             }
             Contract::Last(_) | Contract::First(_) => {
                 ledger.waiting = item.queue.len() as u64;
-                ledger.waiting += u64::from(item.initial.is_some_and(|sequence| sequence > 0));
+                ledger.waiting += u64::from(item.initial.is_some_and(|sequence| sequence > base));
                 let before: u64 = item.queue.iter().map(|(dropped, _)| dropped).sum();
                 ledger.dropped_queue += item.dropped + before;
             }
             Contract::All { .. } => {
-                let waits = |(of, entry): &&(usize, Entry)| {
-                    *of == variable && !matches!(entry, Entry::Gone | Entry::First(0))
+                let is_update = |entry: &Entry| match entry {
+                    Entry::First(sequence) => *sequence > base,
+                    Entry::Next(_) => true,
+                    Entry::Gone => false,
                 };
+                let waits = |(of, entry): &&(usize, Entry)| *of == variable && is_update(entry);
                 ledger.waiting = subscription.feed.iter().filter(waits).count() as u64;
             }
         }

@@ -228,7 +228,7 @@ impl Recorder {
             handle,
             storage,
             is_filtered: false,
-            seen: 0,
+            seen: variable.base_sequence(),
             last_time: wall.as_nanos(),
             pending: Rows::new(fixed),
             series: id,

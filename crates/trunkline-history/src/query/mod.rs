@@ -102,7 +102,6 @@ pub(crate) fn read(
                 }
             },
             position: query.after.filter(|_| is_rows),
-            position_time: query.after_time,
             following: is_rows.then_some((&selection, number + 1)),
         };
         let answer = SeriesQuery {
@@ -355,7 +354,7 @@ impl<'r, 'a> SeriesQuery<'r, 'a> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails at an unexpected result")]
+#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 mod tests {
     use std::path::Path;
     use std::sync::Arc;

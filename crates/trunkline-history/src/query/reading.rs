@@ -8,8 +8,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use trunkline_types::Position;
 use trunkline_types::history::{HistoryEvent, HistoryEventRow, RowKey, Rows};
-use trunkline_types::{Position, Timestamp};
 
 use super::selection::Selection;
 use crate::catalogue::{ENGINE_SERIES, Series};
@@ -169,8 +169,6 @@ pub(crate) struct SeriesReader<'a> {
     pub(crate) projection: Projection,
     /// If set, only updates and events after this position are returned.
     pub(crate) position: Option<Position>,
-    /// If set, also updates up to the position with an engine timestamp after this time.
-    pub(crate) position_time: Option<Timestamp>,
     /// The selected series, and the number of the series after this one. `None` if reading ahead is of no
     /// use.
     pub(crate) following: Option<(&'a Selection<'a>, usize)>,
@@ -305,7 +303,7 @@ impl SeriesReader<'_> {
         );
         marks.retain(|mark| {
             span.contains(mark.key.time)
-                && self.is_after_position(&mark.key, mark.key.time)
+                && self.is_after_position(&mark.key)
                 && after.is_none_or(|after| mark.key > after)
                 && end.is_none_or(|end| mark.key <= end)
         });
@@ -466,15 +464,12 @@ impl SeriesReader<'_> {
         part.read(self.series, from, to, self.projection, rows)
     }
 
-    /// Returns true if an update or event with this engine timestamp is after the query's position. Keys of
-    /// other epochs always are, because the time selects them. Late samples of the same epoch never are,
-    /// because they never became the value.
-    fn is_after_position(&self, key: &RowKey, engine_timestamp: i64) -> bool {
-        let is_later = self
-            .position_time
-            .is_some_and(|time| engine_timestamp > time.as_nanos());
-        self.position.is_none_or(|at| {
-            key.epoch != at.epoch || ((key.sequence > at.sequence || is_later) && !key.is_late())
+    /// Returns true if a key is after the query's position. Keys of other epochs always are, because the time
+    /// selects them. Late samples of the same epoch never are, because they never became the value.
+    fn is_after_position(&self, key: &RowKey) -> bool {
+        let position = self.position;
+        position.is_none_or(|at| {
+            key.epoch != at.epoch || (key.sequence > at.sequence && !key.is_late())
         })
     }
 
@@ -483,10 +478,8 @@ impl SeriesReader<'_> {
         self.position?;
         let mut remaining = Rows::new(rows.word_bytes());
         for row in 0..rows.len() {
-            let is_after = rows.with_row(row, |row| {
-                self.is_after_position(&row.key, row.key.time.saturating_add(row.delay))
-            });
-            if is_after == Some(true) {
+            let key = rows.key(row);
+            if key.is_some_and(|key| self.is_after_position(&key)) {
                 remaining.append(rows, row..row + 1);
             }
         }

@@ -35,8 +35,7 @@ const UNTIL: u8 = 2;
 const FROM: u8 = 4;
 const POSITION: u8 = 8;
 const DURATIONS: u8 = 16;
-const POSITION_TIME: u8 = 32;
-const ALL: u8 = SINCE | UNTIL | FROM | POSITION | DURATIONS | POSITION_TIME;
+const ALL: u8 = SINCE | UNTIL | FROM | POSITION | DURATIONS;
 /// Flag of a cursor: a row key follows.
 const AFTER: u8 = 1;
 /// Flag: this is not the last page.
@@ -78,8 +77,6 @@ record! {
         pub from: Option<HistoryCursor> = Optional<FROM, Inner>,
         /// Selects updates and events after this position.
         pub after: Option<Position> = Optional<POSITION, Inner>,
-        /// Selects also updates up to `after` with an engine timestamp after this time.
-        pub after_time: Option<Timestamp> = Optional<POSITION_TIME, Nanos>,
         /// True to add the covered time and the time-weighted mean to buckets.
         pub durations: bool = Flag<DURATIONS>,
     }
@@ -106,7 +103,6 @@ impl HistoryHead {
             limit: query.limit,
             from: query.from.clone(),
             after: query.after,
-            after_time: query.after_time,
             durations: query.durations,
         }
     }

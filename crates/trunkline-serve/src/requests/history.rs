@@ -39,7 +39,6 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rej
         until,
         limit,
         after,
-        after_time,
         durations,
         ..
     } = *query.head();
@@ -57,7 +56,6 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rej
         since,
         until,
         after,
-        after_time,
         form,
         durations,
         from,

@@ -207,7 +207,6 @@ fn query_reaches_the_host_as_it_was_made() {
                 epoch: 3,
                 sequence: 4,
             }),
-            after_time: Some(Timestamp::from_nanos(-9)),
             form,
             from: Some(HistoryCursor {
                 variable: "rig/x".to_owned(),

@@ -64,17 +64,14 @@ impl fmt::Debug for Line {
     }
 }
 
-/// Identifies an update by variable, epoch, sequence and time. The time is needed, because a variable that
-/// is deployed again begins with sequence 1.
-pub type Update = (String, u64, u64, i64);
+/// Identifies an update by variable, epoch and sequence (B-01).
+pub type Update = (String, u64, u64);
 
 fn update_of(line: &Line) -> Update {
     let RowKey {
-        epoch,
-        sequence,
-        time,
+        epoch, sequence, ..
     } = line.key;
-    (line.variable.clone(), epoch, sequence, time)
+    (line.variable.clone(), epoch, sequence)
 }
 
 /// The content of all pages of a query.
@@ -122,8 +119,10 @@ pub struct HistoryChecker {
     waiting: Vec<Line>,
     /// Updates that the history has reported as durable, or that have survived a start.
     durable: BTreeMap<Update, Line>,
-    /// Every update of the variable that a program follows.
-    pub accepted: BTreeMap<RowKey, Line>,
+    /// Every update of the variable that a program follows, by epoch and sequence.
+    pub accepted: BTreeMap<(u64, u64), Line>,
+    /// Every update, to find two with one epoch and sequence.
+    numbered: BTreeSet<Update>,
     /// True if the variable that a program follows was undeployed.
     pub is_followed_redeployed: bool,
     series: SeriesEvents,
@@ -156,7 +155,11 @@ impl HistoryChecker {
         self.totals.updates += 1;
         self.totals.late += u64::from(line.key.sequence > LATE_SEQUENCES);
         if line.variable == FOLLOWED {
-            self.accepted.insert(line.key, line.clone());
+            let place = (line.key.epoch, line.key.sequence);
+            self.accepted.insert(place, line.clone());
+        }
+        if !self.numbered.insert(update_of(&line)) {
+            self.fail(|| format!("B-01: the sequence of {line:?} is assigned twice"));
         }
         self.waiting.push(line);
     }
@@ -386,7 +389,7 @@ impl HistoryChecker {
         let is_position = |update: &&Update| update.2 <= LATE_SEQUENCES;
         let positions = || self.durable.keys().filter(is_position);
         let at = (number as usize).checked_rem(positions().count())?;
-        let (_, epoch, sequence, _) = positions().nth(at)?;
+        let (_, epoch, sequence) = positions().nth(at)?;
         Some(Position {
             epoch: *epoch,
             sequence: *sequence,

@@ -20,9 +20,6 @@ pub struct HistoryQuery {
     /// Selects updates and events after this position, by epoch and sequence. Only for queries of
     /// rows.
     pub after: Option<Position>,
-    /// Selects also updates up to `after` whose engine timestamps are later than this time. A variable
-    /// that is deployed again in the same start of the engine begins again at sequence 1.
-    pub after_time: Option<Timestamp>,
     pub form: HistoryForm,
     /// True to compute the covered time and the time-weighted mean of each bucket. The answer then
     /// also has buckets without rows in which an earlier value still holds.

@@ -14,8 +14,7 @@ use super::{CallError, Client, Subscription};
 /// history. Recorded readings arrive in the order of their source timestamps. Timestamps
 /// of one source may be out of order by at most one hour.
 ///
-/// If a variable is undeployed and deployed again, an [`Event::Ended`] comes before its next reading. If the
-/// engine's clock is set back meanwhile, an update before the end may be missing.
+/// If a variable is undeployed and deployed again, an [`Event::Ended`] comes before its next reading.
 ///
 /// If the history records only some updates of a variable, readings from the history skip the
 /// others, and the next reading counts these as coalesced. Updates that are neither recorded nor

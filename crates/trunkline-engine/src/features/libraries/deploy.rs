@@ -254,8 +254,9 @@ impl Libraries<'_> {
             // A variable cannot be found before it has its first value, so no client can have
             // written it.
             let retained = retained(&name, &definition.properties);
+            let base = self.core.variables.take_former_sequence(name.as_str());
             let inserted = self.core.variables.insert_reserved(|handle| {
-                let variable = Variable::new(handle, name.into(), properties);
+                let variable = Variable::new(handle, name.into(), properties, base);
                 if variable.deployed().single_writer {
                     leases.refresh(&variable, &mut variable.lock(), variable.deployed());
                 }
@@ -369,7 +370,7 @@ impl Libraries<'_> {
         self.core.variables.release(variable);
     }
 
-    /// Writes the retained value as update number 1, with the quality `uncertain: retained` and its
+    /// Writes the retained value as the first update, with the quality `uncertain: retained` and its
     /// old source timestamp. Returns false if there is no retained value, or if the variable's
     /// properties do not permit it.
     fn write_retained(
@@ -388,7 +389,7 @@ impl Libraries<'_> {
         self.write_first(variable, &write, moment)
     }
 
-    /// Writes the initial value as update number 1, with the quality `uncertain: initial` (H-17).
+    /// Writes the initial value as the first update, with the quality `uncertain: initial` (H-17).
     fn write_initial(&self, variable: &Variable, moment: Moment) {
         let properties = variable.properties();
         if let Some(initial) = &properties.initial {
@@ -404,7 +405,7 @@ impl Libraries<'_> {
         let attempt = self
             .core
             .try_write(&caller, now, wall, variable, write, &mut wakes);
-        matches!(attempt, Attempt::Done(WriteOutcome::Applied(1)))
+        matches!(attempt, Attempt::Done(WriteOutcome::Applied(_)))
     }
 }
 

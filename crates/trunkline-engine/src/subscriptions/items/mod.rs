@@ -647,7 +647,8 @@ impl Items {
             return;
         };
         let (is_pending, subscription) = (item.is_pending(), item.subscription);
-        item.set_last(update.sequence);
+        // The reading of a variable without a value has sequence 0.
+        item.set_last(update.sequence.max(item.last()));
         if is_pending && let Some(extra) = self.extras.get_mut(&index) {
             lost = lost.plus(std::mem::take(&mut extra.unreported));
             self.settle_pending(index);
