@@ -8,7 +8,7 @@ use trunkline_proto::message::hello::Resume;
 use trunkline_proto::message::keepalive::Keepalive;
 use trunkline_proto::message::open::{OpenOptions as WireOptions, OpenedBuilder};
 use trunkline_proto::{Fault, FaultCode, FrameKind};
-use trunkline_types::{Contract, DataType, Lost, Quality, Reason, Tick, Value};
+use trunkline_types::{Contract, DataType, Lost, Tick, Value};
 
 use super::rig::{Rig, Said, value, write};
 
@@ -107,12 +107,10 @@ fn missed_updates_are_counted_from_the_sequence_before_the_first() {
         let mut rig = Rig::connected(&["a/b"]);
         let handle = rig.engine.add_unwritten("a/n", DataType::F64);
         rig.engine.variable(handle).sequence = 5;
-        rig.engine.variable(handle).quality = Quality::bad(Reason::NoValue);
         let id = rig.subscribe(&["a/n"], contract);
         let readings = rig.readings(id);
         assert_eq!(readings[0].position.sequence, 0, "{contract}");
         assert!(!readings[0].has_value());
-        rig.engine.variable(handle).quality = Quality::GOOD;
         rig.set("a/n", 1.0);
         let readings = rig.readings(id);
         assert_eq!(readings[0].position.sequence, 6, "{contract}");

@@ -159,7 +159,10 @@ impl FakeEngine {
     pub(super) fn record<'v>(&mut self, handle: u32, bytes: &'v mut Vec<u8>) -> UpdateRecord<'v> {
         let variable = self.variable(handle);
         let Some(value) = &variable.value else {
-            return UpdateRecord::nothing_yet(handle);
+            return UpdateRecord {
+                sequence: variable.sequence,
+                ..UpdateRecord::nothing_yet(handle)
+            };
         };
         encode_value(value, bytes);
         UpdateRecord {
