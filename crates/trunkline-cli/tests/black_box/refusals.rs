@@ -139,7 +139,11 @@ fn missing_file_or_folder_is_named_in_plain_words() {
         (
             &["serve", "--listen", "127.0.0.1:0", "--store", &inside],
             1,
-            &["cannot be opened", no_folder],
+            &[
+                "cannot be opened",
+                "its folder or a file does not exist",
+                "create its folder",
+            ],
         ),
         (
             &["serve", "--listen", "127.0.0.1:0", "--store", &here],
