@@ -173,7 +173,7 @@ impl FileHistory {
             spool_logs,
             spool_ends,
         } = content;
-        let mut spooling = Spooling::new(spool, engine.epoch());
+        let mut spooling = Spooling::new(spool, engine.epoch(), spool_ends);
         let spooled = spooling.open(folder, &spool_logs, &mut catalogue)?;
         let mut damage = Vec::new();
         let keep_of = |series: &Series| rules::keep_of(&rules, series);
@@ -195,7 +195,7 @@ impl FileHistory {
         let ends = spooling.ends_before(&spooled);
         let mut unsealed = Unsealed::beside(folder, &parts, &ends, wall)?;
         let logged_ends = std::mem::take(&mut unsealed.spool_ends);
-        spooling.add_ends(spool_ends, logged_ends, &spooled);
+        spooling.add_ends(logged_ends, &spooled);
         let new = unsealed::unknown(&unsealed.series, &series)?;
         if !new.is_empty() {
             spooling.enter_at_start(&new, &mut catalogue)?;

@@ -172,7 +172,8 @@ impl Unread {
 }
 
 impl Spooling {
-    pub(crate) fn new(folder: Option<&Path>, epoch: u64) -> Self {
+    /// `ends` are the ends of logs of the spool in the catalogue.
+    pub(crate) fn new(folder: Option<&Path>, epoch: u64, ends: Vec<SpoolEnd>) -> Self {
         Self {
             folder: folder.map(Path::to_owned),
             epoch,
@@ -187,7 +188,7 @@ impl Spooling {
             },
             retry: Tick::from_nanos(0),
             pending: Pending::default(),
-            ends: Vec::new(),
+            ends,
             unread: Unread::new(),
             removed: Vec::new(),
         }
@@ -232,7 +233,8 @@ impl Spooling {
         in_files: &[SpoolLog],
         catalogue: &mut Catalogue,
     ) -> Result<Vec<SpoolLog>, Error> {
-        let spool = Spool::open(folder, history)?;
+        let of_ends = self.ends.iter().map(|end| &end.log);
+        let spool = Spool::open(folder, history, in_files.iter().chain(of_ends))?;
         let mut waiting = Vec::new();
         for number in spool.logs()? {
             let log = spool.log(number);
@@ -277,19 +279,13 @@ impl Spooling {
         ends.filter_map(|end| end.ok().flatten()).collect()
     }
 
-    /// Sets the ends of logs of the spool, as found in the catalogue and in the logs of the history's folder.
-    /// `logs` are the logs in the spool, if the spool can be used.
-    pub(crate) fn add_ends(
-        &mut self,
-        catalogue_ends: Vec<SpoolEnd>,
-        logged_ends: Vec<SpoolEnd>,
-        logs: &[SpoolLog],
-    ) {
+    /// Adds the ends of logs of the spool in the logs of the history's folder. `logs` are the logs in the
+    /// spool, if the spool can be used.
+    pub(crate) fn add_ends(&mut self, logged_ends: Vec<SpoolEnd>, logs: &[SpoolLog]) {
         let may_exist = |end: &SpoolEnd| self.spool.is_none() || logs.contains(&end.log);
         let new_ends = logged_ends.into_iter();
-        let new_ends = new_ends.filter(|end| may_exist(end) && !catalogue_ends.contains(end));
+        let new_ends = new_ends.filter(|end| may_exist(end) && !self.ends.contains(end));
         self.pending.ends = new_ends.collect();
-        self.ends = catalogue_ends;
         self.ends.extend_from_slice(&self.pending.ends);
     }
 
