@@ -349,7 +349,7 @@ fn parse_history_identity(text: &str) -> Result<String, Error> {
         .and_then(|id| id.strip_suffix('\n'));
     match id.filter(|id| is_id(id)) {
         Some(id) => Ok(id.to_owned()),
-        None => Err(Error::damaged("its file `identity` has an unknown format")),
+        None => Err(Error::Identity),
     }
 }
 
