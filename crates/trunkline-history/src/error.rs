@@ -119,9 +119,13 @@ impl Error {
 
     /// Converts the error into an error of the spool in this folder.
     pub(crate) fn of_spool(self, folder: &Path) -> HistoryError {
-        match self.of(folder) {
-            HistoryError::Files { location, kind } => HistoryError::Spool { location, kind },
-            error => error,
+        match self {
+            // This error may be one of the history's folder.
+            Error::Located(error) => error,
+            error => match error.of(folder) {
+                HistoryError::Files { location, kind } => HistoryError::Spool { location, kind },
+                error => error,
+            },
         }
     }
 }

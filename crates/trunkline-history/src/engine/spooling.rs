@@ -585,16 +585,15 @@ impl FileHistory {
     ) -> Result<(), Error> {
         let mut spooling = self.spooling();
         let number = lock(&self.stored).tail.open.number + 1;
-        let begun = match &spooling.cause {
-            None => self.begin_in_folder(recorder, &spooling, number, None, wall),
-            Some(cause) => {
-                let (cause, folder_end) = (cause.clone(), spooling.folder_end);
-                let begun =
-                    self.begin_in_spool(recorder, &mut spooling, cause, folder_end, number, wall);
-                begun.map_err(Error::Located)
-            }
-        };
-        match begun {
+        if let Some(cause) = spooling.cause.clone() {
+            let folder_end = spooling.folder_end;
+            let begun =
+                self.begin_in_spool(recorder, &mut spooling, cause, folder_end, number, wall);
+            // `fault` has the reason why the spool failed; the error here is that of the folder.
+            let begun = begun.or_else(|_| self.return_to_folder(recorder, &mut spooling, wall));
+            return begun.map_err(Error::Located);
+        }
+        match self.begin_in_folder(recorder, &spooling, number, None, wall) {
             Err(error) => self.switch_folder(recorder, &mut spooling, error, wall),
             Ok(()) => Ok(()),
         }

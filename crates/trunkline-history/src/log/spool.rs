@@ -81,7 +81,8 @@ impl Spool {
         history_folder: &Path,
         known: impl IntoIterator<Item = &'a SpoolLog>,
     ) -> Result<Self, Error> {
-        let history = history_id(history_folder)?;
+        let history = history_id(history_folder);
+        let history = history.map_err(|error| Error::Located(error.of(history_folder)))?;
         let history_identity_text = history_identity(&history);
         match DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -464,7 +465,10 @@ mod tests {
             // Looking up the file fails, because the link refers to itself.
             std::os::unix::fs::symlink(IDENTITY, &path).unwrap();
             let error = Spool::open(&spool, &history, []).unwrap_err();
-            assert!(matches!(error, Error::Io(_)), "{error:?}");
+            let message = error.of_spool(&spool).to_string();
+            assert!(message.contains("its disk reports an error"), "{message}");
+            let name = folder.display().to_string();
+            assert!(message.contains(&name), "{message}");
             std::fs::rename(&kept, &path).unwrap();
         }
         drop(Spool::open(&spool, &history, []).unwrap());

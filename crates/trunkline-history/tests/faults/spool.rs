@@ -411,6 +411,42 @@ fn rows_wait_in_memory_while_neither_folder_has_room() {
 
 /// Behaviour: H-14.
 #[test]
+fn fault_of_the_spool_names_the_folder_that_fails() {
+    in_own_process(|| {
+        let name = |path: PathBuf| path.display().to_string();
+        let (disks, plant) = Disks::spooling();
+        let moment = plant.moment();
+        let error = limited(5, || plant.history.close_segment(moment)).unwrap_err();
+        let is_of_history = error.to_string().contains(&name(disks.history()));
+        assert!(is_of_history, "{error}");
+        let fault = state(&plant).fault.unwrap().to_string();
+        assert!(fault.contains(&name(disks.spool())), "{fault}");
+        disks.assert_back(&plant, "with room");
+
+        // The history gets its identity when a spool is used for the first time.
+        let mut disks = Disks::new();
+        fs::create_dir_all(disks.history().join("identity.new")).unwrap();
+        let mut plant = disks.start();
+        let fault = state(&plant).fault.unwrap().to_string();
+        assert!(fault.contains(&name(disks.history())), "{fault}");
+        fs::remove_dir(disks.history().join("identity.new")).unwrap();
+        plant.maintain();
+        fs::write(disks.history().join("identity"), "damaged").unwrap();
+        disks.write(&mut plant);
+        plant.record();
+        disks.kill(plant);
+        let plant = disks.try_start().unwrap();
+        let fault = state(&plant).fault.unwrap().to_string();
+        assert!(
+            fault.contains("its file `identity` has an unknown format"),
+            "{fault}"
+        );
+        assert!(fault.ends_with("; restore this file"), "{fault}");
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
 fn start_that_finds_no_room_in_either_folder_leaves_no_log() {
     in_own_process(|| {
         let (mut disks, plant) = Disks::spooling();
