@@ -505,9 +505,26 @@ impl FileHistory {
         wall: Timestamp,
     ) -> Result<(HistoryPage, usize), HistoryError> {
         let series = Arc::clone(&lock(&self.series));
+        let before = self.spool_sentences();
         let read = query::read(query, &series, &|id| self.view_of(id), wall.as_nanos());
         let (mut page, work) = read.map_err(|error| error.of(&self.folder))?;
+        // Maintenance may read a log, or drop its rows from memory, during the query.
+        let after = self.spool_sentences();
         self.unload_parts();
+        let choose = |before: String, after| if before.is_empty() { after } else { before };
+        let [unloaded, unread] = [choose(before.0, after.0), choose(before.1, after.1)];
+        let sentences = [&self.damage, &unloaded, &unread, &page.state].into_iter();
+        let sentences: Vec<&str> = sentences
+            .map(String::as_str)
+            .filter(|sentence| !sentence.is_empty())
+            .collect();
+        page.state = sentences.join("; ");
+        Ok((page, work))
+    }
+
+    /// Returns the sentences of answers that lack rows of the spool: one about rows that are not in memory, and
+    /// one about rows that could not be read. Each is empty if there are no such rows.
+    fn spool_sentences(&self) -> (String, String) {
         let unloaded = match lock(&self.stored).tail.unloaded_rows() {
             0 => String::new(),
             rows => format!(
@@ -521,13 +538,7 @@ impl FileHistory {
                 "this answer may lack rows of the spool until the engine has read them: {fault}"
             ),
         };
-        let sentences = [&self.damage, &unloaded, &unread, &page.state].into_iter();
-        let sentences: Vec<&str> = sentences
-            .map(String::as_str)
-            .filter(|sentence| !sentence.is_empty())
-            .collect();
-        page.state = sentences.join("; ");
-        Ok((page, work))
+        (unloaded, unread)
     }
 
     /// Drops the cached indices and summaries of all files if they use too much memory.

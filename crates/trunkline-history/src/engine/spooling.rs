@@ -100,7 +100,7 @@ pub(crate) struct SpoolingGuard<'a> {
 pub(crate) struct VisibleSpool {
     /// `None` if no spool is configured.
     pub(crate) state: Option<SpoolState>,
-    /// The reason why answers may lack rows of the spool; `None` if all of its logs were read.
+    /// The reason why answers may lack rows of the spool; `None` if they lack none.
     pub(crate) unread_fault: Option<HistoryError>,
 }
 
@@ -128,7 +128,8 @@ impl Drop for SpoolingGuard<'_> {
 #[derive(Debug)]
 struct Unread {
     logs: Vec<SpoolLog>,
-    /// The most recent reason; `None` if there are no such logs.
+    /// The most recent reason; `None` if there are no such logs. While a spool that could not be opened before is
+    /// read, the reason for that.
     fault: Option<HistoryError>,
     /// Time of the next attempt.
     retry: Timestamp,
@@ -210,8 +211,11 @@ impl Spooling {
         };
         match self.try_open(&folder, history, in_files, catalogue) {
             Ok(waiting) => {
-                self.fault = None;
-                self.unread = Unread::new();
+                // The rows of these logs are missing from answers until the logs have been read.
+                self.unread = Unread {
+                    fault: self.fault.take(),
+                    ..Unread::new()
+                };
                 Ok(waiting)
             }
             Err(error) => {
@@ -792,6 +796,7 @@ impl FileHistory {
             false => spooling.unread.take_due(wall),
         };
         if waiting.is_empty() {
+            spooling.unread.end_attempt();
             return Ok(());
         }
         {
