@@ -63,6 +63,11 @@ pub(crate) struct Spooling {
     ends: Vec<SpoolEnd>,
     /// Logs of the spool that could not be read.
     unread: Unread,
+    /// True if logs of the spool were not found yet, or rows of its logs were dropped, because it cannot be
+    /// opened.
+    is_incomplete: bool,
+    /// Logs of the spool whose rows are in files, and which are not removed yet.
+    unneeded: Vec<SpoolLog>,
     /// Removed logs of the spool that the catalogue still lists.
     removed: Vec<SpoolLog>,
 }
@@ -191,6 +196,8 @@ impl Spooling {
             pending: Pending::default(),
             ends,
             unread: Unread::new(),
+            is_incomplete: true,
+            unneeded: Vec::new(),
             removed: Vec::new(),
         }
     }
@@ -209,11 +216,12 @@ impl Spooling {
         let Some(folder) = self.folder.clone() else {
             return Ok(Vec::new());
         };
+        let fault_before = self.fault.take();
         match self.try_open(&folder, history, in_files, catalogue) {
             Ok(waiting) => {
                 // The rows of these logs are missing from answers until the logs have been read.
                 self.unread = Unread {
-                    fault: self.fault.take(),
+                    fault: fault_before,
                     ..Unread::new()
                 };
                 Ok(waiting)
@@ -239,37 +247,56 @@ impl Spooling {
     ) -> Result<Vec<SpoolLog>, Error> {
         let of_ends = self.ends.iter().map(|end| &end.log);
         let spool = Spool::open(folder, history, in_files.iter().chain(of_ends))?;
-        let mut waiting = Vec::new();
-        for number in spool.logs()? {
-            let log = spool.log(number);
-            match in_files.contains(&log) {
-                true => spool.remove(&log)?,
-                false => waiting.push(log),
-            }
-        }
-        spool.sync_removals()?;
-        let is_in_spool = |log: &&SpoolLog| **log == spool.log(log.log);
-        let removed = in_files.iter().filter(is_in_spool).cloned().collect();
-        self.removed = remove_entries(removed, catalogue);
+        let logs = spool.logs()?.into_iter().map(|number| spool.log(number));
+        let (unneeded, waiting): (Vec<_>, _) = logs.partition(|log| in_files.contains(log));
+        // Without this, a log that an earlier run removed may come back.
+        let is_durable = spool.sync_removals().is_ok();
+        let is_removed =
+            |log: &&SpoolLog| is_durable && **log == spool.log(log.log) && !unneeded.contains(log);
+        self.removed = in_files.iter().filter(is_removed).cloned().collect();
         catalogue.set_identity(spool.history());
         self.identity = Some(spool.history().to_owned());
         self.spool = Some(spool);
+        self.is_incomplete = false;
+        self.unneeded = unneeded;
+        self.remove_unneeded();
+        self.removed = remove_entries(std::mem::take(&mut self.removed), catalogue);
         Ok(waiting)
     }
 
     /// Removes a log whose rows are in files.
     fn remove(&mut self, log: &SpoolLog) {
         self.ends.retain(|end| end.log != *log);
+        self.unneeded.push(log.clone());
+        self.remove_unneeded();
+    }
+
+    /// Removes the logs whose rows are in files. Logs that cannot be removed do not keep the others from being
+    /// read; the next step of maintenance tries again.
+    fn remove_unneeded(&mut self) {
         let Some(spool) = &self.spool else {
-            return;
+            // Opening the spool again finds these logs.
+            return self.unneeded.clear();
         };
-        match spool.remove(log).and_then(|()| spool.sync_removals()) {
-            Ok(()) => self.removed.push(log.clone()),
-            Err(error) => {
-                // Opening the spool again removes the log.
-                self.fail(error);
-                self.spool = None;
+        let mut failed = None;
+        let mut removed = Vec::new();
+        for log in &self.unneeded {
+            match spool.remove(log) {
+                Ok(()) => removed.push(log.clone()),
+                Err(error) => failed = Some(error),
             }
+        }
+        if !removed.is_empty() {
+            match spool.sync_removals() {
+                Ok(()) => {
+                    self.unneeded.retain(|log| !removed.contains(log));
+                    self.removed.append(&mut removed);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            self.fail(error);
         }
     }
 
@@ -333,6 +360,7 @@ impl Spooling {
                     Some(Err(_)) | None => {
                         self.fault = Some(fault);
                         self.spool = None;
+                        self.is_incomplete = true;
                     }
                 }
                 None
@@ -452,8 +480,8 @@ impl Spooling {
             cause: self.cause.clone(),
             fault: self.fault.clone().or_else(|| unread_fault.clone()),
         });
-        // A spool that is open but cannot be written lacks no rows.
-        let unopened_fault = self.fault.clone().filter(|_| self.spool.is_none());
+        // Without such logs, answers lack no rows, whether or not the spool can be used.
+        let unopened_fault = self.fault.clone().filter(|_| self.is_incomplete);
         VisibleSpool {
             state,
             unread_fault: unopened_fault.or(unread_fault),
@@ -707,7 +735,9 @@ impl FileHistory {
     /// Reads a log of the spool without holding a lock. Returns `None` if the log cannot be read now.
     fn read_spooled(&self, log: &SpoolLog, wall: Timestamp) -> Option<Recovered> {
         let (spool_folder, end) = {
-            let spooling = self.spooling();
+            let mut spooling = self.spooling();
+            // The caller drops the log.
+            spooling.is_incomplete |= spooling.spool.is_none();
             (
                 spooling.spool.as_ref()?.spool_folder().clone(),
                 spooling.end_of(log),
@@ -793,7 +823,10 @@ impl FileHistory {
         let is_opening = spooling.spool.is_none();
         let mut waiting = match is_opening {
             true => self.open_spool(&mut spooling)?,
-            false => spooling.unread.take_due(wall),
+            false => {
+                spooling.remove_unneeded();
+                spooling.unread.take_due(wall)
+            }
         };
         if waiting.is_empty() {
             spooling.unread.end_attempt();

@@ -683,6 +683,50 @@ fn answer_says_that_the_spool_or_a_log_of_it_cannot_be_read() {
     });
 }
 
+/// The disk of the spool can be read, but not written. A folder stands for a log that cannot be deleted.
+///
+/// Behaviour: H-14.
+#[test]
+fn log_of_the_spool_that_cannot_be_deleted_does_not_keep_the_others_from_being_read() {
+    in_own_process(|| {
+        for is_restarted in [true, false] {
+            let (mut disks, mut plant) = Disks::spooling();
+            for _ in 0..5 {
+                plant.close_segment();
+                disks.write(&mut plant);
+                plant.record();
+            }
+            // Segments in memory become files without their logs. Of the others, the first become files now.
+            let number = if is_restarted { 1 } else { 5 };
+            let log = disks.spool().join(format!("log-{number:010}.tlh"));
+            if is_restarted {
+                while log.exists() {
+                    plant.history.maintain(plant.moment().wall).unwrap();
+                }
+                disks.kill(plant);
+                fs::create_dir(&log).unwrap();
+                plant = disks.try_start().unwrap();
+            } else {
+                fs::remove_file(&log).unwrap();
+                fs::create_dir(&log).unwrap();
+            }
+            plant.maintain();
+            plant.record();
+            plant.maintain();
+            let answer = plant.everything();
+            assert_same(&answer.lines, &disks.written, "with the log");
+            assert_eq!(answer.states, [""; 0], "no row is missing");
+            let fault = state(&plant).fault.unwrap().to_string();
+            assert!(fault.starts_with("the spool "), "{fault}");
+            assert_eq!(disks.logs(), 0, "the others are deleted");
+            fs::remove_dir(&log).unwrap();
+            plant.maintain();
+            assert_eq!(state(&plant).fault, None);
+            disks.assert_back(&plant, "without the log");
+        }
+    });
+}
+
 /// Behaviour: B-64.
 #[test]
 fn stop_and_interruption_in_the_spool_are_events() {
