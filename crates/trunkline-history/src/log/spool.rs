@@ -28,7 +28,7 @@ use crate::catalogue::{ENGINE_SERIES, Series, SpoolLog};
 use crate::error::Error;
 use crate::lock_file;
 use crate::log::{self, Log, LogEnd, Recovered};
-use crate::paths::{IDENTITY, remove_if_there, sync_parent};
+use crate::paths::{CATALOGUE, IDENTITY, remove_if_there, sync_parent};
 
 /// Name of the file in a history's folder that contains the path of the spool.
 const SPOOL_PATH: &str = "spool";
@@ -95,6 +95,10 @@ impl Spool {
         let logs = log::segments(folder)?;
         let path = folder.join(IDENTITY);
         if !path.try_exists()? {
+            // A history that never had a spool has no identity.
+            if folder.join(CATALOGUE).try_exists()? || folder.join("samples").try_exists()? {
+                return Err(foreign(folder, ForeignSpoolReason::History));
+            }
             if !logs.is_empty() {
                 return Err(foreign(folder, ForeignSpoolReason::NoIdentity));
             }
@@ -448,6 +452,16 @@ mod tests {
         let error = Spool::open(&other, &history, []).unwrap_err();
         let message = error.of(&history).to_string();
         assert!(message.contains("is the folder of a history"), "{message}");
+        for name in [CATALOGUE, "samples"] {
+            let without_spool = folder.path().join(format!("without {name}"));
+            std::fs::create_dir(&without_spool).unwrap();
+            std::fs::write(without_spool.join(name), b"").unwrap();
+            std::fs::write(log::path(&without_spool, 1), b"").unwrap();
+            let error = Spool::open(&without_spool, &history, []).unwrap_err();
+            let message = error.of(&history).to_string();
+            assert!(message.contains("is the folder of a history"), "{message}");
+            assert!(!without_spool.join(IDENTITY).exists());
+        }
         std::fs::remove_file(spool.join(IDENTITY)).unwrap();
         std::fs::write(log::path(&spool, 1), b"").unwrap();
         let error = Spool::open(&spool, &history, []).unwrap_err();
