@@ -373,6 +373,71 @@ fn new_log_of_the_spool_is_not_taken_for_a_former_one() {
     });
 }
 
+/// Returns a history in whose catalogue alone a log of the spool is listed: one of the files with its rows is
+/// gone, and the log was not deleted.
+fn with_listed_log() -> Disks {
+    let mut disks = Disks::new();
+    let mut plant = disks.start();
+    disks.write(&mut plant);
+    plant.write_at("x", &Value::F64(1.0), START - 86_400 * SECOND);
+    disks.record_with_room(&plant, 10);
+    let copied = disks.root.path().join("copied");
+    copy(&disks.spool(), &copied);
+    plant.maintain();
+    plant.record();
+    plant.maintain();
+    disks.kill(plant);
+    let samples = disks.history().join("samples");
+    fs::remove_file(samples.join(files_of(&samples, "parquet").remove(0))).unwrap();
+    copy(&copied, &disks.spool());
+    disks
+}
+
+/// Behaviour: H-14.
+#[test]
+fn catalogue_that_cannot_be_copied_is_not_rebuilt_without_its_entries() {
+    in_own_process(|| {
+        let mut disks = with_listed_log();
+        let catalogue = disks.history().join("catalogue.sqlite");
+        let filled = Connection::open(&catalogue).unwrap();
+        let fill = "CREATE TABLE filler AS SELECT randomblob(2000000); DROP TABLE filler;";
+        filled.execute_batch(fill).unwrap();
+        filled.close().unwrap();
+        let before = fs::read(&catalogue).unwrap();
+        let wall = trunkline_types::Timestamp::from_nanos(START);
+        let rebuilt = limited(1_000_000, || {
+            trunkline_history::rebuild(&disks.history(), wall)
+        });
+        rebuilt.unwrap_err();
+        assert!(fs::read(&catalogue).unwrap() == before, "it is unchanged");
+        trunkline_history::rebuild(&disks.history(), wall).unwrap();
+        let plant = disks.start();
+        disks.assert_back(&plant, "with a new catalogue");
+    });
+}
+
+/// The command is killed after it has moved the old catalogue.
+///
+/// Behaviour: H-14.
+#[test]
+fn catalogue_whose_rebuilding_was_killed_is_rebuilt_with_its_entries() {
+    in_own_process(|| {
+        let mut disks = with_listed_log();
+        let wall = trunkline_types::Timestamp::from_nanos(START);
+        // The command ends where it would move the old catalogue.
+        let set_apart = disks.history().join("set-apart");
+        fs::write(&set_apart, "").unwrap();
+        trunkline_history::rebuild(&disks.history(), wall).unwrap_err();
+        fs::remove_file(&set_apart).unwrap();
+        let catalogue = disks.history().join("catalogue.sqlite");
+        fs::rename(&catalogue, disks.root.path().join("moved")).unwrap();
+        disks.try_start().unwrap_err();
+        trunkline_history::rebuild(&disks.history(), wall).unwrap();
+        let plant = disks.start();
+        disks.assert_back(&plant, "with a new catalogue");
+    });
+}
+
 /// Rebuilds the catalogue, and cannot read the former one.
 fn rebuild_from_files(history: &Path) {
     fs::remove_file(history.join("catalogue.sqlite")).unwrap();
