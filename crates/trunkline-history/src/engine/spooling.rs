@@ -68,7 +68,7 @@ pub(crate) struct Spooling {
     is_incomplete: bool,
     /// Logs of the spool whose rows are in files, and which are not removed yet.
     unneeded: Vec<SpoolLog>,
-    /// Removed logs of the spool that the catalogue still lists.
+    /// Removed logs of the spool that the catalogue still lists, in the order of their removal.
     removed: Vec<SpoolLog>,
 }
 
@@ -489,18 +489,24 @@ impl Spooling {
     }
 }
 
-/// Deletes the entries of removed logs from the catalogue, and returns the logs that the catalogue still
-/// lists. The entry with the highest number is kept: a disk that fails may have lost the last deletion.
-fn remove_entries(mut removed: Vec<SpoolLog>, catalogue: &mut Catalogue) -> Vec<SpoolLog> {
-    removed.sort_by_key(|log| log.log);
-    // If the catalogue cannot be written now, the entries are deleted later.
-    if let Some((highest, others)) = removed.split_last()
-        && !others.is_empty()
-        && catalogue.forget_spool_logs(others).is_ok()
-    {
-        return vec![highest.clone()];
+/// Deletes the entries of removed logs, in the order of their removal, from the catalogue. Returns the logs that
+/// the catalogue still lists: the last one, because a disk that fails may have lost its deletion, and the one
+/// with the highest number, which shows the next free number.
+fn remove_entries(removed: Vec<SpoolLog>, catalogue: &mut Catalogue) -> Vec<SpoolLog> {
+    let highest = removed.iter().map(|log| log.log).max();
+    let (mut kept, mut others) = (Vec::new(), Vec::new());
+    for (index, log) in removed.iter().enumerate() {
+        let is_last = index + 1 == removed.len();
+        match is_last || Some(log.log) == highest {
+            true => kept.push(log.clone()),
+            false => others.push(log.clone()),
+        }
     }
-    removed
+    // If the catalogue cannot be written now, the entries are deleted later.
+    match others.is_empty() || catalogue.forget_spool_logs(&others).is_err() {
+        true => removed,
+        false => kept,
+    }
 }
 
 impl FileHistory {

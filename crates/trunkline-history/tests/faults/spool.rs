@@ -699,6 +699,7 @@ fn log_of_the_spool_that_cannot_be_read_is_read_later() {
                 plant.record();
             }
             let log = Away::new(disks.spool().join(LOG), Replacement::Folder);
+            let content = fs::read(&log.kept).unwrap();
             if is_restarted {
                 disks.kill(plant);
                 plant = disks.try_start().unwrap();
@@ -715,6 +716,14 @@ fn log_of_the_spool_that_cannot_be_read_is_read_later() {
             plant.time += 3600 * SECOND;
             disks.assert_back(&plant, "with the log");
             assert_eq!(state(&plant).fault, None);
+            for _ in 0..2 {
+                disks.kill(plant);
+                // As if the last deletion had not become durable.
+                fs::write(disks.spool().join(LOG), &content).unwrap();
+                plant = disks.try_start().unwrap();
+                disks.assert_back(&plant, "with the log once more");
+            }
+            disks.kill(plant);
         }
     });
 }
