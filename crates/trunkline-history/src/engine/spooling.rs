@@ -347,18 +347,19 @@ impl Spooling {
         match read {
             Ok(recovered) => Some(recovered),
             Err(error) => {
-                let fault = self.fault_of(error);
                 match self.spool.as_ref().map(Spool::logs) {
                     // The spool is readable, so the fault concerns this log. Ignore a log that no longer
                     // exists.
                     Some(Ok(logs)) => {
                         if logs.contains(&log.log) {
+                            let folder = self.folder.as_deref().unwrap_or(Path::new(""));
+                            let fault = error.of_spool(&log::path(folder, log.log));
                             self.unread.add(std::slice::from_ref(log), fault, wall);
                         }
                     }
                     // Reopening the spool reads all of its logs again.
                     Some(Err(_)) | None => {
-                        self.fault = Some(fault);
+                        self.fault = Some(self.fault_of(error));
                         self.spool = None;
                         self.is_incomplete = true;
                     }

@@ -742,7 +742,11 @@ fn answer_says_that_the_spool_or_a_log_of_it_cannot_be_read() {
             };
             let mut plant = disks.try_start().unwrap();
             let states = plant.everything().states;
-            let name = disks.spool().display().to_string();
+            let name = match is_spool {
+                true => disks.spool(),
+                false => disks.spool().join(LOG),
+            };
+            let name = name.display().to_string();
             let is_named =
                 |one: &String| one.contains("may lack rows of the spool") && one.contains(&name);
             assert!(
