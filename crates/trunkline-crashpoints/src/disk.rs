@@ -4,8 +4,8 @@
 //! Written data is in memory until the file is synced. For each unsynced sector of 512 bytes, the disk has
 //! either the old or the new bytes. The length of the file is either the old or the new length. A created,
 //! renamed or removed file or folder may or may not exist until its parent folder is synced. If a file was
-//! removed and created again, the name refers to either the old or the new file until the sync, never to a
-//! mixture of both.
+//! removed and created again, or another file was renamed to its name, the name refers to either the old or
+//! the new file until the sync, never to a mixture of both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -49,8 +49,13 @@ impl Disk {
             let is_renamed = |old: &PathBuf, synced: &Rc<Vec<u8>>| {
                 !self.visible.contains_key(old) && synced == bytes
             };
-            if !previous.contains_key(name) && synced.any(|(old, synced)| is_renamed(old, synced)) {
-                self.synced.insert(name.clone(), Rc::clone(bytes));
+            let is_changed = previous.get(name) != Some(bytes);
+            if is_changed && synced.any(|(old, synced)| is_renamed(old, synced)) {
+                let replaced = self.synced.insert(name.clone(), Rc::clone(bytes));
+                if previous.contains_key(name) && self.is_durable(name) {
+                    let replaced = replaced.unwrap_or_default();
+                    self.removed.entry(name.clone()).or_insert(replaced);
+                }
             }
         }
         for name in previous

@@ -21,6 +21,10 @@ pub(crate) enum Error {
         found: u32,
         known: u32,
     },
+    /// An earlier release wrote a log, in a format that this release cannot read.
+    EarlierLog,
+    /// The file `identity` of the history has an unknown format.
+    Identity,
     /// Another engine or command has locked the folder.
     InUse,
     /// The folder is not the spool of this history; `reason` says why.
@@ -56,13 +60,15 @@ impl Error {
         }
     }
 
-    /// Describes damage or an I/O error for users; empty for all other errors.
+    /// Describes damage, an unknown format or an I/O error for users; empty for all other errors.
     pub(crate) fn sentence(&self) -> String {
         match self {
             Error::Io(error) => error.to_string(),
             Error::Sqlite(error) => error.to_string(),
             Error::Damaged(what) => what.clone(),
-            Error::Newer { .. }
+            Error::Newer { .. } => "a newer release wrote it".to_owned(),
+            Error::EarlierLog => "an earlier release wrote it".to_owned(),
+            Error::Identity
             | Error::InUse
             | Error::Foreign { .. }
             | Error::Replaced
@@ -82,6 +88,8 @@ impl Error {
             Error::Sqlite(error) => of_sqlite(&error),
             Error::Damaged(what) => StoreErrorKind::Damaged(what),
             Error::Newer { found, known } => StoreErrorKind::Newer { found, known },
+            Error::EarlierLog => StoreErrorKind::CannotOpen(OpenFault::EarlierLog),
+            Error::Identity => StoreErrorKind::CannotOpen(OpenFault::Identity),
             Error::InUse => StoreErrorKind::InUse,
             Error::Foreign { spool, reason } => {
                 return HistoryError::ForeignSpool {
@@ -111,9 +119,13 @@ impl Error {
 
     /// Converts the error into an error of the spool in this folder.
     pub(crate) fn of_spool(self, folder: &Path) -> HistoryError {
-        match self.of(folder) {
-            HistoryError::Files { location, kind } => HistoryError::Spool { location, kind },
-            error => error,
+        match self {
+            // This error may be one of the history's folder.
+            Error::Located(error) => error,
+            error => match error.of(folder) {
+                HistoryError::Files { location, kind } => HistoryError::Spool { location, kind },
+                error => error,
+            },
         }
     }
 }

@@ -10,6 +10,8 @@ use crate::error::Error;
 pub const CATALOGUE: &str = "catalogue.sqlite";
 /// File name of the write-ahead log of the catalogue.
 pub(crate) const CATALOGUE_LOG: &str = "catalogue.sqlite-wal";
+/// File name of the index of the write-ahead log, which its users share.
+pub(crate) const CATALOGUE_SHARED: &str = "catalogue.sqlite-shm";
 /// Name of the folder with files that are still being written.
 pub const UNFINISHED: &str = "unfinished";
 /// Name of the folder to which files are moved that the catalogue does not list.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use trunkline_config::HistoryConfig;
 use trunkline_engine::history::{History, HistoryError, HistoryFigures, SpoolState};
-use trunkline_engine::store::StoreErrorKind;
+use trunkline_engine::store::{OpenFault, StoreErrorKind};
 use trunkline_engine::{Engine as Core, Wake};
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::history::{
@@ -299,9 +299,20 @@ fn is_temporary(error: &HistoryError) -> bool {
             StoreErrorKind::Full
             | StoreErrorKind::NoMemory
             | StoreErrorKind::ReadOnly
-            | StoreErrorKind::CannotOpen(_)
+            | StoreErrorKind::CannotOpen(
+                OpenFault::Missing
+                | OpenFault::FileInPath
+                | OpenFault::OtherFolder
+                | OpenFault::Database(_),
+            )
             | StoreErrorKind::Failed(_) => true,
-            StoreErrorKind::Damaged(_)
+            StoreErrorKind::CannotOpen(
+                OpenFault::NoHistory
+                | OpenFault::Spool
+                | OpenFault::Identity
+                | OpenFault::EarlierLog,
+            )
+            | StoreErrorKind::Damaged(_)
             | StoreErrorKind::Newer { .. }
             | StoreErrorKind::InUse
             | StoreErrorKind::Folder
@@ -465,5 +476,30 @@ impl Shared {
         };
         *lock(&self.maintenance_error) = result.err();
         next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The engine does not start with a history that cannot be opened later either.
+    ///
+    /// Behaviour: H-14.
+    #[test]
+    fn history_that_needs_the_operator_is_not_opened_later() {
+        for (fault, expected) in [
+            (OpenFault::Missing, true),
+            (OpenFault::OtherFolder, true),
+            (OpenFault::Spool, false),
+            (OpenFault::NoHistory, false),
+            (OpenFault::EarlierLog, false),
+        ] {
+            let error = HistoryError::Files {
+                location: "/history".to_owned(),
+                kind: StoreErrorKind::CannotOpen(fault),
+            };
+            assert_eq!(is_temporary(&error), expected, "{error}");
+        }
     }
 }

@@ -6,7 +6,7 @@
 use trunkline_types::history::{HistoryPage, HistoryQuery, HistorySettings};
 use trunkline_types::{Moment, Tick, Timestamp};
 
-use super::store::StoreErrorKind;
+use super::store::{OpenFault, StoreErrorKind};
 
 /// Records the updates of variables, and answers queries about them. Every method may be called
 /// from any thread.
@@ -98,7 +98,7 @@ pub enum HistoryError {
         kind: StoreErrorKind,
     },
     /// The spool cannot be used.
-    #[error("the spool {location} {kind}")]
+    #[error("the spool {location} {}", sentence_of_spool(.kind))]
     Spool {
         location: String,
         /// The fault; its message includes the remedy.
@@ -126,14 +126,15 @@ pub enum ForeignSpoolReason {
     )]
     History,
     #[error(
-        "has a damaged file `identity`; name another folder with the key `history_spool` of [engine], \
-         or delete this file if the folder has no logs"
+        "has a damaged file `identity`; put a copy of this file back, or delete it if the folder has no \
+         logs, or name another folder with the key `history_spool` of [engine]: rows in the logs then \
+         stay behind"
     )]
     DamagedIdentity,
     /// The folder has the logs of an unknown spool.
     #[error(
         "has logs, but no file `identity`; put this file back, or name another folder with the key \
-         `history_spool` of [engine]"
+         `history_spool` of [engine]: rows in the logs then stay behind"
     )]
     NoIdentity,
     /// The spool belongs to another history. The fields are the identities of the two histories.
@@ -165,14 +166,58 @@ fn sentence_of(kind: &StoreErrorKind, location: &str) -> String {
                             folder's owner";
             sentence.to_owned()
         }
-        StoreErrorKind::Newer { .. }
-        | StoreErrorKind::Full
+        StoreErrorKind::Newer { found, known } => sentence_of_newer(*found, *known),
+        // A folder created where the disk is not mounted would hide the history.
+        StoreErrorKind::CannotOpen(OpenFault::Missing) => {
+            "cannot be opened (its folder or a file does not exist); mount its disk, or put them back"
+                .to_owned()
+        }
+        StoreErrorKind::Full
         | StoreErrorKind::NoMemory
         | StoreErrorKind::Folder
         | StoreErrorKind::CannotOpen(_)
         | StoreErrorKind::Failed(_)
         | StoreErrorKind::Replaced => kind.to_string(),
     }
+}
+
+/// Describes the fault of a spool and its remedy. The rows of a spool are nowhere else, so no remedy takes
+/// the engine to another folder while this one can be used later.
+fn sentence_of_spool(kind: &StoreErrorKind) -> String {
+    match kind {
+        StoreErrorKind::InUse => "is in use by another engine; stop that one, or name another \
+                                  folder with the key `history_spool` of [engine]"
+            .to_owned(),
+        StoreErrorKind::Damaged(what) => format!(
+            "is damaged ({what}); keep its logs, whose rows are not in the history yet, and run \
+             `trunkline history verify` for details"
+        ),
+        StoreErrorKind::Newer { found, known } => sentence_of_newer(*found, *known),
+        StoreErrorKind::CannotOpen(OpenFault::Missing) => {
+            "cannot be opened (the folder above it or a file does not exist); mount its disk, or, if the \
+             disk is mounted, create the folder above the spool"
+                .to_owned()
+        }
+        StoreErrorKind::CannotOpen(OpenFault::FileInPath) => format!(
+            "cannot be opened ({}); move that file away, or name another folder with the key \
+             `history_spool` of [engine]",
+            OpenFault::FileInPath
+        ),
+        StoreErrorKind::Full
+        | StoreErrorKind::NoMemory
+        | StoreErrorKind::ReadOnly
+        | StoreErrorKind::Folder
+        | StoreErrorKind::CannotOpen(_)
+        | StoreErrorKind::Failed(_)
+        | StoreErrorKind::Replaced => kind.to_string(),
+    }
+}
+
+fn sentence_of_newer(found: u32, known: u32) -> String {
+    format!(
+        "has format {found}, but this version supports formats up to {known}: a newer version has used \
+         it; start the newer version"
+    )
 }
 
 #[cfg(test)]
@@ -190,7 +235,10 @@ mod tests {
         let name_another = "name another folder with the key `history_spool` of [engine]";
         for (reason, remedies) in [
             (History, vec![name_another]),
-            (DamagedIdentity, vec![name_another, "delete this file"]),
+            (
+                DamagedIdentity,
+                vec![name_another, "put a copy of this file back", "delete it if"],
+            ),
             (NoIdentity, vec![name_another, "put this file back"]),
             (other, vec![name_another, "mount the disk with the spool"]),
             (Replaced, vec!["mount the disk of the spool again"]),
@@ -201,6 +249,51 @@ mod tests {
             assert_eq!(message.split("; ").count(), 2, "{message}");
             assert_eq!(remedy.split(", or ").count(), remedies.len(), "{message}");
             assert!(remedies.iter().all(|one| remedy.contains(one)), "{message}");
+        }
+    }
+
+    /// Rows in the logs of a folder are nowhere else, and a folder created on another disk would hide them.
+    ///
+    /// Behaviour: H-14.
+    #[test]
+    fn message_of_a_history_or_spool_has_a_remedy_that_keeps_its_rows() {
+        let location = || "/folder".to_owned();
+        let kinds = [
+            StoreErrorKind::Damaged("a log".to_owned()),
+            StoreErrorKind::Newer { found: 3, known: 2 },
+            StoreErrorKind::InUse,
+            StoreErrorKind::Full,
+            StoreErrorKind::NoMemory,
+            StoreErrorKind::ReadOnly,
+            StoreErrorKind::CannotOpen(OpenFault::Missing),
+            StoreErrorKind::CannotOpen(OpenFault::FileInPath),
+            StoreErrorKind::CannotOpen(OpenFault::NoHistory),
+            StoreErrorKind::CannotOpen(OpenFault::Spool),
+            StoreErrorKind::CannotOpen(OpenFault::OtherFolder),
+            StoreErrorKind::CannotOpen(OpenFault::Identity),
+            StoreErrorKind::CannotOpen(OpenFault::EarlierLog),
+            StoreErrorKind::CannotOpen(OpenFault::Database("away".to_owned())),
+            StoreErrorKind::Failed("away".to_owned()),
+        ];
+        for kind in kinds {
+            let of_files = HistoryError::Files {
+                location: location(),
+                kind: kind.clone(),
+            };
+            let of_spool = HistoryError::Spool {
+                location: location(),
+                kind: kind.clone(),
+            };
+            for message in [of_files.to_string(), of_spool.to_string()] {
+                assert_eq!(message.split("; ").count(), 2, "{message}");
+                for wrong in ["it away", "store", "empty", "create its folder"] {
+                    let without_restore = message.replace("restore", "");
+                    assert!(!without_restore.contains(wrong), "{message}");
+                }
+            }
+            let message = of_spool.to_string();
+            assert!(!message.contains("backup"), "{message}");
+            assert!(!message.contains("rebuild"), "{message}");
         }
     }
 }

@@ -245,6 +245,10 @@ pub enum OpenFault {
     Spool,
     /// Another folder is at the place of the folder that was opened first.
     OtherFolder,
+    /// The identity of the history cannot be read from its file.
+    Identity,
+    /// An earlier release wrote a log, in a format that this release cannot read.
+    EarlierLog,
     /// SQLite reports this error.
     Database(String),
 }
@@ -258,6 +262,10 @@ impl OpenFault {
             OpenFault::NoHistory => "name the folder of a history",
             OpenFault::Spool => "name another folder with the key `history` of [engine]",
             OpenFault::OtherFolder => "mount the disk of the history again",
+            OpenFault::Identity => "restore this file",
+            OpenFault::EarlierLog => {
+                "start the release that wrote it once more, which moves its rows to files"
+            }
             OpenFault::Database(_) => {
                 "check that its folder exists, and that the engine's user may use the files in it"
             }
@@ -273,6 +281,8 @@ impl fmt::Display for OpenFault {
             OpenFault::NoHistory => "the folder contains no history",
             OpenFault::Spool => "the folder is the spool of a history",
             OpenFault::OtherFolder => "another folder has replaced it",
+            OpenFault::Identity => "its file `identity` has an unknown format",
+            OpenFault::EarlierLog => "a log has an earlier version of the format",
             OpenFault::Database(error) => error,
         })
     }
@@ -334,6 +344,8 @@ mod tests {
             (OpenFault::NoHistory, "name the folder of a history"),
             (OpenFault::Spool, "with the key `history` of [engine]"),
             (OpenFault::OtherFolder, "mount the disk of the history"),
+            (OpenFault::Identity, "restore this file"),
+            (OpenFault::EarlierLog, "start the release that wrote it"),
             (database, "check that its folder exists"),
         ] {
             let message = StoreErrorKind::CannotOpen(fault).to_string();

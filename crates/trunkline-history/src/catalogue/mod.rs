@@ -271,7 +271,7 @@ impl Catalogue {
         self.with_connection(|connection| read_parts(connection))
     }
 
-    /// Returns the logs of spools whose rows are in files.
+    /// Returns the logs of spools whose rows are in files, in the order in which they were entered.
     pub(crate) fn spool_logs(&mut self) -> Result<Vec<SpoolLog>, Error> {
         self.with_connection(|connection| read_spool_logs(connection))
     }
@@ -463,7 +463,7 @@ fn read_spool_logs(connection: &Connection) -> Result<Vec<SpoolLog>, Error> {
     if !has_table(connection, "spool")? {
         return Ok(Vec::new());
     }
-    let mut select = connection.prepare("SELECT id, log FROM spool")?;
+    let mut select = connection.prepare("SELECT id, log FROM spool ORDER BY rowid")?;
     let logs = select.query_map([], |row| {
         Ok(SpoolLog {
             spool: row.get(0)?,

@@ -173,7 +173,7 @@ impl FileHistory {
             spool_logs,
             spool_ends,
         } = content;
-        let mut spooling = Spooling::new(spool, engine.epoch());
+        let mut spooling = Spooling::new(spool, engine.epoch(), spool_ends);
         let spooled = spooling.open(folder, &spool_logs, &mut catalogue)?;
         let mut damage = Vec::new();
         let keep_of = |series: &Series| rules::keep_of(&rules, series);
@@ -195,7 +195,7 @@ impl FileHistory {
         let ends = spooling.ends_before(&spooled);
         let mut unsealed = Unsealed::beside(folder, &parts, &ends, wall)?;
         let logged_ends = std::mem::take(&mut unsealed.spool_ends);
-        spooling.add_ends(spool_ends, logged_ends, &spooled);
+        spooling.add_ends(logged_ends, &spooled);
         let new = unsealed::unknown(&unsealed.series, &series)?;
         if !new.is_empty() {
             spooling.enter_at_start(&new, &mut catalogue)?;
@@ -505,9 +505,26 @@ impl FileHistory {
         wall: Timestamp,
     ) -> Result<(HistoryPage, usize), HistoryError> {
         let series = Arc::clone(&lock(&self.series));
+        let before = self.spool_sentences();
         let read = query::read(query, &series, &|id| self.view_of(id), wall.as_nanos());
         let (mut page, work) = read.map_err(|error| error.of(&self.folder))?;
+        // Maintenance may read a log, or drop its rows from memory, during the query.
+        let after = self.spool_sentences();
         self.unload_parts();
+        let choose = |before: String, after| if before.is_empty() { after } else { before };
+        let [unloaded, unread] = [choose(before.0, after.0), choose(before.1, after.1)];
+        let sentences = [&self.damage, &unloaded, &unread, &page.state].into_iter();
+        let sentences: Vec<&str> = sentences
+            .map(String::as_str)
+            .filter(|sentence| !sentence.is_empty())
+            .collect();
+        page.state = sentences.join("; ");
+        Ok((page, work))
+    }
+
+    /// Returns the sentences of answers that lack rows of the spool: one about rows that are not in memory, and
+    /// one about rows that could not be read. Each is empty if there are no such rows.
+    fn spool_sentences(&self) -> (String, String) {
         let unloaded = match lock(&self.stored).tail.unloaded_rows() {
             0 => String::new(),
             rows => format!(
@@ -521,13 +538,7 @@ impl FileHistory {
                 "this answer may lack rows of the spool until the engine has read them: {fault}"
             ),
         };
-        let sentences = [&self.damage, &unloaded, &unread, &page.state].into_iter();
-        let sentences: Vec<&str> = sentences
-            .map(String::as_str)
-            .filter(|sentence| !sentence.is_empty())
-            .collect();
-        page.state = sentences.join("; ");
-        Ok((page, work))
+        (unloaded, unread)
     }
 
     /// Drops the cached indices and summaries of all files if they use too much memory.

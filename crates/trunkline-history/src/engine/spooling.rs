@@ -63,7 +63,12 @@ pub(crate) struct Spooling {
     ends: Vec<SpoolEnd>,
     /// Logs of the spool that could not be read.
     unread: Unread,
-    /// Removed logs of the spool that the catalogue still lists.
+    /// True if logs of the spool were not found yet, or rows of its logs were dropped, because it cannot be
+    /// opened.
+    is_incomplete: bool,
+    /// Logs of the spool whose rows are in files, and which are not removed yet.
+    unneeded: Vec<SpoolLog>,
+    /// Removed logs of the spool that the catalogue still lists, in the order of their removal.
     removed: Vec<SpoolLog>,
 }
 
@@ -100,7 +105,7 @@ pub(crate) struct SpoolingGuard<'a> {
 pub(crate) struct VisibleSpool {
     /// `None` if no spool is configured.
     pub(crate) state: Option<SpoolState>,
-    /// The reason why answers may lack rows of the spool; `None` if all of its logs were read.
+    /// The reason why answers may lack rows of the spool; `None` if they lack none.
     pub(crate) unread_fault: Option<HistoryError>,
 }
 
@@ -128,7 +133,8 @@ impl Drop for SpoolingGuard<'_> {
 #[derive(Debug)]
 struct Unread {
     logs: Vec<SpoolLog>,
-    /// The most recent reason; `None` if there are no such logs.
+    /// The most recent reason; `None` if there are no such logs. While a spool that could not be opened before is
+    /// read, the reason for that.
     fault: Option<HistoryError>,
     /// Time of the next attempt.
     retry: Timestamp,
@@ -172,7 +178,8 @@ impl Unread {
 }
 
 impl Spooling {
-    pub(crate) fn new(folder: Option<&Path>, epoch: u64) -> Self {
+    /// `ends` are the ends of logs of the spool in the catalogue.
+    pub(crate) fn new(folder: Option<&Path>, epoch: u64, ends: Vec<SpoolEnd>) -> Self {
         Self {
             folder: folder.map(Path::to_owned),
             epoch,
@@ -187,8 +194,10 @@ impl Spooling {
             },
             retry: Tick::from_nanos(0),
             pending: Pending::default(),
-            ends: Vec::new(),
+            ends,
             unread: Unread::new(),
+            is_incomplete: true,
+            unneeded: Vec::new(),
             removed: Vec::new(),
         }
     }
@@ -207,10 +216,14 @@ impl Spooling {
         let Some(folder) = self.folder.clone() else {
             return Ok(Vec::new());
         };
+        let fault_before = self.fault.take();
         match self.try_open(&folder, history, in_files, catalogue) {
             Ok(waiting) => {
-                self.fault = None;
-                self.unread = Unread::new();
+                // The rows of these logs are missing from answers until the logs have been read.
+                self.unread = Unread {
+                    fault: fault_before,
+                    ..Unread::new()
+                };
                 Ok(waiting)
             }
             Err(error) => {
@@ -232,38 +245,58 @@ impl Spooling {
         in_files: &[SpoolLog],
         catalogue: &mut Catalogue,
     ) -> Result<Vec<SpoolLog>, Error> {
-        let spool = Spool::open(folder, history)?;
-        let mut waiting = Vec::new();
-        for number in spool.logs()? {
-            let log = spool.log(number);
-            match in_files.contains(&log) {
-                true => spool.remove(&log)?,
-                false => waiting.push(log),
-            }
-        }
-        spool.sync_removals()?;
-        let is_in_spool = |log: &&SpoolLog| **log == spool.log(log.log);
-        let removed = in_files.iter().filter(is_in_spool).cloned().collect();
-        self.removed = remove_entries(removed, catalogue);
+        let of_ends = self.ends.iter().map(|end| &end.log);
+        let spool = Spool::open(folder, history, in_files.iter().chain(of_ends))?;
+        let logs = spool.logs()?.into_iter().map(|number| spool.log(number));
+        let (unneeded, waiting): (Vec<_>, _) = logs.partition(|log| in_files.contains(log));
+        // Without this, a log that an earlier run removed may come back.
+        let is_durable = spool.sync_removals().is_ok();
+        let is_removed =
+            |log: &&SpoolLog| is_durable && **log == spool.log(log.log) && !unneeded.contains(log);
+        self.removed = in_files.iter().filter(is_removed).cloned().collect();
         catalogue.set_identity(spool.history());
         self.identity = Some(spool.history().to_owned());
         self.spool = Some(spool);
+        self.is_incomplete = false;
+        self.unneeded = unneeded;
+        self.remove_unneeded();
+        self.removed = remove_entries(std::mem::take(&mut self.removed), catalogue);
         Ok(waiting)
     }
 
     /// Removes a log whose rows are in files.
     fn remove(&mut self, log: &SpoolLog) {
         self.ends.retain(|end| end.log != *log);
+        self.unneeded.push(log.clone());
+        self.remove_unneeded();
+    }
+
+    /// Removes the logs whose rows are in files. Logs that cannot be removed do not keep the others from being
+    /// read; the next step of maintenance tries again.
+    fn remove_unneeded(&mut self) {
         let Some(spool) = &self.spool else {
-            return;
+            // Opening the spool again finds these logs.
+            return self.unneeded.clear();
         };
-        match spool.remove(log).and_then(|()| spool.sync_removals()) {
-            Ok(()) => self.removed.push(log.clone()),
-            Err(error) => {
-                // Opening the spool again removes the log.
-                self.fail(error);
-                self.spool = None;
+        let mut failed = None;
+        let mut removed = Vec::new();
+        for log in &self.unneeded {
+            match spool.remove(log) {
+                Ok(()) => removed.push(log.clone()),
+                Err(error) => failed = Some(error),
             }
+        }
+        if !removed.is_empty() {
+            match spool.sync_removals() {
+                Ok(()) => {
+                    self.unneeded.retain(|log| !removed.contains(log));
+                    self.removed.append(&mut removed);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            self.fail(error);
         }
     }
 
@@ -277,19 +310,13 @@ impl Spooling {
         ends.filter_map(|end| end.ok().flatten()).collect()
     }
 
-    /// Sets the ends of logs of the spool, as found in the catalogue and in the logs of the history's folder.
-    /// `logs` are the logs in the spool, if the spool can be used.
-    pub(crate) fn add_ends(
-        &mut self,
-        catalogue_ends: Vec<SpoolEnd>,
-        logged_ends: Vec<SpoolEnd>,
-        logs: &[SpoolLog],
-    ) {
+    /// Adds the ends of logs of the spool in the logs of the history's folder. `logs` are the logs in the
+    /// spool, if the spool can be used.
+    pub(crate) fn add_ends(&mut self, logged_ends: Vec<SpoolEnd>, logs: &[SpoolLog]) {
         let may_exist = |end: &SpoolEnd| self.spool.is_none() || logs.contains(&end.log);
         let new_ends = logged_ends.into_iter();
-        let new_ends = new_ends.filter(|end| may_exist(end) && !catalogue_ends.contains(end));
+        let new_ends = new_ends.filter(|end| may_exist(end) && !self.ends.contains(end));
         self.pending.ends = new_ends.collect();
-        self.ends = catalogue_ends;
         self.ends.extend_from_slice(&self.pending.ends);
     }
 
@@ -320,19 +347,21 @@ impl Spooling {
         match read {
             Ok(recovered) => Some(recovered),
             Err(error) => {
-                let fault = self.fault_of(error);
                 match self.spool.as_ref().map(Spool::logs) {
                     // The spool is readable, so the fault concerns this log. Ignore a log that no longer
                     // exists.
                     Some(Ok(logs)) => {
                         if logs.contains(&log.log) {
+                            let folder = self.folder.as_deref().unwrap_or(Path::new(""));
+                            let fault = error.of_spool(&log::path(folder, log.log));
                             self.unread.add(std::slice::from_ref(log), fault, wall);
                         }
                     }
                     // Reopening the spool reads all of its logs again.
                     Some(Err(_)) | None => {
-                        self.fault = Some(fault);
+                        self.fault = Some(self.fault_of(error));
                         self.spool = None;
+                        self.is_incomplete = true;
                     }
                 }
                 None
@@ -452,8 +481,8 @@ impl Spooling {
             cause: self.cause.clone(),
             fault: self.fault.clone().or_else(|| unread_fault.clone()),
         });
-        // A spool that is open but cannot be written lacks no rows.
-        let unopened_fault = self.fault.clone().filter(|_| self.spool.is_none());
+        // Without such logs, answers lack no rows, whether or not the spool can be used.
+        let unopened_fault = self.fault.clone().filter(|_| self.is_incomplete);
         VisibleSpool {
             state,
             unread_fault: unopened_fault.or(unread_fault),
@@ -461,18 +490,24 @@ impl Spooling {
     }
 }
 
-/// Deletes the entries of removed logs from the catalogue, and returns the logs that the catalogue still
-/// lists. The entry with the highest number is kept: a disk that fails may have lost the last deletion.
-fn remove_entries(mut removed: Vec<SpoolLog>, catalogue: &mut Catalogue) -> Vec<SpoolLog> {
-    removed.sort_by_key(|log| log.log);
-    // If the catalogue cannot be written now, the entries are deleted later.
-    if let Some((highest, others)) = removed.split_last()
-        && !others.is_empty()
-        && catalogue.forget_spool_logs(others).is_ok()
-    {
-        return vec![highest.clone()];
+/// Deletes the entries of removed logs, in the order of their removal, from the catalogue. Returns the logs that
+/// the catalogue still lists: the last one, because a disk that fails may have lost its deletion, and the one
+/// with the highest number, which shows the next free number.
+fn remove_entries(removed: Vec<SpoolLog>, catalogue: &mut Catalogue) -> Vec<SpoolLog> {
+    let highest = removed.iter().map(|log| log.log).max();
+    let (mut kept, mut others) = (Vec::new(), Vec::new());
+    for (index, log) in removed.iter().enumerate() {
+        let is_last = index + 1 == removed.len();
+        match is_last || Some(log.log) == highest {
+            true => kept.push(log.clone()),
+            false => others.push(log.clone()),
+        }
     }
-    removed
+    // If the catalogue cannot be written now, the entries are deleted later.
+    match others.is_empty() || catalogue.forget_spool_logs(&others).is_err() {
+        true => removed,
+        false => kept,
+    }
 }
 
 impl FileHistory {
@@ -589,16 +624,15 @@ impl FileHistory {
     ) -> Result<(), Error> {
         let mut spooling = self.spooling();
         let number = lock(&self.stored).tail.open.number + 1;
-        let begun = match &spooling.cause {
-            None => self.begin_in_folder(recorder, &spooling, number, None, wall),
-            Some(cause) => {
-                let (cause, folder_end) = (cause.clone(), spooling.folder_end);
-                let begun =
-                    self.begin_in_spool(recorder, &mut spooling, cause, folder_end, number, wall);
-                begun.map_err(Error::Located)
-            }
-        };
-        match begun {
+        if let Some(cause) = spooling.cause.clone() {
+            let folder_end = spooling.folder_end;
+            let begun =
+                self.begin_in_spool(recorder, &mut spooling, cause, folder_end, number, wall);
+            // `fault` has the reason why the spool failed; the error here is that of the folder.
+            let begun = begun.or_else(|_| self.return_to_folder(recorder, &mut spooling, wall));
+            return begun.map_err(Error::Located);
+        }
+        match self.begin_in_folder(recorder, &spooling, number, None, wall) {
             Err(error) => self.switch_folder(recorder, &mut spooling, error, wall),
             Ok(()) => Ok(()),
         }
@@ -708,7 +742,9 @@ impl FileHistory {
     /// Reads a log of the spool without holding a lock. Returns `None` if the log cannot be read now.
     fn read_spooled(&self, log: &SpoolLog, wall: Timestamp) -> Option<Recovered> {
         let (spool_folder, end) = {
-            let spooling = self.spooling();
+            let mut spooling = self.spooling();
+            // The caller drops the log.
+            spooling.is_incomplete |= spooling.spool.is_none();
             (
                 spooling.spool.as_ref()?.spool_folder().clone(),
                 spooling.end_of(log),
@@ -794,9 +830,13 @@ impl FileHistory {
         let is_opening = spooling.spool.is_none();
         let mut waiting = match is_opening {
             true => self.open_spool(&mut spooling)?,
-            false => spooling.unread.take_due(wall),
+            false => {
+                spooling.remove_unneeded();
+                spooling.unread.take_due(wall)
+            }
         };
         if waiting.is_empty() {
+            spooling.unread.end_attempt();
             return Ok(());
         }
         {

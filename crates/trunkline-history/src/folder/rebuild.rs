@@ -7,8 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use rusqlite::ErrorCode;
 use trunkline_types::Timestamp;
 
 use crate::catalogue::snapshot::Snapshot;
@@ -21,8 +23,13 @@ use crate::files::part::SeriesSpan;
 use crate::files::unsealed::Unsealed;
 use crate::folder::FolderError;
 use crate::folder::verify::Finding;
-use crate::paths::{CATALOGUE, CATALOGUE_LOG, SET_APART, UNFINISHED};
+use crate::paths::{
+    CATALOGUE, CATALOGUE_LOG, CATALOGUE_SHARED, SET_APART, UNFINISHED, remove_if_there,
+};
 use crate::{lock_file, log};
+
+/// Name of the folder within `unfinished` with a complete new catalogue.
+const REBUILT: &str = "rebuilt";
 
 /// The results of [`rebuild`].
 #[derive(Clone, PartialEq, Debug)]
@@ -75,23 +82,33 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
         return Err(Error::NoHistory);
     }
     let _lock = lock_file::acquire(folder)?;
-    let scanned = scan(folder, wall)?;
     let unfinished = folder.join(UNFINISHED);
-    if unfinished.exists() {
-        std::fs::remove_dir_all(&unfinished)?;
+    let rebuilt = unfinished.join(REBUILT);
+    let former = read_former(folder, &rebuilt)?;
+    let scanned = scan(folder, former.as_ref(), wall)?;
+    std::fs::create_dir_all(&rebuilt)?;
+    for name in [CATALOGUE, CATALOGUE_SHARED, CATALOGUE_LOG] {
+        remove_if_there(&unfinished.join(name))?;
     }
-    std::fs::create_dir_all(&unfinished)?;
     let new = unfinished.join(CATALOGUE);
     let mut catalogue = Catalogue::open(&new, true)?;
     catalogue.add_series(&scanned.series)?;
     catalogue.replace_parts(&[], &scanned.parts, None)?;
-    enter_spools(folder, scanned.spool_logs, &mut catalogue)?;
+    enter_spools(former, scanned.spool_logs, &mut catalogue)?;
     // Closing merges the write-ahead log into the database file, which is then complete.
     catalogue.close()?;
     File::open(&new)?.sync_all()?;
+    // If this command is killed while it moves the old catalogue, the next one finds the new one here.
+    let complete = rebuilt.join(CATALOGUE);
+    std::fs::rename(&new, &complete)?;
+    for changed in [&rebuilt, &unfinished, folder] {
+        File::open(changed)?.sync_all()?;
+    }
     let former = set_apart(folder)?;
-    std::fs::rename(&new, folder.join(CATALOGUE))?;
+    std::fs::rename(&complete, folder.join(CATALOGUE))?;
     File::open(folder)?.sync_all()?;
+    // Otherwise, the next start of an engine removes it.
+    let _ = std::fs::remove_dir_all(&unfinished);
     Ok(Rebuilt {
         series: scanned.series.len() as u64,
         files: scanned.parts.len() as u64,
@@ -108,12 +125,48 @@ fn has_rows(folder: &Path, segment: u64) -> bool {
     !recovered.is_ok_and(|recovered| recovered.rows.is_empty() && recovered.damage.is_empty())
 }
 
-/// Returns true if the old catalogue can be read and lists no file of this segment. The rows are then still
-/// in the spool. If the catalogue cannot be read, the files are entered, because rows could be lost
-/// otherwise.
-fn former_lacks(folder: &Path, segment: u64) -> bool {
-    let former = Snapshot::read(folder);
-    former.is_ok_and(|former| former.parts.iter().all(|part| part.segment != segment))
+/// Reads the old catalogue. If an earlier command was killed while it moved the old catalogue, reads the new one
+/// in `rebuilt`. Returns `None` if there is no catalogue, or if it is damaged.
+fn read_former(folder: &Path, rebuilt: &Path) -> Result<Option<Snapshot>, Error> {
+    let place = match folder.join(CATALOGUE).try_exists()? {
+        true => folder,
+        false => rebuilt,
+    };
+    if !place.join(CATALOGUE).try_exists()? {
+        return Ok(None);
+    }
+    match Snapshot::read(place) {
+        Ok(former) => Ok(Some(former)),
+        Err(error) if is_damage(&error, place) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns true if this error means that the catalogue itself cannot be read. Reading it needs a copy, for
+/// which there may be no room.
+fn is_damage(error: &Error, place: &Path) -> bool {
+    use ErrorCode::{DiskFull, OutOfMemory, SystemIoFailure};
+    let is_readable = |name: &&str| {
+        let read = File::open(place.join(name))
+            .and_then(|mut file| io::copy(&mut file, &mut io::sink()).map(drop));
+        read.map_or_else(|error| error.kind() == ErrorKind::NotFound, |()| true)
+    };
+    match error {
+        Error::Damaged(_) | Error::Newer { .. } => true,
+        Error::Sqlite(error) => !matches!(
+            error.sqlite_error_code(),
+            Some(DiskFull | OutOfMemory | SystemIoFailure)
+        ),
+        Error::Io(error) if error.kind() == ErrorKind::PermissionDenied => false,
+        Error::Io(_) => ![CATALOGUE, CATALOGUE_LOG].iter().all(is_readable),
+        _ => false,
+    }
+}
+
+/// Returns true if the old catalogue is known and lists no file of this segment. The rows are then still in
+/// the spool. If the catalogue cannot be read, the files are entered, because rows could be lost otherwise.
+fn former_lacks(former: Option<&Snapshot>, segment: u64) -> bool {
+    former.is_some_and(|former| former.parts.iter().all(|part| part.segment != segment))
 }
 
 /// Returns the logs of spools of which these files have all rows. The rows of each date of a log were written to
@@ -139,15 +192,15 @@ fn sealed_logs(files: &[&ReadableFile]) -> Vec<SpoolLog> {
 /// Enters the logs of spools whose rows are in files, and what the old catalogue says about others. Nothing
 /// removes a log before the new catalogue, which has all of these entries, is in its place.
 fn enter_spools(
-    folder: &Path,
-    of_files: Vec<SpoolLog>,
+    former: Option<Snapshot>,
+    mut logs: Vec<SpoolLog>,
     catalogue: &mut Catalogue,
 ) -> Result<(), Error> {
-    let former = Snapshot::read(folder).ok();
-    let (mut logs, ends) = former.map_or_else(Default::default, |former| {
+    let (of_former, ends) = former.map_or_else(Default::default, |former| {
         (former.spool_logs, former.spool_ends)
     });
-    logs.extend(of_files);
+    // The logs that were removed last stay the last ones.
+    logs.extend(of_former);
     catalogue.add_spool_entries(&logs, &ends)
 }
 
@@ -155,7 +208,7 @@ fn enter_spools(
 fn set_apart(folder: &Path) -> Result<Option<String>, Error> {
     // Move the write-ahead log last: without it, the catalogue would be in an older state, and an engine that
     // starts after an interruption would use that state.
-    let names = [CATALOGUE, "catalogue.sqlite-shm", CATALOGUE_LOG];
+    let names = [CATALOGUE, CATALOGUE_SHARED, CATALOGUE_LOG];
     let mut names = names
         .into_iter()
         .filter(|name| folder.join(name).exists())
@@ -174,8 +227,13 @@ fn set_apart(folder: &Path) -> Result<Option<String>, Error> {
     Ok(Some(format!("{target}/{CATALOGUE}")))
 }
 
-/// Determines the catalogue entries from the files and logs of a folder.
-pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
+/// Determines the catalogue entries from the files and logs of a folder. `former` is the old catalogue, if it
+/// can be read.
+pub(crate) fn scan(
+    folder: &Path,
+    former: Option<&Snapshot>,
+    wall: Timestamp,
+) -> Result<Scanned, Error> {
     let mut scanned = Scanned::default();
     let mut found = Vec::new();
     let mut paths = files_in(folder)?;
@@ -200,7 +258,7 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
     // files of the newest segment may be incomplete.
     let incomplete = Some(newest)
         .filter(|newest| logs.contains(newest) && !found.iter().any(in_joined))
-        .filter(|newest| has_rows(folder, *newest) || former_lacks(folder, *newest));
+        .filter(|newest| has_rows(folder, *newest) || former_lacks(former, *newest));
     let is_in_log = |one: &ReadableFile| !is_joined(one) && Some(one.row.segment) == incomplete;
     let is_part_of = |one: &ReadableFile, other: &ReadableFile| {
         let contains = |(from, to): &(u64, u64)| {

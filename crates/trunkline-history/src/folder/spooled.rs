@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::catalogue::{SpoolEnd, SpoolLog};
 use crate::error::Error;
-use crate::log::Recovered;
 use crate::log::spool::SpoolFolder;
+use crate::log::{self, Recovered};
 
 /// Totals of the rows in the spool of a history that are not in files yet.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -78,7 +78,8 @@ pub(crate) fn read(
             break;
         }
         if let Err(error) = read {
-            spooled.fault = error.of_spool(&spooled.folder).to_string();
+            let path = log::path(&spooled.folder, log.log);
+            spooled.fault = error.of_spool(&path).to_string();
         }
     }
     Ok(Some(spooled))

@@ -213,7 +213,8 @@ impl Verifier<'_> {
             return Err(error);
         }
         self.report(Finding::of_file(CATALOGUE, error.sentence(), REBUILD));
-        let scanned = scan(self.folder, wall)?;
+        let former = Snapshot::read(self.folder).ok();
+        let scanned = scan(self.folder, former.as_ref(), wall)?;
         scanned
             .left_out
             .into_iter()

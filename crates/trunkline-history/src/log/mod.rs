@@ -428,9 +428,8 @@ fn check_version(bytes: &[u8]) -> Result<(), Error> {
     match (version(bytes), version(MAGIC)) {
         (Some(found), Some(known)) if found == known => Ok(()),
         (Some(found), Some(known)) if found > known => Err(Error::Newer { found, known }),
-        _ => Err(Error::damaged(
-            "a log has an earlier version of the format, which this release cannot read",
-        )),
+        (Some(_), Some(_)) => Err(Error::EarlierLog),
+        _ => Err(Error::damaged("a log has an unknown format")),
     }
 }
 

@@ -10,7 +10,8 @@
 //! disk may have been mounted at the same path. A log is deleted when its rows are in files of the history.
 //! The transaction that enters these files in the catalogue also enters the log, so that the log is not
 //! read again if its deletion fails. The number of a log is never used again, because files name the log for as
-//! long as they exist, also in a backup.
+//! long as they exist, also in a backup. An older copy of the file `identity` may be put back, so opening the
+//! spool also looks at the logs in the folder and in the catalogue.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -27,7 +28,7 @@ use crate::catalogue::{ENGINE_SERIES, Series, SpoolLog};
 use crate::error::Error;
 use crate::lock_file;
 use crate::log::{self, Log, LogEnd, Recovered};
-use crate::paths::{IDENTITY, remove_if_there, sync_parent};
+use crate::paths::{CATALOGUE, IDENTITY, remove_if_there, sync_parent};
 
 /// Name of the file in a history's folder that contains the path of the spool.
 const SPOOL_PATH: &str = "spool";
@@ -63,19 +64,25 @@ pub(crate) struct Spool {
     spool_folder: SpoolFolder,
     /// Content of the file `identity` in the history's folder.
     history: String,
-    /// The highest number of a log so far, as in the file `identity`.
+    /// The highest number of a log so far. The file `identity` may have a lower one if it is an older copy.
     highest_number: u64,
     _lock: File,
 }
 
 impl Spool {
     /// Opens the spool in `folder` for the history in `history`. Creates the spool if it does not exist, but
-    /// not its parent folders, which are missing if the disk is not mounted.
+    /// not its parent folders, which are missing if the disk is not mounted. `known` are the logs that the
+    /// catalogue lists.
     ///
     /// # Errors
     /// [`Error::Foreign`] if the folder is not the spool of this history.
-    pub(crate) fn open(folder: &Path, history_folder: &Path) -> Result<Self, Error> {
-        let history = history_id(history_folder)?;
+    pub(crate) fn open<'a>(
+        folder: &Path,
+        history_folder: &Path,
+        known: impl IntoIterator<Item = &'a SpoolLog>,
+    ) -> Result<Self, Error> {
+        let history = history_id(history_folder);
+        let history = history.map_err(|error| Error::Located(error.of(history_folder)))?;
         let history_identity_text = history_identity(&history);
         match DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -88,6 +95,10 @@ impl Spool {
         let logs = log::segments(folder)?;
         let path = folder.join(IDENTITY);
         if !path.try_exists()? {
+            // A history that never had a spool has no identity.
+            if folder.join(CATALOGUE).try_exists()? || folder.join("samples").try_exists()? {
+                return Err(foreign(folder, ForeignSpoolReason::History));
+            }
             if !logs.is_empty() {
                 return Err(foreign(folder, ForeignSpoolReason::NoIdentity));
             }
@@ -99,6 +110,12 @@ impl Spool {
             create_file(&path, identity.text().as_bytes())?;
         }
         let (spool_folder, highest_number) = SpoolFolder::of(folder, &history)?;
+        // An operator may have put back an older copy of the file `identity`. A log of the catalogue would then
+        // have the number of a new one, which would be deleted.
+        let of_this_spool = known.into_iter().filter(|log| log.spool == spool_folder.id);
+        let used_numbers = of_this_spool.map(|log| log.log).chain(logs);
+        let valid_numbers = used_numbers.filter(|number| *number < NUMBER_MAX);
+        let highest_number = valid_numbers.fold(highest_number, u64::max);
         // Only commands that run without an engine need this file. If it cannot be written now, the next
         // start writes it.
         let _ = write_spool_path(history_folder, folder);
@@ -337,7 +354,7 @@ fn parse_history_identity(text: &str) -> Result<String, Error> {
         .and_then(|id| id.strip_suffix('\n'));
     match id.filter(|id| is_id(id)) {
         Some(id) => Ok(id.to_owned()),
-        None => Err(Error::damaged("its file `identity` has an unknown format")),
+        None => Err(Error::Identity),
     }
 }
 
@@ -427,17 +444,27 @@ mod tests {
         let (folder, history, spool) = folders();
         let other = folder.path().join("other");
         std::fs::create_dir(&other).unwrap();
-        drop(Spool::open(&spool, &history).unwrap());
-        let error = Spool::open(&spool, &other).unwrap_err();
+        drop(Spool::open(&spool, &history, []).unwrap());
+        let error = Spool::open(&spool, &other, []).unwrap_err();
         assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
-        drop(Spool::open(&spool, &history).unwrap());
+        drop(Spool::open(&spool, &history, []).unwrap());
         assert!(is_spool(&spool) && !is_spool(&history));
-        let error = Spool::open(&other, &history).unwrap_err();
+        let error = Spool::open(&other, &history, []).unwrap_err();
         let message = error.of(&history).to_string();
         assert!(message.contains("is the folder of a history"), "{message}");
+        for name in [CATALOGUE, "samples"] {
+            let without_spool = folder.path().join(format!("without {name}"));
+            std::fs::create_dir(&without_spool).unwrap();
+            std::fs::write(without_spool.join(name), b"").unwrap();
+            std::fs::write(log::path(&without_spool, 1), b"").unwrap();
+            let error = Spool::open(&without_spool, &history, []).unwrap_err();
+            let message = error.of(&history).to_string();
+            assert!(message.contains("is the folder of a history"), "{message}");
+            assert!(!without_spool.join(IDENTITY).exists());
+        }
         std::fs::remove_file(spool.join(IDENTITY)).unwrap();
         std::fs::write(log::path(&spool, 1), b"").unwrap();
-        let error = Spool::open(&spool, &history).unwrap_err();
+        let error = Spool::open(&spool, &history, []).unwrap_err();
         assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
     }
 
@@ -445,30 +472,33 @@ mod tests {
     #[test]
     fn identity_that_cannot_be_looked_up_is_not_replaced() {
         let (_folder, history, spool) = folders();
-        drop(Spool::open(&spool, &history).unwrap());
+        drop(Spool::open(&spool, &history, []).unwrap());
         for folder in [&history, &spool] {
             let (path, kept) = (folder.join(IDENTITY), folder.join("kept"));
             std::fs::rename(&path, &kept).unwrap();
             // Looking up the file fails, because the link refers to itself.
             std::os::unix::fs::symlink(IDENTITY, &path).unwrap();
-            let error = Spool::open(&spool, &history).unwrap_err();
-            assert!(matches!(error, Error::Io(_)), "{error:?}");
+            let error = Spool::open(&spool, &history, []).unwrap_err();
+            let message = error.of_spool(&spool).to_string();
+            assert!(message.contains("its disk reports an error"), "{message}");
+            let name = folder.display().to_string();
+            assert!(message.contains(&name), "{message}");
             std::fs::rename(&kept, &path).unwrap();
         }
-        drop(Spool::open(&spool, &history).unwrap());
+        drop(Spool::open(&spool, &history, []).unwrap());
     }
 
     /// H-14: another disk may be mounted in place of the spool.
     #[test]
     fn spool_that_was_replaced_is_not_used() {
         let (folder, history, spool) = folders();
-        let mut sut = Spool::open(&spool, &history).unwrap();
+        let mut sut = Spool::open(&spool, &history, []).unwrap();
         let wall = Timestamp::from_nanos(1);
         drop(sut.create_log(END, 1, wall).unwrap());
         assert_eq!(sut.logs().unwrap(), [1]);
         std::fs::rename(&spool, folder.path().join("unmounted")).unwrap();
         assert!(matches!(sut.logs(), Err(Error::Io(_))));
-        drop(Spool::open(&spool, &history).unwrap());
+        drop(Spool::open(&spool, &history, []).unwrap());
         std::fs::write(log::path(&spool, 1), b"another").unwrap();
         assert!(matches!(sut.logs(), Err(Error::Foreign { .. })));
         assert!(sut.spool_folder().read(&sut.log(1), None).is_err());
@@ -481,7 +511,7 @@ mod tests {
     #[test]
     fn log_without_rows_does_not_end_the_log_before_it() {
         let (_folder, history, spool) = folders();
-        let mut sut = Spool::open(&spool, &history).unwrap();
+        let mut sut = Spool::open(&spool, &history, []).unwrap();
         let wall = Timestamp::from_nanos(1);
         let mut log = sut.create_log(END, 1, wall).unwrap();
         assert_eq!(sut.end_before(1).unwrap(), None);
@@ -497,14 +527,46 @@ mod tests {
         let (_folder, history, spool) = folders();
         let wall = Timestamp::from_nanos(1);
         for number in [1, 2, 3] {
-            let mut sut = Spool::open(&spool, &history).unwrap();
+            let mut sut = Spool::open(&spool, &history, []).unwrap();
             drop(sut.create_log(END, 1, wall).unwrap());
             assert_eq!(sut.logs().unwrap(), [number]);
             sut.remove(&sut.log(number)).unwrap();
         }
-        let mut sut = Spool::open(&spool, &history).unwrap();
+        let mut sut = Spool::open(&spool, &history, []).unwrap();
         drop(sut.create_log(END, 1, wall).unwrap());
         drop(sut.create_log(END, 1, wall).unwrap());
         assert_eq!(sut.logs().unwrap(), [4, 5]);
+    }
+
+    /// H-14: an operator may put back an older copy of the file `identity`.
+    #[test]
+    fn log_numbers_are_not_reused_with_an_older_identity() {
+        let (_folder, history, spool) = folders();
+        let wall = Timestamp::from_nanos(1);
+        let mut sut = Spool::open(&spool, &history, []).unwrap();
+        let older = std::fs::read(spool.join(IDENTITY)).unwrap();
+        for _ in 0..3 {
+            drop(sut.create_log(END, 1, wall).unwrap());
+        }
+        let of_another_spool = SpoolLog {
+            spool: "9f0c".to_owned(),
+            log: 70,
+        };
+        let cases = [
+            (vec![], 4, "a log of the spool is in its folder"),
+            (
+                vec![sut.log(7), of_another_spool],
+                8,
+                "the catalogue lists one",
+            ),
+        ];
+        for (known, expected, what) in cases {
+            drop(sut);
+            std::fs::write(spool.join(IDENTITY), &older).unwrap();
+            sut = Spool::open(&spool, &history, &known).unwrap();
+            let created = sut.create_log(END, 1, wall).unwrap();
+            assert_eq!(created.segment, expected, "{what}");
+            sut.remove(&sut.log(expected)).unwrap();
+        }
     }
 }

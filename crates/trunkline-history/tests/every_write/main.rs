@@ -18,6 +18,7 @@ use std::env;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use rusqlite::Connection;
 use trunkline_crashpoints::{Case, Image, Point};
 use trunkline_types::Value;
 
@@ -200,6 +201,8 @@ fn check(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
 /// Starts the engine with the history's folder and the spool.
 fn check_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
     image.write_to(copy);
+    assert_numbers(copy);
+    image.write_to(copy);
     let time = START + 1000 * 3600 * SECOND;
     let mut plant = steps::start_with_spool(copy, NEXT, time);
     let mut found = plant.everything();
@@ -216,10 +219,47 @@ fn check_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) 
     plant.seal();
     assert_same(&plant.everything().lines, &rows, "from files");
     assert_no_log(copy);
+
+    // The next log of the spool is not taken for a former one.
+    rows.push(steps::write_long(&mut plant));
+    plant.record();
+    rows.push(plant.write("x", &Value::F64(-2.0)));
+    steps::record_in_spool(copy, &plant);
     let time = plant.time + SECOND;
     drop(plant);
     let plant = steps::start_with_spool(copy, NEXT + 1, time);
     assert_same(&plant.everything().lines, &rows, "after another start");
+}
+
+/// Expects that the spool knows the number of each log that it has, and of each log that the catalogue lists.
+fn assert_numbers(copy: &Path) {
+    let (main, spool) = steps::places(copy);
+    if !spool.exists() {
+        return;
+    }
+    let identity = std::fs::read_to_string(spool.join("identity")).unwrap_or_default();
+    let highest = identity.trim_end().rsplit_once("logs ");
+    let highest = highest.map_or(0, |(_, number)| number.parse().expect("it is a number"));
+    let numbers = rig::files_of(&spool, "tlh").into_iter().map(|log| {
+        let name = log.display().to_string();
+        let digits = name.trim_start_matches("log-").trim_end_matches(".tlh");
+        digits.parse().expect("it is a number")
+    });
+    let mut numbers: Vec<u64> = numbers.collect();
+    // Without a catalogue, or without its table, nothing is listed.
+    let select = "SELECT log FROM spool UNION SELECT log FROM spool_end";
+    if let Ok(catalogue) = Connection::open(main.join("catalogue.sqlite"))
+        && let Ok(mut listed) = catalogue.prepare(select)
+    {
+        let listed = listed.query_map([], |row| row.get::<_, i64>(0));
+        let listed = listed.expect("it can be read");
+        numbers.extend(listed.map(|log| log.expect("it can be read") as u64));
+    }
+    let newest = numbers.into_iter().max().unwrap_or(0);
+    assert!(
+        newest <= highest,
+        "log {newest}, but the highest is {highest}"
+    );
 }
 
 /// Starts the engine without the spool. The disk of the spool is connected later.

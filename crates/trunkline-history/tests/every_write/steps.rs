@@ -86,17 +86,10 @@ pub fn work_with_spool(root: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
             match step {
                 // Make the log longer than other files, so that only the log reaches the limit.
                 0 => {
-                    let long = Value::String("long ".repeat(20_000).into());
-                    lines.push(plant.write("text", &long));
+                    lines.push(write_long(&mut plant));
                     plant.record();
                 }
-                // The log moves to the spool.
-                1 => {
-                    let length = length_of_log(&places(root).0);
-                    limited(length + 20, || plant.record());
-                    let state = plant.history.spool().expect("there is one");
-                    assert!(state.cause.is_some(), "it has moved");
-                }
+                1 => record_in_spool(root, &plant),
                 // This step begins the next log of the spool.
                 3 => plant.close_segment(),
                 // This step moves all closed segments to files, and the next step moves the log back. The
@@ -114,6 +107,20 @@ pub fn work_with_spool(root: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
         time = plant.time + 3600 * SECOND;
     }
     all
+}
+
+/// Writes a value that makes the log longer than other files.
+pub fn write_long(plant: &mut Plant) -> Line {
+    let long = Value::String("long ".repeat(20_000).into());
+    plant.write("text", &long)
+}
+
+/// Records while the log in the history's folder has no room, so that the log moves to the spool.
+pub fn record_in_spool(root: &Path, plant: &Plant) {
+    let length = length_of_log(&places(root).0);
+    limited(length + 20, || plant.record());
+    let state = plant.history.spool().expect("there is one");
+    assert!(state.cause.is_some(), "it has moved");
 }
 
 /// Writes rows of two dates, some of them older than earlier rows.

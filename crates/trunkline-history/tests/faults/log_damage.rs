@@ -86,7 +86,8 @@ impl Logged {
 /// A log of an earlier or a later version is refused with that reason, and is not taken for a damaged one.
 #[test]
 fn log_of_another_version_is_refused() {
-    for (version, part) in [(b"01", "an earlier version"), (b"03", "newer")] {
+    let earlier = "; start the release that wrote it once more";
+    for (version, part) in [(b"01", earlier), (b"03", "; start the newer version")] {
         let logged = Logged::new(3);
         let path = logged.folder.path().join(&logged.log);
         let mut bytes = fs::read(&path).unwrap();
@@ -98,6 +99,13 @@ fn log_of_another_version_is_refused() {
         let opened = Plant::open(logged.folder.path(), 2, time, &variables());
         let error = opened.map(drop).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
+        let wall = trunkline_types::Timestamp::from_nanos(time);
+        let rebuilt = trunkline_history::rebuild(logged.folder.path(), wall);
+        let error = rebuilt.unwrap_err();
+        assert!(
+            !error.is_damage(),
+            "a new catalogue changes nothing: {error}"
+        );
         assert_eq!(fs::read(&path).unwrap(), bytes, "the log is left as it is");
     }
 }

@@ -373,6 +373,71 @@ fn new_log_of_the_spool_is_not_taken_for_a_former_one() {
     });
 }
 
+/// Returns a history in whose catalogue alone a log of the spool is listed: one of the files with its rows is
+/// gone, and the log was not deleted.
+fn with_listed_log() -> Disks {
+    let mut disks = Disks::new();
+    let mut plant = disks.start();
+    disks.write(&mut plant);
+    plant.write_at("x", &Value::F64(1.0), START - 86_400 * SECOND);
+    disks.record_with_room(&plant, 10);
+    let copied = disks.root.path().join("copied");
+    copy(&disks.spool(), &copied);
+    plant.maintain();
+    plant.record();
+    plant.maintain();
+    disks.kill(plant);
+    let samples = disks.history().join("samples");
+    fs::remove_file(samples.join(files_of(&samples, "parquet").remove(0))).unwrap();
+    copy(&copied, &disks.spool());
+    disks
+}
+
+/// Behaviour: H-14.
+#[test]
+fn catalogue_that_cannot_be_copied_is_not_rebuilt_without_its_entries() {
+    in_own_process(|| {
+        let mut disks = with_listed_log();
+        let catalogue = disks.history().join("catalogue.sqlite");
+        let filled = Connection::open(&catalogue).unwrap();
+        let fill = "CREATE TABLE filler AS SELECT randomblob(2000000); DROP TABLE filler;";
+        filled.execute_batch(fill).unwrap();
+        filled.close().unwrap();
+        let before = fs::read(&catalogue).unwrap();
+        let wall = trunkline_types::Timestamp::from_nanos(START);
+        let rebuilt = limited(1_000_000, || {
+            trunkline_history::rebuild(&disks.history(), wall)
+        });
+        rebuilt.unwrap_err();
+        assert!(fs::read(&catalogue).unwrap() == before, "it is unchanged");
+        trunkline_history::rebuild(&disks.history(), wall).unwrap();
+        let plant = disks.start();
+        disks.assert_back(&plant, "with a new catalogue");
+    });
+}
+
+/// The command is killed after it has moved the old catalogue.
+///
+/// Behaviour: H-14.
+#[test]
+fn catalogue_whose_rebuilding_was_killed_is_rebuilt_with_its_entries() {
+    in_own_process(|| {
+        let mut disks = with_listed_log();
+        let wall = trunkline_types::Timestamp::from_nanos(START);
+        // The command ends where it would move the old catalogue.
+        let set_apart = disks.history().join("set-apart");
+        fs::write(&set_apart, "").unwrap();
+        trunkline_history::rebuild(&disks.history(), wall).unwrap_err();
+        fs::remove_file(&set_apart).unwrap();
+        let catalogue = disks.history().join("catalogue.sqlite");
+        fs::rename(&catalogue, disks.root.path().join("moved")).unwrap();
+        disks.try_start().unwrap_err();
+        trunkline_history::rebuild(&disks.history(), wall).unwrap();
+        let plant = disks.start();
+        disks.assert_back(&plant, "with a new catalogue");
+    });
+}
+
 /// Rebuilds the catalogue, and cannot read the former one.
 fn rebuild_from_files(history: &Path) {
     fs::remove_file(history.join("catalogue.sqlite")).unwrap();
@@ -406,6 +471,42 @@ fn rows_wait_in_memory_while_neither_folder_has_room() {
             disks.assert_back(&plant, &what);
             disks.kill(plant);
         }
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn fault_of_the_spool_names_the_folder_that_fails() {
+    in_own_process(|| {
+        let name = |path: PathBuf| path.display().to_string();
+        let (disks, plant) = Disks::spooling();
+        let moment = plant.moment();
+        let error = limited(5, || plant.history.close_segment(moment)).unwrap_err();
+        let is_of_history = error.to_string().contains(&name(disks.history()));
+        assert!(is_of_history, "{error}");
+        let fault = state(&plant).fault.unwrap().to_string();
+        assert!(fault.contains(&name(disks.spool())), "{fault}");
+        disks.assert_back(&plant, "with room");
+
+        // The history gets its identity when a spool is used for the first time.
+        let mut disks = Disks::new();
+        fs::create_dir_all(disks.history().join("identity.new")).unwrap();
+        let mut plant = disks.start();
+        let fault = state(&plant).fault.unwrap().to_string();
+        assert!(fault.contains(&name(disks.history())), "{fault}");
+        fs::remove_dir(disks.history().join("identity.new")).unwrap();
+        plant.maintain();
+        fs::write(disks.history().join("identity"), "damaged").unwrap();
+        disks.write(&mut plant);
+        plant.record();
+        disks.kill(plant);
+        let plant = disks.try_start().unwrap();
+        let fault = state(&plant).fault.unwrap().to_string();
+        assert!(
+            fault.contains("its file `identity` has an unknown format"),
+            "{fault}"
+        );
+        assert!(fault.ends_with("; restore this file"), "{fault}");
     });
 }
 
@@ -598,6 +699,7 @@ fn log_of_the_spool_that_cannot_be_read_is_read_later() {
                 plant.record();
             }
             let log = Away::new(disks.spool().join(LOG), Replacement::Folder);
+            let content = fs::read(&log.kept).unwrap();
             if is_restarted {
                 disks.kill(plant);
                 plant = disks.try_start().unwrap();
@@ -614,6 +716,14 @@ fn log_of_the_spool_that_cannot_be_read_is_read_later() {
             plant.time += 3600 * SECOND;
             disks.assert_back(&plant, "with the log");
             assert_eq!(state(&plant).fault, None);
+            for _ in 0..2 {
+                disks.kill(plant);
+                // As if the last deletion had not become durable.
+                fs::write(disks.spool().join(LOG), &content).unwrap();
+                plant = disks.try_start().unwrap();
+                disks.assert_back(&plant, "with the log once more");
+            }
+            disks.kill(plant);
         }
     });
 }
@@ -632,7 +742,11 @@ fn answer_says_that_the_spool_or_a_log_of_it_cannot_be_read() {
             };
             let mut plant = disks.try_start().unwrap();
             let states = plant.everything().states;
-            let name = disks.spool().display().to_string();
+            let name = match is_spool {
+                true => disks.spool(),
+                false => disks.spool().join(LOG),
+            };
+            let name = name.display().to_string();
             let is_named =
                 |one: &String| one.contains("may lack rows of the spool") && one.contains(&name);
             assert!(
@@ -643,6 +757,50 @@ fn answer_says_that_the_spool_or_a_log_of_it_cannot_be_read() {
             plant.time += 3600 * SECOND;
             disks.assert_back(&plant, "with the rows");
             assert_eq!(plant.everything().states, [""; 0]);
+        }
+    });
+}
+
+/// The disk of the spool can be read, but not written. A folder stands for a log that cannot be deleted.
+///
+/// Behaviour: H-14.
+#[test]
+fn log_of_the_spool_that_cannot_be_deleted_does_not_keep_the_others_from_being_read() {
+    in_own_process(|| {
+        for is_restarted in [true, false] {
+            let (mut disks, mut plant) = Disks::spooling();
+            for _ in 0..5 {
+                plant.close_segment();
+                disks.write(&mut plant);
+                plant.record();
+            }
+            // Segments in memory become files without their logs. Of the others, the first become files now.
+            let number = if is_restarted { 1 } else { 5 };
+            let log = disks.spool().join(format!("log-{number:010}.tlh"));
+            if is_restarted {
+                while log.exists() {
+                    plant.history.maintain(plant.moment().wall).unwrap();
+                }
+                disks.kill(plant);
+                fs::create_dir(&log).unwrap();
+                plant = disks.try_start().unwrap();
+            } else {
+                fs::remove_file(&log).unwrap();
+                fs::create_dir(&log).unwrap();
+            }
+            plant.maintain();
+            plant.record();
+            plant.maintain();
+            let answer = plant.everything();
+            assert_same(&answer.lines, &disks.written, "with the log");
+            assert_eq!(answer.states, [""; 0], "no row is missing");
+            let fault = state(&plant).fault.unwrap().to_string();
+            assert!(fault.starts_with("the spool "), "{fault}");
+            assert_eq!(disks.logs(), 0, "the others are deleted");
+            fs::remove_dir(&log).unwrap();
+            plant.maintain();
+            assert_eq!(state(&plant).fault, None);
+            disks.assert_back(&plant, "without the log");
         }
     });
 }

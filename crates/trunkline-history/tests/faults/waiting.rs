@@ -12,6 +12,7 @@ use trunkline_engine::history::History;
 
 use crate::disk_full::in_own_process;
 use crate::disks::{Away, Disks, Replacement, make_pipe};
+use crate::rig::all;
 
 /// Only cuts off a test that hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -56,6 +57,35 @@ fn updates_are_recorded_while_a_log_of_the_spool_is_read() {
             recorded.expect("recording does not wait").unwrap();
         });
         disks.assert_back(&plant, "with the spool");
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn answer_says_that_a_log_of_the_spool_has_not_been_read_yet() {
+    in_own_process(|| {
+        let (mut disks, plant) = Disks::spooling();
+        disks.kill(plant);
+        let spool = Away::new(disks.spool(), Replacement::File);
+        let plant = disks.try_start().unwrap();
+        spool.restore();
+        let path = disks.spool().join("log-0000000001.tlh");
+        let content = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        make_pipe(&path);
+        let (history, moment) = (&plant.history, plant.moment());
+        thread::scope(|scope| {
+            let maintaining = scope.spawn(|| history.maintain(moment.wall));
+            let mut log = reader_of(&path);
+            let page = without_waiting(scope, || history.read(&all(), moment.wall));
+            log.write_all(&content).unwrap();
+            drop(log);
+            maintaining.join().unwrap().unwrap();
+            let state = page.expect("the query does not wait").unwrap().state;
+            assert!(state.contains("may lack rows of the spool"), "{state}");
+        });
+        disks.assert_back(&plant, "with the spool");
+        assert_eq!(plant.everything().states, [""; 0]);
     });
 }
 

@@ -27,7 +27,8 @@ use super::peer_user;
 use super::unix_listener::BoundSocket;
 use super::worker::MAILBOX;
 
-/// First and longest pause after an attempt to accept a connection failed for lack of descriptors.
+/// First and longest pause after an attempt to accept a connection failed for lack of descriptors. Pauses
+/// become longer until a descriptor is free, also if no client waits in between.
 /// A waiting connection is therefore accepted within the longest pause after a descriptor becomes
 /// free.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -103,7 +104,8 @@ impl AsFd for ListenSocket {
 
 #[derive(Clone, Copy)]
 struct Pause {
-    until: Tick,
+    /// End of the pause; `None` while no client waits, but the shortage may last.
+    until: Option<Tick>,
     length: Duration,
 }
 
@@ -142,11 +144,12 @@ impl Acceptor {
         let mut events = Events::with_capacity(16);
         while !self.flags.stop.load(Ordering::Acquire) {
             let now = self.clock.now();
-            let paused = self.pause.filter(|pause| pause.until > now);
-            if paused.is_none() && !self.flags.held.load(Ordering::Acquire) {
+            let until = self.pause.and_then(|pause| pause.until);
+            if until.is_none_or(|until| until <= now) && !self.flags.held.load(Ordering::Acquire) {
                 self.accept_waiting();
             }
-            let pause = self.pause.map(|pause| pause.until.since(self.clock.now()));
+            let until = self.pause.and_then(|pause| pause.until);
+            let pause = until.map(|until| until.since(self.clock.now()));
             // Fails if a signal interrupts it or memory is exhausted; the loop continues in both
             // cases.
             let polled = self.poll.poll(&mut events, pause);
@@ -171,15 +174,17 @@ impl Acceptor {
                         self.admit(arrival);
                     }
                     Err(error) => match classify(&error) {
-                        AcceptError::NoConnection => self.listeners[index].ready = false,
+                        AcceptError::NoConnection => {
+                            // The system had a descriptor, so the shortage is over.
+                            self.pause = None;
+                            self.listeners[index].ready = false;
+                        }
                         AcceptError::ConnectionLost => {}
                         AcceptError::Shortage => return self.pause_accepting(),
                     },
                 }
             }
         }
-        // Listeners that are still ready after a shortage have now been tried again.
-        self.pause = None;
     }
 
     fn admit(&mut self, arrival: Arrival) {
@@ -238,12 +243,16 @@ impl Acceptor {
     /// once would only waste processor time. If the shortage lasts, waiting peers are turned away
     /// with a reason.
     fn pause_accepting(&mut self) {
-        let last = self.pause.take().map(|pause| pause.length);
+        let last = self.pause.map(|pause| pause.length);
         // The system reserves the descriptor before it looks for a connection, so it reports a
         // shortage even if no connection is waiting. That is no failure, and the next connection
         // is an event.
         self.update_ready();
         if !self.listeners.iter().any(|listener| listener.ready) {
+            // The length stays: in a lasting shortage, the next client gets the reason as soon as this one.
+            if let Some(pause) = &mut self.pause {
+                pause.until = None;
+            }
             return;
         }
         self.admission
@@ -255,7 +264,7 @@ impl Acceptor {
         }
         let length = last.map_or(PAUSE_MIN, |last| (last * 2).min(PAUSE_MAX));
         self.pause = Some(Pause {
-            until: self.clock.now().saturating_add(length),
+            until: Some(self.clock.now().saturating_add(length)),
             length,
         });
     }
@@ -418,6 +427,33 @@ mod tests {
         sut.pause_accepting();
         assert_eq!(sut.pause.unwrap().length, 2 * PAUSE_MIN);
         assert_eq!(sut.admission.counts.counters().accept_failures, 2);
+    }
+
+    /// In a lasting shortage, each client gets the reason after the same time, whether or not another one was
+    /// turned away right before it.
+    #[test]
+    fn pause_for_a_client_is_as_long_as_for_the_one_before_it_in_the_same_shortage() {
+        let (mut sut, address) = acceptor();
+        let mut events = Events::with_capacity(4);
+        let client = TcpStream::connect(address).unwrap();
+        sut.poll.poll(&mut events, None).unwrap();
+        while sut.pause.is_none_or(|pause| pause.length < PAUSE_MAX) {
+            sut.pause_accepting();
+        }
+        // The client is turned away, and nobody waits.
+        sut.pause_accepting();
+        drop(client);
+        assert!(sut.pause.unwrap().until.is_some());
+        sut.pause_accepting();
+        assert_eq!(sut.pause.unwrap().until, None);
+
+        let _client = TcpStream::connect(address).unwrap();
+        sut.poll.poll(&mut events, None).unwrap();
+        sut.pause_accepting();
+        let pause = sut.pause.unwrap();
+        assert_eq!((pause.length, pause.until.is_some()), (PAUSE_MAX, true));
+        sut.accept_waiting();
+        assert!(sut.pause.is_none(), "the shortage is over");
     }
 
     #[test]
