@@ -9,6 +9,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use trunkline_proto::message::ended::EndReason;
 use trunkline_types::history::{
     HistoryEvent, HistoryItem, HistoryPage, HistoryQuery, HistorySeries, RowKey, SeriesData,
     is_late_sequence,
@@ -85,8 +86,9 @@ struct Filling {
     /// Time at which the variable was last undeployed in the start of `reading`, if the pages so far
     /// show it.
     retired: Option<Timestamp>,
-    /// The earliest source timestamp of the rows that may be later than a reading without a value.
-    doubtful: Option<Timestamp>,
+    /// The lowest sequence and the earliest source timestamp of the rows that may be later than a reading
+    /// without a value.
+    doubtful: Option<(u64, Timestamp)>,
     /// Updates missing before rows that are not returned. Their times do not show whether they are
     /// missing before or after `reading`.
     skipped: Lost,
@@ -173,10 +175,17 @@ impl RecordedEvents {
     }
 
     fn note(&mut self, event: Event) {
-        if let Event::Ended { item, .. } = &event
+        if let Event::Ended { item, reason, .. } = &event
             && let Some(item) = self.items.get_mut(*item as usize)
         {
             item.has_gap = true;
+            let is_field = |name: &Pattern| name.as_str().contains('#');
+            if *reason == EndReason::Gone && item.pattern.as_ref().is_some_and(is_field) {
+                // The sequences of a field begin again at 1.
+                item.since = item.last_time.saturating_add_nanos(1);
+                item.last = None;
+                item.returned.clear();
+            }
         }
         self.ready.push_back(event);
     }
@@ -323,12 +332,24 @@ impl RecordedEvents {
                 known.last = Some(Position { sequence, ..last });
                 known.last_time = time;
             }
-            if let Some(time) = filling.doubtful {
+            if let Some((_, time)) = filling.doubtful {
                 // The sequence of the next reading shows whether the rows come before it.
                 known.has_gap = true;
                 known.last_time = known.last_time.min(time);
             }
             known.unreported = lost.unwrap_or(filling.lost);
+            if lost.is_some() {
+                // The next reading with a value reports the loss.
+                reading.lost = Lost::NONE;
+            }
+            if let Some((sequence, _)) = filling.doubtful
+                && known
+                    .returned
+                    .get(&at.epoch)
+                    .is_some_and(|highest| *highest > sequence)
+            {
+                known.unreported.unknown = true;
+            }
         } else if let Some(highest) = highest.filter(|highest| *highest >= at.sequence) {
             // The page of an earlier gap had this reading already.
             known.last = Some(Position {
@@ -405,7 +426,8 @@ impl Filling {
         let time = row.sample.source_timestamp;
         let is_former = self.retired.is_some_and(|end| time <= end);
         if !is_former || self.doubtful.is_some() {
-            self.doubtful = Some(self.doubtful.map_or(time, |earliest| earliest.min(time)));
+            let (sequence, earliest) = self.doubtful.unwrap_or((at.sequence, time));
+            self.doubtful = Some((sequence.min(at.sequence), earliest.min(time)));
         }
         self.doubtful.is_some()
     }

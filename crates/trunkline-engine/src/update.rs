@@ -292,7 +292,7 @@ fn word_of(value: &Value) -> Option<(u64, usize)> {
 /// One update of a variable, numbered at its commit.
 #[derive(Clone, Debug)]
 pub struct Update {
-    /// Its number within the epoch; 0 if the variable was never written since it was deployed.
+    /// Its number within the epoch; 0 if the variable has not been written since it was deployed.
     pub sequence: u64,
     pub source_timestamp: Timestamp,
     pub engine_timestamp: Timestamp,
@@ -336,7 +336,7 @@ pub(crate) fn f64_of_word(word: u64, data_type: &DataType) -> f64 {
 /// An update of a number, with its value as a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlainUpdate {
-    /// Its sequence within the epoch, from 1.
+    /// Its sequence within the epoch.
     pub sequence: u64,
     /// Time at which the value was measured; the Unix epoch if the variable has no timestamps.
     pub source_timestamp: Timestamp,

@@ -68,16 +68,16 @@ struct Names {
 #[derive(Default)]
 struct FormerSequences {
     by_name: HashMap<Box<str>, u64>,
-    /// A sequence that is not lower than any that was dropped from `by_name`.
-    others: u64,
+    /// The highest sequence that was forgotten.
+    highest_forgotten: u64,
 }
 
 impl FormerSequences {
     fn add(&mut self, name: &str, sequence: u64) {
         if self.by_name.len() == VARIABLES_MAX {
             let highest = self.by_name.values().copied().max().unwrap_or(0);
-            self.others = self.others.max(highest);
-            self.by_name.clear();
+            self.highest_forgotten = self.highest_forgotten.max(highest);
+            self.by_name = HashMap::new();
         }
         self.by_name.insert(name.into(), sequence);
     }
@@ -87,7 +87,7 @@ impl FormerSequences {
             true => None,
             false => self.by_name.remove(name),
         };
-        own.unwrap_or(self.others)
+        own.unwrap_or(self.highest_forgotten)
     }
 }
 

@@ -14,10 +14,9 @@ use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::updates::Updates;
 use trunkline_proto::{Disconnect, Features, Frame, digest};
 use trunkline_types::wire::decode_exact;
-use trunkline_types::{DataType, Tick};
+use trunkline_types::{DataType, Position, Tick};
 
 use super::Subscriptions;
-use super::remote::account::Missed;
 use super::remote::{
     Next, Pause, RemoteItem, RemoteSubscription, RemoteSubscriptions, Status, Target,
 };
@@ -220,10 +219,11 @@ fn repair(
         false => 0,
     };
     item.next = Next::Update;
-    let missed = match record.has_no_value_yet() {
-        true => Missed::NOTHING,
-        false => item.account.repair(received.position, remainder),
+    let position = Position {
+        sequence: record.sequence,
+        ..received.position
     };
+    let missed = item.account.repair(position, remainder);
     let replaces_update = item
         .copy
         .as_ref()

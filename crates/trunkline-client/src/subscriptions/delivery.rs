@@ -286,7 +286,7 @@ fn update(
         },
         None => None,
     };
-    let is_own = item.take_own(record.sequence);
+    let is_own = !record.has_no_value_yet() && item.take_own(record.sequence);
     let (mut bytes, mut credit) = (record.value.map_or(0, <[u8]>::len), terms.credit_period);
     let mut remainder = match terms.has_cells {
         true => Remainder::Coalesced,

@@ -139,10 +139,14 @@ impl Consumer {
         // A position from another engine start cannot be resumed.
         let is_known = resume.is_none_or(|had| had.epoch == epoch && had.sequence <= sequence);
         let is_kept = self.resume.takes_over(id, variable);
-        let (past, opened) = match is_whole && is_known && (is_written || base == 0) {
+        let (mut past, opened) = match is_whole && is_known {
             true => (self.resume).reach_back(id, variable, &state, had, &current, &mut wakes),
             false => (Vec::new(), None),
         };
+        if !is_written {
+            // Earlier updates are those of a former variable.
+            past.clear();
+        }
         let past = self.resume.count_past(room, past, is_kept);
         if is_kept {
             self.resume.past.settle(&mut wakes);

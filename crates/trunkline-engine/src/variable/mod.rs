@@ -189,7 +189,8 @@ impl Variable {
         self.cell.base()
     }
 
-    /// Returns the highest sequence that was assigned to the name in this start of the engine.
+    /// Returns the sequence of the newest update, or [`base_sequence`](Self::base_sequence) before the first
+    /// one.
     pub(crate) fn highest_sequence(&self) -> u64 {
         self.cell.base() + self.cell.count()
     }

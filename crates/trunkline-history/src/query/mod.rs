@@ -354,7 +354,7 @@ impl<'r, 'a> SeriesQuery<'r, 'a> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#[allow(clippy::unwrap_used, reason = "a test fails at an unexpected result")]
 mod tests {
     use std::path::Path;
     use std::sync::Arc;

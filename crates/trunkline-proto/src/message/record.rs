@@ -68,8 +68,8 @@ pub struct RunState {
 }
 
 impl UpdateRecord<'_> {
-    /// Returns true if the record is the reading of a variable that was never written since it was
-    /// deployed. Its sequence is then the one that precedes the first update.
+    /// Returns true if the record is the reading of a variable that has not been written since it
+    /// was deployed. Its sequence is then the one that precedes the first update.
     pub fn has_no_value_yet(&self) -> bool {
         self.value.is_none() && self.quality == Quality::bad(Reason::NoValue)
     }

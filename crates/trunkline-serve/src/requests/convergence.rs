@@ -251,10 +251,15 @@ impl Convergence {
                     // There is not enough memory for the value now. The next sweep finds it again.
                     continue;
                 }
-                let record = context.records.record(item.handle, &update);
+                let mut record = context.records.record(item.handle, &update);
                 let item_digest = digest::of_record(&record);
                 if (record.sequence, item_digest) != (item.sequence, item.digest) {
                     let before = frame.len_bytes();
+                    if update.sequence == 0
+                        && let Some(variable) = context.engine.variable(item.handle)
+                    {
+                        record.sequence = variable.base_sequence();
+                    }
                     frame.push(&record);
                     let record_digest = digest::of_position(item.handle, record.sequence);
                     context

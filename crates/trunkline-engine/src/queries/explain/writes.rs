@@ -17,8 +17,9 @@ impl Walk<'_> {
         let state = self.variable.lock();
         // After the refusal, the change of the quality to bad was one more update.
         match state.unapplied()?.last_refusal.as_ref()? {
-            (sequence, Refusal::Scaling(error)) if sequence + 1 >= self.update.sequence => {
-                Some(error.to_string())
+            (sequence, Refusal::Scaling(error)) => {
+                let before = (*sequence).max(self.variable.base_sequence());
+                (before + 1 >= self.update.sequence).then(|| error.to_string())
             }
             _ => None,
         }
