@@ -338,10 +338,6 @@ impl RecordedEvents {
                 known.last_time = known.last_time.min(time);
             }
             known.unreported = lost.unwrap_or(filling.lost);
-            if lost.is_some() {
-                // The next reading with a value reports the loss.
-                reading.lost = Lost::NONE;
-            }
             if let Some((sequence, _)) = filling.doubtful
                 && known
                     .returned

@@ -24,9 +24,9 @@ pub struct Follower {
     page: Option<RequestId<History>>,
     /// The received updates, by epoch and sequence.
     received: BTreeSet<(u64, u64)>,
-    /// The epochs of all readings, with a flag: true if a reading reports an unknown loss before it.
-    /// Readings arrive in the order of their times, so a later epoch may report the loss.
-    epochs: BTreeMap<u64, bool>,
+    /// The highest sequence of a reading that reports an unknown loss, by epoch. Readings arrive in the order
+    /// of their times, so a later epoch may report the loss.
+    losses: BTreeMap<u64, u64>,
 }
 
 impl Follower {
@@ -42,7 +42,7 @@ impl Follower {
             recorded: RecordedEvents::new(&names, Timestamp::from_nanos(0)),
             page: None,
             received: BTreeSet::new(),
-            epochs: BTreeMap::new(),
+            losses: BTreeMap::new(),
         }
     }
 
@@ -114,7 +114,10 @@ impl Follower {
 
     fn take_reading(&mut self, reading: &Reading, checker: &mut HistoryChecker) {
         let position = reading.position;
-        *self.epochs.entry(position.epoch).or_default() |= reading.lost.unknown;
+        if reading.lost.unknown {
+            let highest = self.losses.entry(position.epoch).or_default();
+            *highest = position.sequence.max(*highest);
+        }
         if position.sequence == 0 {
             // The variable has no value since the engine started.
             return;
@@ -154,8 +157,8 @@ impl Follower {
             .iter()
             .filter(|(place, _)| is_missing(place));
         let mut unreported = missing.filter(|(place, line)| {
-            let mut later = self.epochs.range(place.0 + 1..);
-            let is_known = later.any(|(_, is_unknown)| *is_unknown);
+            let mut reports = self.losses.range(place.0..);
+            let is_known = reports.any(|(epoch, sequence)| *epoch > place.0 || *sequence > place.1);
             place.0 == epoch || checker.is_durable(line) || !is_known
         });
         if let Some((_, line)) = unreported.next() {
