@@ -27,7 +27,7 @@ const DISORDER: i64 = 3_600_000_000_000;
 /// the events with recorded readings in their places.
 ///
 /// While there is a query, the program leaves the readings in the subscription if it can. Readings
-/// that it passes in are held until the gap is filled; the subscription's bound is theirs.
+/// that it passes in are held until the gap is filled; the subscription's bound limits their number.
 #[derive(Debug)]
 pub struct RecordedEvents {
     items: Vec<FollowedItem>,

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::{self, Scope};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use trunkline_engine::history::History;
 
 use crate::disk_full::in_own_process;
 use crate::disks::{Away, Disks, Replacement, make_pipe};
-use crate::rig::all;
+use crate::rig::{Plant, all};
 
 /// Only cuts off a test that hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -32,20 +32,27 @@ fn without_waiting<'scope, T: Send + 'scope>(
     receiver.recv_timeout(TIMEOUT).ok()
 }
 
+/// Starts while the spool is missing, and records. When the spool is back, a pipe takes the place of its log,
+/// so that reading the log waits. Returns the log's path and its content.
+fn log_as_a_pipe() -> (Disks, Plant, PathBuf, Vec<u8>) {
+    let (mut disks, plant) = Disks::spooling();
+    disks.kill(plant);
+    let spool = Away::new(disks.spool(), Replacement::File);
+    let mut plant = disks.try_start().unwrap();
+    disks.write(&mut plant);
+    spool.restore();
+    let path = disks.spool().join("log-0000000001.tlh");
+    let content = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    make_pipe(&path);
+    (disks, plant, path, content)
+}
+
 /// Behaviour: H-14.
 #[test]
 fn updates_are_recorded_while_a_log_of_the_spool_is_read() {
     in_own_process(|| {
-        let (mut disks, plant) = Disks::spooling();
-        disks.kill(plant);
-        let spool = Away::new(disks.spool(), Replacement::File);
-        let mut plant = disks.try_start().unwrap();
-        disks.write(&mut plant);
-        spool.restore();
-        let path = disks.spool().join("log-0000000001.tlh");
-        let content = fs::read(&path).unwrap();
-        fs::remove_file(&path).unwrap();
-        make_pipe(&path);
+        let (disks, plant, path, content) = log_as_a_pipe();
         let (history, moment) = (&plant.history, plant.moment());
         thread::scope(|scope| {
             let maintaining = scope.spawn(|| history.maintain(moment.wall));
@@ -64,15 +71,7 @@ fn updates_are_recorded_while_a_log_of_the_spool_is_read() {
 #[test]
 fn answer_says_that_a_log_of_the_spool_has_not_been_read_yet() {
     in_own_process(|| {
-        let (mut disks, plant) = Disks::spooling();
-        disks.kill(plant);
-        let spool = Away::new(disks.spool(), Replacement::File);
-        let plant = disks.try_start().unwrap();
-        spool.restore();
-        let path = disks.spool().join("log-0000000001.tlh");
-        let content = fs::read(&path).unwrap();
-        fs::remove_file(&path).unwrap();
-        make_pipe(&path);
+        let (disks, plant, path, content) = log_as_a_pipe();
         let (history, moment) = (&plant.history, plant.moment());
         thread::scope(|scope| {
             let maintaining = scope.spawn(|| history.maintain(moment.wall));

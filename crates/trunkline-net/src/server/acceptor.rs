@@ -28,7 +28,7 @@ use super::unix_listener::BoundSocket;
 use super::worker::MAILBOX;
 
 /// First and longest pause after an attempt to accept a connection failed for lack of descriptors. Pauses
-/// become longer until a descriptor is free, also if no client waits in between.
+/// become longer until a descriptor is free, even if no client waits in between.
 /// A waiting connection is therefore accepted within the longest pause after a descriptor becomes
 /// free.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -245,8 +245,8 @@ impl Acceptor {
     fn pause_accepting(&mut self) {
         let last = self.pause.map(|pause| pause.length);
         // The system reserves the descriptor before it looks for a connection, so it reports a
-        // shortage even if no connection is waiting. That is no failure, and the next connection
-        // is an event.
+        // shortage even if no connection is waiting. Such a shortage does not count as a failure, and
+        // `poll` reports the next connection.
         self.update_ready();
         if !self.listeners.iter().any(|listener| listener.ready) {
             // The length stays: in a lasting shortage, the next client gets the reason as soon as this one.
