@@ -58,8 +58,6 @@ struct FollowedItem {
     state: String,
     /// Losses before a reading that is not returned, or has no value. The next reading reports them.
     unreported: Lost,
-    /// True if updates after `last` may be missing.
-    has_gap: bool,
     /// True once everything that was recorded before the subscription began was returned.
     has_begun: bool,
 }
@@ -109,7 +107,6 @@ impl RecordedEvents {
             reported_losses: HashSet::new(),
             state: String::new(),
             unreported: Lost::NONE,
-            has_gap: true,
             has_begun: false,
         });
         Self {
@@ -177,15 +174,14 @@ impl RecordedEvents {
     fn note(&mut self, event: Event) {
         if let Event::Ended { item, reason, .. } = &event
             && let Some(item) = self.items.get_mut(*item as usize)
+            && let Some(name) = &item.pattern
+            && *reason == EndReason::Gone
+            && name.as_str().contains('#')
         {
-            item.has_gap = true;
-            let is_field = |name: &Pattern| name.as_str().contains('#');
-            if *reason == EndReason::Gone && item.pattern.as_ref().is_some_and(is_field) {
-                // The sequences of a field begin again at 1.
-                item.since = item.last_time.saturating_add_nanos(1);
-                item.last = None;
-                item.returned.clear();
-            }
+            // The sequences of a field begin again at 1.
+            item.since = item.last_time.saturating_add_nanos(1);
+            item.last = None;
+            item.returned.clear();
         }
         self.ready.push_back(event);
     }
@@ -200,11 +196,10 @@ impl RecordedEvents {
                 // The first reading of a restored subscription may already have been returned.
                 return;
             }
-            if last.sequence + 1 == at.sequence && !known.has_gap {
+            if last.sequence + 1 == at.sequence {
                 return self.push_live(item, reading);
             }
         }
-        known.has_gap = false;
         let since = match known.has_begun {
             false => known.since,
             true => {
@@ -333,8 +328,7 @@ impl RecordedEvents {
                 known.last_time = time;
             }
             if let Some((_, time)) = filling.doubtful {
-                // The sequence of the next reading shows whether the rows come before it.
-                known.has_gap = true;
+                // The query for the next reading, whose sequence decides, must find the rows again.
                 known.last_time = known.last_time.min(time);
             }
             known.unreported = lost.unwrap_or(filling.lost);

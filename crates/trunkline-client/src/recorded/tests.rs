@@ -279,8 +279,6 @@ fn variable_that_is_deployed_again_while_a_gap_is_filled_continues() {
     sut.take_page(page(&[(1, 7, 30), (1, 8, 40)], &[retired(1, 31)]));
     assert!(matches!(sut.next_event(), Some(Event::Reading { .. })));
     assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
-    assert!(sut.next_event().is_none());
-    sut.take_page(page(&[(1, 8, 40)], &[]));
     assert_eq!(returned(&mut sut), [(1, 8, Lost::NONE)]);
 }
 
@@ -557,6 +555,39 @@ fn rows_of_an_earlier_deployment_come_before_a_reading_without_a_value() {
         returned(&mut sut),
         [(1, 2, none), (1, 3, none), (1, 0, none)]
     );
+}
+
+/// The clock of a source is ahead, so a row of the former variable comes after its end.
+///
+/// Behaviour: B-63.
+#[test]
+fn row_that_is_skipped_for_its_time_is_an_unknown_loss() {
+    let none = Lost::NONE;
+    let unknown = Lost {
+        unknown: true,
+        ..none
+    };
+    let mut sut = since_the_beginning();
+    sut.take_event(live(1, 0, 0));
+    sut.take_page(page(&[(1, 6, 30), (1, 3, 40)], &[retired(1, 31)]));
+    assert_eq!(returned(&mut sut), [(1, 6, none), (1, 0, none)]);
+    sut.take_event(live(1, 7, 50));
+    assert_eq!(returned(&mut sut), [(1, 7, unknown)]);
+}
+
+/// Behaviour: B-63.
+#[test]
+fn readings_of_a_field_that_begins_again_are_returned() {
+    let none = Lost::NONE;
+    let mut sut = RecordedEvents::new(&["rig/x#forced"], at(0));
+    sut.take_event(live(1, 5, 50));
+    sut.take_page(HistoryPage::default());
+    assert_eq!(returned(&mut sut), [(1, 5, none)]);
+    sut.take_event(gone());
+    sut.take_event(live(1, 1, 60));
+    sut.take_page(HistoryPage::default());
+    assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
+    assert_eq!(returned(&mut sut), [(1, 1, none)]);
 }
 
 /// The engine restarts between two pages, and its source is late.
