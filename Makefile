@@ -54,8 +54,15 @@ define run_inside
 	done
 endef
 
-# The workspace of the measurements.
-BENCH := --manifest-path bench/Cargo.toml --target-dir '$(TARGET)/bench'
+# The workspace of the measurements. Its tests share the compiled dependencies of the main workspace.
+BENCH := --manifest-path bench/Cargo.toml --target-dir '$(TARGET)'
+
+# Gives the build with planted bugs the dependencies that the simulation has compiled. Crates of this workspace are
+# left out, because they differ.
+define share_dependencies
+	[ -d '$(TARGET)/planted' ] || { mkdir '$(TARGET)/planted' && cp -al '$(TARGET)/sim' '$(TARGET)/planted/sim' && \
+		find '$(TARGET)/planted/sim' -name '*trunkline*' -prune -exec rm -rf {} +; }
+endef
 
 SIMULATE := cargo run --quiet --profile sim -p trunkline-sim --
 
@@ -92,7 +99,7 @@ test: toolchain nptdms ## Everything that must hold before a change goes in
 	$(call step,simulation,$(SIMULATE) --hours $(SIM_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES) && \
 		$(SIMULATE) --streams --hours $(SIM_HOURS) && $(SIMULATE) --alarms --hours $(SIM_HOURS) && \
 		$(SIMULATE) --history --hours $(SIM_HOURS))
-	$(call step,planted,cargo xtask mutants && cd target/mutants/tree && \
+	$(call step,planted,$(share_dependencies) && cargo xtask mutants && cd target/mutants/tree && \
 		CARGO_TARGET_DIR='$(TARGET)/planted' cargo test --profile sim -p trunkline-sim --features planted \
 			--test planted --test planted_history)
 	$(call step,docs,cargo build --bin trunkline && cargo xtask docs --check --require-binary)
