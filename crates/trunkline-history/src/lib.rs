@@ -58,7 +58,7 @@ mod sync;
 pub use crate::engine::{FileHistory, open};
 pub use crate::folder::compact::{Compacted, compact};
 pub use crate::folder::export::{arrow_batch, arrow_schema};
-pub use crate::folder::rebuild::{Rebuilt, rebuild};
+pub use crate::folder::rebuild::{PossibleDuplicates, Rebuilt, rebuild};
 pub use crate::folder::spooled::Spooled;
 pub use crate::folder::verify::{Finding, Verified, verify};
 pub use crate::folder::{FolderError, FolderInfo, FolderSeries, HistoryFolder, backup_files};

@@ -263,6 +263,8 @@ fn compacted_and_rebuilt_folders_have_the_same_readings() {
         (&3.into(), &0.into()),
         "{done}"
     );
+    assert_eq!(done["former_error"], "catalogue.sqlite is missing");
+    assert!(done.get("possible_duplicates_in").is_none(), "{done}");
     assert_same(&plant, "rebuilt");
     // What is not a catalogue is kept.
     fs::write(plant.path("plant.history/catalogue.sqlite"), "no catalogue").unwrap();
@@ -271,7 +273,22 @@ fn compacted_and_rebuilt_folders_have_the_same_readings() {
     let former = done["former"].as_str().unwrap();
     let former = plant.path(&format!("plant.history/{former}"));
     assert_eq!(fs::read_to_string(former).unwrap(), "no catalogue");
+    assert!(done["former_error"].is_string(), "{done}");
     assert_same(&plant, "rebuilt again");
+    // A spool that cannot be read may have rows.
+    fs::write(plant.path("plant.history/spool"), plant.path("none")).unwrap();
+    fs::remove_file(plant.path("plant.history/catalogue.sqlite")).unwrap();
+    let rebuilt = plant.done_with_folder(&["rebuild", "--json"]);
+    let done = checked(&rebuilt.err, Some("history_done")).remove(0);
+    assert_eq!(done["possible_duplicates_in"], plant.path("none"));
+    assert!(done["spool_error"].is_string(), "{done}");
+    fs::remove_file(plant.path("plant.history/catalogue.sqlite")).unwrap();
+    let people = plant.done_with_folder(&["rebuild"]).err;
+    let fault = "could not be read (catalogue.sqlite is missing)";
+    assert!(people.contains(fault), "{people}");
+    let spool = format!("rows in the spool {} a second time", plant.path("none"));
+    assert!(people.contains(&spool), "{people}");
+    fs::remove_file(plant.path("plant.history/spool")).unwrap();
     plant.serve_again();
     let level = numbers(&plant.history("rig/level").0);
     assert_eq!(level, [2, 8, 5, 6, 9]);

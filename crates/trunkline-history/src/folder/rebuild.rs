@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 use trunkline_types::Timestamp;
@@ -22,6 +22,7 @@ use crate::files::join::date_of;
 use crate::files::part::SeriesSpan;
 use crate::files::unsealed::Unsealed;
 use crate::folder::FolderError;
+use crate::folder::spooled::{self, KnownLogs};
 use crate::folder::verify::Finding;
 use crate::paths::{
     CATALOGUE, CATALOGUE_LOG, CATALOGUE_SHARED, SET_APART, UNFINISHED, remove_if_there,
@@ -42,8 +43,21 @@ pub struct Rebuilt {
     pub rows: u64,
     /// New path of the old catalogue; `None` if there was no catalogue.
     pub former: Option<String>,
+    /// The reason why the old catalogue could not be read; `None` if it could be read.
+    pub former_fault: Option<String>,
+    /// The spool if its rows may be recorded a second time, because the old catalogue could not be read.
+    pub possible_duplicates: Option<PossibleDuplicates>,
     /// Files that were not entered, with the reasons.
     pub left_out: Vec<Finding>,
+}
+
+/// A spool with rows that may also be in files.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PossibleDuplicates {
+    /// The folder of the spool. If it is not known, the file that names it.
+    pub spool: PathBuf,
+    /// The reason why the spool, or one of its logs, cannot be read; `None` if all of them can be read.
+    pub fault: Option<String>,
 }
 
 /// A file whose footer could be read without the catalogue.
@@ -84,8 +98,15 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     let _lock = lock_file::acquire(folder)?;
     let unfinished = folder.join(UNFINISHED);
     let rebuilt = unfinished.join(REBUILT);
-    let former = read_former(folder, &rebuilt)?;
+    let (former, former_fault) = match read_former(folder, &rebuilt)? {
+        Ok(former) => (Some(former), None),
+        Err(fault) => (None, Some(fault)),
+    };
     let scanned = scan(folder, former.as_ref(), wall)?;
+    let possible_duplicates = match former {
+        Some(_) => None,
+        None => possible_duplicates(folder, &scanned.spool_logs),
+    };
     std::fs::create_dir_all(&rebuilt)?;
     for name in [CATALOGUE, CATALOGUE_SHARED, CATALOGUE_LOG] {
         remove_if_there(&unfinished.join(name))?;
@@ -114,6 +135,8 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
         files: scanned.parts.len() as u64,
         rows: scanned.parts.iter().map(|part| part.rows).sum(),
         former,
+        former_fault,
+        possible_duplicates,
         left_out: scanned.left_out,
     })
 }
@@ -126,18 +149,18 @@ fn has_rows(folder: &Path, segment: u64) -> bool {
 }
 
 /// Reads the old catalogue. If an earlier command was killed while it moved the old catalogue, reads the new one
-/// in `rebuilt`. Returns `None` if there is no catalogue, or if it is damaged.
-fn read_former(folder: &Path, rebuilt: &Path) -> Result<Option<Snapshot>, Error> {
+/// in `rebuilt`. If the catalogue is missing or damaged, returns a description of this fault instead.
+fn read_former(folder: &Path, rebuilt: &Path) -> Result<Result<Snapshot, String>, Error> {
     let place = match folder.join(CATALOGUE).try_exists()? {
         true => folder,
         false => rebuilt,
     };
     if !place.join(CATALOGUE).try_exists()? {
-        return Ok(None);
+        return Ok(Err(format!("{CATALOGUE} is missing")));
     }
     match Snapshot::read(place) {
-        Ok(former) => Ok(Some(former)),
-        Err(error) if is_damage(&error, place) => Ok(None),
+        Ok(former) => Ok(Ok(former)),
+        Err(error) if is_damage(&error, place) => Ok(Err(error.sentence())),
         Err(error) => Err(error),
     }
 }
@@ -187,6 +210,25 @@ fn sealed_logs(files: &[&ReadableFile]) -> Vec<SpoolLog> {
         log,
     });
     logs.collect()
+}
+
+/// Returns the spool if it has rows in logs other than `in_files`, or cannot be read.
+fn possible_duplicates(folder: &Path, in_files: &[SpoolLog]) -> Option<PossibleDuplicates> {
+    let known = KnownLogs {
+        in_files: in_files.to_vec(),
+        ends: Vec::new(),
+    };
+    let mut may_have_rows = false;
+    let spooled = spooled::read(folder, &known, &mut |_, _, read| {
+        may_have_rows = !read.is_ok_and(|log| log.count() == 0);
+        !may_have_rows
+    });
+    let (spool, fault) = match spooled {
+        Ok(spooled) => spooled.map(|spooled| (spooled.folder, spooled.fault))?,
+        Err(error) => (folder.join(log::spool::SPOOL_PATH), error.sentence()),
+    };
+    let fault = (!fault.is_empty()).then_some(fault);
+    (may_have_rows || fault.is_some()).then_some(PossibleDuplicates { spool, fault })
 }
 
 /// Enters the logs of spools whose rows are in files, and what the old catalogue says about others. Nothing

@@ -31,7 +31,7 @@ use crate::log::{self, Log, LogEnd, Recovered};
 use crate::paths::{CATALOGUE, IDENTITY, remove_if_there, sync_parent};
 
 /// Name of the file in a history's folder that contains the path of the spool.
-const SPOOL_PATH: &str = "spool";
+pub(crate) const SPOOL_PATH: &str = "spool";
 /// Number of hexadecimal digits of an identity.
 const ID_DIGITS: usize = 32;
 /// Maximum of the highest number in the file `identity`. The catalogue stores numbers as `i64`, and no spool

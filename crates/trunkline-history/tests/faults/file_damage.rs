@@ -536,6 +536,10 @@ fn rebuilt_catalogue_omits_unreadable_files() {
         .map(|one| one.file.as_str())
         .collect();
     assert_eq!(left_out, [file.to_str().unwrap()]);
+    let fault = rebuilt.former_fault.as_deref();
+    assert_eq!(fault, Some("catalogue.sqlite is missing"));
+    let duplicates = rebuilt.possible_duplicates;
+    assert_eq!(duplicates, None, "the history has no spool");
     let found = pages_in(&place, &filed.queries[0]).unwrap().answer.lines;
     let right = &filed.answers[0].answer.lines;
     let of_others = right.iter().filter(|line| line.key.time >= START + DAY / 2);

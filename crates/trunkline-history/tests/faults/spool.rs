@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use trunkline_engine::history::{History, HistoryError};
-use trunkline_history::{FolderError, HistoryFolder, verify};
+use trunkline_history::{FolderError, HistoryFolder, PossibleDuplicates, Rebuilt, verify};
 use trunkline_types::history::HistoryEvent::{Interrupted, Started, Stopped};
 use trunkline_types::{DataType, Value};
 
@@ -438,11 +438,72 @@ fn catalogue_whose_rebuilding_was_killed_is_rebuilt_with_its_entries() {
     });
 }
 
+/// Behaviour: H-14.
+#[test]
+fn rebuild_that_cannot_read_the_former_catalogue_names_the_spool_if_it_has_rows() {
+    in_own_process(|| {
+        let (mut disks, plant) = Disks::spooling();
+        let copied = disks.root.path().join("copied");
+        copy(&disks.spool(), &copied);
+        disks.kill(plant);
+        let wall = trunkline_types::Timestamp::from_nanos(START);
+        let rebuilt = trunkline_history::rebuild(&disks.history(), wall).unwrap();
+        let found = (rebuilt.former_fault, rebuilt.possible_duplicates);
+        assert_eq!(found, (None, None), "the former catalogue can be read");
+
+        let missing = Some("catalogue.sqlite is missing".to_owned());
+        let rebuilt = rebuild_from_files(&disks.history());
+        assert_eq!((rebuilt.former, &rebuilt.former_fault), (None, &missing));
+        let in_spool = Some(PossibleDuplicates {
+            spool: disks.spool(),
+            fault: None,
+        });
+        assert_eq!(rebuilt.possible_duplicates, in_spool);
+
+        let catalogue = disks.history().join("catalogue.sqlite");
+        fs::write(&catalogue, "no catalogue").unwrap();
+        let rebuilt = trunkline_history::rebuild(&disks.history(), wall).unwrap();
+        let fault = rebuilt.former_fault.unwrap();
+        assert!(fault.contains("not a database"), "{fault}");
+        assert!(rebuilt.former.is_some());
+        assert_eq!(rebuilt.possible_duplicates, in_spool);
+
+        let spool = Away::new(disks.spool(), Replacement::Nothing);
+        let duplicates = rebuild_from_files(&disks.history()).possible_duplicates;
+        let duplicates = duplicates.unwrap();
+        assert_eq!(duplicates.spool, disks.spool());
+        assert!(duplicates.fault.is_some(), "it is missing");
+        spool.restore();
+
+        // The file that names the spool cannot be read.
+        let name = disks.history().join("spool");
+        let named = Away::new(name.clone(), Replacement::Folder);
+        let duplicates = rebuild_from_files(&disks.history()).possible_duplicates;
+        let duplicates = duplicates.unwrap();
+        assert!(duplicates.spool == name && duplicates.fault.is_some());
+        named.restore();
+
+        let plant = disks.start();
+        disks.assert_back(&plant, "with a new catalogue");
+        disks.kill(plant);
+        for has_log in [false, true] {
+            if has_log {
+                copy(&copied, &disks.spool());
+            }
+            let rebuilt = rebuild_from_files(&disks.history());
+            let found = (rebuilt.former_fault, rebuilt.possible_duplicates);
+            assert_eq!(found, (missing.clone(), None), "all rows are in files");
+        }
+        let plant = disks.start();
+        disks.assert_back(&plant, "after a restart");
+    });
+}
+
 /// Rebuilds the catalogue, and cannot read the former one.
-fn rebuild_from_files(history: &Path) {
+fn rebuild_from_files(history: &Path) -> Rebuilt {
     fs::remove_file(history.join("catalogue.sqlite")).unwrap();
     let wall = trunkline_types::Timestamp::from_nanos(START);
-    trunkline_history::rebuild(history, wall).unwrap();
+    trunkline_history::rebuild(history, wall).unwrap()
 }
 
 /// Behaviour: H-14.

@@ -1,5 +1,6 @@
-//! Operations that do not wait while another thread waits for a disk. A pipe in the place of a file
-//! stands for such a disk: opening the pipe for writing returns when the other thread reads it.
+//! Operations that do not wait while another thread waits for a disk, and changes of the spool while a query
+//! waits for a disk. A pipe in the place of a file stands for such a disk: opening the pipe for writing returns
+//! when the other thread reads it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -11,8 +12,8 @@ use std::time::Duration;
 use trunkline_engine::history::History;
 
 use crate::disk_full::in_own_process;
-use crate::disks::{Away, Disks, Replacement, make_pipe};
-use crate::rig::{Plant, all};
+use crate::disks::{Away, Disks, Replacement, make_pipe, state};
+use crate::rig::{Answer, Plant, all, files_of};
 
 /// Only cuts off a test that hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -85,6 +86,84 @@ fn answer_says_that_a_log_of_the_spool_has_not_been_read_yet() {
         });
         disks.assert_back(&plant, "with the spool");
         assert_eq!(plant.everything().states, [""; 0]);
+    });
+}
+
+/// Starts an engine that has moved its first rows to a file, and whose folder has no room for the last ones, so
+/// that they are in the spool.
+fn spooling_with_a_file() -> (Disks, Plant) {
+    let mut disks = Disks::new();
+    let mut plant = disks.start();
+    plant.seal();
+    disks.lengthen(&mut plant);
+    disks.write(&mut plant);
+    disks.record_with_room(&plant, 10);
+    (disks, plant)
+}
+
+/// Answers a query for all rows. The query takes the rows of the first variable from memory, waits for the copy of
+/// a footer until `meanwhile` has ended, and then takes the rows of the second variable. The engine must not have
+/// read the footer before.
+fn answer_during(disks: &Disks, plant: &Plant, meanwhile: impl FnOnce()) -> Answer {
+    let copies = files_of(&disks.history(), "footer");
+    let path = disks.history().join(copies.first().unwrap());
+    let content = fs::read(&path).unwrap();
+    let away = Away::new(path.clone(), Replacement::Pipe);
+    let (history, moment) = (&plant.history, plant.moment());
+    let page = thread::scope(|scope| {
+        let reading = scope.spawn(|| history.read(&all(), moment.wall));
+        let mut copy = reader_of(&path);
+        meanwhile();
+        copy.write_all(&content).unwrap();
+        drop(copy);
+        reading.join().unwrap().unwrap()
+    });
+    away.restore();
+    assert_eq!(page.next, None, "all rows are in one page");
+    let mut answer = Answer::default();
+    answer.add(page);
+    answer
+}
+
+/// Behaviour: H-14.
+#[test]
+fn answer_says_that_a_log_of_the_spool_was_read_during_the_query() {
+    in_own_process(|| {
+        let (mut disks, plant) = spooling_with_a_file();
+        disks.kill(plant);
+        let spool = Away::new(disks.spool(), Replacement::File);
+        let plant = disks.try_start().unwrap();
+        spool.restore();
+        let answer = answer_during(&disks, &plant, || {
+            plant.history.maintain(plant.moment().wall).unwrap();
+            assert_eq!(state(&plant).fault, None, "the log has been read");
+        });
+        let missing = disks.written.len() - answer.lines.len();
+        assert_eq!(missing, 3, "those of the first variable: {answer:?}");
+        let states = answer.states.concat();
+        assert!(states.contains("may lack rows of the spool"), "{states}");
+        disks.assert_back(&plant, "with the spool");
+        assert_eq!(plant.everything().states, [""; 0]);
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn answer_says_that_rows_of_the_spool_were_dropped_from_memory_during_the_query() {
+    in_own_process(|| {
+        let (mut disks, mut plant) = spooling_with_a_file();
+        for _ in 0..2 {
+            plant.close_segment();
+            disks.write(&mut plant);
+            plant.record();
+        }
+        // One more closed segment is too many for memory.
+        let answer = answer_during(&disks, &plant, || plant.close_segment());
+        let missing = disks.written.len() - answer.lines.len();
+        assert_eq!(missing, 3, "those of the second variable: {answer:?}");
+        let states = answer.states.concat();
+        assert!(states.contains("6 rows are only in the spool"), "{states}");
+        disks.assert_back(&plant, "with room");
     });
 }
 

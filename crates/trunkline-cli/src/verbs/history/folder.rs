@@ -411,6 +411,16 @@ pub(crate) enum FolderEvent {
         /// New path of the former catalogue. Left out if there was none.
         #[serde(skip_serializing_if = "Option::is_none")]
         former: Option<String>,
+        /// Reason why the former catalogue could not be read. Left out if it could be read.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        former_error: Option<String>,
+        /// The folder of the spool if its rows may be recorded a second time when the engine starts, because the
+        /// former catalogue could not be read. Left out if there are no such rows.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        possible_duplicates_in: Option<String>,
+        /// Reason why the spool, or one of its logs, cannot be read. Left out if all of them can be read.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        spool_error: Option<String>,
         /// Number of files and parts of logs that were left out.
         left_out: u64,
     },
@@ -498,6 +508,9 @@ impl Display for FolderEvent {
                 files,
                 rows,
                 former,
+                former_error,
+                possible_duplicates_in,
+                spool_error,
                 left_out,
             } => {
                 write!(
@@ -512,8 +525,26 @@ impl Display for FolderEvent {
                     1 => f.write_str("; 1 file or part of a file left out")?,
                     count => write!(f, "; {count} files or parts of files left out")?,
                 }
-                match former {
-                    Some(former) => write!(f, "; the former catalogue is {}", escaped(former)),
+                if let Some(former) = former {
+                    write!(f, "; the former catalogue is {}", escaped(former))?;
+                }
+                if let Some(error) = former_error {
+                    let former = match former {
+                        Some(_) => "it",
+                        None => "the former catalogue",
+                    };
+                    write!(f, "; {former} could not be read ({})", escaped(error))?;
+                }
+                let Some(spool) = possible_duplicates_in else {
+                    return Ok(());
+                };
+                let spool = escaped(spool);
+                write!(
+                    f,
+                    "; when the engine starts, it may record rows in the spool {spool} a second time"
+                )?;
+                match spool_error {
+                    Some(error) => write!(f, "; the spool cannot be read ({})", escaped(error)),
                     None => Ok(()),
                 }
             }
@@ -640,12 +671,18 @@ pub(super) fn rebuild(args: &RebuildArgs, context: &Context) -> Result<Exit, Cli
     let left_out = rebuilt.left_out.len() as u64;
     let findings = rebuilt.left_out.iter();
     context.list(findings.map(|finding| Found::new(finding, context)))?;
+    let duplicates = rebuilt.possible_duplicates;
+    let duplicates = duplicates.map(|one| (one.spool.display().to_string(), one.fault));
+    let (possible_duplicates_in, spool_fault) = duplicates.unzip();
     context.notify(&FolderEvent::Rebuilt {
         folder: args.folder.display().to_string(),
         variables: rebuilt.series,
         files: rebuilt.files,
         rows: rebuilt.rows,
         former: rebuilt.former,
+        former_error: rebuilt.former_fault,
+        possible_duplicates_in,
+        spool_error: spool_fault.flatten(),
         left_out,
     })?;
     Ok(Exit::ProblemsFound.when(left_out > 0))
