@@ -20,7 +20,7 @@ pub(crate) struct Sum {
     pub(crate) crc32c: u32,
 }
 
-/// Counts the progress of a command, and lets the caller interrupt it.
+/// Tracks the progress of a command, and lets the caller interrupt the command.
 pub(crate) struct Meter<'a, 'w> {
     progress: Progress,
     watch: &'a mut Watch<'w>,

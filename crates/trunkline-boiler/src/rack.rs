@@ -41,7 +41,7 @@ enum Wiring {
     Thermocouple,
     /// Counts of a 16-bit converter, 0 to 27,648.
     Counts,
-    /// An input to which nothing is connected.
+    /// An input without a connected instrument.
     Spare,
 }
 
@@ -168,7 +168,7 @@ fn wiring_text(wiring: Wiring) -> &'static str {
     }
 }
 
-/// Returns the number of decimal places that shows a thousandth of the span.
+/// Returns the number of decimal places that are needed to show a thousandth of the span.
 fn decimal_places(span: f64) -> u8 {
     match span {
         s if s >= 500.0 => 0,

@@ -1,5 +1,5 @@
-//! Defines the command line with clap. This module has the options that all commands share; each
-//! verb defines its own next to its code.
+//! Defines the command line with clap. This module has the options that all commands share. The
+//! module of each command defines the command's own options.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

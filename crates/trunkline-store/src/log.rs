@@ -1,5 +1,5 @@
-//! Manages a table of numbered entries of which only the oldest can be removed: the audit or the alarm
-//! journal.
+//! Manages a table of numbered entries: the audit or the alarm journal. Only the oldest entries can be
+//! removed.
 
 use rusqlite::{OptionalExtension, Transaction};
 use trunkline_engine::store::LogBound;
@@ -62,7 +62,8 @@ impl Log {
         Ok(removal.number)
     }
 
-    /// Returns the number of the last entry that must be removed. The last entry of the log always stays.
+    /// Returns the number of the last entry that must be removed. The last entry of the log is never
+    /// removed.
     fn last_to_remove(
         self,
         transaction: &Transaction<'_>,
@@ -84,8 +85,8 @@ impl Log {
         Ok(end.filter(|end| *end >= first))
     }
 
-    /// Returns the smallest number of an entry from this time on. The plus sign in the query lets SQLite use
-    /// an index on `at`, if there is one, instead of scanning the numbers.
+    /// Returns the smallest number of the entries at or after this time. Because of the plus sign in the
+    /// query, SQLite can use an index on `at`, if there is one, instead of scanning the numbers.
     pub(crate) fn first_since(
         self,
         transaction: &Transaction<'_>,
@@ -97,7 +98,7 @@ impl Log {
         Ok(number.map(i64::cast_unsigned))
     }
 
-    /// Returns the greatest number of an entry before this time.
+    /// Returns the greatest number of the entries before this time.
     pub(crate) fn last_before(
         self,
         transaction: &Transaction<'_>,

@@ -17,7 +17,7 @@ pub const LEAD_IN_BYTES: u64 = 28;
 pub(crate) const SEGMENT_BYTES_AT: usize = 12;
 pub(crate) const DATA_TAG: [u8; 4] = *b"TDSm";
 pub(crate) const INDEX_TAG: [u8; 4] = *b"TDSh";
-/// The value of the segment length in a segment that is not closed.
+/// The value of the segment length in a segment that has not been closed.
 pub(crate) const NOT_CLOSED: u64 = u64::MAX;
 
 pub(crate) const TOC_METADATA: u32 = 0x02;
@@ -29,11 +29,11 @@ pub(crate) const TOC_DAQMX: u32 = 0x80;
 const TOC_KNOWN: u32 =
     TOC_METADATA | TOC_NEW_LIST | TOC_RAW_DATA | TOC_INTERLEAVED | TOC_BIG_ENDIAN | TOC_DAQMX;
 
-/// Metadata size in the lead-in of a segment that is not written yet, which exceeds any file size.
+/// Metadata size in the lead-in of a segment that has not been written yet. It exceeds any file size.
 const UNWRITTEN_METADATA_BYTES: u64 = 1 << 62;
 
-/// Returns a placeholder lead-in for a segment that is not written yet. The caller writes it at the
-/// position where that segment will begin.
+/// Returns a placeholder lead-in for a segment that has not been written yet. The caller writes it
+/// at the position where that segment will begin.
 ///
 /// Readers treat the placeholder as a truncated last segment and stop there, whatever data follows.
 /// The reader of this crate reports [`Fault::Unwritten`](crate::Fault::Unwritten).
@@ -42,8 +42,8 @@ pub fn unwritten_lead_in() -> [u8; LEAD_IN_BYTES as usize] {
 }
 
 /// Adds `bytes`, the chunk size that [`Writer::add_chunk`](crate::Writer::add_chunk) returned, to
-/// the segment length in `header`. The header begins with the lead-in; a shorter header stays the
-/// same.
+/// the segment length in `header`. The header begins with the lead-in; a shorter header is left
+/// unchanged.
 pub fn lengthen_segment(header: &mut [u8], bytes: u64) {
     let lead_in = header.first_chunk_mut::<{ LEAD_IN_BYTES as usize }>();
     let length = lead_in.and_then(|lead_in| lead_in[SEGMENT_BYTES_AT..].first_chunk_mut());
@@ -66,7 +66,7 @@ pub(crate) struct LeadIn {
 }
 
 impl LeadIn {
-    /// The lead-in of a segment that is not written yet.
+    /// The lead-in of a segment that has not been written yet.
     pub(crate) const UNWRITTEN: Self = Self {
         toc: TOC_METADATA,
         version: 4713,

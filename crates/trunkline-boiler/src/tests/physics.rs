@@ -116,7 +116,7 @@ fn low_water_trips_the_burner_after_the_pump_stops() {
     // The raw contact is the opposite of the scaled value.
     assert_eq!(rig.read("boiler/protection/chain").0, Value::Bool(true));
 
-    // The burner stays off until the water is back and an operator resets it.
+    // The burner stays off until the water level has recovered and an operator resets it.
     let refusal = rig
         .put("boiler/burner/reset", Value::Bool(true))
         .unwrap_err();

@@ -54,8 +54,8 @@ impl ReaderCore {
         Ok(())
     }
 
-    /// Appends a commit to the journal. Returns the number of the commit, by which its durability is
-    /// checked, or `None` if there was nothing to commit.
+    /// Appends a commit to the journal. Returns the number of the commit, which is needed to check whether
+    /// it is durable, or `None` if there was nothing to commit.
     fn append_commit(&mut self) -> Result<Option<u64>, StreamError> {
         let (position, elements) = (self.ring.read_position(), self.ring.read_elements());
         let Some(commits) = self.journal.as_mut().filter(|c| c.position < position) else {
@@ -79,7 +79,7 @@ impl ReaderCore {
         self.link.with(|end, _, _| end.finish_journal(lineage))
     }
 
-    /// Closes the reader, and leaves the stream to the next incarnation.
+    /// Closes the reader. The next incarnation of the endpoint can continue the stream.
     pub(super) fn suspend(&mut self) {
         if self.link.is_closed() {
             return;

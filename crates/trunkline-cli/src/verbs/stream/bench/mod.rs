@@ -42,7 +42,7 @@ pub(super) enum BenchTransport {
 /// Default capacity of a buffer, in elements of fixed size (NS-87).
 const CAPACITY: u64 = 1_000_000;
 
-/// Default capacity of a buffer, in elements of varying size. Fewer of these are enough (NS-81).
+/// Default capacity of a buffer, in elements of varying size. A smaller number is enough (NS-81).
 const CAPACITY_VARYING: u64 = 100_000;
 
 const CAPACITY_HELP: &str = "Size of the buffer in elements (default: 1000000, or 100000 if elements \
@@ -50,8 +50,8 @@ const CAPACITY_HELP: &str = "Size of the buffer in elements (default: 1000000, o
 const TYPE_HELP: &str =
     "Type of the elements, such as i32, string or 'struct(t: timestamp, volts: f64)'";
 
-/// Port of the engine that the command starts. It only names the engine's Unix socket; the engine
-/// opens no TCP port.
+/// Port of the engine that the command starts. It only determines the name of the engine's Unix
+/// socket; the engine opens no TCP port.
 const ENGINE_PORT: u16 = 5850;
 
 /// An endpoint gives up when its peer has been disconnected for this long.
