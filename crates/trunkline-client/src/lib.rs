@@ -77,7 +77,7 @@ pub use options::{
 pub use patterns::follow::{FollowEvent, FollowId};
 pub use patterns::watch::{WatchEvent, WatchId};
 pub use provider::{ProviderEvent, ProviderReply, Publication};
-pub use recorded::RecordedEvents;
+pub use recorded::{Bookmark, RecordedEvents, RecordedStart};
 pub use request::{
     ALARMS_MAX, AUDIT_ENTRIES_MAX, AlarmName, AlarmQuery, LeaseTerms, Request, RequestId,
 };

@@ -1,4 +1,5 @@
-//! Readings from a given time on: recorded ones first, then live ones, each exactly once (B-63).
+//! Readings from a given time or position on: recorded ones first, then live ones, each exactly once
+//! (B-63).
 //!
 //! ```text
 //! events of the subscription --> gap? --no--> ready
@@ -9,6 +10,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use trunkline_proto::FaultCode;
 use trunkline_proto::message::ended::EndReason;
 use trunkline_types::history::{
     HistoryEvent, HistoryItem, HistoryPage, HistoryQuery, HistorySeries, RowKey, SeriesData,
@@ -23,30 +25,32 @@ use crate::event::Event;
 const DISORDER: i64 = 3_600_000_000_000;
 
 /// Combines the events of a subscription under the contract `all` with pages of the history. A
-/// program passes in the events, carries out the [`query`](Self::query) when there is one, and takes
-/// the events with recorded readings in their places.
+/// program passes in the events with [`ClientCore::next_recorded`](crate::ClientCore::next_recorded),
+/// carries out the [`query`](Self::query) when there is one, and takes the events with recorded
+/// readings in their places.
 ///
 /// While there is a query, the program leaves the readings in the subscription if it can. Readings
 /// that it passes in are held until the gap is filled; the subscription's bound limits their number.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RecordedEvents {
     items: Vec<FollowedItem>,
     ready: VecDeque<Event>,
-    /// Events of items that arrived while a gap was being filled.
-    held: VecDeque<Event>,
+    /// Events of items that arrived while a gap was being filled, readings with the sequences in
+    /// their records.
+    held: VecDeque<(Event, u64)>,
     filling: Option<Filling>,
-    /// The start of the engine to which the client is or was last connected.
-    epoch: Option<u64>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct FollowedItem {
     /// `None` if the name is invalid.
     pattern: Option<Pattern>,
     /// Time from which readings are returned.
     since: Timestamp,
-    /// The newest update of the subscription that was returned, and its source timestamp.
+    /// Position of the last update of the subscription. After a reading without a value, that of
+    /// the last update before it.
     last: Option<Position>,
+    /// Source timestamp of the last reading that was returned.
     last_time: Timestamp,
     /// The highest sequence that was returned of each engine start. Updates up to it were returned,
     /// or cannot be. A page may have updates of a start that the subscription has not reached yet.
@@ -56,37 +60,89 @@ struct FollowedItem {
     reported_losses: HashSet<RowKey>,
     /// The damage of the history that was reported last, as the engine describes it.
     state: String,
-    /// Losses before a reading that is not returned, or has no value. The next reading reports them.
+    /// Losses before a reading that is not returned. The next reading reports them.
     unreported: Lost,
     /// True once everything that was recorded before the subscription began was returned.
     has_begun: bool,
+    /// The update after which the subscription began, if it began at a position.
+    bookmark: Option<Bookmark>,
+    /// False until the first reading of a subscription that began after a bookmark: it does not know
+    /// how many updates it missed.
+    is_counted: bool,
+    /// The count of updates before a reading without a value, if some are missing.
+    incomplete: Option<Counted>,
+}
+
+/// A count of the updates of a start, from the last one that was returned before a gap.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    /// Sequence of the last update before the counted ones.
+    from: u64,
+    /// Number of updates that were returned, or that the history reports as lost. `None` if it
+    /// reports an unknown number.
+    accounted: Option<u64>,
+}
+
+/// The start of a subscription to recorded and live readings of a variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordedStart {
+    /// Returns the updates with source timestamps from this time on.
+    Since(Timestamp),
+    /// Returns the updates after this one: those of the same start of the engine with higher
+    /// sequences, and those of later starts. An update of another start is one of a later start if
+    /// the engine accepted it later. If the engine's clock was set back in between, updates may be
+    /// missing. Losses that were reported before the program stopped may be reported again. The
+    /// updates of a field are those after the source timestamp.
+    After(Bookmark),
+}
+
+/// An update after which a subscription to recorded and live readings continues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bookmark {
+    pub position: Position,
+    pub source_timestamp: Timestamp,
+    pub engine_timestamp: Timestamp,
+}
+
+impl Bookmark {
+    /// Returns the bookmark of a reading. Returns `None` if the reading is not an update: there is
+    /// no value yet, or it is a late sample.
+    pub fn of(reading: &Reading) -> Option<Self> {
+        let sequence = reading.position.sequence;
+        (sequence > 0 && !is_late_sequence(sequence)).then_some(Self {
+            position: reading.position,
+            source_timestamp: reading.sample.source_timestamp,
+            engine_timestamp: reading.sample.engine_timestamp,
+        })
+    }
 }
 
 /// A gap that is being filled from the history.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Filling {
     item: u32,
     /// The reading after the gap.
     reading: Reading,
+    /// Sequence of the last update before the reading in the same start.
+    before: u64,
     query: HistoryQuery,
     /// Late samples are returned only in the part before the subscription began.
     takes_late: bool,
+    bookmark: Option<Bookmark>,
     /// The highest sequences that were returned before this gap. Rows of a start that come after each
     /// other are compared with this, because only the order of their times is known.
     returned: HashMap<u64, u64>,
-    /// The last row that was returned, and its source timestamp. Rows come in the order of their
-    /// source timestamps.
-    last: Option<(Position, Timestamp)>,
+    /// Counts the updates of the start of `reading`; `None` if the first one is not known.
+    counted: Option<Counted>,
+    /// Other starts whose rows are left to the subscription.
+    left: HashSet<u64>,
+    /// Source timestamp of the last row that was returned. Rows come in the order of their source
+    /// timestamps.
+    last_time: Option<Timestamp>,
     /// True if the history has the variable.
     is_recorded: bool,
     /// True if the start of `reading` was interrupted, so its last updates may not be recorded.
     is_interrupted: bool,
-    /// Time at which the variable was last undeployed in the start of `reading`, if the pages so far
-    /// show it.
-    retired: Option<Timestamp>,
-    /// The lowest sequence and the earliest source timestamp of the rows that may be later than a reading
-    /// without a value.
-    doubtful: Option<(u64, Timestamp)>,
     /// Updates missing before rows that are not returned. Their times do not show whether they are
     /// missing before or after `reading`.
     skipped: Lost,
@@ -97,32 +153,35 @@ struct Filling {
 impl RecordedEvents {
     /// Items with these names, in the order of the subscription's. Readings are wanted from `since` on.
     pub fn new<N: AsRef<str>>(names: &[N], since: Timestamp) -> Self {
-        let items = names.iter().map(|name| FollowedItem {
-            // An invalid name is reported as an event of the subscription.
-            pattern: Pattern::parse(name.as_ref()).ok(),
-            since,
-            last: None,
-            last_time: since,
-            returned: HashMap::new(),
-            reported_losses: HashSet::new(),
-            state: String::new(),
-            unreported: Lost::NONE,
-            has_begun: false,
+        let items = names
+            .iter()
+            .map(|name| FollowedItem::new(name.as_ref(), since));
+        Self::of(items.collect())
+    }
+
+    /// Items with these names and starts, in the order of the subscription's.
+    pub fn starting_at<N: AsRef<str>>(items: &[(N, RecordedStart)]) -> Self {
+        let items = items.iter().map(|(name, start)| match start {
+            RecordedStart::Since(time) => FollowedItem::new(name.as_ref(), *time),
+            RecordedStart::After(bookmark) => FollowedItem::after(name.as_ref(), bookmark),
         });
+        Self::of(items.collect())
+    }
+
+    fn of(items: Vec<FollowedItem>) -> Self {
         Self {
-            items: items.collect(),
+            items,
             ready: VecDeque::new(),
             held: VecDeque::new(),
             filling: None,
-            epoch: None,
         }
     }
 
     /// Returns the next event. `None` if more must be passed in.
     pub fn next_event(&mut self) -> Option<Event> {
         while self.ready.is_empty() && self.filling.is_none() {
-            let event = self.held.pop_front()?;
-            self.take(event);
+            let (event, sequence) = self.held.pop_front()?;
+            self.take(event, sequence);
         }
         self.ready.pop_front()
     }
@@ -132,25 +191,23 @@ impl RecordedEvents {
         self.filling.as_ref().map(|filling| &filling.query)
     }
 
-    /// Passes in an event of the subscription.
-    pub fn take_event(&mut self, event: Event) {
-        if let Event::Connected { epoch, .. } = event {
-            self.epoch = Some(epoch);
-        }
+    /// Passes in an event of the subscription. For a reading, `sequence` is the sequence in its
+    /// record.
+    pub(crate) fn take_event(&mut self, event: Event, sequence: u64) {
         match event {
             Event::Connected { .. } | Event::Disconnected { .. } => self.ready.push_back(event),
             Event::Reading { .. } | Event::ItemError { .. } | Event::Ended { .. } => {
                 match self.filling {
-                    Some(_) => self.held.push_back(event),
-                    None => self.take(event),
+                    Some(_) => self.held.push_back((event, sequence)),
+                    None => self.take(event, sequence),
                 }
             }
         }
     }
 
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: Event, sequence: u64) {
         match event {
-            Event::Reading { item, reading } => self.take_reading(item, reading),
+            Event::Reading { item, reading } => self.take_reading(item, reading, sequence),
             event => self.note(event),
         }
     }
@@ -172,10 +229,16 @@ impl RecordedEvents {
     }
 
     fn note(&mut self, event: Event) {
-        if let Event::Ended { item, reason, .. } = &event
-            && let Some(item) = self.items.get_mut(*item as usize)
+        let gone = match &event {
+            Event::Ended { item, reason, .. } => (*reason == EndReason::Gone).then_some(*item),
+            // The fault of the next attempt to subscribe may replace the report of the end.
+            Event::ItemError { item, fault } => {
+                matches!(fault.code, FaultCode::UnknownName | FaultCode::Gone).then_some(*item)
+            }
+            Event::Connected { .. } | Event::Disconnected { .. } | Event::Reading { .. } => None,
+        };
+        if let Some(item) = gone.and_then(|item| self.items.get_mut(item as usize))
             && let Some(name) = &item.pattern
-            && *reason == EndReason::Gone
             && name.as_str().contains('#')
         {
             // The sequences of a field begin again at 1.
@@ -186,18 +249,26 @@ impl RecordedEvents {
         self.ready.push_back(event);
     }
 
-    fn take_reading(&mut self, item: u32, reading: Reading) {
+    fn take_reading(&mut self, item: u32, mut reading: Reading, sequence: u64) {
         let Some(known) = self.items.get_mut(item as usize) else {
             return;
         };
         let at = reading.position;
+        // The record of a variable without a value has the sequence that precedes the first update.
+        let before = match at.sequence {
+            0 => sequence,
+            _ => at.sequence - 1,
+        };
         if let Some(last) = known.last.filter(|last| last.epoch == at.epoch) {
-            if (1..=last.sequence).contains(&at.sequence) {
+            if before < last.sequence {
                 // The first reading of a restored subscription may already have been returned.
                 return;
             }
-            if last.sequence + 1 == at.sequence {
-                return self.push_live(item, reading);
+            if before == last.sequence {
+                // The subscription does not count across deployments; the sequences show that
+                // nothing is missing.
+                reading.lost = Lost::NONE;
+                return self.push_live(item, reading, before);
             }
         }
         let since = match known.has_begun {
@@ -220,24 +291,30 @@ impl RecordedEvents {
         self.filling = Some(Filling {
             item,
             reading,
+            before,
             query,
             takes_late: !known.has_begun,
+            bookmark: known.bookmark,
+            counted: known.counted(at.epoch),
+            left: HashSet::new(),
             returned: known.returned.clone(),
-            last: None,
+            last_time: None,
             is_recorded: false,
             is_interrupted: false,
-            retired: None,
-            doubtful: None,
             skipped: Lost::NONE,
             lost: std::mem::take(&mut known.unreported),
         });
     }
 
     fn fill(&mut self, mut filling: Filling, mut page: HistoryPage) {
+        if page.epoch != filling.reading.position.epoch {
+            filling.left.insert(page.epoch);
+        }
         if let Some(known) = self.items.get_mut(filling.item as usize) {
             for series in &mut page.series {
-                filling.note_ends(series);
-                known.keep_new_losses(series);
+                filling.note_interruption(series);
+                known.keep_new_losses(series, &filling);
+                filling.count_losses(series);
             }
         }
         for series in &page.series {
@@ -253,22 +330,26 @@ impl RecordedEvents {
                 // Skips rows that come later, and rows that were returned already.
                 let is_unwanted = match is_late {
                     true => !filling.takes_late,
-                    false => filling.comes_later(&reading, self.epoch),
+                    false => filling.comes_later(at),
                 };
                 if is_unwanted {
                     filling.skipped = filling.skipped.plus(reading.lost);
                     continue;
                 }
                 let highest = filling.returned.get(&at.epoch).filter(|_| !is_late);
-                if highest.is_some_and(|highest| at.sequence <= *highest) {
+                let is_returned = highest.is_some_and(|highest| at.sequence <= *highest);
+                if is_returned
+                    || filling.precedes_bookmark(at.epoch, reading.sample.engine_timestamp)
+                {
                     // The times of the starts overlap, so the loss may be one of another start.
                     filling.lost = reading.lost;
                     continue;
                 }
                 if !is_late {
-                    filling.last = Some((at, reading.sample.source_timestamp));
+                    filling.last_time = Some(reading.sample.source_timestamp);
+                    filling.count(at.epoch, Some(1));
                 }
-                self.push(filling.item, reading);
+                self.push_recorded(filling.item, reading);
             }
             let lost = series.lost_after_last().unwrap_or(Lost::NONE);
             filling.lost = filling.lost.plus(lost);
@@ -293,24 +374,37 @@ impl RecordedEvents {
     /// Returns the reading after a gap. `lost` counts the updates that the history lacks before it;
     /// `None` if the history does not have the variable.
     fn finish(&mut self, filling: Filling, lost: Option<Lost>) {
-        let mut reading = filling.reading;
+        let (mut reading, before) = (filling.reading, filling.before);
         let (at, after) = (reading.position, filling.query.after);
         let Some(known) = self.items.get_mut(filling.item as usize) else {
             return;
         };
         let highest = known.returned.get(&at.epoch).copied();
-        if lost.is_none() {
-            reading.lost = filling.lost.plus(reading.lost);
-        }
-        if let Some(lost) = lost.filter(|_| at.sequence > 0) {
-            reading.lost = lost;
-            let before = highest.or(after.map(|_| 0));
-            if let Some(before) = before.filter(|_| lost.nothing_lost()) {
-                // If nothing was lost, unrecorded updates were left out on request.
-                let missing = at.sequence.saturating_sub(before + 1);
-                match filling.is_interrupted {
-                    true => reading.lost.unknown = missing > 0,
-                    false => reading.lost.coalesced = missing,
+        let counted = filling.counted.or_else(|| {
+            // The first reading of the subscription, after recorded ones: they begin at a time.
+            let (from, accounted) = (highest?, lost.map_or(Some(0), |lost| lost.count()));
+            Some(Counted { from, accounted })
+        });
+        let missing = counted.and_then(|counted| counted.missing(before));
+        match lost {
+            Some(lost) => {
+                reading.lost = lost;
+                if let Some(missing) = missing.filter(|_| at.sequence > 0 && !lost.unknown) {
+                    // Updates that are neither recorded nor lost were left out on request.
+                    match filling.is_interrupted {
+                        true => reading.lost.unknown = missing > 0,
+                        false => reading.lost.coalesced += missing,
+                    }
+                }
+            }
+            None => {
+                reading.lost = filling.lost.plus(reading.lost);
+                match after.filter(|_| !known.is_counted) {
+                    Some(last) if last.epoch == at.epoch => {
+                        reading.lost.disconnect += before.saturating_sub(last.sequence);
+                    }
+                    Some(_) => reading.lost.unknown = true,
+                    None => {}
                 }
             }
         }
@@ -319,113 +413,179 @@ impl RecordedEvents {
             let since = since.as_nanos();
             known.reported_losses.retain(|loss| loss.time >= since);
         }
-        if at.sequence == 0 {
-            if let Some((last, time)) = filling.last {
-                // A value that is bad may be followed by one with an earlier source timestamp.
-                let highest = known.returned.get(&last.epoch).copied();
-                let sequence = last.sequence.max(highest.unwrap_or(0));
-                known.last = Some(Position { sequence, ..last });
-                known.last_time = time;
-            }
-            if let Some((_, time)) = filling.doubtful {
-                // The query for the next reading, whose sequence decides, must find the rows again.
-                known.last_time = known.last_time.min(time);
-            }
-            known.unreported = lost.unwrap_or(filling.lost);
-            if let Some((sequence, _)) = filling.doubtful
-                && known
-                    .returned
-                    .get(&at.epoch)
-                    .is_some_and(|highest| *highest > sequence)
-            {
-                known.unreported.unknown = true;
-            }
-        } else if let Some(highest) = highest.filter(|highest| *highest >= at.sequence) {
-            // The page of an earlier gap had this reading already.
+        let time = match at.sequence {
+            0 => filling.last_time,
+            _ => Some(reading.sample.source_timestamp),
+        };
+        known.last_time = time.unwrap_or(known.last_time);
+        if let Some(highest) = highest.filter(|highest| *highest > before) {
+            // The page of an earlier gap had this reading already, or a later one.
             known.last = Some(Position {
                 sequence: highest,
                 ..at
             });
-            known.last_time = reading.sample.source_timestamp;
             known.unreported = reading.lost;
             return;
         }
-        self.push_live(filling.item, reading);
+        // The query for a reading without a value may begin too late, because the reading has no
+        // time. The query for the next update then finds the missing ones, or they are counted.
+        known.incomplete = counted.filter(|_| at.sequence == 0 && missing != Some(0));
+        let before = match known.incomplete {
+            Some(counted) => highest.unwrap_or(counted.from),
+            None => before,
+        };
+        self.push_live(filling.item, reading, before);
     }
 
-    /// Returns a reading that becomes the newest one.
-    fn push_live(&mut self, item: u32, mut reading: Reading) {
-        if let Some(known) = self.items.get_mut(item as usize)
-            && reading.position.sequence > 0
-        {
-            known.last = Some(reading.position);
-            known.last_time = reading.sample.source_timestamp;
+    /// Returns a reading that becomes the newest one. If it has no value, the updates up to the
+    /// sequence `before` were returned.
+    fn push_live(&mut self, item: u32, mut reading: Reading, before: u64) {
+        if let Some(known) = self.items.get_mut(item as usize) {
+            let at = reading.position;
+            if at.sequence > 0 {
+                known.last_time = reading.sample.source_timestamp;
+                known.incomplete = None;
+            }
+            known.is_counted = true;
+            let sequence = match at.sequence {
+                0 => before,
+                sequence => sequence,
+            };
+            known.note_returned(at.epoch, sequence);
+            known.last = Some(Position { sequence, ..at });
             reading.lost = std::mem::take(&mut known.unreported).plus(reading.lost);
         }
-        self.push(item, reading);
+        self.ready.push_back(Event::Reading { item, reading });
     }
 
-    fn push(&mut self, item: u32, reading: Reading) {
+    /// Returns a recorded reading.
+    fn push_recorded(&mut self, item: u32, reading: Reading) {
         let Position { epoch, sequence } = reading.position;
         if let Some(known) = self.items.get_mut(item as usize)
-            && sequence > 0
             && !is_late_sequence(sequence)
         {
-            let highest = known.returned.entry(epoch).or_default();
-            *highest = sequence.max(*highest);
+            known.note_returned(epoch, sequence);
         }
         self.ready.push_back(Event::Reading { item, reading });
     }
 }
 
 impl Filling {
-    /// Notes how the start and the deployments of the reading after the gap ended.
-    fn note_ends(&mut self, series: &HistorySeries) {
+    /// Notes whether the start of the reading after the gap was interrupted.
+    fn note_interruption(&mut self, series: &HistorySeries) {
         let SeriesData::Rows(rows) = &series.data else {
             return;
         };
         let epoch = self.reading.position.epoch;
-        for mark in rows.events().iter().filter(|mark| mark.key.epoch == epoch) {
-            match mark.event {
-                HistoryEvent::Interrupted => self.is_interrupted = true,
-                HistoryEvent::Retired => {
-                    let time = Timestamp::from_nanos(mark.key.time);
-                    self.retired = self.retired.max(Some(time));
-                }
-                HistoryEvent::Started
-                | HistoryEvent::Stopped
-                | HistoryEvent::Lost(_)
-                | HistoryEvent::Added
-                | HistoryEvent::Other(_) => {}
+        self.is_interrupted |= rows
+            .events()
+            .iter()
+            .any(|mark| mark.key.epoch == epoch && mark.event == HistoryEvent::Interrupted);
+    }
+
+    /// Counts losses that the history reports in the start of the reading after the gap.
+    fn count_losses(&mut self, series: &HistorySeries) {
+        let SeriesData::Rows(rows) = &series.data else {
+            return;
+        };
+        for mark in rows.events() {
+            if let HistoryEvent::Lost(count) = mark.event {
+                self.count(mark.key.epoch, count);
             }
         }
     }
 
-    /// Returns true if the subscription will deliver this row after the present reading. `connected` is
-    /// the start to which the client is connected.
-    fn comes_later(&mut self, row: &Reading, connected: Option<u64>) -> bool {
-        let (at, gap) = (row.position, self.reading.position);
-        if at.epoch != gap.epoch {
-            // The subscription continues with the start to which the client is connected.
-            return connected == Some(at.epoch);
+    /// Counts updates that were returned or lost. `count` is `None` if the number is not known.
+    fn count(&mut self, epoch: u64, count: Option<u64>) {
+        if epoch == self.reading.position.epoch
+            && let Some(counted) = &mut self.counted
+        {
+            let both = counted.accounted.zip(count);
+            counted.accounted = both.map(|(before, count)| before.saturating_add(count));
         }
-        if gap.sequence > 0 {
-            return at.sequence >= gap.sequence;
+    }
+
+    /// Returns true if the subscription delivers the row at this position as the present reading or
+    /// after it.
+    fn comes_later(&self, row: Position) -> bool {
+        match row.epoch == self.reading.position.epoch {
+            true => row.sequence > self.before,
+            // The subscription continues with the start that sent the page.
+            false => self.left.contains(&row.epoch),
         }
-        // The variable has no value yet. Rows of this start are later, or of an earlier deployment.
-        let time = row.sample.source_timestamp;
-        let is_former = self.retired.is_some_and(|end| time <= end);
-        if !is_former || self.doubtful.is_some() {
-            let (sequence, earliest) = self.doubtful.unwrap_or((at.sequence, time));
-            self.doubtful = Some((sequence.min(at.sequence), earliest.min(time)));
-        }
-        self.doubtful.is_some()
+    }
+
+    /// Returns true if an update or event of this start and time is of a start before that of the
+    /// bookmark.
+    fn precedes_bookmark(&self, epoch: u64, time: Timestamp) -> bool {
+        self.bookmark.is_some_and(|bookmark| {
+            let is_other = epoch != bookmark.position.epoch;
+            is_other && epoch != self.reading.position.epoch && time <= bookmark.engine_timestamp
+        })
+    }
+}
+
+impl Counted {
+    /// Returns the number of updates up to `last` that were neither returned nor reported as lost.
+    fn missing(self, last: u64) -> Option<u64> {
+        let updates = last.saturating_sub(self.from);
+        Some(updates.saturating_sub(self.accounted?))
     }
 }
 
 impl FollowedItem {
-    /// Removes the losses that were reported already, and notes the others as reported.
-    fn keep_new_losses(&mut self, series: &mut HistorySeries) {
+    fn new(name: &str, since: Timestamp) -> Self {
+        Self {
+            // An invalid name is reported as an event of the subscription.
+            pattern: Pattern::parse(name).ok(),
+            since,
+            last: None,
+            last_time: since,
+            returned: HashMap::new(),
+            reported_losses: HashSet::new(),
+            state: String::new(),
+            unreported: Lost::NONE,
+            has_begun: false,
+            bookmark: None,
+            is_counted: true,
+            incomplete: None,
+        }
+    }
+
+    fn after(name: &str, bookmark: &Bookmark) -> Self {
+        if name.contains('#') {
+            // The sequences of a field may have begun again.
+            return Self::new(name, bookmark.source_timestamp.saturating_add_nanos(1));
+        }
+        let Position { epoch, sequence } = bookmark.position;
+        Self {
+            last: Some(bookmark.position),
+            last_time: bookmark.source_timestamp,
+            returned: HashMap::from([(epoch, sequence)]),
+            has_begun: true,
+            bookmark: Some(*bookmark),
+            is_counted: false,
+            ..Self::new(name, Timestamp::from_nanos(i64::MIN))
+        }
+    }
+
+    /// Returns the count of updates of a start before a gap.
+    fn counted(&self, epoch: u64) -> Option<Counted> {
+        let last = self.last?;
+        let incomplete = self.incomplete.filter(|_| last.epoch == epoch);
+        let from = self.returned.get(&epoch).copied().unwrap_or(0);
+        let accounted = Some(0);
+        Some(incomplete.unwrap_or(Counted { from, accounted }))
+    }
+
+    fn note_returned(&mut self, epoch: u64, sequence: u64) {
+        let highest = self.returned.entry(epoch).or_default();
+        *highest = sequence.max(*highest);
+    }
+
+    /// Removes the losses that were reported already, and those before the bookmark. Notes the others
+    /// as reported.
+    fn keep_new_losses(&mut self, series: &mut HistorySeries, filling: &Filling) {
         let SeriesData::Rows(rows) = &mut series.data else {
             return;
         };
@@ -434,7 +594,11 @@ impl FollowedItem {
                 mark.event,
                 HistoryEvent::Lost(_) | HistoryEvent::Interrupted
             );
-            if !is_loss || self.reported_losses.insert(mark.key) {
+            let time = Timestamp::from_nanos(mark.key.time);
+            let is_old = is_loss
+                && (filling.precedes_bookmark(mark.key.epoch, time)
+                    || !self.reported_losses.insert(mark.key));
+            if !is_old {
                 rows.push_event(mark);
             }
         }

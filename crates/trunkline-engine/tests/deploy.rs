@@ -14,8 +14,8 @@ use trunkline_engine::{
     Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{
-    ArrayType, Contract, DataType, Deadband, ElementType, EnumType, Fifo, Pattern, Properties,
-    Quality, Reason, Scaling, Scope, StepBudget, StructType, Value, VariableDefinition,
+    ArrayType, Contract, DataType, Deadband, ElementType, EnumType, Fifo, Lost, Pattern, Position,
+    Properties, Quality, Reason, Scaling, Scope, StepBudget, StructType, Value, VariableDefinition,
 };
 
 fn f64s(paths: &[&str]) -> Vec<VariableDefinition> {
@@ -324,6 +324,42 @@ fn redeployed_variable_has_a_new_handle_and_continues_its_sequences() {
     assert_eq!(old.sample().value, Value::F64(1.0));
     assert!(old.is_gone() && rig.engine.variable(first[0]).is_none());
     assert_eq!(rig.engine.no_variable(first[0]), AccessError::Gone);
+}
+
+/// A subscriber that has the last update of the former variable learns that this one has no value.
+///
+/// Behaviour: B-01.
+#[test]
+fn resuming_after_the_last_update_of_the_former_variable_delivers_that_there_is_no_value() {
+    for contract in [Contract::Latest, Contract::Last(10), Contract::ALL] {
+        let (rig, x) = Rig::plain();
+        rig.write(&x, 1.0);
+        rig.write(&x, 2.0);
+        rig.engine
+            .libraries()
+            .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
+            .expect("the library is deployed");
+        rig.deploy("rig", f64s(&["x"]));
+        let x = rig.variable("rig/x");
+        let mut consumer = rig.consumer();
+        let wanted = Subscribe {
+            resume: Some(Position {
+                epoch: rig.engine.epoch(),
+                sequence: 2,
+            }),
+            ..Subscribe::new(3, contract)
+        };
+        let subscribed = consumer.subscribe(&rig.caller, &x, wanted);
+        assert_eq!(subscribed, Ok(()), "{contract}");
+        let first = updates(&mut consumer);
+        let qualities: Vec<Quality> = first.iter().map(|got| got.quality).collect();
+        assert_eq!(qualities, [Quality::bad(Reason::NoValue)], "{contract}");
+        assert_eq!(first[0].lost, Lost::NONE, "{contract}");
+        rig.write(&x, 3.0);
+        let next = updates(&mut consumer);
+        assert_eq!(rig::sequences(&next), [3], "{contract}");
+        assert_eq!(next[0].lost, Lost::NONE, "{contract}");
+    }
 }
 
 #[test]

@@ -11,8 +11,8 @@ use std::time::Duration;
 use rig::{Rig, define};
 use trunkline_engine::{Caller, Provider, Rights, Ticket, Wakes, WriteOutcome};
 use trunkline_types::{
-    Access, DataType, Properties, Quality, Reason, Value, VariableDefinition, WhyStage, WhyStep,
-    WhyVerdict,
+    Access, DataType, Properties, Quality, Reason, Scaling, Value, VariableDefinition, WhyStage,
+    WhyStep, WhyVerdict,
 };
 
 fn with(change: impl FnOnce(&mut Properties)) -> Rig {
@@ -79,6 +79,38 @@ fn walk_of_a_healthy_variable_is_ordered_and_finds_no_problem() {
     assert!(steps.iter().all(|step| !step.sentence.is_empty()));
 }
 
+/// Behaviour: B-01.
+#[test]
+fn value_that_cannot_be_scaled_is_the_cause_also_after_a_redeployment() {
+    let definition = || {
+        let mut properties = Properties::new(DataType::F64);
+        properties.scaling = Some(Scaling::SquareRoot {
+            raw: [4.0, 20.0],
+            eng: [0.0, 100.0],
+        });
+        vec![define("x", properties)]
+    };
+    let refused = |rig: &Rig| {
+        rig.publish_raw(&rig.variable("rig/x"), 3.5);
+        let steps = walk(rig, "rig/x");
+        cause(&steps).1.to_owned()
+    };
+    let expected = refused(&Rig::with(definition()));
+    assert!(expected.contains("; "), "{expected}");
+
+    let rig = Rig::with(definition());
+    let former = rig.variable("rig/x");
+    for raw in [5.0, 6.0, 7.0] {
+        rig.publish_raw(&former, raw);
+    }
+    rig.engine
+        .libraries()
+        .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
+        .expect("the library is deployed");
+    rig.deploy("rig", definition());
+    assert_eq!(refused(&rig), expected);
+}
+
 #[test]
 fn walk_names_the_first_cause() {
     let rig = with(|_| {});
@@ -91,7 +123,7 @@ fn walk_names_the_first_cause() {
         cause(&walk(&rig, "rig/x")),
         (
             WhyStage::Source,
-            "nothing has been written to it since the engine started"
+            "nothing has been written to it since the engine deployed it"
         )
     );
 

@@ -63,11 +63,11 @@ pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use history::OpenHistory;
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
-    AlarmName, AlarmQuery, Batch, BatchReading, Comparison, Condition, ConnectionState, Event,
-    FollowEvent, ForcedList, Found, FromValue, GROUP_MAX, GroupOutcome, IntoValue, Item, Lease,
-    LeaseTerms, LeaseVerb, NotTried, OpenOptions, Opened, ReadingBuffer, ReadingRef, Snapshot,
-    Step, SubscribeOptions, SubscriptionAccount, Typed, VariableRef, WatchEvent, Write,
-    WriteCounts, WriteMode, WriteOutcome,
+    AlarmName, AlarmQuery, Batch, BatchReading, Bookmark, Comparison, Condition, ConnectionState,
+    Event, FollowEvent, ForcedList, Found, FromValue, GROUP_MAX, GroupOutcome, IntoValue, Item,
+    Lease, LeaseTerms, LeaseVerb, NotTried, OpenOptions, Opened, ReadingBuffer, ReadingRef,
+    RecordedStart, Snapshot, Step, SubscribeOptions, SubscriptionAccount, Typed, VariableRef,
+    WatchEvent, Write, WriteCounts, WriteMode, WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;

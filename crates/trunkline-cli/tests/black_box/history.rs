@@ -698,6 +698,88 @@ fn monitor_since_shows_history_then_updates_each_once_over_kills() {
 
 /// Behaviour: B-63.
 #[test]
+fn monitor_after_continues_the_file_of_an_earlier_run() {
+    let mut plant = Recorded::start(PLANT);
+    let path = plant.folder.path().join("readings.jsonl");
+    let file = path.to_str().unwrap();
+    // Returns the numbers that a run of the command adds to the file.
+    let run = |plant: &Recorded, arguments: &[&str]| {
+        let monitor = ["monitor", "rig/count", "rig/level", "--json"];
+        let run = plant.run(&[&monitor[..], arguments].concat());
+        let mut text = std::fs::read_to_string(&path).unwrap_or_default();
+        text.push_str(&run.out);
+        std::fs::write(&path, text).unwrap();
+        (run.code, numbers(&checked(&run.out, None)))
+    };
+    plant.put("rig/count", 1..=5);
+    let first = run(&plant, &["--since", "1m", "--count", "4"]);
+    assert_eq!(first, (Some(0), vec![1, 2, 3, 4]));
+    plant.put("rig/count", 6..=7);
+    let after = ["--after", file];
+    let second = run(&plant, &[&after[..], &["--count", "2"]].concat());
+    assert_eq!(second, (Some(0), vec![5, 6]));
+    // The command was killed while it wrote a line. The next one begins a new line.
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    text.push_str("{\"v\":1,\"name\":\"rig/count\",\"ts\":\"2026-");
+    std::fs::write(&path, &text).unwrap();
+    let output = std::fs::File::options().append(true).open(&path).unwrap();
+    let monitor = [
+        "monitor",
+        "rig/count",
+        "--after",
+        file,
+        "--count",
+        "1",
+        "--json",
+    ];
+    let status = plant.command(&monitor).stdout(output).status().unwrap();
+    assert!(status.success());
+    let continued = std::fs::read_to_string(&path).unwrap();
+    let added = continued
+        .strip_prefix(&text)
+        .and_then(|added| added.strip_prefix('\n'));
+    assert_eq!(numbers(&checked(added.unwrap(), None)), [7]);
+    for round in [10, 20] {
+        plant.put("rig/count", round..=round + 2);
+        // Durable before the kill.
+        plant.history("rig/count");
+        plant.kill();
+        plant.serve_again();
+    }
+    plant.put("rig/count", [23]);
+    // The file has no reading of this variable.
+    plant.put("rig/level", [40]);
+    let third = run(
+        &plant,
+        &[&after[..], &["--since", "1m", "--count", "8"]].concat(),
+    );
+    // Across a kill, the number of missed updates is unknown.
+    assert_eq!(third.0, Some(7));
+    let mut received = third.1;
+    received.sort_unstable();
+    assert_eq!(received, [10, 11, 12, 20, 21, 22, 23, 40]);
+    plant.put("rig/count", [30]);
+    let last = run(&plant, &[&after[..], &["--count", "1"]].concat());
+    assert_eq!(last, (Some(0), vec![30]));
+
+    let refused = plant.run(&["monitor", "rig/*", "--after", file]);
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused.err.contains("--after needs the names"),
+        "{}",
+        refused.err
+    );
+    let refused = plant.run(&["monitor", "rig/count", "--after", "nowhere.jsonl"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused.err.contains("there is no such file"),
+        "{}",
+        refused.err
+    );
+}
+
+/// Behaviour: B-63.
+#[test]
 fn monitor_since_misses_nothing_if_the_engine_has_no_store() {
     let config = PLANT.replace("store = \"plant.db\"", "history = \"plant.history\"");
     let mut plant = Recorded::start(&config);

@@ -16,6 +16,7 @@ use crate::patterns::Patterns;
 use crate::patterns::follow::{Follow, FollowContext, FollowEvent, FollowId};
 use crate::patterns::watch::{WatchEvent, WatchId};
 use crate::provider::{ProviderEvent, ProviderReply, Publication};
+use crate::recorded::RecordedEvents;
 use crate::subscriptions::Subscriptions;
 use crate::subscriptions::batch::Batch;
 use crate::subscriptions::subscribe::Item;
@@ -114,6 +115,22 @@ impl ClientCore {
         subscriptions.next_event(base, now, subscription)
     }
 
+    /// Passes the next event of a subscription under the contract `all` to `recorded`. Returns false
+    /// if there is none.
+    pub fn next_recorded(
+        &mut self,
+        now: Tick,
+        subscription: SubscriptionId,
+        recorded: &mut RecordedEvents,
+    ) -> bool {
+        let (subscriptions, base) = self.split();
+        match subscriptions.next_with_sequence(base, now, subscription) {
+            Some((event, sequence)) => recorded.take_event(event, sequence),
+            None => return false,
+        }
+        true
+    }
+
     /// Appends up to `most` of the next events of a subscription to `events`, in order, and returns
     /// their number. The events are those of [`next_event`](Self::next_event), at a fraction of its
     /// cost.
@@ -130,7 +147,7 @@ impl ClientCore {
         let len_before = events.len();
         events.reserve(self.waiting(subscription).min(most));
         self.take_by(now, subscription, |entry, taking| {
-            entry.take(taking, most, |event| events.push(event))
+            entry.take(taking, most, |event, _| events.push(event))
         });
         events.len() - len_before
     }

@@ -1,6 +1,7 @@
 //! Tests that each reading is returned once and each loss is reported, whatever happens to the engine.
 
 use trunkline_proto::message::ended::EndReason;
+use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::history::{HistoryCursor, HistoryEventRow, Row, Rows};
 use trunkline_types::{DataType, Quality, Sample, Value};
 
@@ -71,19 +72,25 @@ fn gone() -> Event {
     }
 }
 
-fn retired(epoch: u64, seconds: i64) -> HistoryEventRow {
-    HistoryEventRow {
-        key: key(epoch, u64::MAX - 2, seconds),
-        event: HistoryEvent::Retired,
-    }
+/// A page from this start of the engine.
+fn sent_by(epoch: u64, mut page: HistoryPage) -> HistoryPage {
+    page.epoch = epoch;
+    page
 }
 
-fn connected(epoch: u64) -> Event {
-    Event::Connected {
-        session: 1,
-        epoch,
-        engine_id: [0; 16],
-    }
+/// Passes in an event as the subscription does.
+fn take(sut: &mut RecordedEvents, event: Event) {
+    let sequence = match &event {
+        Event::Reading { reading, .. } => reading.position.sequence,
+        _ => 0,
+    };
+    sut.take_event(event, sequence);
+}
+
+/// Passes in the reading of a variable without a value. `base` is the sequence that precedes its
+/// first update.
+fn take_no_value(sut: &mut RecordedEvents, epoch: u64, base: u64) {
+    sut.take_event(live(epoch, 0, 0), base);
 }
 
 /// Page `one` of several.
@@ -95,12 +102,11 @@ fn followed_by_another(mut one: HistoryPage) -> HistoryPage {
 /// The positions of the readings that are returned, each with its loss.
 fn returned(sut: &mut RecordedEvents) -> Vec<(u64, u64, Lost)> {
     let events = std::iter::from_fn(|| sut.next_event());
-    let readings = events.filter_map(|event| match event {
+    let readings = events.map(|event| match event {
         Event::Reading { reading, .. } => {
             let Position { epoch, sequence } = reading.position;
-            Some((epoch, sequence, reading.lost))
+            (epoch, sequence, reading.lost)
         }
-        Event::Connected { .. } => None,
         event => panic!("{event:?}"),
     });
     readings.collect()
@@ -116,7 +122,7 @@ fn since_the_beginning() -> RecordedEvents {
 #[test]
 fn rows_of_two_starts_may_be_out_of_order() {
     let mut sut = since_the_beginning();
-    sut.take_event(live(2, 2, 30));
+    take(&mut sut, live(2, 2, 30));
     assert!(sut.query().is_some_and(|query| query.after.is_none()));
     sut.take_page(page(&[(2, 1, 10), (1, 1, 20), (2, 2, 30)], &[]));
     let none = Lost::NONE;
@@ -125,7 +131,7 @@ fn rows_of_two_starts_may_be_out_of_order() {
         [(2, 1, none), (1, 1, none), (2, 2, none)]
     );
     // Updates of the present start are missing later.
-    sut.take_event(live(2, 5, 60));
+    take(&mut sut, live(2, 5, 60));
     let after = Position {
         epoch: 2,
         sequence: 2,
@@ -145,22 +151,22 @@ fn late_samples_are_returned_only_in_the_part_before_the_beginning() {
     const LATE: u64 = (1 << 52) + 1;
     let mut sut = since_the_beginning();
     // The variable has no value yet in this start.
-    sut.take_event(live(2, 0, 0));
+    take(&mut sut, live(2, 0, 0));
     sut.take_page(page(&[(1, LATE, 10), (1, 1, 20), (2, LATE, 20)], &[]));
     let none = Lost::NONE;
     let before = [(1, LATE, none), (1, 1, none), (2, LATE, none), (2, 0, none)];
     assert_eq!(returned(&mut sut), before);
-    sut.take_event(live(2, 1, 40));
-    let rows = [(2, LATE, 20), (2, LATE + 1, 30), (2, 1, 40)];
+    take(&mut sut, live(2, 2, 50));
+    let rows = [(2, LATE, 20), (2, LATE + 1, 30), (2, 1, 40), (2, 2, 50)];
     sut.take_page(page(&rows, &[]));
-    assert_eq!(returned(&mut sut), [(2, 1, none)]);
+    assert_eq!(returned(&mut sut), [(2, 1, none), (2, 2, none)]);
 }
 
 /// Behaviour: B-63.
 #[test]
 fn loss_just_before_the_first_live_reading_is_reported() {
     let mut sut = since_the_beginning();
-    sut.take_event(live(2, 1, 30));
+    take(&mut sut, live(2, 1, 30));
     let interrupted = HistoryEventRow {
         key: key(1, 1 << 60, 20),
         event: HistoryEvent::Interrupted,
@@ -174,30 +180,31 @@ fn loss_just_before_the_first_live_reading_is_reported() {
 
     // Its source is late.
     let mut sut = since_the_beginning();
-    sut.take_event(live(2, 1, 10));
+    take(&mut sut, live(2, 1, 10));
     sut.take_page(page(&[(2, 1, 10)], &[interrupted]));
     assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
 }
 
 /// Behaviour: B-63.
 #[test]
-fn loss_before_a_start_without_a_value_is_reported_with_its_first_value() {
+fn loss_before_a_start_without_a_value_is_reported_once() {
     let mut sut = since_the_beginning();
     let interrupted = HistoryEventRow {
         key: key(1, 1 << 60, 20),
         event: HistoryEvent::Interrupted,
     };
-    sut.take_event(live(2, 0, 0));
+    take(&mut sut, live(2, 0, 0));
     sut.take_page(page(&[(1, 1, 10)], &[interrupted]));
     let none = Lost::NONE;
-    assert_eq!(returned(&mut sut), [(1, 1, none), (2, 0, none)]);
-    sut.take_event(live(2, 1, 30));
-    sut.take_page(page(&[(1, 1, 10), (2, 1, 30)], &[interrupted]));
     let unknown = Lost {
         unknown: true,
         ..none
     };
-    assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
+    assert_eq!(returned(&mut sut), [(1, 1, none), (2, 0, unknown)]);
+    take(&mut sut, live(2, 2, 40));
+    let rows = [(1, 1, 10), (2, 1, 30), (2, 2, 40)];
+    sut.take_page(page(&rows, &[interrupted]));
+    assert_eq!(returned(&mut sut), [(2, 1, none), (2, 2, none)]);
 }
 
 /// Behaviour: B-63.
@@ -219,7 +226,7 @@ fn loss_at_the_end_of_a_page_is_reported_with_the_first_row_of_the_next() {
         ..Lost::NONE
     };
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 6, 30));
+    take(&mut sut, live(1, 6, 30));
     sut.take_page(first.clone());
     sut.take_page(page(&[(1, 5, 20), (1, 6, 30)], &[]));
     let none = Lost::NONE;
@@ -230,7 +237,7 @@ fn loss_at_the_end_of_a_page_is_reported_with_the_first_row_of_the_next() {
 
     // The next page has no row.
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 5, 20));
+    take(&mut sut, live(1, 5, 20));
     sut.take_page(first);
     sut.take_page(HistoryPage::default());
     assert_eq!(returned(&mut sut), [(1, 1, none), (1, 5, overrun)]);
@@ -242,7 +249,7 @@ fn loss_at_the_end_of_a_page_is_reported_with_the_first_row_of_the_next() {
 #[test]
 fn loss_before_a_row_of_a_finished_start_is_reported_once() {
     let mut sut = since_the_beginning();
-    sut.take_event(live(2, 1, 30));
+    take(&mut sut, live(2, 1, 30));
     sut.take_page(page(&[(2, 1, 30), (1, 1, 50)], &[]));
     let none = Lost::NONE;
     assert_eq!(returned(&mut sut), [(1, 1, none), (2, 1, none)]);
@@ -251,7 +258,7 @@ fn loss_before_a_row_of_a_finished_start_is_reported_once() {
         key: key(2, 2, 40),
         event: HistoryEvent::Lost(Some(3)),
     };
-    sut.take_event(live(2, 6, 70));
+    take(&mut sut, live(2, 6, 70));
     sut.take_page(page(&[(1, 1, 50), (2, 5, 60), (2, 6, 70)], &[lost]));
     let overrun = Lost {
         overrun: 3,
@@ -260,10 +267,10 @@ fn loss_before_a_row_of_a_finished_start_is_reported_once() {
     assert_eq!(returned(&mut sut), [(2, 5, overrun), (2, 6, none)]);
 
     // A query after an update of the next start returns the loss again.
-    sut.take_event(live(3, 1, 80));
+    take(&mut sut, live(3, 1, 80));
     sut.take_page(page(&[(1, 1, 50), (3, 1, 80)], &[]));
     assert_eq!(returned(&mut sut), [(3, 1, none)]);
-    sut.take_event(live(3, 3, 100));
+    take(&mut sut, live(3, 3, 100));
     let rows = [(1, 1, 50), (2, 5, 60), (2, 6, 70), (3, 2, 90), (3, 3, 100)];
     sut.take_page(page(&rows, &[lost]));
     assert_eq!(returned(&mut sut), [(3, 2, none), (3, 3, none)]);
@@ -273,10 +280,10 @@ fn loss_before_a_row_of_a_finished_start_is_reported_once() {
 #[test]
 fn variable_that_is_deployed_again_while_a_gap_is_filled_continues() {
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 7, 30));
-    sut.take_event(gone());
-    sut.take_event(live(1, 8, 40));
-    sut.take_page(page(&[(1, 7, 30), (1, 8, 40)], &[retired(1, 31)]));
+    take(&mut sut, live(1, 7, 30));
+    take(&mut sut, gone());
+    take(&mut sut, live(1, 8, 40));
+    sut.take_page(page(&[(1, 7, 30), (1, 8, 40)], &[]));
     assert!(matches!(sut.next_event(), Some(Event::Reading { .. })));
     assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
     assert_eq!(returned(&mut sut), [(1, 8, Lost::NONE)]);
@@ -289,7 +296,7 @@ fn variable_that_is_deployed_again_while_a_gap_is_filled_continues() {
 fn page_of_the_next_start_repeats_and_omits_nothing() {
     let none = Lost::NONE;
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 3, 30));
+    take(&mut sut, live(1, 3, 30));
     // The page has rows of the start that the subscription has not reached yet.
     let rows = [
         (1, 2, 20),
@@ -305,18 +312,18 @@ fn page_of_the_next_start_repeats_and_omits_nothing() {
     // The restored subscription begins with a reading that was returned already. Updates of the
     // former start that came after the gap are missing still. The query begins with them, although
     // later readings were returned.
-    sut.take_event(live(2, 2, 7260));
+    take(&mut sut, live(2, 2, 7260));
     let since = sut.query().and_then(|query| query.since);
     assert_eq!(since, Some(at(0)));
     let rows = [(1, 4, 40), (2, 1, 7250), (2, 2, 7260), (2, 3, 7270)];
     sut.take_page(page(&rows, &[]));
     assert_eq!(returned(&mut sut), [(1, 4, none)]);
-    sut.take_event(live(2, 3, 7270));
+    take(&mut sut, live(2, 3, 7270));
     assert!(sut.query().is_none(), "the update follows");
     assert_eq!(returned(&mut sut), [(2, 3, none)]);
 
     // Later updates of that start are missing.
-    sut.take_event(live(2, 6, 7300));
+    take(&mut sut, live(2, 6, 7300));
     let rows = [(2, 4, 7280), (2, 5, 7290), (2, 6, 7300)];
     sut.take_page(page(&rows, &[]));
     assert_eq!(
@@ -330,12 +337,12 @@ fn page_of_the_next_start_repeats_and_omits_nothing() {
 fn rows_after_those_of_an_earlier_page_are_returned() {
     let none = Lost::NONE;
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 2, 20));
+    take(&mut sut, live(1, 2, 20));
     sut.take_page(page(&[(1, 1, 10), (1, 2, 20), (2, 1, 30)], &[]));
     let before = [(1, 1, none), (2, 1, none), (1, 2, none)];
     assert_eq!(returned(&mut sut), before);
     // The connection was down, so the next reading of that start comes later.
-    sut.take_event(live(2, 4, 60));
+    take(&mut sut, live(2, 4, 60));
     let rows = [(2, 1, 30), (2, 2, 40), (2, 3, 50), (2, 4, 60)];
     sut.take_page(page(&rows, &[]));
     assert_eq!(
@@ -351,22 +358,28 @@ fn rows_after_those_of_an_earlier_page_are_returned() {
 fn loss_before_a_repeated_reading_is_reported_with_the_next() {
     let none = Lost::NONE;
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 1, 10));
+    take(&mut sut, live(1, 1, 10));
     sut.take_page(page(&[(1, 1, 10), (2, 1, 40)], &[]));
     assert_eq!(returned(&mut sut), [(2, 1, none), (1, 1, none)]);
     let interrupted = HistoryEventRow {
         key: key(1, 1 << 60, 20),
         event: HistoryEvent::Interrupted,
     };
-    sut.take_event(live(2, 1, 40));
+    take(&mut sut, live(2, 1, 40));
     sut.take_page(page(&[(1, 1, 10), (2, 1, 40)], &[interrupted]));
     assert_eq!(returned(&mut sut), []);
     let unknown = Lost {
         unknown: true,
         ..none
     };
-    sut.take_event(live(2, 2, 50));
+    let mut after_an_empty_page = sut.clone();
+    take(&mut sut, live(2, 2, 50));
     assert_eq!(returned(&mut sut), [(2, 2, unknown)]);
+
+    let sut = &mut after_an_empty_page;
+    take(sut, live(2, 3, 60));
+    sut.take_page(HistoryPage::default());
+    assert_eq!(returned(sut), [(2, 3, unknown)]);
 }
 
 /// The engine is killed before it records an update that comes before the gap's reading.
@@ -384,7 +397,7 @@ fn update_missing_from_an_interrupted_start_is_unknown_and_not_coalesced() {
         event: HistoryEvent::Interrupted,
     };
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 3, 30));
+    take(&mut sut, live(1, 3, 30));
     sut.take_page(page(&[(1, 1, 10), (2, 1, 40)], &[interrupted]));
     let before = [(1, 1, none), (2, 1, unknown), (1, 3, unknown)];
     assert_eq!(returned(&mut sut), before);
@@ -396,11 +409,11 @@ fn updates_after_the_clock_was_set_back_are_returned() {
     const HOUR: i64 = 3600;
     let none = Lost::NONE;
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 1, 10 * HOUR));
+    take(&mut sut, live(1, 1, 10 * HOUR));
     sut.take_page(page(&[(1, 1, 10 * HOUR)], &[]));
     assert_eq!(returned(&mut sut), [(1, 1, none)]);
     // The clock is set back by five hours, and the engine starts again.
-    sut.take_event(live(2, 2, 5 * HOUR + 1));
+    take(&mut sut, live(2, 2, 5 * HOUR + 1));
     let since = sut.query().and_then(|query| query.since).unwrap();
     assert!(since <= at(5 * HOUR));
     let rows = [(2, 1, 5 * HOUR), (2, 2, 5 * HOUR + 1), (1, 1, 10 * HOUR)];
@@ -421,15 +434,15 @@ fn damage_of_the_history_is_reported_once() {
         ..none
     };
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 1, 10));
+    take(&mut sut, live(1, 1, 10));
     sut.take_page(damaged(page(&[(1, 1, 10)], &[]), "a file was set apart"));
     assert_eq!(returned(&mut sut), [(1, 1, unknown)]);
     let gap = [(1, 2, 20), (1, 3, 30)];
-    sut.take_event(live(1, 3, 30));
+    take(&mut sut, live(1, 3, 30));
     sut.take_page(damaged(page(&gap, &[]), "a file was set apart"));
     assert_eq!(returned(&mut sut), [(1, 2, none), (1, 3, none)]);
     // Another damage is another loss.
-    sut.take_event(live(1, 5, 50));
+    take(&mut sut, live(1, 5, 50));
     let gap = [(1, 4, 40), (1, 5, 50)];
     sut.take_page(damaged(page(&gap, &[]), "two files were set apart"));
     assert_eq!(returned(&mut sut), [(1, 4, none), (1, 5, unknown)]);
@@ -442,38 +455,15 @@ fn damage_of_the_history_is_reported_once() {
 fn reading_that_comes_before_the_last_row_in_time_is_not_repeated() {
     let none = Lost::NONE;
     let mut sut = since_the_beginning();
-    sut.take_event(live(3, 0, 0));
+    take(&mut sut, live(3, 0, 0));
     sut.take_page(page(&[(4, 2, 99), (4, 1, 100)], &[]));
     let before = [(4, 2, none), (4, 1, none), (3, 0, none)];
     assert_eq!(returned(&mut sut), before);
-    sut.take_event(live(4, 2, 99));
-    assert!(sut.query().is_none());
+    take(&mut sut, live(4, 2, 99));
+    sut.take_page(page(&[(4, 2, 99), (4, 1, 100)], &[]));
     assert_eq!(returned(&mut sut), []);
-    sut.take_event(live(4, 3, 110));
+    take(&mut sut, live(4, 3, 110));
     assert_eq!(returned(&mut sut), [(4, 3, none)]);
-}
-
-/// The history has no rows in the time that is asked for.
-///
-/// Behaviour: B-63.
-#[test]
-fn loss_before_a_start_without_a_value_is_not_forgotten_by_an_empty_page() {
-    let mut sut = since_the_beginning();
-    let interrupted = HistoryEventRow {
-        key: key(1, 1 << 60, 20),
-        event: HistoryEvent::Interrupted,
-    };
-    sut.take_event(live(2, 0, 0));
-    sut.take_page(page(&[(1, 1, 10)], &[interrupted]));
-    let none = Lost::NONE;
-    assert_eq!(returned(&mut sut), [(1, 1, none), (2, 0, none)]);
-    sut.take_event(live(2, 1, 30));
-    sut.take_page(HistoryPage::default());
-    let unknown = Lost {
-        unknown: true,
-        ..none
-    };
-    assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
 }
 
 /// The subscription begins after the variable was deployed again in the same start of the engine. Its
@@ -485,13 +475,13 @@ fn rows_of_an_earlier_deployment_are_returned() {
     let none = Lost::NONE;
     let rows = [(1, 1, 10), (1, 2, 20), (1, 3, 40), (1, 4, 50)];
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 3, 40));
-    sut.take_page(page(&rows, &[retired(1, 31)]));
+    take(&mut sut, live(1, 3, 40));
+    sut.take_page(page(&rows, &[]));
     assert_eq!(
         returned(&mut sut),
         [(1, 1, none), (1, 2, none), (1, 3, none)]
     );
-    sut.take_event(live(1, 4, 50));
+    take(&mut sut, live(1, 4, 50));
     assert_eq!(returned(&mut sut), [(1, 4, none)]);
 }
 
@@ -502,77 +492,388 @@ fn rows_of_an_earlier_deployment_are_returned() {
 fn rest_of_an_ended_deployment_is_returned() {
     let none = Lost::NONE;
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 2, 20));
+    take(&mut sut, live(1, 2, 20));
     sut.take_page(page(&[(1, 1, 10), (1, 2, 20)], &[]));
     assert_eq!(returned(&mut sut), [(1, 1, none), (1, 2, none)]);
-    sut.take_event(gone());
-    sut.take_event(live(1, 4, 50));
+    take(&mut sut, gone());
+    take(&mut sut, live(1, 4, 50));
     let rows = [(1, 1, 10), (1, 2, 20), (1, 3, 30), (1, 4, 50)];
-    sut.take_page(page(&rows, &[retired(1, 31)]));
+    sut.take_page(page(&rows, &[]));
     assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
     assert_eq!(returned(&mut sut), [(1, 3, none), (1, 4, none)]);
-    sut.take_event(live(1, 5, 60));
+    take(&mut sut, live(1, 5, 60));
     assert_eq!(returned(&mut sut), [(1, 5, none)]);
 }
 
-/// The variable is deployed again, and has no value yet.
+/// The variable is deployed again, and has no value yet. It is written before the page is read.
 ///
 /// Behaviour: B-01, B-63.
 #[test]
 fn rows_of_an_earlier_deployment_come_before_a_reading_without_a_value() {
     let none = Lost::NONE;
-    let rows = [(1, 1, 10), (1, 2, 20), (1, 3, 30), (1, 4, 50)];
+    let rows = [(1, 1, 10), (1, 2, 20), (1, 3, 30), (1, 4, 50), (1, 5, 60)];
     let former = [(1, 1, none), (1, 2, none), (1, 3, none)];
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 0, 0));
-    sut.take_page(page(&rows, &[retired(1, 31)]));
+    take_no_value(&mut sut, 1, 3);
+    sut.take_page(page(&rows, &[]));
     assert_eq!(returned(&mut sut), [&former[..], &[(1, 0, none)]].concat());
-    sut.take_event(live(1, 4, 50));
-    sut.take_page(page(&rows, &[retired(1, 31)]));
+    take(&mut sut, live(1, 4, 50));
     assert_eq!(returned(&mut sut), [(1, 4, none)]);
 
-    // The event is on a later page than the rows, so they come before the first value.
+    // The first update is not delivered.
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 0, 0));
-    sut.take_page(followed_by_another(page(&rows[..2], &[])));
-    sut.take_page(page(&rows[2..], &[retired(1, 31)]));
-    assert_eq!(returned(&mut sut), [(1, 0, none)]);
-    sut.take_event(live(1, 4, 50));
-    sut.take_page(followed_by_another(page(&rows[..2], &[])));
-    sut.take_page(page(&rows[2..], &[retired(1, 31)]));
-    assert_eq!(returned(&mut sut), [&former[..], &[(1, 4, none)]].concat());
+    take_no_value(&mut sut, 1, 3);
+    sut.take_page(page(&rows[..3], &[]));
+    assert_eq!(returned(&mut sut), [&former[..], &[(1, 0, none)]].concat());
+    take(&mut sut, live(1, 5, 60));
+    sut.take_page(page(&rows, &[]));
+    assert_eq!(returned(&mut sut), [(1, 4, none), (1, 5, none)]);
 
     // The subscription had readings of the earlier deployment.
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 1, 10));
+    take(&mut sut, live(1, 1, 10));
     sut.take_page(page(&rows[..1], &[]));
     assert_eq!(returned(&mut sut), [(1, 1, none)]);
-    sut.take_event(gone());
-    sut.take_event(live(1, 0, 0));
-    sut.take_page(page(&rows[..3], &[retired(1, 31)]));
+    let mut has_all = sut.clone();
+    take(&mut sut, gone());
+    take_no_value(&mut sut, 1, 3);
+    sut.take_page(page(&rows, &[]));
     assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
     assert_eq!(
         returned(&mut sut),
         [(1, 2, none), (1, 3, none), (1, 0, none)]
     );
+
+    // Nothing is missing.
+    let sut = &mut has_all;
+    take_no_value(sut, 1, 1);
+    assert!(sut.query().is_none());
+    assert_eq!(returned(sut), [(1, 0, none)]);
+    take(sut, live(1, 2, 20));
+    assert_eq!(returned(sut), [(1, 2, none)]);
 }
 
-/// The clock of a source is ahead, so a row of the former variable comes after its end.
+/// The clock of a source is ahead, and a row comes after the end of the variable.
 ///
 /// Behaviour: B-63.
 #[test]
-fn row_that_is_skipped_for_its_time_is_an_unknown_loss() {
+fn times_do_not_decide_which_deployment_a_row_belongs_to() {
     let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    take_no_value(&mut sut, 1, 6);
+    sut.take_page(page(&[(1, 7, 20), (1, 5, 30), (1, 6, 90)], &[]));
+    assert_eq!(
+        returned(&mut sut),
+        [(1, 5, none), (1, 6, none), (1, 0, none)]
+    );
+    take(&mut sut, live(1, 7, 20));
+    assert_eq!(returned(&mut sut), [(1, 7, none)]);
+}
+
+/// Updates of the former variable are missing in the history.
+///
+/// Behaviour: B-01, B-63.
+#[test]
+fn missing_updates_before_a_reading_without_a_value_are_counted() {
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(1, 1, 10));
+    sut.take_page(page(&[(1, 1, 10)], &[]));
+    assert_eq!(returned(&mut sut), [(1, 1, Lost::NONE)]);
+    take_no_value(&mut sut, 1, 5);
+    sut.take_page(page(&[(1, 1, 10), (1, 3, 20)], &[]));
+    assert_eq!(returned(&mut sut), [(1, 3, Lost::NONE), (1, 0, Lost::NONE)]);
+    take(&mut sut, live(1, 6, 30));
+    sut.take_page(page(&[(1, 1, 10), (1, 3, 20), (1, 6, 30)], &[]));
+    let coalesced = Lost {
+        coalesced: 3,
+        ..Lost::NONE
+    };
+    assert_eq!(returned(&mut sut), [(1, 6, coalesced)]);
+}
+
+/// Behaviour: B-01, B-63.
+#[test]
+fn loss_before_a_reading_without_a_value_is_not_counted_again() {
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(1, 1, 10));
+    sut.take_page(page(&[(1, 1, 10)], &[]));
+    take_no_value(&mut sut, 1, 5);
+    let lost = HistoryEventRow {
+        key: key(1, 2, 15),
+        event: HistoryEvent::Lost(Some(3)),
+    };
+    sut.take_page(page(&[], &[lost]));
+    let overrun = Lost {
+        overrun: 3,
+        ..Lost::NONE
+    };
+    assert_eq!(returned(&mut sut), [(1, 1, Lost::NONE), (1, 0, overrun)]);
+    take(&mut sut, live(1, 6, 30));
+    sut.take_page(page(&[(1, 5, 20), (1, 6, 30)], &[lost]));
+    assert_eq!(returned(&mut sut), [(1, 5, Lost::NONE), (1, 6, Lost::NONE)]);
+}
+
+/// Rows were removed because they were older than `keep`.
+///
+/// Behaviour: B-63.
+#[test]
+fn updates_that_are_missing_before_the_first_row_are_counted() {
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(1, 3, 10));
+    sut.take_page(page(&[(1, 3, 10)], &[]));
+    returned(&mut sut);
+    take(&mut sut, live(1, 9, 90));
+    sut.take_page(page(&[(1, 7, 70), (1, 8, 80), (1, 9, 90)], &[]));
+    let coalesced = Lost {
+        coalesced: 3,
+        ..Lost::NONE
+    };
+    assert_eq!(
+        returned(&mut sut),
+        [(1, 7, Lost::NONE), (1, 8, Lost::NONE), (1, 9, coalesced)]
+    );
+}
+
+/// The engine restarts twice while the pages of a gap are read.
+///
+/// Behaviour: B-63.
+#[test]
+fn rows_that_were_left_once_are_left_in_later_pages() {
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(1, 2, 20));
+    let first = page(&[(1, 1, 10), (2, 1, 30)], &[]);
+    sut.take_page(sent_by(2, followed_by_another(first)));
+    sut.take_page(sent_by(3, page(&[(2, 2, 40)], &[])));
+    assert_eq!(returned(&mut sut), [(1, 1, none), (1, 2, none)]);
+    take(&mut sut, live(3, 1, 50));
+    let rows = [(1, 2, 20), (2, 1, 30), (2, 2, 40), (3, 1, 50)];
+    sut.take_page(sent_by(3, page(&rows, &[])));
+    assert_eq!(
+        returned(&mut sut),
+        [(2, 1, none), (2, 2, none), (3, 1, none)]
+    );
+}
+
+/// The query for the reading without a value begins too late to find the first update of the start.
+///
+/// Behaviour: B-63.
+#[test]
+fn updates_after_the_clock_was_set_back_are_returned_after_a_reading_without_a_value() {
+    const HOUR: i64 = 3600;
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(1, 1, 10 * HOUR));
+    sut.take_page(page(&[(1, 1, 10 * HOUR)], &[]));
+    assert_eq!(returned(&mut sut), [(1, 1, none)]);
+    take_no_value(&mut sut, 2, 1);
+    sut.take_page(page(&[(1, 1, 10 * HOUR)], &[]));
+    assert_eq!(returned(&mut sut), [(2, 0, none)]);
+    take(&mut sut, live(2, 2, 5 * HOUR + 1));
+    let rows = [(2, 1, 5 * HOUR), (2, 2, 5 * HOUR + 1), (1, 1, 10 * HOUR)];
+    sut.take_page(page(&rows, &[]));
+    assert_eq!(returned(&mut sut), [(2, 1, none), (2, 2, none)]);
+}
+
+/// The subscription does not count across deployments, so it reports an unknown loss.
+///
+/// Behaviour: B-01, B-63.
+#[test]
+fn sequences_show_that_nothing_is_missing_after_a_redeployment() {
+    let none = Lost::NONE;
+    let uncounted = |event: Event| match event {
+        Event::Reading { item, mut reading } => {
+            reading.lost.unknown = true;
+            Event::Reading { item, reading }
+        }
+        event => event,
+    };
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(1, 1, 10));
+    sut.take_page(page(&[(1, 1, 10)], &[]));
+    sut.take_event(uncounted(live(1, 0, 0)), 1);
+    sut.take_event(uncounted(live(1, 2, 20)), 2);
+    assert_eq!(
+        returned(&mut sut),
+        [(1, 1, none), (1, 0, none), (1, 2, none)]
+    );
+}
+
+/// Behaviour: B-01, B-63.
+#[test]
+fn reading_without_a_value_waits_while_a_gap_is_filled() {
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(1, 2, 20));
+    take_no_value(&mut sut, 1, 3);
+    take_no_value(&mut sut, 1, 3);
+    take(&mut sut, live(1, 4, 50));
+    sut.take_page(page(&[(1, 1, 10), (1, 2, 20)], &[]));
+    assert_eq!(returned(&mut sut), [(1, 1, none), (1, 2, none)]);
+    sut.take_page(page(&[(1, 1, 10), (1, 2, 20), (1, 3, 30), (1, 4, 50)], &[]));
+    assert_eq!(
+        returned(&mut sut),
+        [(1, 3, none), (1, 0, none), (1, 0, none), (1, 4, none)]
+    );
+}
+
+/// Behaviour: B-63.
+#[test]
+fn reading_without_a_value_follows_a_gap_that_cannot_be_filled() {
+    let unknown = Lost {
+        unknown: true,
+        ..Lost::NONE
+    };
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(1, 1, 10));
+    sut.take_page(page(&[(1, 1, 10)], &[]));
+    take_no_value(&mut sut, 1, 3);
+    sut.give_up();
+    assert_eq!(returned(&mut sut), [(1, 1, Lost::NONE), (1, 0, unknown)]);
+    // The history can be read again.
+    take(&mut sut, live(1, 4, 40));
+    sut.take_page(page(&[(1, 2, 20), (1, 3, 30), (1, 4, 40)], &[]));
+    assert_eq!(
+        returned(&mut sut),
+        [(1, 2, Lost::NONE), (1, 3, Lost::NONE), (1, 4, Lost::NONE)]
+    );
+}
+
+/// The engine restarts before the page is read.
+///
+/// Behaviour: B-63.
+#[test]
+fn updates_of_the_next_start_come_after_a_reading_without_a_value() {
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    take_no_value(&mut sut, 1, 1);
+    let rows = [(1, 1, 10), (2, 1, 20)];
+    sut.take_page(sent_by(2, page(&rows, &[])));
+    assert_eq!(returned(&mut sut), [(1, 1, none), (1, 0, none)]);
+    take(&mut sut, live(2, 1, 20));
+    sut.take_page(sent_by(2, page(&rows, &[])));
+    assert_eq!(returned(&mut sut), [(2, 1, none)]);
+}
+
+/// A program starts again and continues after the last reading that it processed.
+///
+/// Behaviour: B-63.
+#[test]
+fn readings_after_a_bookmark_are_returned_once() {
+    let none = Lost::NONE;
+    let Event::Reading { reading, .. } = live(2, 2, 30) else {
+        panic!("not a reading")
+    };
+    let bookmark = Bookmark::of(&reading).unwrap();
+    let after = || RecordedEvents::starting_at(&[("rig/x", RecordedStart::After(bookmark))]);
+
+    // It missed nothing.
+    let mut sut = after();
+    take(&mut sut, live(2, 2, 30));
+    take(&mut sut, live(2, 3, 40));
+    assert!(sut.query().is_none());
+    assert_eq!(returned(&mut sut), [(2, 3, none)]);
+
+    // The engine is still in the same start. A source was late before, and another one was ahead.
+    let interrupted = HistoryEventRow {
+        key: key(1, 1 << 60, 15),
+        event: HistoryEvent::Interrupted,
+    };
+    let mut sut = after();
+    take(&mut sut, live(2, 5, 60));
+    let query = sut.query().unwrap();
+    assert_eq!(query.after, Some(bookmark.position));
+    assert_eq!(query.since, Some(at(30 - 3600)));
+    let rows = [(1, 9, 10), (2, 3, 25), (1, 8, 29), (2, 4, 50), (2, 5, 60)];
+    sut.take_page(sent_by(2, page(&rows, &[interrupted])));
+    assert_eq!(
+        returned(&mut sut),
+        [(2, 3, none), (2, 4, none), (2, 5, none)]
+    );
+
+    // The engine has started twice since then.
+    let interrupted = HistoryEventRow {
+        key: key(3, 1 << 60, 60),
+        event: HistoryEvent::Interrupted,
+    };
     let unknown = Lost {
         unknown: true,
         ..none
     };
+    let mut sut = after();
+    take(&mut sut, live(1, 1, 70));
+    let rows = [(9, 4, 10), (2, 3, 40), (3, 1, 50), (1, 1, 70)];
+    sut.take_page(sent_by(1, page(&rows, &[interrupted])));
+    assert_eq!(
+        returned(&mut sut),
+        [(2, 3, none), (3, 1, none), (1, 1, unknown)]
+    );
+}
+
+/// The subscription is new, so it does not count what was missed before.
+///
+/// Behaviour: B-63.
+#[test]
+fn missed_updates_after_a_bookmark_are_counted_without_a_history() {
+    let Event::Reading { reading, .. } = live(2, 2, 30) else {
+        panic!("not a reading")
+    };
+    let bookmark = Bookmark::of(&reading).unwrap();
+    let after = |name| RecordedEvents::starting_at(&[(name, RecordedStart::After(bookmark))]);
+    let mut sut = after("rig/x");
+    take(&mut sut, live(2, 9, 60));
+    sut.take_page(HistoryPage::default());
+    take(&mut sut, live(2, 10, 70));
+    let missed = Lost {
+        disconnect: 6,
+        ..Lost::NONE
+    };
+    assert_eq!(returned(&mut sut), [(2, 9, missed), (2, 10, Lost::NONE)]);
+
+    let mut sut = after("rig/x");
+    take(&mut sut, live(3, 1, 60));
+    sut.take_page(HistoryPage::default());
+    let unknown = Lost {
+        unknown: true,
+        ..Lost::NONE
+    };
+    assert_eq!(returned(&mut sut), [(3, 1, unknown)]);
+
+    // The sequences of a field may have begun again.
+    let mut sut = after("rig/x#forced");
+    take(&mut sut, live(2, 1, 60));
+    let since = sut.query().and_then(|query| query.since);
+    assert_eq!(since, Some(at(30).saturating_add_nanos(1)));
+    sut.take_page(HistoryPage::default());
+    assert_eq!(returned(&mut sut), [(2, 1, Lost::NONE)]);
+}
+
+#[test]
+fn only_updates_have_bookmarks() {
+    let bookmark = |sequence| match live(1, sequence, 10) {
+        Event::Reading { reading, .. } => Bookmark::of(&reading),
+        event => panic!("{event:?}"),
+    };
+    assert!(bookmark(7).is_some());
+    assert_eq!(bookmark(0), None);
+    assert_eq!(bookmark((1 << 52) + 1), None);
+}
+
+/// The page of an earlier gap had later readings than this one.
+///
+/// Behaviour: B-63.
+#[test]
+fn reading_without_a_value_is_not_returned_after_a_later_value() {
+    let none = Lost::NONE;
     let mut sut = since_the_beginning();
-    sut.take_event(live(1, 0, 0));
-    sut.take_page(page(&[(1, 6, 30), (1, 3, 40)], &[retired(1, 31)]));
-    assert_eq!(returned(&mut sut), [(1, 6, none), (1, 0, none)]);
-    sut.take_event(live(1, 7, 50));
-    assert_eq!(returned(&mut sut), [(1, 7, unknown)]);
+    take(&mut sut, live(1, 1, 10));
+    sut.take_page(page(&[(1, 1, 10), (2, 1, 20)], &[]));
+    assert_eq!(returned(&mut sut), [(2, 1, none), (1, 1, none)]);
+    take_no_value(&mut sut, 2, 0);
+    sut.take_page(page(&[(1, 1, 10), (2, 1, 20)], &[]));
+    assert_eq!(returned(&mut sut), []);
+    take(&mut sut, live(2, 2, 30));
+    assert_eq!(returned(&mut sut), [(2, 2, none)]);
 }
 
 /// Behaviour: B-63.
@@ -580,13 +881,26 @@ fn row_that_is_skipped_for_its_time_is_an_unknown_loss() {
 fn readings_of_a_field_that_begins_again_are_returned() {
     let none = Lost::NONE;
     let mut sut = RecordedEvents::new(&["rig/x#forced"], at(0));
-    sut.take_event(live(1, 5, 50));
+    take(&mut sut, live(1, 5, 50));
     sut.take_page(HistoryPage::default());
     assert_eq!(returned(&mut sut), [(1, 5, none)]);
-    sut.take_event(gone());
-    sut.take_event(live(1, 1, 60));
+    take(&mut sut, gone());
+    take(&mut sut, live(1, 1, 60));
     sut.take_page(HistoryPage::default());
     assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
+    assert_eq!(returned(&mut sut), [(1, 1, none)]);
+
+    // The report of the end was replaced by the fault of the next attempt.
+    let fault = Fault {
+        code: FaultCode::UnknownName,
+        sentence: String::new(),
+    };
+    take(&mut sut, Event::ItemError { item: 0, fault });
+    take_no_value(&mut sut, 1, 0);
+    sut.take_page(HistoryPage::default());
+    assert!(matches!(sut.next_event(), Some(Event::ItemError { .. })));
+    assert_eq!(returned(&mut sut), [(1, 0, none)]);
+    take(&mut sut, live(1, 1, 70));
     assert_eq!(returned(&mut sut), [(1, 1, none)]);
 }
 
@@ -597,15 +911,14 @@ fn readings_of_a_field_that_begins_again_are_returned() {
 fn rows_of_the_next_start_are_left_to_its_readings() {
     let none = Lost::NONE;
     let mut sut = since_the_beginning();
-    sut.take_event(connected(1));
-    sut.take_event(live(1, 3, 30));
-    sut.take_page(followed_by_another(page(&[(1, 1, 10), (1, 2, 20)], &[])));
-    sut.take_event(connected(2));
+    take(&mut sut, live(1, 3, 30));
+    let first = page(&[(1, 1, 10), (1, 2, 20)], &[]);
+    sut.take_page(sent_by(1, followed_by_another(first)));
     // The second page begins after the row (2, 1, 15).
-    sut.take_page(page(&[(1, 3, 30), (2, 2, 40)], &[]));
+    sut.take_page(sent_by(2, page(&[(1, 3, 30), (2, 2, 40)], &[])));
     let before = [(1, 1, none), (1, 2, none), (1, 3, none)];
     assert_eq!(returned(&mut sut), before);
-    sut.take_event(live(2, 2, 40));
+    take(&mut sut, live(2, 2, 40));
     let rows = [(1, 1, 10), (2, 1, 15), (1, 2, 20), (1, 3, 30), (2, 2, 40)];
     sut.take_page(page(&rows, &[]));
     assert_eq!(returned(&mut sut), [(2, 1, none), (2, 2, none)]);

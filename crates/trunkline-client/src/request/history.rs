@@ -70,6 +70,7 @@ impl Exchange for History {
         if !answer.frame.has_more() {
             self.page.next.clone_from(&head.next);
             head.state.clone_into(&mut self.page.state);
+            self.page.epoch = answer.parts.base.connection.epoch();
         }
         Ok(Next::Settle)
     }

@@ -85,7 +85,7 @@ impl BatchReading {
     /// Returns the epoch and the sequence number of the update.
     #[inline]
     pub fn position(&self) -> Position {
-        self.0.received.position
+        self.0.received.position()
     }
 
     /// Returns the updates missed between the item's previous reading and this one.

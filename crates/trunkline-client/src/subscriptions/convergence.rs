@@ -24,7 +24,7 @@ use super::subscription::Delivery;
 use crate::ask::{CheckAll, OwnRequest, Resume};
 use crate::client_state::ClientState;
 use crate::connection::Connection;
-use crate::variables::reading::{Arrival, not_valid};
+use crate::variables::reading::{Arrival, Received, not_valid};
 
 /// Suspect items that the client has still to name to the engine, each with remote subscription and
 /// handle.
@@ -210,24 +210,21 @@ fn repair(
         return Ok(());
     }
     // Under `all`, all updates that were sent and lost have used credit, including this one.
-    let is_newer = received.position.sequence > local.sequence;
+    let is_newer = received.position().sequence > local.sequence;
     let lost = match is_newer && item.next == Next::Update {
         true => item
             .account
-            .unexplained(received.position)
+            .unexplained(received.position())
             .saturating_add(1),
         false => 0,
     };
     item.next = Next::Update;
     let position = Position {
         sequence: record.sequence,
-        ..received.position
+        ..received.position()
     };
     let missed = item.account.repair(position, remainder);
-    let replaces_update = item
-        .copy
-        .as_ref()
-        .is_some_and(|copy| copy.position.sequence > 0);
+    let replaces_update = item.copy.as_ref().is_some_and(Received::is_update);
     // Messages never exceed 4 GiB.
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     let received = item.copy.insert(received);
@@ -279,9 +276,9 @@ fn local_state(remote: &RemoteSubscription, handle: u32, epoch: Option<u64>) -> 
     let copy = item.copy.as_ref();
     // The copy survives a replacement of the engine, but the account then starts again.
     let is_from_this_engine = item.account.position().is_some();
-    let copy = copy.filter(|copy| is_from_this_engine && Some(copy.position.epoch) == epoch);
+    let copy = copy.filter(|copy| is_from_this_engine && Some(copy.position().epoch) == epoch);
     Some(copy.map_or(LocalState::default(), |copy| LocalState {
-        sequence: copy.position.sequence,
+        sequence: copy.position().sequence,
         digest: copy.digest(handle),
     }))
 }

@@ -18,7 +18,7 @@ use super::subscription::{Delivery, Notice, Subscription};
 use crate::ask::{OwnRequest, Unsubscribe};
 use crate::client_state::ClientState;
 use crate::table::{Few, Slab};
-use crate::variables::reading::{Arrival, not_valid};
+use crate::variables::reading::{Arrival, Received, not_valid};
 
 impl Subscriptions {
     pub(crate) fn handle_updates(
@@ -331,10 +331,7 @@ fn update(
             used_credit: credit != 0,
         });
     };
-    let replaces_update = item
-        .copy
-        .as_ref()
-        .is_some_and(|copy| copy.position.sequence > 0);
+    let replaces_update = item.copy.as_ref().is_some_and(Received::is_update);
     let received = item.copy.insert(arrival.receive(record, value, is_first));
     received.own |= is_own;
     // Messages never exceed 4 GiB.

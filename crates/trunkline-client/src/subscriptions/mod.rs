@@ -59,9 +59,20 @@ impl Subscriptions {
         now: Tick,
         id: SubscriptionId,
     ) -> Option<Event> {
+        self.next_with_sequence(base, now, id)
+            .map(|(event, _)| event)
+    }
+
+    /// Takes the next event. If it is a reading, also returns the sequence in its record.
+    pub(crate) fn next_with_sequence(
+        &mut self,
+        base: &mut ClientState,
+        now: Tick,
+        id: SubscriptionId,
+    ) -> Option<(Event, u64)> {
         let mut next = None;
         self.take_by(base, now, id, |entry, taking| {
-            entry.take(taking, 1, |event| next = Some(event))
+            entry.take(taking, 1, |event, sequence| next = Some((event, sequence)))
         });
         next
     }

@@ -26,7 +26,11 @@ pub(crate) struct Received {
     pub(crate) source_timestamp: Timestamp,
     pub(crate) engine_timestamp: Timestamp,
     pub(crate) quality: Quality,
-    pub(crate) position: Position,
+    /// The position in the record. If there is no value yet, that of the last update of the former
+    /// variable with this name, or 0.
+    record_position: Position,
+    /// True if the variable has not been written yet.
+    has_no_value_yet: bool,
     pub(crate) own: bool,
     /// True if the reading was stale when the program took it.
     is_stale: bool,
@@ -128,13 +132,11 @@ impl Arrival {
             source_timestamp: record.source_timestamp,
             engine_timestamp: record.engine_timestamp,
             quality: record.quality,
-            position: Position {
+            record_position: Position {
                 epoch: self.epoch,
-                sequence: match record.has_no_value_yet() {
-                    true => 0,
-                    false => record.sequence,
-                },
+                sequence: record.sequence,
             },
+            has_no_value_yet: record.has_no_value_yet(),
             own: record.own,
             is_stale: false,
             at: self.now,
@@ -159,6 +161,28 @@ pub(crate) fn not_valid(error: &DecodeError) -> Disconnect {
 }
 
 impl Received {
+    /// Returns the position of the update. Its sequence is 0 if there is no value yet.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> Position {
+        let at = self.record_position;
+        match self.has_no_value_yet {
+            true => Position { sequence: 0, ..at },
+            false => at,
+        }
+    }
+
+    /// Returns the sequence in the record. If there is no value yet, this is the sequence that
+    /// precedes the first update.
+    #[inline(always)]
+    pub(crate) fn record_sequence(&self) -> u64 {
+        self.record_position.sequence
+    }
+
+    /// Returns true if this is an update, and not the record of a variable without a value.
+    pub(crate) fn is_update(&self) -> bool {
+        self.position().sequence > 0
+    }
+
     /// Returns the age at arrival plus the local time since then. This never compares two wall
     /// clocks.
     pub(crate) fn age(&self, now: Tick) -> Duration {
@@ -185,7 +209,7 @@ impl Received {
         });
         digest::of_record(&UpdateRecord {
             handle,
-            sequence: self.position.sequence,
+            sequence: self.position().sequence,
             engine_timestamp: self.engine_timestamp,
             source_timestamp: self.source_timestamp,
             quality: self.quality,
@@ -197,6 +221,7 @@ impl Received {
     /// Converts a [prepared](Self::prepare) update into the reading for the program.
     #[inline(always)]
     pub(crate) fn into_reading(self, lost: Lost, stale: Option<Duration>) -> Reading {
+        let position = self.position();
         Reading {
             sample: Sample {
                 value: self.value.unwrap_or(Value::Bool(false)),
@@ -204,7 +229,7 @@ impl Received {
                 engine_timestamp: self.engine_timestamp,
                 quality: self.quality,
             },
-            position: self.position,
+            position,
             lost,
             stale,
             own: self.own,
@@ -229,7 +254,8 @@ impl Received {
             source_timestamp: sample.source_timestamp,
             engine_timestamp: sample.engine_timestamp,
             quality: sample.quality,
-            position,
+            record_position: position,
+            has_no_value_yet: false,
             own,
             is_stale: false,
             at: Tick::ZERO,

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use trunkline_client::{Event, SubscribeOptions, WriteOutcome};
+use trunkline_client::{Event, RecordedEvents, SubscribeOptions, WriteOutcome};
 use trunkline_proto::message::ended::EndReason;
 use trunkline_proto::message::hello::Resume;
 use trunkline_proto::message::keepalive::Keepalive;
 use trunkline_proto::message::open::{OpenOptions as WireOptions, OpenedBuilder};
 use trunkline_proto::{Fault, FaultCode, FrameKind};
-use trunkline_types::{Contract, DataType, Lost, Tick, Value};
+use trunkline_types::history::{HistoryPage, HistorySeries, Row, RowKey, Rows, SeriesData};
+use trunkline_types::{Contract, DataType, Lost, Quality, Tick, Timestamp, Value};
 
 use super::rig::{Rig, Said, value, write};
 
@@ -116,6 +117,49 @@ fn missed_updates_are_counted_from_the_sequence_before_the_first() {
         assert_eq!(readings[0].position.sequence, 6, "{contract}");
         assert_eq!(readings[0].lost, Lost::NONE, "{contract}");
     }
+}
+
+/// Behaviour: B-01, B-63.
+#[test]
+fn recorded_updates_up_to_the_sequence_before_the_first_precede_it() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let handle = rig.engine.add_unwritten("a/n", DataType::F64);
+    rig.engine.variable(handle).sequence = 2;
+    let id = rig.subscribe(&["a/n"], "all");
+    let mut sut = RecordedEvents::new(&["a/n"], Timestamp::UNIX_EPOCH);
+    while rig.client.next_recorded(rig.now, id, &mut sut) {}
+    let mut rows = Rows::new(Some(8));
+    for sequence in 1..=3 {
+        rows.push(&Row {
+            key: RowKey {
+                time: sequence as i64,
+                epoch: rig.engine.welcome.epoch,
+                sequence,
+            },
+            delay: 0,
+            quality: Quality::GOOD,
+            value: &1.0_f64.to_le_bytes(),
+        });
+    }
+    sut.take_page(HistoryPage {
+        series: vec![HistorySeries {
+            variable: "a/n".to_owned(),
+            data_type: DataType::F64,
+            units: String::new(),
+            data: SeriesData::Rows(rows),
+        }],
+        ..HistoryPage::default()
+    });
+    rig.set("a/n", 1.0);
+    while rig.client.next_recorded(rig.now, id, &mut sut) {}
+    assert!(sut.query().is_none());
+    let events = std::iter::from_fn(|| sut.next_event());
+    let readings = events.filter_map(|event| match event {
+        Event::Reading { reading, .. } => Some((reading.position.sequence, reading.lost)),
+        _ => None,
+    });
+    let expected = [1, 2, 0, 3].map(|sequence| (sequence, Lost::NONE));
+    assert_eq!(readings.collect::<Vec<_>>(), expected);
 }
 
 #[test]

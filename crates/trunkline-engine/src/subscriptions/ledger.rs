@@ -249,7 +249,11 @@ impl Consumer {
         let Some(index) = self.index_of(subscription, handle) else {
             return;
         };
-        self.items.repair(index, &mut self.in_flight);
+        let is_update = self.items.get(index).is_some_and(|item| {
+            let variable = self.variables.get(index);
+            variable.is_some_and(|variable| item.last() > variable.base_sequence())
+        });
+        self.items.repair(index, is_update, &mut self.in_flight);
         self.outbox.repaired.fetch_add(1, Ordering::Relaxed);
         self.home.core.counters.repaired.add(1);
     }

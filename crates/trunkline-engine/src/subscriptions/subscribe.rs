@@ -164,7 +164,10 @@ impl Consumer {
             (None, true) => sequence,
             (None, false) => sequence + 1,
         };
-        let index = self.items.insert(id, sequence, had, first);
+        // A subscriber that has the last update of a former variable does not know that this one has
+        // no value.
+        let complete = (is_written || base == 0).then_some(sequence);
+        let index = self.items.insert(id, complete, had, first);
         self.variables.put(index, variable);
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return Err(AccessError::Gone);

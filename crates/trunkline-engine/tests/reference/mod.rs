@@ -287,7 +287,10 @@ impl Model {
             Some(had) if had.epoch != EPOCH || had.sequence > newest => {
                 item.unreported.unknown = true
             }
-            Some(had) if had.sequence == newest => {
+            Some(had)
+                if had.sequence == newest
+                    && (newest == 0 || newest > self.variables[variable].base) =>
+            {
                 item.first = false;
                 item.opened_at = newest;
                 item.last = newest;

@@ -114,6 +114,37 @@ fn update_lost_in_transit_is_repaired_within_two_seconds() {
     }
 }
 
+/// The variable was deployed again, and the record that says that it has no value is lost.
+///
+/// Behaviour: B-01, B-10.
+#[test]
+fn lost_record_of_a_variable_without_a_value_is_repaired() {
+    for contract in ["latest", "last:10", "first:10", "all", "sampled:100ms"] {
+        let mut sut = Pair::of(&["x"]);
+        let id = sut.subscribe(&["rig/x"], contract);
+        sut.world.set("rig/x", 3.0);
+        sut.exchange();
+        sut.events(id);
+        sut.world.undeploy("rig");
+        sut.exchange();
+        sut.world.deploy("rig", vec![f64_variable("x")]);
+        once(&mut sut, Fault::Drop);
+        sut.pass(ROUND);
+        assert_eq!(repaired(&sut), (1, 1), "{contract}");
+        let last = sut.readings(id).pop().unwrap();
+        assert!(
+            last.position.sequence == 0 && !last.own,
+            "{contract}: {last:?}"
+        );
+        sut.world.set("rig/x", 5.0);
+        sut.pass(Duration::from_millis(200));
+        let next = sut.readings(id).pop().unwrap();
+        assert_eq!(next.position.sequence, 3, "{contract}");
+        assert!(next.lost.nothing_lost(), "{contract}: {next:?}");
+        assert_eq!(next.lost.coalesced, 0, "{contract}");
+    }
+}
+
 /// A client lists long values in COMPARE, one per frame and each twice, faster than it reads answers.
 ///
 /// Behaviour: B-10.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use trunkline_types::history::{
-    HistoryEvent, HistoryPage, HistoryQuery, LATE_SEQUENCES, RowKey, SeriesData,
+    HistoryEvent, HistoryPage, HistoryQuery, LATE_SEQUENCES, RowKey, SeriesData, is_late_sequence,
 };
 use trunkline_types::{Position, Timestamp};
 
@@ -36,6 +36,8 @@ pub struct Totals {
     pub connections: u64,
     pub followed: u64,
     pub filled: u64,
+    /// How often the program was started again and continued after its last update.
+    pub continued: u64,
 }
 
 /// A row, as a query must return it.
@@ -125,6 +127,8 @@ pub struct HistoryChecker {
     numbered: BTreeSet<Update>,
     /// True if the variable that a program follows was undeployed.
     pub is_followed_redeployed: bool,
+    /// The last sequence before the latest deployment of the followed variable, by epoch.
+    pub bases: BTreeMap<u64, u64>,
     series: SeriesEvents,
     /// The event that must report the end of each earlier run of the engine, by epoch.
     ends: BTreeMap<u64, HistoryEvent>,
@@ -172,6 +176,16 @@ impl HistoryChecker {
         for line in self.waiting.drain(..) {
             self.durable.insert(update_of(&line), line);
         }
+    }
+
+    /// Called when the library is deployed: notes the last sequence of the followed variable.
+    pub fn note_base(&mut self) {
+        let updates = self
+            .accepted
+            .range((self.epoch, 0)..=(self.epoch, u64::MAX));
+        let mut sequences = updates.map(|(place, _)| place.1);
+        let last = sequences.rfind(|sequence| !is_late_sequence(*sequence));
+        self.bases.insert(self.epoch, last.unwrap_or(0));
     }
 
     /// Called when the recorded variables have changed to these, each with its type.

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trunkline_client::request::History;
-use trunkline_client::{Event, RecordedEvents, RequestId, SubscribeOptions, SubscriptionId};
+use trunkline_client::{
+    Bookmark, Event, RecordedEvents, RecordedStart, RequestId, SubscribeOptions, SubscriptionId,
+};
 use trunkline_proto::message::ended::EndReason;
 use trunkline_types::history::is_late_sequence;
 use trunkline_types::{Contract, Position, Reading, Tick, Timestamp, wire};
@@ -27,6 +29,8 @@ pub struct Follower {
     /// The highest sequence of a reading that reports an unknown loss, by epoch. Readings arrive in the order
     /// of their times, so a later epoch may report the loss.
     losses: BTreeMap<u64, u64>,
+    /// The last reading, if the program has no event after it.
+    last: Option<Reading>,
 }
 
 impl Follower {
@@ -43,6 +47,7 @@ impl Follower {
             page: None,
             received: BTreeSet::new(),
             losses: BTreeMap::new(),
+            last: None,
         }
     }
 
@@ -84,18 +89,50 @@ impl Follower {
                     core.forget(page);
                 }
             }
-            match core.next_event(now, subscription) {
-                Some(event) => {
-                    // The client may now have credit to grant.
-                    self.remote.wake();
-                    self.recorded.take_event(event);
-                }
-                None => return,
+            if !core.next_recorded(now, subscription, &mut self.recorded) {
+                return;
             }
+            // The client may now have credit to grant.
+            self.remote.wake();
         }
     }
 
+    /// Starts the program again if it has processed everything up to the last update of the current start.
+    /// The new program continues after this update.
+    pub fn start_again(&mut self, checker: &mut HistoryChecker) {
+        let core = &mut self.remote.core;
+        let epoch = core.session().map(|session| session.epoch);
+        let last = self
+            .last
+            .as_ref()
+            .filter(|_| self.recorded.query().is_none());
+        let Some(bookmark) = last.and_then(Bookmark::of) else {
+            return;
+        };
+        let Position {
+            epoch: of,
+            sequence,
+        } = bookmark.position;
+        let mut later = self.received.range((of, sequence + 1)..=(of, u64::MAX));
+        if epoch != Some(of) || later.any(|place| !is_late_sequence(place.1)) {
+            return;
+        }
+        if let Some(former) = self.subscription.take() {
+            core.unsubscribe(former);
+        }
+        let options = SubscribeOptions::default();
+        self.subscription = core.subscribe(&[FOLLOWED], Contract::ALL, options).ok();
+        self.recorded = RecordedEvents::starting_at(&[(FOLLOWED, RecordedStart::After(bookmark))]);
+        self.last = None;
+        self.remote.wake();
+        checker.totals.continued += 1;
+    }
+
     fn take(&mut self, event: Event, checker: &mut HistoryChecker) {
+        self.last = match &event {
+            Event::Reading { reading, .. } => Some(reading.clone()),
+            _ => None,
+        };
         match event {
             Event::Reading { reading, .. } => self.take_reading(&reading, checker),
             Event::Ended {
@@ -114,12 +151,30 @@ impl Follower {
 
     fn take_reading(&mut self, reading: &Reading, checker: &mut HistoryChecker) {
         let position = reading.position;
+        let has_no_value = position.sequence == 0;
+        let base = checker.bases.get(&position.epoch).copied().unwrap_or(0);
         if reading.lost.unknown {
             let highest = self.losses.entry(position.epoch).or_default();
-            *highest = position.sequence.max(*highest);
+            // A reading without a value comes before the first update of a deployment.
+            let sequence = match has_no_value {
+                true => base + 1,
+                false => position.sequence,
+            };
+            *highest = sequence.max(*highest);
         }
-        if position.sequence == 0 {
-            // The variable has no value since the engine started.
+        if reading.lost.unknown && !checker.may_lack_updates() {
+            checker.fail(|| format!("B-63: nothing is lost, and {reading:?} reports a loss"));
+        }
+        if reading.lost.coalesced > 0 {
+            checker.fail(|| format!("B-63: every update is recorded, and {reading:?} lacks some"));
+        }
+        if has_no_value {
+            let of_epoch = (position.epoch, base + 1)..=(position.epoch, u64::MAX);
+            let mut later = self.received.range(of_epoch);
+            if later.any(|place| !is_late_sequence(place.1)) {
+                checker
+                    .fail(|| format!("B-63: {reading:?} has no value, and later ones came before"));
+            }
             return;
         }
         checker.totals.followed += 1;
@@ -137,12 +192,6 @@ impl Follower {
         }
         if !self.received.insert(place) {
             checker.fail(|| format!("B-63: a subscriber receives {position:?} twice"));
-        }
-        if reading.lost.unknown && !checker.may_lack_updates() {
-            checker.fail(|| format!("B-63: nothing is lost, and {reading:?} reports a loss"));
-        }
-        if reading.lost.coalesced > 0 {
-            checker.fail(|| format!("B-63: every update is recorded, and {reading:?} lacks some"));
         }
     }
 

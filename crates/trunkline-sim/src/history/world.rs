@@ -161,6 +161,9 @@ impl HistoryWorld {
         follower.remote.turn(moment, service);
         let is_answered = self.answer();
         follower.act(moment.now, &mut self.checker, &mut self.trace);
+        if self.rng.chance(0.01) {
+            follower.start_again(&mut self.checker);
+        }
         self.trace.note(follower.remote.core.changes());
         self.follower = Some(follower);
         if !is_answered {
@@ -230,6 +233,7 @@ impl HistoryWorld {
         let recorded = recorded
             .map(|(name, data_type)| (format!("{LIBRARY}/{name}"), format!("{data_type:?}")));
         self.checker.deployed(recorded.collect());
+        self.checker.note_base();
     }
 
     fn act(&mut self) {

@@ -80,6 +80,8 @@ pub struct HistoryPage {
     pub next: Option<HistoryCursor>,
     /// The place where the history is stored and any problem of the store, in a sentence.
     pub state: String,
+    /// Epoch of the engine that sent the page; 0 in the engine itself.
+    pub epoch: u64,
 }
 
 /// The part of a page that belongs to one variable and type.

@@ -60,7 +60,7 @@ impl<I: EventSource> EventSourceHandle<I> {
         self.shared.link.with(|core, now, _| take(core, now))
     }
 
-    fn wait<T>(
+    pub(super) fn wait<T>(
         &self,
         timeout: Option<Duration>,
         take: impl FnMut(&mut ClientCore, Tick) -> Option<T>,

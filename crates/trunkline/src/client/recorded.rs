@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use trunkline_client::{Event, RecordedEvents, SubscribeOptions};
+use trunkline_client::{Event, RecordedEvents, RecordedStart, SubscribeOptions};
 use trunkline_types::{Contract, Timestamp};
 
 use super::{CallError, Client, Subscription};
 
-/// Delivers readings of variables from a given time on: first the recorded readings, then live
-/// ones, each exactly once (B-63). Late samples never were the current value of their variable.
-/// They are included if they were recorded before the subscription began, but not later. After a
+/// Delivers readings of variables from a given time or update on: first the recorded readings, then
+/// live ones, each exactly once (B-63). Late samples never were the current value of their variable.
+/// A subscription that begins at a
+/// time includes those that were recorded before it began, but no later ones. After a
 /// lost connection, a restart of the engine or an overrun, missing readings are read from the
 /// history. Recorded readings arrive in the order of their source timestamps. Timestamps
 /// of one source may be out of order by at most one hour.
@@ -38,11 +39,40 @@ impl RecordedSubscription {
         since: Timestamp,
         timeout: Duration,
     ) -> Result<Self, CallError> {
+        Self::of(client, names, RecordedEvents::new(names, since), timeout)
+    }
+
+    /// Subscribes to variables as [`new`](Self::new) does, each from its own time on or after an
+    /// update that the program already has. A program that stores the
+    /// [`Bookmark`](crate::Bookmark) of the last reading that it has processed continues after this
+    /// reading when it starts again.
+    ///
+    /// If source timestamps are out of order, so are the sequences of recorded readings. To miss
+    /// none, such a program stores the bookmark with the highest sequence, and only when
+    /// [`next`](Self::next) has returned `None`.
+    ///
+    /// # Errors
+    /// [`CallError::Subscribe`] if the subscription cannot be created.
+    pub fn starting_at<N: AsRef<str>>(
+        client: &Client,
+        items: &[(N, RecordedStart)],
+        timeout: Duration,
+    ) -> Result<Self, CallError> {
+        let names: Vec<&str> = items.iter().map(|(name, _)| name.as_ref()).collect();
+        Self::of(client, &names, RecordedEvents::starting_at(items), timeout)
+    }
+
+    fn of<N: AsRef<str>>(
+        client: &Client,
+        names: &[N],
+        recorded: RecordedEvents,
+        timeout: Duration,
+    ) -> Result<Self, CallError> {
         let subscription = client.subscribe(names, Contract::ALL, SubscribeOptions::default())?;
         Ok(Self {
             client: client.clone(),
             subscription,
-            recorded: RecordedEvents::new(names, since),
+            recorded,
             timeout,
         })
     }
@@ -72,9 +102,12 @@ impl RecordedSubscription {
                     }
                 }
             }
-            match self.subscription.next(timeout) {
-                Some(event) => self.recorded.take_event(event),
-                None => return Ok(None),
+            let (source, recorded) = (&self.subscription.0, &mut self.recorded);
+            let has_event = source.wait(timeout, |core, now| {
+                core.next_recorded(now, source.id, recorded).then_some(())
+            });
+            if has_event.is_none() {
+                return Ok(None);
             }
         }
     }

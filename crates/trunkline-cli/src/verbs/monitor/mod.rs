@@ -5,13 +5,17 @@ mod events;
 mod followed;
 mod recorded;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use trunkline::{Event, FollowEvent, PatternSet, PatternSubscription, SubscribeOptions};
+use trunkline::{
+    Event, FollowEvent, PatternSet, PatternSubscription, RecordedStart, SubscribeOptions,
+};
 use trunkline_types::{Contract, DataType, Pattern, Reading};
 
 pub(crate) use self::events::MonitorEvent;
 use self::followed::{Followed, OpenedAtStart, open};
+use self::recorded::Bookmarks;
 use crate::arguments::{duration, number};
 use crate::condition::Condition;
 use crate::connection::{Connection, code_of, reading_fault};
@@ -73,6 +77,17 @@ pub(crate) struct Args {
     )]
     since: Option<String>,
 
+    /// Continue after the last readings in this file, which an earlier `monitor --json` wrote:
+    /// print the updates recorded since then, and then each new update, without duplicates. Names
+    /// that are not in the file start at --since, or now. To continue the file itself, append the
+    /// output to it with >>
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["alarms", "contract", "rate"]
+    )]
+    after: Option<PathBuf>,
+
     /// Stop after this number of readings or alarm changes
     #[arg(
         long,
@@ -107,6 +122,7 @@ const RATE_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let condition = args.until.as_deref().map(Condition::parse).transpose()?;
     let since = parse_time("--since", args.since.as_ref(), context)?;
+    let bookmarks = args.after.as_deref().map(Bookmarks::read).transpose()?;
     let targets = targets::resolve(&args.names, &context.settings)?;
     let connection = match args.no_wait {
         true => Connection::new(&targets.engine, context)?,
@@ -172,16 +188,29 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         return Ok(monitor.tally.exit());
     }
     let names: Vec<&str> = fixed.iter().map(String::as_str).collect();
-    if let Some(since) = since {
+    let option = match (since, &bookmarks) {
+        (_, Some(_)) => Some("--after"),
+        (Some(_), None) => Some("--since"),
+        (None, None) => None,
+    };
+    if let Some(option) = option {
         if let Some(pattern) = patterns.first() {
             let sentence = format!(
-                "--since needs the names of variables and does not accept the pattern {}; list the \
+                "{option} needs the names of variables and does not accept the pattern {}; list the \
                  names",
                 pattern.as_str()
             );
             return Err(Problem::usage(sentence).into());
         }
-        return monitor.follow_since(&names, since);
+        if bookmarks.as_ref().is_some_and(Bookmarks::needs_new_line) {
+            context.terminal.line("")?;
+        }
+        let since = RecordedStart::Since(since.unwrap_or_else(|| context.now().time));
+        let starts = names.iter().map(|name| {
+            let bookmark = bookmarks.as_ref().and_then(|bookmarks| bookmarks.of(name));
+            (*name, bookmark.map_or(since, RecordedStart::After))
+        });
+        return monitor.follow_recorded(&starts.collect::<Vec<_>>());
     }
     let set = PatternSet {
         names: &names,
@@ -479,6 +508,8 @@ impl Monitor<'_> {
 
 impl Args {
     fn is_lossless(&self) -> bool {
-        matches!(self.contract, Contract::All { .. }) || self.since.is_some()
+        matches!(self.contract, Contract::All { .. })
+            || self.since.is_some()
+            || self.after.is_some()
     }
 }

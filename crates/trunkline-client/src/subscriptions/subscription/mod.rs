@@ -304,17 +304,17 @@ impl Subscription {
             let oldest = serials.pop_front().and_then(|serial| {
                 self.queue.remove_reading(serial, |queued| {
                     let missed = std::mem::take(&mut queued.missed);
-                    (queued.bytes, missed, queued.received.position.sequence)
+                    (queued.bytes, missed, queued.received.is_update())
                 })
             });
-            let Some((bytes, mut missed_before, sequence)) = oldest else {
+            let Some((bytes, mut missed_before, is_update)) = oldest else {
                 continue;
             };
             self.bytes -= bytes as usize;
             self.ledger.dropped += 1;
             self.ledger.waiting -= 1;
             // The placeholder for a variable that was never written is not an update.
-            if sequence > 0 {
+            if is_update {
                 missed_before.add(dropped_by_queue());
             }
             let next = serials.front();

@@ -13,21 +13,21 @@ use crate::subscriptions::subscription::queue::{Next, Queued};
 use crate::variables::reading::Received;
 
 impl Subscription {
-    /// Passes up to `most` of the next events to `receive`. Returns their number, and the number of
-    /// credits that they return.
+    /// Passes up to `most` of the next events to `receive`, readings with the sequences in their
+    /// records. Returns their number, and the number of credits that they return.
     #[inline]
     pub(crate) fn take(
         &mut self,
         taking: Taking<'_>,
         most: usize,
-        mut receive: impl FnMut(Event),
+        mut receive: impl FnMut(Event, u64),
     ) -> (usize, u32) {
         let (mut taken, mut credits) = (0, 0);
         while taken < most {
             let (readings, returned) = self.take_readings(taking, most - taken, |queued| {
-                let item = queued.item;
+                let (item, sequence) = (queued.item, queued.received.record_sequence());
                 let reading = queued.into_reading();
-                receive(Event::Reading { item, reading });
+                receive(Event::Reading { item, reading }, sequence);
             });
             taken += readings;
             credits += returned;
@@ -35,7 +35,7 @@ impl Subscription {
                 break;
             }
             match self.next_mark(taking) {
-                Some(event) => receive(event),
+                Some(event) => receive(event, 0),
                 None => break,
             }
             taken += 1;

@@ -250,7 +250,7 @@ impl Walk<'_> {
                 true => "write it once, or give it an `initial` value",
                 false => "wait for the first scan of its source",
             };
-            let sentence = "nothing has been written to it since the engine started";
+            let sentence = "nothing has been written to it since the engine deployed it";
             return WhyStep::fault(stage, sentence, next);
         }
         if quality.level() == Level::Good {

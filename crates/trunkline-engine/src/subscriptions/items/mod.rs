@@ -245,14 +245,15 @@ impl Items {
         self.free.last().copied().unwrap_or(self.len)
     }
 
-    /// Adds an item. Updates count for it from `sequence`, the variable's current update, or from
-    /// `had`, the update that the subscriber already has. `first` is the sequence of the first
-    /// update to deliver: the current one, or an earlier one found in a feed. Returns the item's
+    /// Adds an item. `current` is the sequence at which a subscriber has everything; `None` if there
+    /// is none, because the sequence is that of a former variable. `had` is the update that the
+    /// subscriber already has. `first` is the sequence of the first update to deliver: the current
+    /// one, an earlier one found in a feed, or the one that the variable will get. Returns the item's
     /// index.
     pub(crate) fn insert(
         &mut self,
         subscription: u32,
-        sequence: u64,
+        current: Option<u64>,
         had: ResumePoint,
         first: u64,
     ) -> u32 {
@@ -270,9 +271,9 @@ impl Items {
         };
         if let Some(item) = self.get_mut(index) {
             item.set_opened_at(had);
-            if had == sequence {
+            if current == Some(had) {
                 // The subscriber already has the current update, so there is nothing to deliver.
-                item.set_last(sequence);
+                item.set_last(had);
             }
         }
         let missed = first.saturating_sub(1).saturating_sub(had);
@@ -364,13 +365,14 @@ impl Items {
         self.len
     }
 
-    /// Records that the last delivery is repeated. It counts as unconfirmed until the peer confirms
-    /// the repetition.
-    pub(crate) fn repair(&mut self, index: u32, in_flight: &mut InFlight) {
-        let Some(item) = self.get(index) else { return };
-        let counts = item.last() > 0;
+    /// Records that the last delivery is repeated. An update counts as unconfirmed until the peer
+    /// confirms the repetition.
+    pub(crate) fn repair(&mut self, index: u32, is_update: bool, in_flight: &mut InFlight) {
+        if self.get(index).is_none() {
+            return;
+        }
         self.make_extra(index).repaired += 1;
-        self.note_sent(index, counts, in_flight);
+        self.note_sent(index, is_update, in_flight);
     }
 
     pub(crate) fn get(&self, index: u32) -> Option<&VariableItem> {

@@ -5,7 +5,7 @@ use super::*;
 /// Returns items with one variable, of which `sequence` is delivered and nothing is unconfirmed.
 fn items(sequence: u64) -> (Items, InFlight, u32) {
     let mut sut = Items::default();
-    let index = sut.insert(1, 0, ResumePoint::Nothing, 1);
+    let index = sut.insert(1, None, ResumePoint::Nothing, 1);
     if let Some(item) = sut.get_mut(index) {
         item.set_last(sequence);
     }
@@ -61,7 +61,7 @@ fn unconfirmed_updates_beyond_the_item_counter_are_counted_separately() {
 fn item_takes_the_fast_path_after_its_loss_is_reported() {
     let mut sut = Items::default();
     let mut in_flight = InFlight::confirmed_by_peer();
-    let index = sut.insert(1, 10, ResumePoint::Sequence(5), 10);
+    let index = sut.insert(1, Some(10), ResumePoint::Sequence(5), 10);
     assert!(!sut.note_next(index, 10, &mut in_flight));
     assert!(sut.extra(index).is_some_and(ItemExtra::is_pending));
     // A delivery takes the loss in the same way.
