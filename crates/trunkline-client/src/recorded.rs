@@ -13,10 +13,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use trunkline_proto::FaultCode;
 use trunkline_proto::message::ended::EndReason;
 use trunkline_types::history::{
-    HistoryEvent, HistoryItem, HistoryPage, HistoryQuery, HistorySeries, RowKey, SeriesData,
-    is_late_sequence,
+    HistoryEvent, HistoryEventRow, HistoryItem, HistoryPage, HistoryQuery, HistorySeries, RowKey,
+    SeriesData, is_late_sequence,
 };
-use trunkline_types::{Lost, Pattern, Position, Reading, Timestamp};
+use trunkline_types::{DataType, Lost, Pattern, Position, Reading, Timestamp};
 
 use crate::event::Event;
 
@@ -55,9 +55,10 @@ struct FollowedItem {
     /// The highest sequence that was returned of each engine start. Updates up to it were returned,
     /// or cannot be. A page may have updates of a start that the subscription has not reached yet.
     returned: HashMap<u64, u64>,
-    /// Recorded losses that were reported. Queries overlap, so a later one may return them again; those
-    /// before the time of the last query are dropped.
-    reported_losses: HashSet<RowKey>,
+    /// Recorded losses that were reported, each with the sequence after its last reported update.
+    /// Queries overlap, so a later one may return them again; those before the time of the last query
+    /// are dropped.
+    reported_losses: HashMap<RowKey, u64>,
     /// The damage of the history that was reported last, as the engine describes it.
     state: String,
     /// Losses before a reading that is not returned. The next reading reports them.
@@ -66,10 +67,10 @@ struct FollowedItem {
     has_begun: bool,
     /// The update after which the subscription began, if it began at a position.
     bookmark: Option<Bookmark>,
-    /// False until the first reading of a subscription that began after a bookmark: it does not know
-    /// how many updates it missed.
-    is_counted: bool,
-    /// The count of updates before a reading without a value, if some are missing.
+    /// False until the first reading of a subscription that began after a bookmark. Such a
+    /// subscription does not know how many updates the program missed.
+    counts_missed: bool,
+    /// The count of updates before the last reading, if it has no value and some are missing.
     incomplete: Option<Counted>,
 }
 
@@ -78,9 +79,9 @@ struct FollowedItem {
 struct Counted {
     /// Sequence of the last update before the counted ones.
     from: u64,
-    /// Number of updates that were returned, or that the history reports as lost. `None` if it
-    /// reports an unknown number.
-    accounted: Option<u64>,
+    /// Number of updates that were returned, or that the history reports as lost. `None` if the
+    /// history reports an unknown loss.
+    returned_or_lost: Option<u64>,
 }
 
 /// The start of a subscription to recorded and live readings of a variable.
@@ -115,6 +116,19 @@ impl Bookmark {
             engine_timestamp: reading.sample.engine_timestamp,
         })
     }
+
+    /// Returns the updates that a program missed between the bookmark and a reading, if `before` is
+    /// the last sequence before the reading.
+    fn missed(&self, epoch: u64, before: u64, is_field: bool) -> Lost {
+        let missed = before.saturating_sub(self.position.sequence);
+        let is_countable =
+            epoch == self.position.epoch && (!is_field || before == self.position.sequence);
+        Lost {
+            disconnect: if is_countable { missed } else { 0 },
+            unknown: !is_countable,
+            ..Lost::NONE
+        }
+    }
 }
 
 /// A gap that is being filled from the history.
@@ -134,17 +148,18 @@ struct Filling {
     returned: HashMap<u64, u64>,
     /// Counts the updates of the start of `reading`; `None` if the first one is not known.
     counted: Option<Counted>,
+    /// [`FollowedItem::counts_missed`] before `reading` arrived.
+    counts_missed: bool,
     /// Other starts whose rows are left to the subscription.
-    left: HashSet<u64>,
-    /// Source timestamp of the last row that was returned. Rows come in the order of their source
-    /// timestamps.
+    deferred: HashSet<u64>,
+    /// Source timestamp of the last row of the start of `reading` that was returned.
     last_time: Option<Timestamp>,
-    /// True if the history has the variable.
-    is_recorded: bool,
+    /// The type of the last series of the pages so far; `None` if the history does not have the variable.
+    data_type: Option<DataType>,
     /// True if the start of `reading` was interrupted, so its last updates may not be recorded.
     is_interrupted: bool,
-    /// Updates missing before rows that are not returned. Their times do not show whether they are
-    /// missing before or after `reading`.
+    /// Updates missing before rows that are not returned, or after the last row of a series. Their
+    /// times do not show whether they are missing before or after `reading`.
     skipped: Lost,
     /// Updates missing after the last row of the pages so far.
     lost: Lost,
@@ -238,8 +253,7 @@ impl RecordedEvents {
             Event::Connected { .. } | Event::Disconnected { .. } | Event::Reading { .. } => None,
         };
         if let Some(item) = gone.and_then(|item| self.items.get_mut(item as usize))
-            && let Some(name) = &item.pattern
-            && name.as_str().contains('#')
+            && item.is_field()
         {
             // The sequences of a field begin again at 1.
             item.since = item.last_time.saturating_add_nanos(1);
@@ -254,6 +268,13 @@ impl RecordedEvents {
             return;
         };
         let at = reading.position;
+        let counts_missed = std::mem::replace(&mut known.counts_missed, true);
+        if known
+            .bookmark
+            .is_some_and(|bookmark| bookmark.position == at)
+        {
+            return;
+        }
         // The record of a variable without a value has the sequence that precedes the first update.
         let before = match at.sequence {
             0 => sequence,
@@ -288,6 +309,8 @@ impl RecordedEvents {
             after: known.last,
             ..HistoryQuery::default()
         };
+        let counted = known.counted(at.epoch);
+        known.incomplete = None;
         self.filling = Some(Filling {
             item,
             reading,
@@ -295,11 +318,12 @@ impl RecordedEvents {
             query,
             takes_late: !known.has_begun,
             bookmark: known.bookmark,
-            counted: known.counted(at.epoch),
-            left: HashSet::new(),
+            counted,
+            counts_missed,
+            deferred: HashSet::new(),
             returned: known.returned.clone(),
             last_time: None,
-            is_recorded: false,
+            data_type: None,
             is_interrupted: false,
             skipped: Lost::NONE,
             lost: std::mem::take(&mut known.unreported),
@@ -308,7 +332,7 @@ impl RecordedEvents {
 
     fn fill(&mut self, mut filling: Filling, mut page: HistoryPage) {
         if page.epoch != filling.reading.position.epoch {
-            filling.left.insert(page.epoch);
+            filling.deferred.insert(page.epoch);
         }
         if let Some(known) = self.items.get_mut(filling.item as usize) {
             for series in &mut page.series {
@@ -318,7 +342,11 @@ impl RecordedEvents {
             }
         }
         for series in &page.series {
-            filling.is_recorded = true;
+            // A loss after the last row of a series does not precede the rows of the next one.
+            let former = filling.data_type.replace(series.data_type.clone());
+            if former.is_some_and(|former| former != series.data_type) {
+                filling.skipped = filling.skipped.plus(std::mem::take(&mut filling.lost));
+            }
             for row in series.items() {
                 let HistoryItem::Reading(mut reading) = row else {
                     continue;
@@ -338,16 +366,15 @@ impl RecordedEvents {
                 }
                 let highest = filling.returned.get(&at.epoch).filter(|_| !is_late);
                 let is_returned = highest.is_some_and(|highest| at.sequence <= *highest);
-                if is_returned
-                    || filling.precedes_bookmark(at.epoch, reading.sample.engine_timestamp)
-                {
+                let accepted = reading.sample.engine_timestamp;
+                if is_returned || filling.precedes_bookmark(at.epoch, accepted) {
                     // The times of the starts overlap, so the loss may be one of another start.
                     filling.lost = reading.lost;
                     continue;
                 }
-                if !is_late {
+                if !is_late && at.epoch == filling.reading.position.epoch {
                     filling.last_time = Some(reading.sample.source_timestamp);
-                    filling.count(at.epoch, Some(1));
+                    filling.count(Some(1));
                 }
                 self.push_recorded(filling.item, reading);
             }
@@ -358,7 +385,10 @@ impl RecordedEvents {
             && known.state != page.state
         {
             // The engine repeats a damage that it found at its start in every page.
-            filling.lost.unknown |= !page.state.is_empty();
+            if !page.state.is_empty() {
+                filling.lost.unknown = true;
+                filling.count(None);
+            }
             known.state = page.state;
         }
         filling.query.from = page.next;
@@ -367,7 +397,7 @@ impl RecordedEvents {
             return;
         }
         let lost = filling.skipped.plus(filling.lost);
-        let lost = filling.is_recorded.then_some(lost);
+        let lost = filling.data_type.is_some().then_some(lost);
         self.finish(filling, lost);
     }
 
@@ -381,9 +411,12 @@ impl RecordedEvents {
         };
         let highest = known.returned.get(&at.epoch).copied();
         let counted = filling.counted.or_else(|| {
-            // The first reading of the subscription, after recorded ones: they begin at a time.
-            let (from, accounted) = (highest?, lost.map_or(Some(0), |lost| lost.count()));
-            Some(Counted { from, accounted })
+            // The first update that was wanted, or recorded, in this start is not known: initial values
+            // are not recorded. So only the updates after the last row are counted.
+            Some(Counted {
+                from: highest.or(after.map(|_| 0))?,
+                returned_or_lost: lost.map_or(Some(0), |lost| lost.count()),
+            })
         });
         let missing = counted.and_then(|counted| counted.missing(before));
         match lost {
@@ -393,25 +426,24 @@ impl RecordedEvents {
                     // Updates that are neither recorded nor lost were left out on request.
                     match filling.is_interrupted {
                         true => reading.lost.unknown = missing > 0,
-                        false => reading.lost.coalesced += missing,
+                        false => {
+                            reading.lost.coalesced = reading.lost.coalesced.saturating_add(missing);
+                        }
                     }
                 }
             }
             None => {
                 reading.lost = filling.lost.plus(reading.lost);
-                match after.filter(|_| !known.is_counted) {
-                    Some(last) if last.epoch == at.epoch => {
-                        reading.lost.disconnect += before.saturating_sub(last.sequence);
-                    }
-                    Some(_) => reading.lost.unknown = true,
-                    None => {}
+                if let Some(bookmark) = filling.bookmark.filter(|_| !filling.counts_missed) {
+                    let missed = bookmark.missed(at.epoch, before, known.is_field());
+                    reading.lost = reading.lost.plus(missed);
                 }
             }
         }
         known.has_begun = true;
         if let Some(since) = filling.query.since {
             let since = since.as_nanos();
-            known.reported_losses.retain(|loss| loss.time >= since);
+            known.reported_losses.retain(|loss, _| loss.time >= since);
         }
         let time = match at.sequence {
             0 => filling.last_time,
@@ -446,7 +478,6 @@ impl RecordedEvents {
                 known.last_time = reading.sample.source_timestamp;
                 known.incomplete = None;
             }
-            known.is_counted = true;
             let sequence = match at.sequence {
                 0 => before,
                 sequence => sequence,
@@ -489,19 +520,61 @@ impl Filling {
             return;
         };
         for mark in rows.events() {
-            if let HistoryEvent::Lost(count) = mark.event {
-                self.count(mark.key.epoch, count);
+            match mark.event {
+                HistoryEvent::Lost(Some(count))
+                    if mark.key.epoch == self.reading.position.epoch =>
+                {
+                    self.count(Some(count));
+                }
+                // A damaged file does not show which start its rows belong to.
+                HistoryEvent::Lost(None) => self.count(None),
+                HistoryEvent::Lost(Some(_))
+                | HistoryEvent::Interrupted
+                | HistoryEvent::Started
+                | HistoryEvent::Stopped
+                | HistoryEvent::Added
+                | HistoryEvent::Retired
+                | HistoryEvent::Other(_) => {}
             }
         }
     }
 
-    /// Counts updates that were returned or lost. `count` is `None` if the number is not known.
-    fn count(&mut self, epoch: u64, count: Option<u64>) {
-        if epoch == self.reading.position.epoch
-            && let Some(counted) = &mut self.counted
-        {
-            let both = counted.accounted.zip(count);
-            counted.accounted = both.map(|(before, count)| before.saturating_add(count));
+    /// Counts updates of the start of the reading after the gap that were returned or lost. `count` is
+    /// `None` if the number is not known.
+    fn count(&mut self, count: Option<u64>) {
+        if let Some(counted) = &mut self.counted {
+            let both = counted.returned_or_lost.zip(count);
+            counted.returned_or_lost = both.map(|(before, count)| before.saturating_add(count));
+        }
+    }
+
+    /// Returns true if a start was interrupted after the reading after the gap. The next gap reports it.
+    fn is_later_end(&self, mark: &HistoryEventRow) -> bool {
+        let Position { epoch, sequence } = self.reading.position;
+        let accepted = self.reading.sample.engine_timestamp;
+        let is_after_accepted = match sequence > 0 && accepted.is_plausible() {
+            true => Timestamp::from_nanos(mark.key.time) > accepted,
+            // A page from a later start shows that another gap follows.
+            false => !self.deferred.is_empty(),
+        };
+        mark.event == HistoryEvent::Interrupted && (mark.key.epoch == epoch || is_after_accepted)
+    }
+
+    /// Returns the sequences of a loss of `count` updates that this gap contains: the first, and the one
+    /// after the last.
+    fn part_of_loss(&self, key: &RowKey, count: u64) -> (u64, u64) {
+        let end = key.sequence.saturating_add(count);
+        let is_same = key.epoch == self.reading.position.epoch;
+        let from = match self.counted.filter(|_| is_same) {
+            Some(counted) => Some(counted.from),
+            None => self.returned.get(&key.epoch).copied(),
+        };
+        let first = key
+            .sequence
+            .max(from.map_or(0, |from| from.saturating_add(1)));
+        match is_same {
+            true => (first, end.min(self.before.saturating_add(1))),
+            false => (first, end),
         }
     }
 
@@ -511,16 +584,17 @@ impl Filling {
         match row.epoch == self.reading.position.epoch {
             true => row.sequence > self.before,
             // The subscription continues with the start that sent the page.
-            false => self.left.contains(&row.epoch),
+            false => self.deferred.contains(&row.epoch),
         }
     }
 
-    /// Returns true if an update or event of this start and time is of a start before that of the
-    /// bookmark.
+    /// Returns true if an update or event of this start and engine time is of a start before that of
+    /// the bookmark.
     fn precedes_bookmark(&self, epoch: u64, time: Timestamp) -> bool {
         self.bookmark.is_some_and(|bookmark| {
-            let is_other = epoch != bookmark.position.epoch;
-            is_other && epoch != self.reading.position.epoch && time <= bookmark.engine_timestamp
+            // These starts are the bookmark's or later ones.
+            let is_known = self.returned.contains_key(&epoch);
+            !is_known && epoch != self.reading.position.epoch && time <= bookmark.engine_timestamp
         })
     }
 }
@@ -529,7 +603,7 @@ impl Counted {
     /// Returns the number of updates up to `last` that were neither returned nor reported as lost.
     fn missing(self, last: u64) -> Option<u64> {
         let updates = last.saturating_sub(self.from);
-        Some(updates.saturating_sub(self.accounted?))
+        Some(updates.saturating_sub(self.returned_or_lost?))
     }
 }
 
@@ -542,12 +616,12 @@ impl FollowedItem {
             last: None,
             last_time: since,
             returned: HashMap::new(),
-            reported_losses: HashSet::new(),
+            reported_losses: HashMap::new(),
             state: String::new(),
             unreported: Lost::NONE,
             has_begun: false,
             bookmark: None,
-            is_counted: true,
+            counts_missed: true,
             incomplete: None,
         }
     }
@@ -555,7 +629,11 @@ impl FollowedItem {
     fn after(name: &str, bookmark: &Bookmark) -> Self {
         if name.contains('#') {
             // The sequences of a field may have begun again.
-            return Self::new(name, bookmark.source_timestamp.saturating_add_nanos(1));
+            return Self {
+                bookmark: Some(*bookmark),
+                counts_missed: false,
+                ..Self::new(name, bookmark.source_timestamp.saturating_add_nanos(1))
+            };
         }
         let Position { epoch, sequence } = bookmark.position;
         Self {
@@ -564,18 +642,26 @@ impl FollowedItem {
             returned: HashMap::from([(epoch, sequence)]),
             has_begun: true,
             bookmark: Some(*bookmark),
-            is_counted: false,
+            counts_missed: false,
             ..Self::new(name, Timestamp::from_nanos(i64::MIN))
         }
     }
 
-    /// Returns the count of updates of a start before a gap.
+    /// Returns the count of updates of a start before a gap; `None` if no update of it was returned.
     fn counted(&self, epoch: u64) -> Option<Counted> {
         let last = self.last?;
         let incomplete = self.incomplete.filter(|_| last.epoch == epoch);
-        let from = self.returned.get(&epoch).copied().unwrap_or(0);
-        let accounted = Some(0);
-        Some(incomplete.unwrap_or(Counted { from, accounted }))
+        incomplete.or_else(|| {
+            Some(Counted {
+                from: *self.returned.get(&epoch)?,
+                returned_or_lost: Some(0),
+            })
+        })
+    }
+
+    fn is_field(&self) -> bool {
+        let name = self.pattern.as_ref();
+        name.is_some_and(|name| name.as_str().contains('#'))
     }
 
     fn note_returned(&mut self, epoch: u64, sequence: u64) {
@@ -583,24 +669,42 @@ impl FollowedItem {
         *highest = sequence.max(*highest);
     }
 
-    /// Removes the losses that were reported already, and those before the bookmark. Notes the others
-    /// as reported.
+    /// Leaves only the losses that this gap must report: not those that were reported already, and not
+    /// those before the bookmark. Notes them as reported.
     fn keep_new_losses(&mut self, series: &mut HistorySeries, filling: &Filling) {
         let SeriesData::Rows(rows) = &mut series.data else {
             return;
         };
-        for mark in rows.take_events() {
-            let is_loss = matches!(
-                mark.event,
-                HistoryEvent::Lost(_) | HistoryEvent::Interrupted
-            );
-            let time = Timestamp::from_nanos(mark.key.time);
-            let is_old = is_loss
-                && (filling.precedes_bookmark(mark.key.epoch, time)
-                    || !self.reported_losses.insert(mark.key));
-            if !is_old {
-                rows.push_event(mark);
+        for mut mark in rows.take_events() {
+            let key = mark.key;
+            let time = Timestamp::from_nanos(key.time);
+            let is_other_gap = filling.deferred.contains(&key.epoch)
+                || filling.precedes_bookmark(key.epoch, time)
+                || filling.is_later_end(&mark);
+            let reported = self.reported_losses.get(&key).copied();
+            match mark.event {
+                HistoryEvent::Lost(_) | HistoryEvent::Interrupted if is_other_gap => continue,
+                HistoryEvent::Lost(Some(count)) => {
+                    let (first, end) = filling.part_of_loss(&key, count);
+                    let first = first.max(reported.unwrap_or(0));
+                    if first >= end {
+                        continue;
+                    }
+                    mark.event = HistoryEvent::Lost(Some(end - first));
+                    self.reported_losses.insert(key, end);
+                }
+                HistoryEvent::Lost(None) | HistoryEvent::Interrupted => {
+                    if self.reported_losses.insert(key, 0).is_some() {
+                        continue;
+                    }
+                }
+                HistoryEvent::Started
+                | HistoryEvent::Stopped
+                | HistoryEvent::Added
+                | HistoryEvent::Retired
+                | HistoryEvent::Other(_) => {}
             }
+            rows.push_event(mark);
         }
     }
 }

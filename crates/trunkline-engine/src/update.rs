@@ -366,21 +366,21 @@ const WORDS_MAX: usize = HEADER_WORDS + LENGTH_WORDS + INLINE_WORDS;
 /// one per commit.
 #[derive(Debug)]
 pub(crate) struct Cell {
+    /// Its tag is the sequence before the first update.
     last: LastValue,
-    base: u64,
 }
 
 impl Cell {
     /// Creates a cell whose first update follows the sequence `base`.
     pub(crate) fn new(data_type: &DataType, base: u64) -> Self {
         Self {
-            last: LastValue::new(words(data_type)),
-            base,
+            last: LastValue::with_tag(words(data_type), base),
         }
     }
 
+    #[inline]
     pub(crate) fn base(&self) -> u64 {
-        self.base
+        self.last.tag()
     }
 
     /// Returns the number of updates.
@@ -392,7 +392,7 @@ impl Cell {
     pub(crate) fn sequence(&self) -> u64 {
         match self.last.count() {
             0 => 0,
-            count => count + self.base,
+            count => count + self.base(),
         }
     }
 
@@ -407,7 +407,7 @@ impl Cell {
         if data_type.fixed_size().is_some() {
             // A value of fixed size takes one word.
             let words = [source, engine, quality_and_writer, first];
-            return self.base + self.last.publish(&words);
+            return self.base() + self.last.publish(&words);
         }
         let length = update.value.as_slice().len() as u64;
         let words = [
@@ -419,7 +419,7 @@ impl Cell {
             second,
             third,
         ];
-        self.base + self.last.publish(&words)
+        self.base() + self.last.publish(&words)
     }
 
     /// Like [`publish`](Self::publish), for a number with `stamp` as both timestamps.
@@ -434,7 +434,7 @@ impl Cell {
         let stamp = stamp.as_nanos() as u64;
         let quality_and_writer = u64::from(quality.to_bits()) | (u64::from(writer) << 32);
         let words = [stamp, stamp, quality_and_writer, word];
-        self.base + self.last.publish(&words)
+        self.base() + self.last.publish(&words)
     }
 
     /// Returns the newest update of a number, or `None` if there is none yet or if writers overtook
@@ -444,7 +444,7 @@ impl Cell {
         let (count, words) = self.last.read_words::<{ HEADER_WORDS + 1 }>()?;
         let [source, engine, quality_and_writer, word] = words;
         (count > 0).then(|| PlainUpdate {
-            sequence: count + self.base,
+            sequence: count + self.base(),
             source_timestamp: Timestamp::from_nanos(source as i64),
             engine_timestamp: Timestamp::from_nanos(engine as i64),
             quality: Quality::from_bits(quality_and_writer as u32),
@@ -494,7 +494,7 @@ impl Cell {
             }
         };
         let value = Encoded::from_words(&words, len);
-        Some(header(&buffer, snapshot.count + self.base, value))
+        Some(header(&buffer, snapshot.count + self.base(), value))
     }
 
     /// Returns the header of the newest update with a value supplied by the caller. The caller
@@ -505,7 +505,7 @@ impl Cell {
         let count = self.last.read(&mut buffer[..width]).count;
         let sequence = match count {
             0 => 0,
-            count => count + self.base,
+            count => count + self.base(),
         };
         header(&buffer, sequence, value)
     }

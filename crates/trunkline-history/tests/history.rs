@@ -14,7 +14,8 @@ use trunkline_types::history::{
     SeriesData,
 };
 use trunkline_types::{
-    DataType, LibraryDefinition, Moment, Pattern, Tick, Timestamp, Value, VariableDefinition,
+    DataType, LibraryDefinition, Moment, Pattern, Position, Tick, Timestamp, Value,
+    VariableDefinition,
 };
 
 const START: i64 = 1_790_000_000_000_000_000;
@@ -441,13 +442,14 @@ fn updates_beyond_the_queue_limit_are_recorded_as_lost() {
     let figures = plant.history.figures();
     assert!(figures.lost > 0);
     let mut query = all("rig/x");
-    let (mut rows, mut lost) = (0, 0);
+    let (mut rows, mut lost, mut losses) = (0, 0, Vec::new());
     loop {
         let page = plant.read(&query);
         rows += rows_of(&page).len() as u64;
-        for event in events(&page) {
-            if let HistoryEvent::Lost(Some(count)) = event {
+        for mark in rows_of(&page).events() {
+            if let HistoryEvent::Lost(Some(count)) = mark.event {
                 lost += count;
+                losses.push((mark.key, count));
             }
         }
         query.from = page.next;
@@ -457,6 +459,22 @@ fn updates_beyond_the_queue_limit_are_recorded_as_lost() {
     }
     assert_eq!(rows + lost, total as u64 + 1);
     assert_eq!(lost, figures.lost);
+    // A query after a position in the middle of a loss returns the event.
+    let (key, count) = losses[0];
+    let last = key.sequence + count - 1;
+    for (sequence, is_expected) in [(key.sequence, true), (last - 1, true), (last, false)] {
+        let page = plant.read(&HistoryQuery {
+            since: Some(Timestamp::from_nanos(key.time)),
+            after: Some(Position {
+                epoch: key.epoch,
+                sequence,
+            }),
+            ..all("rig/x")
+        });
+        let mut marks = rows_of(&page).events().iter();
+        let is_there = marks.any(|mark| mark.key == key);
+        assert_eq!(is_there, is_expected, "after {sequence} of {key:?}");
+    }
 }
 
 #[test]

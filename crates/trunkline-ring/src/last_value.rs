@@ -40,21 +40,46 @@ use crate::sync::{AtomicU64, Ordering, fence, zeroed_words};
 pub struct LastValue {
     /// Number of the last complete write; 0 before the first write.
     published: AtomicU64,
+    /// The two slots, and the tag. Allocators round sizes up, so the tag usually needs no memory of
+    /// its own.
     slots: Box<[AtomicU64]>,
 }
 
 impl LastValue {
-    /// Creates a cell for values of `words` words, all zero until the first write.
+    /// Creates a cell for values of `words` words, all zero until the first write. Its tag is 0.
     pub fn new(words: usize) -> Self {
+        Self::with_tag(words, 0)
+    }
+
+    /// Like [`new`](Self::new), with a [`tag`](Self::tag).
+    pub fn with_tag(words: usize, tag: u64) -> Self {
+        let slots = zeroed_words(words * 2 + 1);
+        if let Some(last) = slots.last() {
+            last.store(tag, Ordering::Relaxed);
+        }
         Self {
             published: AtomicU64::new(0),
-            slots: zeroed_words(words * 2),
+            slots,
         }
+    }
+
+    /// Returns the number that the creator of the cell has stored in it. It never changes.
+    #[inline]
+    pub fn tag(&self) -> u64 {
+        self.slots
+            .last()
+            .map_or(0, |tag| tag.load(Ordering::Relaxed))
     }
 
     #[inline]
     pub fn words(&self) -> usize {
         self.slots.len() / 2
+    }
+
+    /// Returns the slots without the tag.
+    #[inline]
+    fn slots(&self) -> &[AtomicU64] {
+        self.slots.split_last().map_or(&[], |(_, slots)| slots)
     }
 
     /// Returns the number of writes completed so far.
@@ -76,8 +101,8 @@ impl LastValue {
     #[track_caller]
     pub fn publish_parts(&self, first: &[u64], rest: &[u64]) -> u64 {
         let width = first.len() + rest.len();
-        check_width_of_slots(width, &self.slots, 2);
-        let slots = &*self.slots;
+        let slots = self.slots();
+        check_width_of_slots(width, slots, 2);
         // Only writers store the count, and there is only one writer at a time. A lock that passes
         // from one writer to the next also passes on the latest count.
         let count = self.published.load(Ordering::Relaxed) + 1;
@@ -102,7 +127,7 @@ impl LastValue {
     #[inline]
     #[track_caller]
     pub fn read(&self, out: &mut [u64]) -> Snapshot {
-        check_width_of_slots(out.len(), &self.slots, 2);
+        check_width_of_slots(out.len(), self.slots(), 2);
         self.try_read(out).unwrap_or_else(|| self.read_again(out))
     }
 
@@ -117,7 +142,7 @@ impl LastValue {
     #[inline]
     #[track_caller]
     pub fn read_words<const N: usize>(&self) -> Option<(u64, [u64; N])> {
-        check_width_of_slots(N, &self.slots, 2);
+        check_width_of_slots(N, self.slots(), 2);
         let mut words = [0; N];
         match self.try_read(&mut words) {
             Some(snapshot) => Some((snapshot.count, words)),
@@ -138,7 +163,7 @@ impl LastValue {
     /// Makes one attempt; returns `None` if a writer overtook it. `out` has the declared width.
     #[inline]
     fn try_read(&self, out: &mut [u64]) -> Option<Snapshot> {
-        let slots = &*self.slots;
+        let slots = self.slots();
         let count = self.published.load(Ordering::Acquire);
         copy_out(slot(slots, count, out.len()), out);
         // SYNC POINT, pairs with the release fence in `publish`: if one of the words copied came

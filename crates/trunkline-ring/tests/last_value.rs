@@ -10,6 +10,17 @@ use proptest::prelude::*;
 use trunkline_ring::{LastValue, Reader};
 
 #[test]
+fn tag_never_changes() {
+    let cell = LastValue::with_tag(2, u64::MAX);
+    assert_eq!(LastValue::new(2).tag(), 0);
+    for count in 1..=3 {
+        assert_eq!(cell.publish(&[count, count]), count);
+        assert_eq!((cell.tag(), cell.words()), (u64::MAX, 2));
+        assert_eq!(cell.read_words(), Some((count, [count, count])));
+    }
+}
+
+#[test]
 fn cell_occupies_three_words() {
     assert!(size_of::<LastValue>() <= 24);
 }

@@ -2,7 +2,7 @@
 
 use trunkline_proto::message::ended::EndReason;
 use trunkline_proto::{Fault, FaultCode};
-use trunkline_types::history::{HistoryCursor, HistoryEventRow, Row, Rows};
+use trunkline_types::history::{HistoryCursor, Row, Rows};
 use trunkline_types::{DataType, Quality, Sample, Value};
 
 use super::*;
@@ -180,7 +180,11 @@ fn loss_just_before_the_first_live_reading_is_reported() {
 
     // Its source is late.
     let mut sut = since_the_beginning();
-    take(&mut sut, live(2, 1, 10));
+    let Event::Reading { item, mut reading } = live(2, 1, 10) else {
+        panic!("not a reading")
+    };
+    reading.sample.engine_timestamp = at(30);
+    take(&mut sut, Event::Reading { item, reading });
     sut.take_page(page(&[(2, 1, 10)], &[interrupted]));
     assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
 }
@@ -194,7 +198,7 @@ fn loss_before_a_start_without_a_value_is_reported_once() {
         event: HistoryEvent::Interrupted,
     };
     take(&mut sut, live(2, 0, 0));
-    sut.take_page(page(&[(1, 1, 10)], &[interrupted]));
+    sut.take_page(sent_by(2, page(&[(1, 1, 10)], &[interrupted])));
     let none = Lost::NONE;
     let unknown = Lost {
         unknown: true,
@@ -241,6 +245,66 @@ fn loss_at_the_end_of_a_page_is_reported_with_the_first_row_of_the_next() {
     sut.take_page(first);
     sut.take_page(HistoryPage::default());
     assert_eq!(returned(&mut sut), [(1, 1, none), (1, 5, overrun)]);
+}
+
+/// The variable was deployed again with another type. Events of the engine are in both series.
+///
+/// Behaviour: B-63, B-64.
+#[test]
+fn loss_after_the_last_row_of_a_series_does_not_precede_the_next_series() {
+    let none = Lost::NONE;
+    let unknown = Lost {
+        unknown: true,
+        ..none
+    };
+    let interrupted = HistoryEventRow {
+        key: key(1, 1 << 60, 30),
+        event: HistoryEvent::Interrupted,
+    };
+    let mut both = page(&[(1, 1, 10)], &[interrupted]);
+    let second = page(&[(1, 2, 20)], &[interrupted]).series.remove(0);
+    both.series.push(HistorySeries {
+        data_type: DataType::U64,
+        ..second
+    });
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(2, 1, 40));
+    sut.take_page(sent_by(2, both));
+    assert_eq!(
+        returned(&mut sut),
+        [(1, 1, none), (1, 2, none), (2, 1, unknown)]
+    );
+}
+
+/// The engine restarts twice after the reading, and is killed in between.
+///
+/// Behaviour: B-63.
+#[test]
+fn interruption_of_a_later_start_is_reported_after_the_reading() {
+    let none = Lost::NONE;
+    let unknown = Lost {
+        unknown: true,
+        ..none
+    };
+    let interrupted = HistoryEventRow {
+        key: key(2, 1 << 60, 20),
+        event: HistoryEvent::Interrupted,
+    };
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(1, 1, 10));
+    sut.take_page(sent_by(3, page(&[(1, 1, 10)], &[interrupted])));
+    take(&mut sut, live(3, 1, 30));
+    sut.take_page(sent_by(3, page(&[(3, 1, 30)], &[interrupted])));
+    assert_eq!(returned(&mut sut), [(1, 1, none), (3, 1, unknown)]);
+
+    // The reading has no value, and no time.
+    let mut sut = since_the_beginning();
+    take_no_value(&mut sut, 1, 0);
+    sut.take_page(sent_by(3, page(&[(2, 1, 10)], &[interrupted])));
+    take(&mut sut, live(3, 1, 30));
+    sut.take_page(sent_by(3, page(&[(2, 1, 10), (3, 1, 30)], &[interrupted])));
+    let expected = [(2, 1, none), (1, 0, none), (3, 1, unknown)];
+    assert_eq!(returned(&mut sut), expected);
 }
 
 /// The source is late, so updates of the second start are missing before a row of the first one.
@@ -399,8 +463,13 @@ fn update_missing_from_an_interrupted_start_is_unknown_and_not_coalesced() {
     let mut sut = since_the_beginning();
     take(&mut sut, live(1, 3, 30));
     sut.take_page(page(&[(1, 1, 10), (2, 1, 40)], &[interrupted]));
-    let before = [(1, 1, none), (2, 1, unknown), (1, 3, unknown)];
+    let before = [(1, 1, none), (2, 1, none), (1, 3, unknown)];
     assert_eq!(returned(&mut sut), before);
+    // Later updates of that start may be missing, too.
+    take(&mut sut, live(2, 3, 60));
+    let rows = [(1, 1, 10), (2, 1, 40), (2, 2, 50), (2, 3, 60)];
+    sut.take_page(page(&rows, &[interrupted]));
+    assert_eq!(returned(&mut sut), [(2, 2, unknown), (2, 3, none)]);
 }
 
 /// Behaviour: B-63.
@@ -845,7 +914,117 @@ fn missed_updates_after_a_bookmark_are_counted_without_a_history() {
     let since = sut.query().and_then(|query| query.since);
     assert_eq!(since, Some(at(30).saturating_add_nanos(1)));
     sut.take_page(HistoryPage::default());
-    assert_eq!(returned(&mut sut), [(2, 1, Lost::NONE)]);
+    assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
+    for first in [2, 3] {
+        let mut sut = after("rig/x#forced");
+        take(&mut sut, live(2, first, 60));
+        sut.take_page(HistoryPage::default());
+        take(&mut sut, live(2, first + 1, 70));
+        sut.take_page(HistoryPage::default());
+        let after_two = (3..=first + 1).map(|sequence| (2, sequence, Lost::NONE));
+        assert_eq!(returned(&mut sut), after_two.collect::<Vec<_>>());
+    }
+
+    // The first reading is the bookmark's, so the subscription counts what is missed after it.
+    let mut sut = after("rig/x");
+    take(&mut sut, live(2, 2, 30));
+    let Event::Reading { item, mut reading } = live(2, 9, 60) else {
+        panic!("not a reading")
+    };
+    reading.lost = missed;
+    sut.take_event(Event::Reading { item, reading }, 9);
+    sut.take_page(HistoryPage::default());
+    assert_eq!(returned(&mut sut), [(2, 9, missed)]);
+}
+
+/// Behaviour: B-63.
+#[test]
+fn each_update_of_a_loss_is_counted_in_its_gap() {
+    let none = Lost::NONE;
+    let overrun = |count| Lost {
+        overrun: count,
+        ..none
+    };
+    let lost = |epoch, sequence, seconds, count| HistoryEventRow {
+        key: key(epoch, sequence, seconds),
+        event: HistoryEvent::Lost(Some(count)),
+    };
+    // The recorder lacks updates after the reading, which the subscription delivers.
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(1, 2, 20));
+    let rows = [(1, 1, 10), (1, 2, 20), (1, 6, 60)];
+    sut.take_page(page(&rows, &[lost(1, 3, 25, 3)]));
+    take(&mut sut, live(1, 3, 30));
+    assert_eq!(
+        returned(&mut sut),
+        [(1, 1, none), (1, 2, none), (1, 3, none)]
+    );
+    // Later, it does not deliver them.
+    take(&mut sut, live(1, 6, 60));
+    sut.take_page(page(&rows[2..], &[lost(1, 3, 25, 3)]));
+    assert_eq!(returned(&mut sut), [(1, 6, overrun(2))]);
+
+    // A loss of the next start.
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(1, 1, 10));
+    sut.take_page(sent_by(2, page(&[(1, 1, 10)], &[lost(2, 1, 20, 2)])));
+    assert_eq!(returned(&mut sut), [(1, 1, none)]);
+    take(&mut sut, live(2, 3, 30));
+    sut.take_page(sent_by(2, page(&[(2, 3, 30)], &[lost(2, 1, 20, 2)])));
+    assert_eq!(returned(&mut sut), [(2, 3, overrun(2))]);
+
+    // The subscription delivers an update in the middle of a loss.
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(1, 1, 10));
+    sut.take_page(page(&[(1, 1, 10)], &[]));
+    take(&mut sut, live(1, 5, 50));
+    sut.take_page(page(&[], &[lost(1, 2, 15, 8)]));
+    assert_eq!(returned(&mut sut), [(1, 1, none), (1, 5, overrun(3))]);
+    take(&mut sut, live(1, 11, 110));
+    sut.take_page(page(&[(1, 10, 100), (1, 11, 110)], &[lost(1, 2, 15, 8)]));
+    assert_eq!(returned(&mut sut), [(1, 10, overrun(4)), (1, 11, none)]);
+}
+
+/// A page of a file is damaged. Its loss belongs to no start.
+///
+/// Behaviour: B-63.
+#[test]
+fn unknown_loss_is_not_counted_again() {
+    let none = Lost::NONE;
+    let unknown = Lost {
+        unknown: true,
+        ..none
+    };
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(1, 1, 10));
+    sut.take_page(page(&[(1, 1, 10)], &[]));
+    take(&mut sut, live(1, 5, 50));
+    let damaged = HistoryEventRow {
+        key: key(u64::MAX, u64::MAX, 20),
+        event: HistoryEvent::Lost(None),
+    };
+    sut.take_page(page(&[(1, 4, 40)], &[damaged]));
+    assert_eq!(
+        returned(&mut sut),
+        [(1, 1, none), (1, 4, unknown), (1, 5, none)]
+    );
+}
+
+/// Initial and retained values have sequences, but are not recorded.
+///
+/// Behaviour: B-63.
+#[test]
+fn updates_before_the_first_row_of_a_start_are_not_counted() {
+    let none = Lost::NONE;
+    let mut sut = since_the_beginning();
+    take(&mut sut, live(1, 1, 10));
+    sut.take_page(page(&[(1, 1, 10)], &[]));
+    take(&mut sut, live(2, 4, 40));
+    sut.take_page(sent_by(2, page(&[(2, 2, 20), (2, 3, 30)], &[])));
+    assert_eq!(
+        returned(&mut sut),
+        [(1, 1, none), (2, 2, none), (2, 3, none), (2, 4, none)]
+    );
 }
 
 #[test]

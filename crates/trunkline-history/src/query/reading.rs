@@ -303,7 +303,7 @@ impl SeriesReader<'_> {
         );
         marks.retain(|mark| {
             span.contains(mark.key.time)
-                && self.is_after_position(&mark.key)
+                && self.is_mark_after_position(mark)
                 && after.is_none_or(|after| mark.key > after)
                 && end.is_none_or(|end| mark.key <= end)
         });
@@ -470,6 +470,18 @@ impl SeriesReader<'_> {
         let position = self.position;
         position.is_none_or(|at| {
             key.epoch != at.epoch || (key.sequence > at.sequence && !key.is_late())
+        })
+    }
+
+    /// Returns true if an event, or a part of a loss, is after the query's position.
+    fn is_mark_after_position(&self, mark: &HistoryEventRow) -> bool {
+        let last = match mark.event {
+            HistoryEvent::Lost(Some(count)) => count.saturating_sub(1),
+            _ => 0,
+        };
+        self.is_after_position(&RowKey {
+            sequence: mark.key.sequence.saturating_add(last),
+            ..mark.key
         })
     }
 

@@ -17,8 +17,8 @@ pub struct HistoryQuery {
     pub since: Option<Timestamp>,
     /// Selects rows before this source timestamp.
     pub until: Option<Timestamp>,
-    /// Selects updates and events after this position, by epoch and sequence. Only for queries of
-    /// rows.
+    /// Selects updates and events after this position, by epoch and sequence, and losses that end
+    /// after it. Only for queries of rows.
     pub after: Option<Position>,
     pub form: HistoryForm,
     /// True to compute the covered time and the time-weighted mean of each bucket. The answer then
@@ -326,7 +326,7 @@ impl Lost {
     /// Adds the missing updates that an event of a recording reports.
     fn note(&mut self, event: HistoryEvent) {
         match event {
-            HistoryEvent::Lost(Some(count)) => self.overrun += count,
+            HistoryEvent::Lost(Some(count)) => self.overrun = self.overrun.saturating_add(count),
             HistoryEvent::Lost(None) | HistoryEvent::Interrupted => self.unknown = true,
             HistoryEvent::Started
             | HistoryEvent::Added
