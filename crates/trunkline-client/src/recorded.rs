@@ -55,10 +55,11 @@ struct FollowedItem {
     /// The highest sequence that was returned of each engine start. Updates up to it were returned,
     /// or cannot be. A page may have updates of a start that the subscription has not reached yet.
     returned: HashMap<u64, u64>,
-    /// Recorded losses that were reported, each with the sequence after its last reported update.
+    /// Recorded losses that were reported, each with the sequence after its last reported update. The
+    /// key contains true for an interruption.
     /// Queries overlap, so a later one may return them again; those before the time of the last query
     /// are dropped.
-    reported_losses: HashMap<RowKey, u64>,
+    reported_losses: HashMap<(RowKey, bool), u64>,
     /// The damage of the history that was reported last, as the engine describes it.
     state: String,
     /// Losses before a reading that is not returned. The next reading reports them.
@@ -156,7 +157,8 @@ struct Filling {
     last_time: Option<Timestamp>,
     /// The type of the last series of the pages so far; `None` if the history does not have the variable.
     data_type: Option<DataType>,
-    /// True if the start of `reading` was interrupted, so its last updates may not be recorded.
+    /// True if the start of `reading` was interrupted, or its log is damaged, so its last updates may
+    /// be missing.
     is_interrupted: bool,
     /// Updates missing before rows that are not returned, or after the last row of a series. Their
     /// times do not show whether they are missing before or after `reading`.
@@ -258,6 +260,7 @@ impl RecordedEvents {
             // The sequences of a field begin again at 1.
             item.since = item.last_time.saturating_add_nanos(1);
             item.last = None;
+            item.bookmark = None;
             item.returned.clear();
         }
         self.ready.push_back(event);
@@ -271,7 +274,7 @@ impl RecordedEvents {
         let counts_missed = std::mem::replace(&mut known.counts_missed, true);
         if known
             .bookmark
-            .is_some_and(|bookmark| bookmark.position == at)
+            .is_some_and(|bookmark| Bookmark::of(&reading) == Some(bookmark))
         {
             return;
         }
@@ -443,7 +446,9 @@ impl RecordedEvents {
         known.has_begun = true;
         if let Some(since) = filling.query.since {
             let since = since.as_nanos();
-            known.reported_losses.retain(|loss, _| loss.time >= since);
+            known
+                .reported_losses
+                .retain(|(loss, _), _| loss.time >= since);
         }
         let time = match at.sequence {
             0 => filling.last_time,
@@ -502,16 +507,19 @@ impl RecordedEvents {
 }
 
 impl Filling {
-    /// Notes whether the start of the reading after the gap was interrupted.
+    /// Notes whether the last updates of the reading's start may be missing.
     fn note_interruption(&mut self, series: &HistorySeries) {
         let SeriesData::Rows(rows) = &series.data else {
             return;
         };
         let epoch = self.reading.position.epoch;
-        self.is_interrupted |= rows
-            .events()
-            .iter()
-            .any(|mark| mark.key.epoch == epoch && mark.event == HistoryEvent::Interrupted);
+        self.is_interrupted |= rows.events().iter().any(|mark| {
+            let is_end = matches!(
+                mark.event,
+                HistoryEvent::Interrupted | HistoryEvent::Lost(None)
+            );
+            is_end && mark.key.epoch == epoch
+        });
     }
 
     /// Counts losses that the history reports in the start of the reading after the gap.
@@ -548,16 +556,22 @@ impl Filling {
         }
     }
 
-    /// Returns true if a start was interrupted after the reading after the gap. The next gap reports it.
+    /// Returns true if this event ended a start, or lost its last updates, later than the reading. The
+    /// next gap reports it: the page is from a later start.
     fn is_later_end(&self, mark: &HistoryEventRow) -> bool {
+        let is_end = matches!(
+            mark.event,
+            HistoryEvent::Interrupted | HistoryEvent::Lost(None)
+        );
+        if !is_end || self.deferred.is_empty() {
+            return false;
+        }
         let Position { epoch, sequence } = self.reading.position;
         let accepted = self.reading.sample.engine_timestamp;
-        let is_after_accepted = match sequence > 0 && accepted.is_plausible() {
-            true => Timestamp::from_nanos(mark.key.time) > accepted,
-            // A page from a later start shows that another gap follows.
-            false => !self.deferred.is_empty(),
-        };
-        mark.event == HistoryEvent::Interrupted && (mark.key.epoch == epoch || is_after_accepted)
+        let is_accepted_before = sequence == 0
+            || !accepted.is_plausible()
+            || Timestamp::from_nanos(mark.key.time) > accepted;
+        mark.key.epoch == epoch || is_accepted_before
     }
 
     /// Returns the sequences of a loss of `count` updates that this gap contains: the first, and the one
@@ -592,7 +606,7 @@ impl Filling {
     /// the bookmark.
     fn precedes_bookmark(&self, epoch: u64, time: Timestamp) -> bool {
         self.bookmark.is_some_and(|bookmark| {
-            // These starts are the bookmark's or later ones.
+            // Sequences decide for these starts.
             let is_known = self.returned.contains_key(&epoch);
             !is_known && epoch != self.reading.position.epoch && time <= bookmark.engine_timestamp
         })
@@ -669,8 +683,8 @@ impl FollowedItem {
         *highest = sequence.max(*highest);
     }
 
-    /// Leaves only the losses that this gap must report: not those that were reported already, and not
-    /// those before the bookmark. Notes them as reported.
+    /// Removes the losses that were reported already, those before the bookmark, and those that a later
+    /// gap reports. Notes the others as reported.
     fn keep_new_losses(&mut self, series: &mut HistorySeries, filling: &Filling) {
         let SeriesData::Rows(rows) = &mut series.data else {
             return;
@@ -681,7 +695,8 @@ impl FollowedItem {
             let is_other_gap = filling.deferred.contains(&key.epoch)
                 || filling.precedes_bookmark(key.epoch, time)
                 || filling.is_later_end(&mark);
-            let reported = self.reported_losses.get(&key).copied();
+            let id = (key, mark.event == HistoryEvent::Interrupted);
+            let reported = self.reported_losses.get(&id).copied();
             match mark.event {
                 HistoryEvent::Lost(_) | HistoryEvent::Interrupted if is_other_gap => continue,
                 HistoryEvent::Lost(Some(count)) => {
@@ -691,10 +706,10 @@ impl FollowedItem {
                         continue;
                     }
                     mark.event = HistoryEvent::Lost(Some(end - first));
-                    self.reported_losses.insert(key, end);
+                    self.reported_losses.insert(id, end);
                 }
                 HistoryEvent::Lost(None) | HistoryEvent::Interrupted => {
-                    if self.reported_losses.insert(key, 0).is_some() {
+                    if self.reported_losses.insert(id, 0).is_some() {
                         continue;
                     }
                 }

@@ -10,7 +10,7 @@ use crate::sync::{AtomicU64, Ordering, fence, zeroed_words};
 /// was preempted in the middle of a write: it copies the last complete value. It repeats the copy
 /// only if a write was *completed* during the copy.
 ///
-/// The cell itself is only three words plus one allocation of two slots, because an engine may have
+/// The cell itself is only three words plus one allocation for two slots and a tag, because an engine may have
 /// a million cells. For the same reason, neighbouring cells share cache lines.
 ///
 /// # Writers
@@ -22,7 +22,7 @@ use crate::sync::{AtomicU64, Ordering, fence, zeroed_words};
 ///
 /// # Real-time
 ///
-/// Only [`new`](Self::new) allocates. [`publish`](Self::publish), [`read`](Self::read) and
+/// Only [`new`](Self::new) and [`with_tag`](Self::with_tag) allocate. [`publish`](Self::publish), [`read`](Self::read) and
 /// [`count`](Self::count) are wait-free: no lock, no system call, a bounded number of steps.
 ///
 /// ```

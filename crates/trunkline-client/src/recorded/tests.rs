@@ -178,14 +178,10 @@ fn loss_just_before_the_first_live_reading_is_reported() {
     };
     assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
 
-    // Its source is late.
+    // The clock was set back before the second start.
     let mut sut = since_the_beginning();
-    let Event::Reading { item, mut reading } = live(2, 1, 10) else {
-        panic!("not a reading")
-    };
-    reading.sample.engine_timestamp = at(30);
-    take(&mut sut, Event::Reading { item, reading });
-    sut.take_page(page(&[(2, 1, 10)], &[interrupted]));
+    take(&mut sut, live(2, 1, 10));
+    sut.take_page(sent_by(2, page(&[(2, 1, 10)], &[interrupted])));
     assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
 }
 
@@ -915,9 +911,9 @@ fn missed_updates_after_a_bookmark_are_counted_without_a_history() {
     assert_eq!(since, Some(at(30).saturating_add_nanos(1)));
     sut.take_page(HistoryPage::default());
     assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
-    for first in [2, 3] {
+    for (first, seconds) in [(2, 30), (3, 60)] {
         let mut sut = after("rig/x#forced");
-        take(&mut sut, live(2, first, 60));
+        take(&mut sut, live(2, first, seconds));
         sut.take_page(HistoryPage::default());
         take(&mut sut, live(2, first + 1, 70));
         sut.take_page(HistoryPage::default());

@@ -721,6 +721,8 @@ impl RecordedVariable {
             true => (source.as_nanos(), engine - source.as_nanos()),
             false => (engine, 0),
         };
+        // The source's clock may be ahead, so limit the time to the engine's.
+        self.last_time = self.last_time.max(time.min(engine));
         let mut row = Row {
             key: RowKey {
                 time,
@@ -768,8 +770,6 @@ impl RecordedVariable {
             | Storage::Struct
             | Storage::Array => {}
         }
-        // The source's clock may be ahead, so limit the time to the engine's.
-        self.last_time = self.last_time.max(time.min(engine));
         self.pending.push(&row);
         true
     }
