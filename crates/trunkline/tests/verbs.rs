@@ -17,7 +17,7 @@ const BY_HAND: [(&str, &[&str], &str); 7] = [
     ),
     (
         "RecordedSubscription",
-        &["new", "next"],
+        &["new", "next", "starting_at"],
         "it queries the history on the caller's thread",
     ),
     ("aio::Client", &["variable"], "typed"),
