@@ -56,9 +56,8 @@ struct FollowedItem {
     /// or cannot be. A page may have updates of a start that the subscription has not reached yet.
     returned: HashMap<u64, u64>,
     /// Recorded losses that were reported, each with the sequence after its last reported update. The
-    /// key contains true for an interruption.
-    /// Queries overlap, so a later one may return them again; those before the time of the last query
-    /// are dropped.
+    /// key contains true for an interruption. Queries overlap, so a later one may return losses again;
+    /// those before the time of the last query are dropped.
     reported_losses: HashMap<(RowKey, bool), u64>,
     /// The damage of the history that was reported last, as the engine describes it.
     state: String,
@@ -414,8 +413,8 @@ impl RecordedEvents {
         };
         let highest = known.returned.get(&at.epoch).copied();
         let counted = filling.counted.or_else(|| {
-            // The first update that was wanted, or recorded, in this start is not known: initial values
-            // are not recorded. So only the updates after the last row are counted.
+            // Initial values are not recorded, and `since` may lie in the middle of this start. So only
+            // the updates after its last row are counted.
             Some(Counted {
                 from: highest.or(after.map(|_| 0))?,
                 returned_or_lost: lost.map_or(Some(0), |lost| lost.count()),

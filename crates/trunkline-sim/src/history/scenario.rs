@@ -55,7 +55,10 @@ impl Scenario for Plan {
             ("connections of the subscriber", totals.connections),
             ("readings that it received and compared", totals.followed),
             ("pages of history that filled its gaps", totals.filled),
-            ("times that it started again after its last update", totals.continued),
+            (
+                "times that it started again after its last update",
+                totals.continued,
+            ),
         ]
     }
 
