@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rig::{ConsumerEvent, Rig, applied, define, drain, library_of, updates};
 use trunkline_engine::{
     AccessError, Attempt, Caller, DeployError, Refusal, Subscribe, UnknownLibrary, VARIABLES_MAX,
-    Wakes, Write, WriteOutcome,
+    Variable, Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{
     ArrayType, Contract, DataType, Deadband, ElementType, EnumType, Fifo, Lost, Pattern, Position,
@@ -326,21 +326,39 @@ fn redeployed_variable_has_a_new_handle_and_continues_its_sequences() {
     assert_eq!(rig.engine.no_variable(first[0]), AccessError::Gone);
 }
 
+/// Writes a variable twice, and deploys it again.
+fn redeployed() -> (Rig, Arc<Variable>) {
+    let (rig, x) = Rig::plain();
+    rig.write(&x, 1.0);
+    rig.write(&x, 2.0);
+    rig.engine
+        .libraries()
+        .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
+        .expect("the library is deployed");
+    rig.deploy("rig", f64s(&["x"]));
+    let x = rig.variable("rig/x");
+    (rig, x)
+}
+
+/// Behaviour: B-02, B-10.
+#[test]
+fn repaired_record_without_a_value_does_not_count_as_an_update() {
+    let (rig, x) = redeployed();
+    let mut consumer = rig.consumer().confirmed_by_peer();
+    rig.subscribe(&mut consumer, 3, Contract::Latest, &x);
+    updates(&mut consumer);
+    consumer.repair(3, x.handle());
+    let ledger = consumer.ledger(3, x.handle()).expect("it is subscribed");
+    assert_eq!((ledger.sent_unconfirmed, ledger.repaired), (0, 1));
+}
+
 /// A subscriber that has the last update of the former variable learns that this one has no value.
 ///
 /// Behaviour: B-01.
 #[test]
 fn resuming_after_the_last_update_of_the_former_variable_delivers_that_there_is_no_value() {
     for contract in [Contract::Latest, Contract::Last(10), Contract::ALL] {
-        let (rig, x) = Rig::plain();
-        rig.write(&x, 1.0);
-        rig.write(&x, 2.0);
-        rig.engine
-            .libraries()
-            .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
-            .expect("the library is deployed");
-        rig.deploy("rig", f64s(&["x"]));
-        let x = rig.variable("rig/x");
+        let (rig, x) = redeployed();
         let mut consumer = rig.consumer();
         let wanted = Subscribe {
             resume: Some(Position {
