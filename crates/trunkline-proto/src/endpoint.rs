@@ -2,7 +2,7 @@
 
 use trunkline_types::{Tick, Timestamp};
 
-use crate::Disconnect;
+use crate::{Channel, Disconnect};
 
 /// The interface of one end of a connection to the driver of its transport. `trunkline-net` can
 /// drive any endpoint.
@@ -22,6 +22,14 @@ pub trait Endpoint: Send {
     /// Called when a transport is up (client: dialled; server: accepted). Output may be ready
     /// immediately.
     fn handle_connected(&mut self, now: Tick, wall: Timestamp);
+
+    /// Called once for each transport, before the first [`handle_input`](Self::handle_input), when the
+    /// security of the connection is known. A client's driver calls it before
+    /// [`handle_connected`](Self::handle_connected); on a server, the TLS handshake may follow that
+    /// call.
+    fn handle_channel(&mut self, channel: &Channel) {
+        let _ = channel;
+    }
 
     /// Called with received bytes, in order, but never while [`wants_input`](Self::wants_input) is
     /// false.

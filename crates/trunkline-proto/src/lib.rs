@@ -23,7 +23,8 @@
 //! - [`frame`], [`kind`]: the header, the frame writer, the buffer that splits bytes into frames
 //!   under limits, messages longer than a frame; the table of frame kinds.
 //! - [`message`]: one module per group of frames, with the declaration or the codec of each.
-//! - [`endpoint`], [`disconnect`]: the interface to the driver; the reasons why connections end.
+//! - [`endpoint`], [`channel`], [`disconnect`]: the interface to the driver; the security of a
+//!   connection; the reasons why connections end.
 //! - [`mod@fault`]: the reasons why a request or one of its items is refused.
 //! - [`negotiation`]: versions, features and limits of a connection.
 //! - [`liveness`], [`backoff`]: keep-alive, dead peers, and the time of the next dial.
@@ -39,6 +40,7 @@
 )]
 
 pub mod backoff;
+pub mod channel;
 pub mod decode;
 pub mod digest;
 pub mod disconnect;
@@ -54,6 +56,7 @@ pub mod stream;
 pub mod tlv;
 
 pub use backoff::Backoff;
+pub use channel::Channel;
 pub use decode::DecodeError;
 pub use disconnect::Disconnect;
 pub use endpoint::{DirectBytes, Endpoint};

@@ -143,6 +143,8 @@ fault_codes! {
     NameTaken = 42, "name-taken";
     /// This connection is not the source of the variable; only its own provider can publish it.
     NotItsProvider = 43, "not-its-provider";
+    /// The engine does not know this client, or its proof is wrong; join the engine, or log in again.
+    NotAuthenticated = 44, "not-authenticated";
     /// The variable cannot take part in a group write; write it alone, or set it.
     NotGroupable = 50, "not-groupable";
     /// Another member of the group was refused, so none was written; see the fault of that member.

@@ -10,6 +10,7 @@ use trunkline_types::Timestamp;
 use super::fields::{Always, IfSet, Mark, Maybe, fields};
 use super::form::{Fixed, Flat, Form, Inner, Nanos, Varint, Whole, mapped};
 use super::layout::{FieldSink, FieldValue, FrameContext, record};
+use super::login::{KeyProof, Password, PasswordText, TokenSecret, TokenText};
 #[cfg(test)]
 use super::round_trip::Source;
 use super::single::single_frame;
@@ -49,6 +50,13 @@ fields! {
         9: pub window_bytes: u32 = Always<Varint>,
         /// The client's session before the connection broke.
         10: pub resume: Option<Resume> = Maybe<Inner>,
+        /// The proof of a client that logs in with a key, or registers its key with a joining token.
+        11: pub key: Option<KeyProof> = Maybe<Inner>,
+        /// The secret part of the joining token with which the client registers its key.
+        12: pub token: Option<TokenSecret> = Maybe<TokenText>,
+        /// The account of a client that logs in with a password.
+        13: pub account: String = IfSet<Brief>,
+        14: pub password: Password = IfSet<PasswordText>,
         /// Asks the engine for throughput mode, with these terms.
         50: pub throughput: Option<ThroughputMode> = Maybe<Inner>,
     }
@@ -97,6 +105,10 @@ fields! {
         13: pub wall: Timestamp = Always<Nanos>,
         14: pub engine_name: String = IfSet<Brief>,
         15: pub engine_version: String = IfSet<Brief>,
+        /// The account of the session; empty if the engine knows the client by its user id only.
+        16: pub account: String = IfSet<Brief>,
+        /// The role of the account: viewer, operator, engineer or admin; empty without one.
+        17: pub role: String = IfSet<Brief>,
         /// The terms of throughput mode, if the client requested it; both ends then gather their
         /// output.
         50: pub throughput: Option<ThroughputMode> = Maybe<Inner>,
@@ -127,6 +139,10 @@ impl Default for Hello {
             window_records: WINDOW_RECORDS_DEFAULT,
             window_bytes: WINDOW_BYTES_DEFAULT,
             resume: None,
+            key: None,
+            token: None,
+            account: String::new(),
+            password: Password::default(),
             throughput: None,
         }
     }
@@ -153,6 +169,8 @@ impl Default for Welcome {
             wall: Timestamp::UNIX_EPOCH,
             engine_name: String::new(),
             engine_version: String::new(),
+            account: String::new(),
+            role: String::new(),
             throughput: None,
         }
     }

@@ -50,6 +50,7 @@ pub mod layout;
 pub mod lease;
 pub mod library;
 pub mod list;
+pub mod login;
 pub mod lost;
 pub mod open;
 pub mod outcome;

@@ -1,0 +1,23 @@
+//! What a transport knows about the connection's security and its peer.
+
+use std::sync::Arc;
+
+/// What the transport of a connection knows about its security and its peer. The default is a
+/// plain connection to an unknown peer.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Channel {
+    /// True if nobody except the two ends can read or change the bytes: TLS, a Unix socket, or
+    /// memory of one process.
+    pub is_private: bool,
+    /// Keying material that both ends derive from the TLS connection (RFC 9266), different for each
+    /// connection; `None` without TLS.
+    pub binding: Option<[u8; 32]>,
+    /// The certificate of the peer, DER; `None` without TLS, or if the peer sent none. The peer
+    /// has proved that it has the private key. For a client, the certificate is also valid and
+    /// issued by an authority that the client trusts.
+    pub peer_certificate: Option<Arc<[u8]>>,
+    /// Client only: the certificate of the authority that issued the engine's certificate, DER.
+    pub authority: Option<Arc<[u8]>>,
+    /// Engine only: the user id of a peer on this machine, as the system reports it.
+    pub uid: Option<u32>,
+}
