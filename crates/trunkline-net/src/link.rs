@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   with        any thread: runs the closure under the lock, sends the output that is due
-//!   wait_until  the caller's thread reads the socket while it waits; other waiters are parked, and
-//!               one of them takes over the role
+//!   wait_until  the calling thread reads the socket while it waits; other waiters are parked, and
+//!               one of them takes over when the reading thread leaves
 //!   poll_until  a task: woken after every change; the background thread drives meanwhile
 //!   background  dials, and drives while no thread is waiting
 //! ```
 //!
-//! `Driven` implements the turns of the driving thread: sleep, read, deliver, send. `Connection` is
-//! the data that the lock protects: the endpoint and its current transport.
+//! `LinkCore` implements the turns of the driving thread: sleep, read, deliver, send. `Connection`
+//! is the data that the lock protects: the endpoint and its current transport.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -55,7 +55,7 @@ const POLLS_PER_CLOCK_READING: usize = 16;
 /// The endpoint decides when to dial (`poll_dial`) and how to handle a lost connection. The link
 /// dials, sends, receives and runs the endpoint's timers.
 pub struct Link<E: Endpoint + 'static> {
-    driven: Arc<Driven<E>>,
+    core: Arc<LinkCore<E>>,
     background: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -107,15 +107,15 @@ impl<E: Endpoint + 'static> Link<E> {
         endpoint: E,
         options: LinkOptions,
     ) -> Result<Arc<Link<E>>, StartError> {
-        let driven = Driven::new(endpoint, options).map_err(StartError::Descriptors)?;
-        let driven = Arc::new(driven);
-        let in_background = driven.clone();
+        let core = LinkCore::new(endpoint, options).map_err(StartError::Descriptors)?;
+        let core = Arc::new(core);
+        let in_background = core.clone();
         let background = thread::Builder::new()
             .name("trunkline-link".to_owned())
             .spawn(move || in_background.run_background(dialler))
             .map_err(StartError::Thread)?;
         Ok(Arc::new(Self {
-            driven,
+            core,
             background: Mutex::new(Some(background)),
         }))
     }
@@ -127,12 +127,12 @@ impl<E: Endpoint + 'static> Link<E> {
     /// and tasks do not notice changes that `f` makes to the endpoint; see
     /// [`wake_waiters`](Self::wake_waiters).
     pub fn with<R>(&self, f: impl FnOnce(&mut E, Tick, Timestamp) -> R) -> R {
-        let driven = &self.driven;
-        let mut guard = driven.role.lock();
+        let core = &self.core;
+        let mut guard = core.role.lock();
         let (now, wall) = guard.time();
         let answer = f(&mut guard.data.endpoint, now, wall);
-        driven.after_call(&mut guard);
-        driven.role.unlock(guard);
+        core.after_call(&mut guard);
+        core.role.unlock(guard);
         answer
     }
 
@@ -150,10 +150,10 @@ impl<E: Endpoint + 'static> Link<E> {
         self.wait_for(deadline, |connection, now| f(&mut connection.endpoint, now))
     }
 
-    /// Starts an operation and waits for its result, without releasing the lock in between: calls
-    /// `begin`, then passes its result to `check`, which it calls like
-    /// [`wait_until`](Self::wait_until). Returns both; the answer is `None` if `deadline` has
-    /// passed or the link is closed.
+    /// Starts an operation and waits for its answer. Calls `begin`, then passes its result to
+    /// `check` until `check` returns an answer, as [`wait_until`](Self::wait_until) does. The lock
+    /// is not released between `begin` and the first `check`. Returns the result of `begin` and the
+    /// answer; the answer is `None` if `deadline` has passed or the link is closed.
     ///
     /// # Errors
     /// The error of `begin`.
@@ -163,8 +163,8 @@ impl<E: Endpoint + 'static> Link<E> {
         begin: impl FnOnce(&mut E, Tick) -> Result<C, X>,
         mut check: impl FnMut(&mut E, &C) -> Option<R>,
     ) -> Result<(C, Option<R>), X> {
-        let driven = &self.driven;
-        let mut guard = driven.role.lock();
+        let core = &self.core;
+        let mut guard = core.role.lock();
         let (now, _) = guard.time();
         match begin(&mut guard.data.endpoint, now) {
             Ok(call) => {
@@ -174,8 +174,8 @@ impl<E: Endpoint + 'static> Link<E> {
                 Ok((call, answer))
             }
             Err(error) => {
-                driven.after_call(&mut guard);
-                driven.role.unlock(guard);
+                core.after_call(&mut guard);
+                core.role.unlock(guard);
                 Err(error)
             }
         }
@@ -193,8 +193,8 @@ impl<E: Endpoint + 'static> Link<E> {
         deadline: Option<Tick>,
         mut f: impl FnMut(&mut E, Tick) -> Option<R>,
     ) -> Poll<Option<R>> {
-        let driven = &self.driven;
-        let mut guard = driven.role.lock();
+        let core = &self.core;
+        let mut guard = core.role.lock();
         let (now, _) = guard.time();
         let answer = f(&mut guard.data.endpoint, now);
         let over = guard.is_stopping() || deadline.is_some_and(|deadline| deadline <= now);
@@ -204,10 +204,10 @@ impl<E: Endpoint + 'static> Link<E> {
             Poll::Pending
         };
         if poll.is_pending() {
-            driven.role.add_task(&mut guard, context.waker(), deadline);
+            core.role.add_task(&mut guard, context.waker(), deadline);
         }
-        driven.after_call(&mut guard);
-        driven.role.unlock(guard);
+        core.after_call(&mut guard);
+        core.role.unlock(guard);
         poll
     }
 
@@ -226,8 +226,8 @@ impl<E: Endpoint + 'static> Link<E> {
     /// Replaces the current transport with one that another part of the program has accepted, if
     /// `admit` accepts it. `admit` runs on the endpoint under the link's lock.
     ///
-    /// `admit` must hand bytes that were already read from the transport to the endpoint. A frame
-    /// that `admit` returns is sent first, with its descriptor.
+    /// If bytes were already read from the transport, `admit` must hand them to the endpoint. A
+    /// frame that `admit` returns is sent first, with its descriptor.
     ///
     /// # Errors
     /// Returns the transport if it was refused.
@@ -236,8 +236,8 @@ impl<E: Endpoint + 'static> Link<E> {
         transport: Transport,
         admit: impl FnOnce(&mut E, Tick, Timestamp) -> Admitted,
     ) -> Result<(), Transport> {
-        let driven = &self.driven;
-        let mut guard = driven.role.lock();
+        let core = &self.core;
+        let mut guard = core.role.lock();
         let (now, wall) = guard.time();
         let admitted = match guard.is_stopping() {
             true => Admitted::No,
@@ -247,37 +247,37 @@ impl<E: Endpoint + 'static> Link<E> {
             Admitted::Yes(first) => {
                 guard.data.install(transport);
                 if let Some((frame, file)) = first {
-                    guard.data.pass(frame, file);
+                    guard.data.pass_descriptor(frame, file);
                 }
                 guard.set_offline(false);
                 Ok(())
             }
             Admitted::No => Err(transport),
         };
-        driven.after_call(&mut guard);
-        driven.role.changed(&mut guard);
+        core.after_call(&mut guard);
+        core.role.changed(&mut guard);
         // The driving thread sleeps on another transport, or on none.
-        driven.kick(&guard);
-        driven.role.unlock(guard);
+        core.kick(&guard);
+        core.role.unlock(guard);
         answer
     }
 
     /// Makes all waiters check the endpoint again. A caller of [`with`](Self::with) uses this after
     /// a change that another thread may wait for.
     pub fn wake_waiters(&self) {
-        let driven = &self.driven;
-        let mut guard = driven.role.lock();
-        driven.role.changed(&mut guard);
-        driven.kick(&guard);
-        driven.role.unlock(guard);
+        let core = &self.core;
+        let mut guard = core.role.lock();
+        core.role.changed(&mut guard);
+        core.kick(&guard);
+        core.role.unlock(guard);
     }
 
     pub fn peer(&self) -> Option<Peer> {
-        self.driven.role.lock().data.peer()
+        self.core.role.lock().data.peer()
     }
 
     pub fn transport(&self) -> Option<TransportUsed> {
-        self.driven.role.lock().data.transport()
+        self.core.role.lock().data.transport()
     }
 
     /// Returns the engine's table of last values in memory shared with this process, if the table
@@ -302,11 +302,11 @@ impl<E: Endpoint + 'static> Link<E> {
         self.wait_for(Some(deadline), |connection, _| {
             connection.is_flushed().then_some(())
         });
-        let driven = &self.driven;
-        let mut guard = driven.role.lock();
-        driven.role.stop(&mut guard);
-        driven.kick(&guard);
-        driven.role.unlock(guard);
+        let core = &self.core;
+        let mut guard = core.role.lock();
+        core.role.stop(&mut guard);
+        core.kick(&guard);
+        core.role.unlock(guard);
         let background = lock(&self.background).take();
         if let Some(background) = background
             && background.thread().id() != thread::current().id()
@@ -314,18 +314,18 @@ impl<E: Endpoint + 'static> Link<E> {
             // A background thread that panicked has nothing left to close.
             let _ = background.join();
         }
-        let mut guard = driven.role.lock();
+        let mut guard = core.role.lock();
         let (now, _) = guard.time();
         guard.data.disconnect(now, Disconnect::ClosedLocally);
         guard.set_offline(true);
-        driven.kick(&guard);
-        driven.role.unlock(guard);
+        core.kick(&guard);
+        core.role.unlock(guard);
     }
 
     /// Returns true after [`close`](Self::close), or after the endpoint panicked on the background
     /// thread, which is visible nowhere else.
     pub fn is_closed(&self) -> bool {
-        self.driven.role.lock().is_stopping()
+        self.core.role.lock().is_stopping()
     }
 
     fn wait_for<R>(
@@ -333,7 +333,7 @@ impl<E: Endpoint + 'static> Link<E> {
         deadline: Option<Tick>,
         f: impl FnMut(&mut Connection<E>, Tick) -> Option<R>,
     ) -> Option<R> {
-        self.wait_with(self.driven.role.lock(), deadline, f)
+        self.wait_with(self.core.role.lock(), deadline, f)
     }
 
     fn wait_with<'a, R>(
@@ -342,11 +342,11 @@ impl<E: Endpoint + 'static> Link<E> {
         deadline: Option<Tick>,
         mut f: impl FnMut(&mut Connection<E>, Tick) -> Option<R>,
     ) -> Option<R> {
-        let driven = &*self.driven;
+        let core = &*self.core;
         let check = |state: &mut State<E>| {
             let (now, _) = state.time();
             let answer = f(&mut state.data, now);
-            driven.after_call(state);
+            core.after_call(state);
             match answer {
                 Some(answer) => Check::Done(answer),
                 None if state.is_stopping() => Check::GiveUp,
@@ -357,8 +357,8 @@ impl<E: Endpoint + 'static> Link<E> {
                 },
             }
         };
-        let turn = |guard, timeout| driven.turn_of_waiter(guard, timeout);
-        driven.role.wait(guard, check, turn, driven)
+        let turn = |guard, timeout| core.turn_of_waiter(guard, timeout);
+        core.role.wait(guard, check, turn, core)
     }
 }
 
@@ -379,7 +379,7 @@ impl<E: Endpoint + 'static> fmt::Debug for Link<E> {
 type State<E> = role::State<Connection<E>>;
 type Guard<'a, E> = role::Guard<'a, Connection<E>>;
 
-struct Driven<E> {
+struct LinkCore<E> {
     role: DriverRole<Connection<E>>,
     /// The sleeper of the background thread. It is separate from the sleeper of the waiters, so
     /// that a waiter can take over without waiting for the background thread to wake up.
@@ -389,7 +389,7 @@ struct Driven<E> {
     limits: DialLimits,
 }
 
-impl<E: Endpoint> Driven<E> {
+impl<E: Endpoint> LinkCore<E> {
     fn new(endpoint: E, options: LinkOptions) -> io::Result<Self> {
         let background = Arc::new(Sleeper::new()?);
         Ok(Self {
@@ -413,8 +413,8 @@ impl<E: Endpoint> Driven<E> {
         }
     }
 
-    /// Runs after a closure of the user has used the endpoint. Sends the endpoint's output, and
-    /// wakes the driving thread if it would otherwise sleep beyond a time that has become due.
+    /// Called after a user's closure has used the endpoint. Sends the endpoint's output, and wakes
+    /// the driving thread if it would otherwise sleep too long.
     fn after_call(&self, state: &mut State<E>) {
         let (now, wall) = state.time();
         if state.data.send(now, wall) {
@@ -434,7 +434,7 @@ impl<E: Endpoint> Driven<E> {
         mut guard: Guard<'a, E>,
         timeout: Option<Duration>,
     ) -> Guard<'a, E> {
-        let Some(plan) = guard.data.plan() else {
+        let Some(plan) = guard.data.sleep_plan() else {
             return self.without_transport(guard);
         };
         let Some(mut incoming) = guard.data.take_incoming() else {
@@ -493,7 +493,7 @@ impl<E: Endpoint> Driven<E> {
     /// The background thread's turn while connected. While it sleeps, it leaves the receive half to
     /// a waiter that takes over.
     fn turn_of_background<'a>(&'a self, mut guard: Guard<'a, E>) -> Guard<'a, E> {
-        let Some(plan) = guard.data.plan() else {
+        let Some(plan) = guard.data.sleep_plan() else {
             return self.without_transport(guard);
         };
         let until_due = self.record_sleep(&mut guard, Some(plan.interest), true);
@@ -604,7 +604,8 @@ impl<E: Endpoint> Driven<E> {
     fn end_turn(&self, state: &mut State<E>, incoming: Option<Incoming>) {
         let (now, wall) = state.time();
         let connection = &mut state.data;
-        let mut changed = incoming.is_some_and(|incoming| connection.take_in(incoming, now, wall));
+        let mut changed =
+            incoming.is_some_and(|incoming| connection.handle_incoming(incoming, now, wall));
         changed |= connection.run_timeout(now, wall);
         changed |= connection.send(now, wall);
         let offline = !connection.is_connected();
@@ -630,7 +631,7 @@ impl<E: Endpoint> Driven<E> {
     }
 }
 
-impl<E: Endpoint> Sleep<Connection<E>> for Driven<E> {
+impl<E: Endpoint> Sleep<Connection<E>> for LinkCore<E> {
     fn end(&self) {
         self.background.kick();
     }
@@ -640,7 +641,7 @@ impl<E: Endpoint> Sleep<Connection<E>> for Driven<E> {
     }
 
     fn resume(&self, state: &mut State<E>) {
-        let Some(plan) = state.data.plan() else {
+        let Some(plan) = state.data.sleep_plan() else {
             return self.end();
         };
         self.idle_wait.watch(Some(&plan.source), plan.interest);
@@ -716,7 +717,7 @@ struct Sleeping {
     until: Option<Tick>,
 }
 
-struct Plan {
+struct SleepPlan {
     source: Source,
     interest: Interest,
     /// There is already work to do, so the thread must not sleep.
@@ -788,9 +789,9 @@ impl<E: Endpoint> Connection<E> {
         });
     }
 
-    fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
+    fn pass_descriptor(&mut self, frame: Vec<u8>, file: OwnedFd) {
         if let Some(active) = &mut self.active {
-            active.outgoing.pass(frame, file);
+            active.outgoing.pass_descriptor(frame, file);
         }
     }
 
@@ -811,7 +812,7 @@ impl<E: Endpoint> Connection<E> {
 
     /// Returns the wake-up conditions for the next sleep, or `None` while there is nothing to
     /// drive.
-    fn plan(&self) -> Option<Plan> {
+    fn sleep_plan(&self) -> Option<SleepPlan> {
         let active = self.active.as_ref()?;
         let incoming = active.incoming.as_ref()?;
         let wanted = self.endpoint.wants_input();
@@ -820,7 +821,7 @@ impl<E: Endpoint> Connection<E> {
             read: wanted,
             write: active.is_blocked(),
         };
-        Some(Plan {
+        Some(SleepPlan {
             source: active.source.clone(),
             interest,
             at_once: wanted && found,
@@ -863,7 +864,7 @@ impl<E: Endpoint> Connection<E> {
     }
 
     /// Handles the input of one turn. Returns true if the endpoint received something.
-    fn take_in(&mut self, mut incoming: Incoming, now: Tick, wall: Timestamp) -> bool {
+    fn handle_incoming(&mut self, mut incoming: Incoming, now: Tick, wall: Timestamp) -> bool {
         // Another transport may have replaced the transport that the input was read from.
         let Some(active) = self
             .active
@@ -954,8 +955,8 @@ impl<E: Endpoint> Connection<E> {
             .is_none_or(|active| !active.is_blocked())
     }
 
-    /// Returns true if the driving thread would sleep through an event or time that now requires
-    /// it; `due` is the earliest due time.
+    /// Returns true if the driving thread would sleep through an event, or beyond the earliest due
+    /// time, `due`.
     fn oversleeps(&self, due: Option<Tick>) -> bool {
         let Some(sleeping) = self.sleeping else {
             return false;

@@ -152,7 +152,7 @@ impl Outgoing {
     }
 
     /// Sends a whole frame with a descriptor, after the pending data.
-    pub(crate) fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
+    pub(crate) fn pass_descriptor(&mut self, frame: Vec<u8>, file: OwnedFd) {
         self.frames_with_descriptor.push_back((frame, file));
     }
 

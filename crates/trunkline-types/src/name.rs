@@ -133,7 +133,7 @@ impl Name {
 
     /// Returns the canonical form of a full name without building a `Name`.
     pub fn canonical(text: &str) -> Result<Cow<'_, str>, NameError> {
-        let canonical = scan(text, NAME_BYTES_MAX, Wildcards::Refused)?;
+        let canonical = canonicalize(text, NAME_BYTES_MAX, Wildcards::Refused)?;
         let body = canonical.split('#').next().unwrap_or_default();
         if !body.contains('/') {
             return Err(NameError::NoPath {
@@ -239,7 +239,7 @@ pub fn check_segment(text: &str) -> Result<(), NameError> {
             });
         }
     }
-    scan(text, NAME_BYTES_MAX, Wildcards::Refused).map(|_| ())
+    canonicalize(text, NAME_BYTES_MAX, Wildcards::Refused).map(|_| ())
 }
 
 /// Escapes any text for use as one segment of a name: `/`, `#`, `%` and `*` become escapes.
@@ -322,7 +322,7 @@ pub(crate) enum Wildcards {
 
 /// Checks, in one pass, the rules shared by names, patterns and the name part of URLs, and converts
 /// escapes to upper case.
-pub(crate) fn scan(
+pub(crate) fn canonicalize(
     text: &str,
     bytes_max: usize,
     wildcards: Wildcards,

@@ -16,7 +16,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::name::{NameError, Wildcards, scan};
+use crate::name::{NameError, Wildcards, canonicalize};
 use crate::step_budget::StepBudget;
 
 /// Maximum length of a pattern, in bytes.
@@ -51,7 +51,7 @@ impl Pattern {
     /// Checks a pattern and converts it to canonical form. A text without wildcards is a pattern
     /// that matches itself.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
-        let canonical = scan(text, PATTERN_BYTES_MAX, Wildcards::Allowed)?;
+        let canonical = canonicalize(text, PATTERN_BYTES_MAX, Wildcards::Allowed)?;
         let mut count = 0;
         for (index, part) in canonical.split('#').enumerate() {
             for segment in part.split('/') {

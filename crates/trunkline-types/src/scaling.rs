@@ -47,7 +47,8 @@ pub enum ScalingError {
         needed: &'static str,
         data_type: String,
     },
-    /// The raw value at full scale is not greater than that at zero, or the difference is not finite.
+    /// The raw value at full scale is not greater than the one at zero, or the difference is not
+    /// finite.
     #[error("raw full ({full}) must be greater than raw zero ({zero}), and both must be finite")]
     RawRange { zero: f64, full: f64 },
     /// The engineering range has no width, or its width is not finite.
@@ -113,14 +114,15 @@ impl Scaling {
         Ok(())
     }
 
-    /// Converts a raw value to the engineering value, as a value of type `target`. Integers are
-    /// rounded to the nearest integer; NaN and infinities are passed on to floating-point types.
+    /// Converts a raw value to the engineering value, as a value of type `target`. If `target` is
+    /// an integer type, the result is rounded to the nearest integer; if it is a floating-point
+    /// type, NaN and infinities are passed on.
     ///
     /// Assumes that [`Scaling::check`] has passed.
     ///
     /// # Errors
-    /// [`ScalingError`] if the value has an unsuitable type, lies below the zero of a square root,
-    /// or its result does not fit into `target`.
+    /// [`ScalingError`] if the value has an unsuitable type, if it is outside the range of a square
+    /// root scaling, or if the result does not fit into `target`.
     pub fn to_engineering(&self, raw: &Value, target: &DataType) -> Result<Value, ScalingError> {
         match (*self, raw) {
             (
@@ -129,7 +131,7 @@ impl Scaling {
                     eng: [e0, e1],
                 },
                 raw,
-            ) => self.number(raw, target, |raw| Ok(linear(raw, [r0, r1], [e0, e1]))),
+            ) => self.scale_number(raw, target, |raw| Ok(linear(raw, [r0, r1], [e0, e1]))),
             (
                 Scaling::SquareRoot {
                     raw: [r0, r1],
@@ -137,13 +139,14 @@ impl Scaling {
                 },
                 raw,
             ) => {
-                self.number(raw, target, |raw| {
-                    // A single root of the quotient makes the result exact at zero and at full scale.
+                self.scale_number(raw, target, |raw| {
+                    // Taking the root of the quotient makes the result exact at zero and at full
+                    // scale.
                     let root = root_of((raw - r0) / (r1 - r0), raw, r0)?;
                     Ok(e0 + (e1 - e0) * root)
                 })
             }
-            _ => self.bits(raw, target),
+            _ => self.scale_bits(raw, target),
         }
     }
 
@@ -153,7 +156,7 @@ impl Scaling {
     pub fn to_raw(&self, eng: &Value, target: &DataType) -> Result<Value, ScalingError> {
         match (*self, eng) {
             (Scaling::Linear { raw, eng: range }, eng) => {
-                self.number(eng, target, |eng| Ok(linear(eng, range, raw)))
+                self.scale_number(eng, target, |eng| Ok(linear(eng, range, raw)))
             }
             (
                 Scaling::SquareRoot {
@@ -161,7 +164,7 @@ impl Scaling {
                     eng: [e0, e1],
                 },
                 eng,
-            ) => self.number(eng, target, |eng| {
+            ) => self.scale_number(eng, target, |eng| {
                 let root = (eng - e0) / (e1 - e0);
                 if root < 0.0 {
                     return Err(ScalingError::BelowZero {
@@ -171,12 +174,12 @@ impl Scaling {
                 }
                 Ok(r0 + (r1 - r0) * root * root)
             }),
-            _ => self.bits(eng, target),
+            _ => self.scale_bits(eng, target),
         }
     }
 
     /// Inverts a boolean or converts a bit field, which is the same operation in both directions.
-    fn bits(&self, value: &Value, target: &DataType) -> Result<Value, ScalingError> {
+    fn scale_bits(&self, value: &Value, target: &DataType) -> Result<Value, ScalingError> {
         match (*self, value) {
             (Scaling::Invert, Value::Bool(on)) if *target == DataType::Bool => Ok(Value::Bool(!on)),
             (Scaling::BitField { invert, select }, Value::U32(bits))
@@ -188,7 +191,7 @@ impl Scaling {
         }
     }
 
-    fn number(
+    fn scale_number(
         &self,
         value: &Value,
         target: &DataType,
@@ -198,7 +201,7 @@ impl Scaling {
         let result = scale(value)?;
         let fits = result.is_finite() || !value.is_finite();
         let scaled = if fits {
-            number_of(result, target)
+            number_to_value(result, target)
         } else {
             None
         };
@@ -234,8 +237,9 @@ impl Scaling {
     }
 }
 
-/// Multiplies before dividing, so that integers remain exact if both ranges are integers, unless
-/// the product is too large.
+/// Maps the value linearly from one range to the other. Multiplies before dividing: if the value
+/// and the limits of both ranges are integers, an integer result is exact, unless the product is
+/// too large.
 fn linear(value: f64, from: [f64; 2], to: [f64; 2]) -> f64 {
     let (from_span, to_span) = (from[1] - from[0], to[1] - to[0]);
     let product = (value - from[0]) * to_span;
@@ -255,10 +259,9 @@ fn root_of(square: f64, value: f64, zero: f64) -> Result<f64, ScalingError> {
 
 /// Converts the number to this type, rounded to the nearest value; returns `None` if it does not
 /// fit.
-pub(crate) fn number_of(number: f64, target: &DataType) -> Option<Value> {
+pub(crate) fn number_to_value(number: f64, target: &DataType) -> Option<Value> {
     let whole = number.round();
-    /// An `f64` cannot represent the upper limits of 64-bit types exactly, but it can represent
-    /// each limit plus one.
+    // For types of at most 32 bits, whose limits an `f64` represents exactly.
     macro_rules! integer {
         ($variant:ident, $ty:ty) => {
             (whole >= <$ty>::MIN as f64 && whole < <$ty>::MAX as f64 + 1.0)
@@ -269,6 +272,8 @@ pub(crate) fn number_of(number: f64, target: &DataType) -> Option<Value> {
         DataType::I8 => integer!(I8, i8),
         DataType::I16 => integer!(I16, i16),
         DataType::I32 => integer!(I32, i32),
+        // An `f64` cannot represent the upper limits of the 64-bit types. `MAX as f64` is the limit
+        // plus one.
         DataType::I64 => (whole >= i64::MIN as f64 && whole < i64::MAX as f64)
             .then_some(Value::I64(whole as i64)),
         DataType::U8 => integer!(U8, u8),

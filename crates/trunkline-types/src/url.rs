@@ -21,18 +21,18 @@ use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use crate::address::{SOCKET_ENDING, SocketPath, SocketPathError};
-use crate::name::{NAME_BYTES_MAX, Name, NameError, Wildcards, scan};
+use crate::name::{NAME_BYTES_MAX, Name, NameError, Wildcards, canonicalize};
 use crate::text::clip;
 
-/// The TCP port of variables, directory and streams.
+/// The default TCP port for variables, the directory and streams.
 pub const DEFAULT_PORT: u16 = 5850;
 
-/// A parsed URL. It can also be built from parts at run time.
+/// A URL, parsed from text or built from its parts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Url {
     /// The transport of the connection.
     pub via: Transport,
-    /// Host in lower case, an IPv6 address without brackets; `None` for this machine or the
+    /// Host in lower case. An IPv6 address has no brackets. `None` means this machine or the
     /// selected context.
     pub host: Option<String>,
     /// Port; `None` for [`DEFAULT_PORT`].
@@ -240,7 +240,7 @@ fn strip_scheme(text: &str) -> Result<Option<(Scheme, &str)>, UrlError> {
         (None, Some(_)) if is_scheme => Err(UrlError::Scheme {
             scheme: clip(scheme),
         }),
-        // `tl:/x` is treated as a typing error, not as a library called `tl:`.
+        // `tl:/x` is treated as a typo, not as a library called `tl:`.
         (Some(_), None) => Err(UrlError::Scheme {
             scheme: format!("{scheme}:"),
         }),
@@ -272,7 +272,7 @@ fn parse_socket(text: &str, via: fn(SocketPath) -> Transport) -> Result<Url, Url
 }
 
 fn parse_name(text: &str) -> Result<String, NameError> {
-    scan(text, NAME_BYTES_MAX, Wildcards::Allowed).map(|name| name.into_owned())
+    canonicalize(text, NAME_BYTES_MAX, Wildcards::Allowed).map(|name| name.into_owned())
 }
 
 fn parse_authority(text: &str) -> Result<(Option<String>, Option<u16>), UrlError> {

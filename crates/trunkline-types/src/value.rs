@@ -142,7 +142,7 @@ impl Value {
     /// nearest value. Returns `None` if the number does not fit, or if either type is not a number.
     pub fn to_number(&self, data_type: &DataType) -> Option<Value> {
         let Some(whole) = self.as_whole() else {
-            return crate::scaling::number_of(self.as_f64()?, data_type);
+            return crate::scaling::number_to_value(self.as_f64()?, data_type);
         };
         Some(match data_type {
             DataType::I8 => Value::I8(whole.try_into().ok()?),

@@ -1,4 +1,5 @@
-//! `force`: holds variables at values, lists the forced variables, and switches forcing on or off.
+//! `force`: holds variables at fixed values, lists the forced variables, and switches forcing on or
+//! off.
 
 use serde_json::Value as Json;
 use trunkline::proto::ForcedEntry;
@@ -58,7 +59,7 @@ pub(crate) struct Forced {
     by: String,
     /// Whether forcing is on and the variable shows the forced value.
     holds: bool,
-    /// Cells for people: the forced value, the value of the source, and the time of forcing.
+    /// Cells of the table: the forced value, the value of the source, and the time of forcing.
     #[serde(skip)]
     texts: [(&'static str, String); 3],
 }
@@ -75,7 +76,7 @@ impl Record for Forced {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline switch of forcing, version 1")]
 pub(crate) struct Forcing {
-    /// Result for all forced values.
+    /// State of the forced values after the command.
     #[schemars(extend("enum" = ["on", "off", "cleared"]))]
     forcing: &'static str,
     /// Number of affected variables.

@@ -1,4 +1,5 @@
-//! The verbs with a single answer: writes, and requests whose answers [`ClientCore::take`] returns.
+//! The client's operations that get a single answer: writes, and requests whose answers
+//! [`ClientCore::take`] returns.
 
 use std::sync::Arc;
 
@@ -43,15 +44,15 @@ impl ClientCore {
         self.requests.take_answer(request.0, R::unpack)
     }
 
-    /// Returns true if the answer has arrived and was not taken.
+    /// Returns true if the answer has arrived and has not been taken yet.
     pub fn is_answered<R>(&self, request: RequestId<R>) -> bool {
         self.requests.is_answered(request.0)
     }
 
-    /// Ends a call before its answer has arrived. A request that was not sent is cancelled, and a
-    /// request that was sent is never sent again. Returns the engine's answer if it has arrived
-    /// after all, or an answer with an unknown outcome if the request was sent and changes the
-    /// engine.
+    /// Ends a call before its answer has arrived. A request that has not been sent is cancelled,
+    /// and a request that has been sent is never sent again. Returns the engine's answer if it has
+    /// arrived after all. Returns an answer with an unknown outcome if the request has been sent
+    /// and changes the engine's state.
     pub fn give_up<R: Request>(
         &mut self,
         request: RequestId<R>,
@@ -64,8 +65,8 @@ impl ClientCore {
         answer
     }
 
-    /// Abandons a request whose answer the program no longer needs, as [`give_up`](Self::give_up)
-    /// does. Closes the variables that the request opens.
+    /// Like [`give_up`](Self::give_up), but discards the answer. Closes the variables that the
+    /// request opens.
     pub fn forget<R>(&mut self, request: RequestId<R>) {
         self.requests.forget(&mut self.parts, request.0);
     }
@@ -73,8 +74,8 @@ impl ClientCore {
     /// Opens variables by their full names, in one request.
     ///
     /// A variable stays open across reconnections until it has been closed as often as it was
-    /// opened. The request runs in the background: wait for the answer to check the names, or
-    /// continue in the meantime.
+    /// opened. The request runs in the background. Wait for the answer to find out whether the
+    /// names exist, or continue without waiting.
     pub fn open<N: AsRef<str>>(
         &mut self,
         names: &[N],
@@ -113,8 +114,8 @@ impl ClientCore {
         self.ask(variables.len(), Read(list))
     }
 
-    /// As [`read`](Self::read), but uses the memory of `buffer` instead of allocating each reading.
-    /// After an error, the buffer is lost.
+    /// Like [`read`](Self::read), but uses the memory of `buffer` instead of allocating each
+    /// reading. After an error, the buffer is lost.
     pub fn read_into(
         &mut self,
         variables: &[VariableRef],
@@ -163,9 +164,10 @@ impl ClientCore {
     /// outcomes as soon as all of them are known. Writes are sent in the order of the calls, many
     /// per frame.
     ///
-    /// Without a connection, writes wait for the next connection until
-    /// [`end_writes`](Self::end_writes) ends their call. Writes that were sent but not answered
-    /// when the connection broke end as unknown, because the engine may have carried them out.
+    /// Without a connection, writes wait for the next connection, or until
+    /// [`end_writes`](Self::end_writes) is called for their batch. If the connection breaks after a
+    /// write was sent and before it was answered, its outcome is unknown, because the engine may
+    /// have carried it out.
     ///
     /// # Errors
     /// [`WriteError::WouldBlock`] if too many writes are already queued. None of the new writes is
@@ -177,13 +179,13 @@ impl ClientCore {
         self.parts.writes.write(&mut self.parts.base, writes)
     }
 
-    /// As [`write`](Self::write), for writes whose outcomes the program does not take.
+    /// Like [`write`](Self::write), but for writes whose outcomes the program does not take.
     /// [`write_counts`](Self::write_counts) counts their outcomes, and
     /// [`last_write_fault`](Self::last_write_fault) returns the last fault. Writes that are not
     /// sent by `expires` are cancelled.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// The same as [`write`](Self::write).
     pub fn write_untracked(
         &mut self,
         writes: impl IntoIterator<Item = Write>,
@@ -197,8 +199,8 @@ impl ClientCore {
         queue.write_untracked(base, writes, expires)
     }
 
-    /// Takes the outcomes, in the order of the writes, if all of them are known. Returns `None`
-    /// before that, and if the outcomes were already taken.
+    /// Takes the outcomes, in the order of the writes, once all of them are known. Returns `None`
+    /// before that, or if the outcomes have already been taken.
     pub fn take_outcomes(&mut self, batch: WriteBatchId) -> Option<Vec<WriteOutcome>> {
         self.parts.writes.take_outcomes(batch)
     }
@@ -208,10 +210,11 @@ impl ClientCore {
         self.parts.writes.is_settled(batch)
     }
 
-    /// Ends a call before all its outcomes are known, and takes the outcomes. A write that was not
-    /// sent is cancelled and never sent. A write that was sent, even in part, is unknown, because
-    /// the engine may still carry it out; [`write_counts`](Self::write_counts) counts its actual
-    /// outcome when the engine answers. Returns an empty list if the outcomes were already taken.
+    /// Ends a call before all its outcomes are known, and takes the outcomes. A write that has not
+    /// been sent is cancelled and never sent. If a write has been sent, even in part, but not
+    /// answered, its outcome is unknown, because the engine may still carry it out;
+    /// [`write_counts`](Self::write_counts) counts its actual outcome when the engine answers.
+    /// Returns an empty list if the outcomes have already been taken.
     pub fn end_writes(&mut self, batch: WriteBatchId) -> Vec<WriteOutcome> {
         self.parts.writes.end_call(&mut self.parts.base, batch)
     }
@@ -259,7 +262,7 @@ impl ClientCore {
         })
     }
 
-    /// Sends all queued data, and makes the engine send the data that it gathers for its clients.
+    /// Sends all queued data, and makes the engine send the data that it collects for its clients.
     /// The answer contains the counts of all writes. It arrives when the engine has carried out
     /// everything queued before this call and all earlier writes have ended. Later writes do not
     /// delay it.
@@ -270,7 +273,7 @@ impl ClientCore {
         self.ask(1, Flush::default())
     }
 
-    /// Searches for names that match a pattern. The answer collects all pages: at most `limit`
+    /// Searches for names that match a pattern. The answer contains all pages: at most `limit`
     /// names if `limit` is given, and never more than
     /// [`request_items_max`](crate::ClientOptions::request_items_max).
     pub fn find(
@@ -281,7 +284,7 @@ impl ClientCore {
         self.search(pattern, &[], limit)
     }
 
-    /// As [`find`](Self::find), with conditions that must all be satisfied.
+    /// Like [`find`](Self::find), but with conditions that must all be satisfied.
     pub fn search(
         &mut self,
         pattern: &str,
@@ -304,9 +307,9 @@ impl ClientCore {
         self.ask(1, Why::new(name, false, None))
     }
 
-    /// As [`why`](Self::why), followed by what the client itself knows. If there is no connection,
-    /// because an attempt failed or the client is closed, the answer contains only the reason for
-    /// that.
+    /// Like [`why`](Self::why), but the answer also contains what the client itself knows. If there
+    /// is no connection, because an attempt failed or the client is closed, the answer contains
+    /// only the reason why there is none.
     pub fn explain(&mut self, now: Tick, name: &str) -> Result<RequestId<Why>, RequestError> {
         let Some(step) = explain_connection(&self.parts, now, name) else {
             return self.ask(1, Why::new(name, true, None));
@@ -324,14 +327,14 @@ impl ClientCore {
         self.ask(1, Engine::default())
     }
 
-    /// Queries the audit. The answer collects all pages, up to the query's limit or
+    /// Queries the audit. The answer contains all pages, up to the query's limit or
     /// [`AUDIT_ENTRIES_MAX`](crate::AUDIT_ENTRIES_MAX) entries. `next` in the answer is the number
-    /// of the first entry that was not collected.
+    /// of the entry at which the next query continues.
     pub fn audit(&mut self, query: AuditQuery) -> Result<RequestId<Audit>, RequestError> {
         self.ask(1, Audit::new(Box::new(query)))
     }
 
-    /// Queries the alarms of variables. The answer collects all pages, up to
+    /// Queries the alarms of variables. The answer contains all pages, up to
     /// [`ALARMS_MAX`](crate::ALARMS_MAX) alarms.
     pub fn alarms(&mut self, query: AlarmQuery) -> Result<RequestId<Alarms>, RequestError> {
         self.ask(1, Alarms::new(Box::new(query)))
@@ -379,15 +382,15 @@ impl ClientCore {
         self.ask(request.alarms.len(), request)
     }
 
-    /// Queries the forced variables, or switches forcing for the whole engine. The answer collects
+    /// Queries the forced variables, or switches forcing for the whole engine. The answer contains
     /// all pages of the list, up to [`request_items_max`](crate::ClientOptions::request_items_max)
     /// entries.
     pub fn forcing(&mut self, verb: ForcingVerb) -> Result<RequestId<Forcing>, RequestError> {
         self.ask(1, Forcing::new(verb))
     }
 
-    /// Deploys all variables of a library or, after an error, none. With `replace`, the library may
-    /// already be deployed; unchanged variables keep their handles.
+    /// Deploys a library: all of its variables or, if there is an error, none. With `replace`, the
+    /// library may already be deployed; unchanged variables keep their handles.
     pub fn deploy(
         &mut self,
         library: Arc<LibraryDefinition>,

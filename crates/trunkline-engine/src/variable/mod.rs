@@ -16,7 +16,7 @@ use trunkline_types::{
 };
 
 pub(crate) use self::extensions::{Admission, Committed, Extension, QuietRange};
-pub(crate) use self::redirect::{Redirect, unreached};
+pub(crate) use self::redirect::{Redirect, count_unreached};
 pub(crate) use self::state::{Extra, State};
 use crate::caller::Caller;
 use crate::delivery::feed::QueueSize;

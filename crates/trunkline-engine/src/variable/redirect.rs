@@ -33,13 +33,17 @@ impl<'a> Redirect<'a> {
     pub(crate) fn outcome(&self, verb: WriteVerb, outcome: WriteOutcome) -> WriteOutcome {
         match self.recorded.get() {
             Some(recorded) => recorded.clone(),
-            None => unreached(self.named, verb, outcome),
+            None => count_unreached(self.named, verb, outcome),
         }
     }
 }
 
 /// Returns the outcome at a named variable that the update did not reach, and counts it there.
-pub(crate) fn unreached(named: &Variable, verb: WriteVerb, outcome: WriteOutcome) -> WriteOutcome {
+pub(crate) fn count_unreached(
+    named: &Variable,
+    verb: WriteVerb,
+    outcome: WriteOutcome,
+) -> WriteOutcome {
     let mut state = named.lock();
     match &outcome {
         WriteOutcome::Applied(_) | WriteOutcome::Unchanged(_) => {

@@ -5,7 +5,7 @@ use trunkline_types::{Position, Quality, Timestamp, Value, WriteVerb};
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::outcome::WriteOutcome;
 use crate::sync::Arc;
-use crate::variable::{Variable, unreached};
+use crate::variable::{Variable, count_unreached};
 use crate::write::accept::WriteValue;
 
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct Write<'a> {
     pub source_timestamp: Option<Timestamp>,
     pub quality: Option<Quality>,
     pub origin: Origin,
-    /// The operation requested by a client. Sources only publish.
+    /// The operation that a client requests. Ignored for a source, which only publishes values.
     pub verb: WriteVerb,
     /// If set, the write is refused unless the variable is still at this position (B-22). If a
     /// provider has to be asked, the variable may have changed by the time the provider answers.
@@ -41,7 +41,7 @@ pub enum Origin {
 pub struct Completion {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) id: u64,
-    /// Set if the caller named a variable other than the written one.
+    /// The variable that the caller named, if it is not the written one.
     pub(crate) named: Option<Arc<Variable>>,
 }
 
@@ -49,7 +49,7 @@ impl Completion {
     /// Reports the outcome of a write whose update was not committed.
     pub(crate) fn end(&self, outcome: WriteOutcome, wakes: &mut Wakes) {
         let outcome = match &self.named {
-            Some(named) => unreached(named, WriteVerb::Put, outcome),
+            Some(named) => count_unreached(named, WriteVerb::Put, outcome),
             None => outcome,
         };
         self.outbox.complete(self.id, outcome);
@@ -58,12 +58,13 @@ impl Completion {
 }
 
 impl<'a> Write<'a> {
-    /// Creates a client's write of `value` with the time of arrival.
+    /// Creates a client's write of `value`. Its source timestamp is the time of arrival.
     pub fn value(value: &'a Value) -> Self {
         Self::of(WriteValue::Value(value))
     }
 
-    /// Creates a client's write of a value in wire form with the time of arrival.
+    /// Creates a client's write of a value in wire form. Its source timestamp is the time of
+    /// arrival.
     pub fn wire(bytes: &'a [u8]) -> Self {
         Self::of(WriteValue::Wire(bytes))
     }
@@ -80,7 +81,7 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// Creates a client's request without a value: send, request or unforce.
+    /// Creates a client's write without a value: send, request or unforce.
     pub fn order(verb: WriteVerb) -> Self {
         Self {
             verb,

@@ -40,8 +40,8 @@ pub(super) type Next = Option<(Option<RowKey>, SeriesProgress)>;
 
 /// Returns the position at which a series begins.
 pub(super) fn begin(span: TimeSpan, durations: bool) -> SeriesProgress {
-    let seek = span.since.checked_sub(1).filter(|_| durations);
-    SeriesProgress::begin(span.since, seek)
+    let search_until = span.since.checked_sub(1).filter(|_| durations);
+    SeriesProgress::begin(span.since, search_until)
 }
 
 impl Intervals<'_, '_> {
@@ -53,21 +53,21 @@ impl Intervals<'_, '_> {
         count_max: usize,
     ) -> Result<(Vec<Bucket>, Next), Error> {
         // First, find the value that holds at the start of the span.
-        if let Some(seek) = progress.seek {
+        if let Some(last) = progress.search_until {
             let before = TimeSpan {
                 since: i64::MIN,
-                last: seek,
+                last,
             };
             // Ignore damage here: the window that begins with this row reports it.
             match self.reader.last(before, None) {
                 Last::Found(key, _) => after = Some(previous_key(key)),
                 Last::Nothing => {}
                 Last::Interrupted(searched) => {
-                    progress.seek = Some(searched.time);
+                    progress.search_until = Some(searched.time);
                     return Ok((Vec::new(), Some((after, progress))));
                 }
             }
-            progress.seek = None;
+            progress.search_until = None;
         }
         let mut builder = BucketBuilder {
             intervals: self,
@@ -326,17 +326,17 @@ impl BucketBuilder<'_, '_, '_> {
     /// becomes full first.
     fn advance_to(&mut self, to: i64) -> bool {
         let to = to.min(self.intervals.now);
-        while let Some(held) = self.progress.held.filter(|_| self.progress.at < to) {
-            let at = self.progress.at;
+        while let Some(held) = self.progress.held.filter(|_| self.progress.next_time < to) {
+            let at = self.progress.next_time;
             if !self.can_add_at(at) {
                 return false;
             }
             let end = self.end_of(at).min(to);
             let time = end.wrapping_sub(at) as u64;
             self.bucket_at(at).hold(held, time);
-            self.progress.at = end;
+            self.progress.next_time = end;
         }
-        self.progress.at = self.progress.at.max(to);
+        self.progress.next_time = self.progress.next_time.max(to);
         true
     }
 
@@ -404,7 +404,7 @@ impl BucketBuilder<'_, '_, '_> {
             }
             self.bucket_at(bucket.start).join(&bucket);
             if self.intervals.durations {
-                self.progress.at = last_time;
+                self.progress.next_time = last_time;
                 self.progress.held = Some(bucket.last);
             }
             after = Some(last_key(end));

@@ -319,15 +319,15 @@ impl<'r, 'a> SeriesQuery<'r, 'a> {
                 (data_type, SeriesData::Rows(window.rows), next)
             }
             HistoryForm::Last => {
-                let last = progress.seek.unwrap_or(span.last).min(span.last);
+                let last = progress.search_until.unwrap_or(span.last).min(span.last);
                 let span = TimeSpan { last, ..span };
-                let (rows, next) = match self.reader.last(span, progress.damaged) {
+                let (rows, next) = match self.reader.last(span, progress.latest_damage) {
                     Last::Found(_, rows) => (*rows, None),
                     Last::Nothing => (self.reader.series.rows(), None),
                     Last::Interrupted(searched) => {
                         let progress = SeriesProgress {
-                            seek: Some(searched.time),
-                            damaged: searched.damaged,
+                            search_until: Some(searched.time),
+                            latest_damage: searched.latest_damage,
                             ..progress
                         };
                         (Rows::default(), Some((None, progress)))

@@ -129,21 +129,21 @@ impl Points<'_, '_> {
             if builder.is_full() || self.reader.page.is_spent() {
                 return Ok((builder.out, Some((after, builder.progress))));
             }
-            if let Some(seek) = builder.progress.seek {
+            if let Some(last) = builder.progress.search_until {
                 let before = TimeSpan {
                     since: i64::MIN,
-                    last: seek,
+                    last,
                 };
                 // Ignore damage here: the window that begins with this row reports it.
                 match self.reader.last(before, None) {
                     Last::Found(key, _) => after = Some(previous_key(key)),
                     Last::Nothing => {}
                     Last::Interrupted(searched) => {
-                        builder.progress.seek = Some(searched.time);
+                        builder.progress.search_until = Some(searched.time);
                         return Ok((builder.out, Some((after, builder.progress))));
                     }
                 }
-                builder.progress.seek = None;
+                builder.progress.search_until = None;
             }
             // Interpolation at the last point needs the next row, which may be after the span.
             let last = match self.interpolates() {
@@ -152,12 +152,12 @@ impl Points<'_, '_> {
             };
             let since = match after {
                 Some(_) => i64::MIN,
-                None => builder.progress.at.saturating_add(1),
+                None => builder.progress.next_time.saturating_add(1),
             };
             let window = self
                 .reader
                 .window(after, TimeSpan { since, last }, READ_LIMITS)?;
-            let at = builder.progress.at;
+            let at = builder.progress.next_time;
             let first = window.rows.times().first();
             let is_at_start = builder.before.is_none() && at == first_point(self.span, self.step);
             if is_at_start && first.map_or(window.end.is_none(), |first| *first > self.span.last) {
@@ -196,8 +196,8 @@ impl Points<'_, '_> {
             let is_long =
                 rows.len() >= READ_LIMITS.rows / 2 || rows.memory() >= READ_LIMITS.bytes / 2;
             let points = builder.points_since(at);
-            if is_long && points < POINTS_PER_WINDOW_MIN && builder.progress.at > end.time {
-                builder.progress.seek = Some(builder.progress.at);
+            if is_long && points < POINTS_PER_WINDOW_MIN && builder.progress.next_time > end.time {
+                builder.progress.search_until = Some(builder.progress.next_time);
                 // The search finds the row before the next point.
                 builder.clear_before();
             }
@@ -241,7 +241,7 @@ struct PointBuilder<'p, 'r, 'a> {
 
 impl PointBuilder<'_, '_, '_> {
     fn is_done(&self) -> bool {
-        self.progress.at > self.points.span.last
+        self.progress.next_time > self.points.span.last
     }
 
     fn is_full(&self) -> bool {
@@ -255,7 +255,7 @@ impl PointBuilder<'_, '_, '_> {
 
     /// Returns the number of points between time `at` and the next point.
     fn points_since(&self, at: i64) -> usize {
-        let passed = self.progress.at.saturating_sub(at);
+        let passed = self.progress.next_time.saturating_sub(at);
         passed
             .checked_div(self.points.step.unwrap_or(0))
             .unwrap_or(0) as usize
@@ -263,7 +263,7 @@ impl PointBuilder<'_, '_, '_> {
 
     /// Adds the points before a row. Returns false if the page becomes full first.
     fn add_row(&mut self, sample: Sample) -> bool {
-        while !self.is_done() && self.progress.at < sample.key.time {
+        while !self.is_done() && self.progress.next_time < sample.key.time {
             if self.is_full() {
                 return false;
             }
@@ -285,7 +285,7 @@ impl PointBuilder<'_, '_, '_> {
     /// Adds the points up to and including time `last`. All rows before them must have been added. Returns
     /// false if the page becomes full first.
     fn add_points_until(&mut self, last: i64) -> bool {
-        while !self.is_done() && self.progress.at <= last {
+        while !self.is_done() && self.progress.next_time <= last {
             if self.is_full() {
                 return false;
             }
@@ -296,7 +296,7 @@ impl PointBuilder<'_, '_, '_> {
 
     /// Adds the next point. `next` is the row after the point, if it is known.
     fn add_point(&mut self, next: Option<&Sample>) {
-        let at = self.progress.at;
+        let at = self.progress.next_time;
         let is_interpolated = self.points.interpolates();
         let before = self.before.as_ref();
         let before = before.filter(|before| before.content != RowValue::Bad);
@@ -335,7 +335,7 @@ impl PointBuilder<'_, '_, '_> {
             },
         };
         self.out.push(&row);
-        self.progress.at = match self.points.step {
+        self.progress.next_time = match self.points.step {
             Some(step) => at.checked_add(step),
             None => None,
         }

@@ -1,9 +1,9 @@
-//! Encodes the state of a query between two pages for the cursor.
+//! Encodes the state of a query. The cursor carries this state from one page to the next.
 //!
 //! ```text
 //! version 1 u8 | since i64 | last i64 | now i64 | width varint | flags u8 |
-//! [seek i64] | at i64 | [held f64] | [before: time i64, epoch u64, sequence u64] | [gap i64] |
-//! [damaged i64] | buckets, at most one
+//! [search_until i64] | next_time i64 | [held f64] | [before: time i64, epoch u64, sequence u64] |
+//! [gap_start i64] | [latest_damage i64] | buckets, at most one
 //! ```
 
 use trunkline_types::history::{Bucket, RowKey};
@@ -18,11 +18,11 @@ use crate::error::Error;
 /// Version of the encoding.
 const VERSION: u8 = 1;
 // Flags for the optional fields.
-const SEEK: u8 = 1;
+const SEARCH_UNTIL: u8 = 1;
 const HELD: u8 = 2;
 const BEFORE: u8 = 4;
-const GAP: u8 = 8;
-const DAMAGED: u8 = 16;
+const GAP_START: u8 = 8;
+const LATEST_DAMAGE: u8 = 16;
 
 /// The state of a query. All pages use the span, time and width that the first page determined.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,31 +39,33 @@ pub(super) struct Progress {
 /// The state of a series, except for the key up to which it was read.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct SeriesProgress {
-    /// The time up to which the last row must still be searched for; `None` if no search is pending.
-    pub(super) seek: Option<i64>,
-    /// The answer is complete before this time.
-    pub(super) at: i64,
-    /// The value that holds at `at`, NaN if it is not a number. `None` if no good value holds.
+    /// The pending search for the last row continues from this time backwards; `None` if no search
+    /// is pending.
+    pub(super) search_until: Option<i64>,
+    /// The time at which the answer continues. The answer is complete before this time.
+    pub(super) next_time: i64,
+    /// The value that holds at `next_time`, NaN if it is not a number. `None` if no good value
+    /// holds.
     pub(super) held: Option<f64>,
-    /// The key of the last row before `at`.
+    /// The key of the last row before `next_time`.
     pub(super) before: Option<RowKey>,
     /// The time of the first event after `before`.
     pub(super) gap_start: Option<i64>,
     /// The latest possible time of damaged rows that an interrupted search for the last row found.
-    pub(super) damaged: Option<i64>,
+    pub(super) latest_damage: Option<i64>,
     /// The bucket that the next page continues.
     pub(super) bucket: Option<Bucket>,
 }
 
 impl SeriesProgress {
-    pub(super) fn begin(at: i64, seek: Option<i64>) -> Self {
+    pub(super) fn begin(next_time: i64, search_until: Option<i64>) -> Self {
         Self {
-            seek,
-            at,
+            search_until,
+            next_time,
             held: None,
             before: None,
             gap_start: None,
-            damaged: None,
+            latest_damage: None,
             bucket: None,
         }
     }
@@ -78,27 +80,27 @@ impl Progress {
         }
         put_varint(&mut out, self.width);
         let SeriesProgress {
-            seek,
-            at,
+            search_until,
+            next_time,
             held,
             before,
             gap_start,
-            damaged,
+            latest_damage,
             bucket,
         } = &self.series;
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         put_u8(
             &mut out,
-            flag(seek.is_some(), SEEK)
+            flag(search_until.is_some(), SEARCH_UNTIL)
                 | flag(held.is_some(), HELD)
                 | flag(before.is_some(), BEFORE)
-                | flag(gap_start.is_some(), GAP)
-                | flag(damaged.is_some(), DAMAGED),
+                | flag(gap_start.is_some(), GAP_START)
+                | flag(latest_damage.is_some(), LATEST_DAMAGE),
         );
-        if let Some(seek) = seek {
-            put_i64(&mut out, *seek);
+        if let Some(time) = search_until {
+            put_i64(&mut out, *time);
         }
-        put_i64(&mut out, *at);
+        put_i64(&mut out, *next_time);
         if let Some(held) = held {
             put_f64(&mut out, *held);
         }
@@ -107,7 +109,7 @@ impl Progress {
             put_u64(&mut out, before.epoch);
             put_u64(&mut out, before.sequence);
         }
-        for time in [gap_start, damaged].into_iter().flatten() {
+        for time in [gap_start, latest_damage].into_iter().flatten() {
             put_i64(&mut out, *time);
         }
         encode_buckets(bucket.as_slice(), &mut out);
@@ -134,8 +136,8 @@ impl Progress {
         let width = reader.varint()?;
         let flags = reader.u8()?;
         let has = |flag: u8| flags & flag != 0;
-        let seek = has(SEEK).then(|| reader.i64()).transpose()?;
-        let at = reader.i64()?;
+        let search_until = has(SEARCH_UNTIL).then(|| reader.i64()).transpose()?;
+        let next_time = reader.i64()?;
         let held = has(HELD).then(|| reader.f64()).transpose()?;
         let mut before = None;
         if has(BEFORE) {
@@ -145,20 +147,20 @@ impl Progress {
                 sequence: reader.u64()?,
             });
         }
-        let gap_start = has(GAP).then(|| reader.i64()).transpose()?;
-        let damaged = has(DAMAGED).then(|| reader.i64()).transpose()?;
+        let gap_start = has(GAP_START).then(|| reader.i64()).transpose()?;
+        let latest_damage = has(LATEST_DAMAGE).then(|| reader.i64()).transpose()?;
         let buckets = decode_buckets(reader)?;
         Ok(Some(Self {
             span: TimeSpan { since, last },
             now,
             width,
             series: SeriesProgress {
-                seek,
-                at,
+                search_until,
+                next_time,
                 held,
                 before,
                 gap_start,
-                damaged,
+                latest_damage,
                 bucket: buckets.first().copied(),
             },
         }))

@@ -207,7 +207,7 @@ pub(crate) struct SearchedUntil {
     /// No row within the span is later than this time, where the search continues.
     pub(crate) time: i64,
     /// The latest possible time of damaged rows that were found.
-    pub(crate) damaged: Option<i64>,
+    pub(crate) latest_damage: Option<i64>,
 }
 
 impl SeriesReader<'_> {
@@ -364,9 +364,9 @@ impl SeriesReader<'_> {
         marks
     }
 
-    /// Searches for the last row of a span. `damaged` is the latest possible time of damaged rows that the
-    /// search found in earlier pages.
-    pub(crate) fn last(&self, span: TimeSpan, mut damaged: Option<i64>) -> Last {
+    /// Searches for the last row of a span. `latest_damage` is the latest possible time of damaged
+    /// rows that the search found in earlier pages.
+    pub(crate) fn last(&self, span: TimeSpan, mut latest_damage: Option<i64>) -> Last {
         let mut best: Option<(RowKey, Rows)> = None;
         let update_best = |rows: &Rows, row: usize, best: &mut Option<(RowKey, Rows)>| {
             let Some(key) = rows.key(row) else { return };
@@ -404,7 +404,7 @@ impl SeriesReader<'_> {
             if best.is_none() && self.page.is_spent() && not_after < span.last {
                 return Last::Interrupted(SearchedUntil {
                     time: not_after,
-                    damaged,
+                    latest_damage,
                 });
             }
             let Some(found) = self.page.find(part, self.series.id) else {
@@ -429,7 +429,7 @@ impl SeriesReader<'_> {
                         self.page.note_damage(part, &error);
                         let times = part.times_of_rows(found, from, to);
                         let last = times.map_or(found.last_time, |(_, last)| last);
-                        damaged = damaged.max(Some(last.min(span.last)));
+                        latest_damage = latest_damage.max(Some(last.min(span.last)));
                         rows = self.series.rows();
                     }
                 }
@@ -446,7 +446,7 @@ impl SeriesReader<'_> {
         }
         match best {
             Some((key, mut rows)) => {
-                if damaged.is_some_and(|damaged| damaged >= key.time) {
+                if latest_damage.is_some_and(|time| time >= key.time) {
                     rows.push_event(HistoryEventRow {
                         key: last_key(key.time),
                         event: HistoryEvent::Lost(None),

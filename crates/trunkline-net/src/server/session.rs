@@ -300,12 +300,12 @@ impl Session {
         Ok((socket, self.peer))
     }
 
-    pub(super) fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
+    pub(super) fn pass_descriptor(&mut self, frame: Vec<u8>, file: OwnedFd) {
         if let Life::Live(live) = &self.life
             && let Some(mut guard) = live.notifier.target.turn()
             && let Some(outlet) = guard.as_mut()
         {
-            outlet.outgoing.pass(frame, file);
+            outlet.outgoing.pass_descriptor(frame, file);
         }
     }
 

@@ -284,7 +284,7 @@ impl Worker {
                 }
                 Mail::Pass(key, frame, file) => {
                     if let Some(session) = session(&mut self.slots, key) {
-                        session.pass(frame, file);
+                        session.pass_descriptor(frame, file);
                         self.turns.queue(session, key);
                     }
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trunkline_net::LinkOptions as NetOptions;
 use trunkline_types::DataType;
 
-use super::{Here, Plan};
+use super::{Plan, RealWorld};
 use crate::directory::{Registration, register};
 use crate::end::{Bell, BellLink};
 use crate::error::StreamError;
@@ -75,14 +75,14 @@ fn plan(
     url: &str,
     data_type: DataType,
     options: Options,
-) -> Result<Plan<'static, Here>, StreamError> {
+) -> Result<Plan<'static, RealWorld>, StreamError> {
     if options.peer.is_some() || options.journal.is_some() {
         return Err(StreamError::MultiplePeers);
     }
-    Plan::new(&Here, url, data_type, options)
+    Plan::new(&RealWorld, url, data_type, options)
 }
 
-impl Plan<'_, Here> {
+impl Plan<'_, RealWorld> {
     fn lane_settings(&self, lanes_max: usize) -> LaneSettings {
         LaneSettings {
             link: self.link.clone(),

@@ -8,8 +8,8 @@
 
 mod acceptor;
 mod fan;
-mod here;
 mod journaled;
+mod real_world;
 
 use std::io;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::properties::HasProperties;
 use crate::wait::Waiter;
 
 pub(crate) use fan::{fan_in, fan_out};
-pub(crate) use here::Here;
+pub(crate) use real_world::RealWorld;
 
 /// The environment in which an endpoint is created: this machine, or a simulation.
 pub(crate) trait World: Sized {

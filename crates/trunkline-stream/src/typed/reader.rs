@@ -10,7 +10,7 @@ use crate::element::{Element, Plain};
 use crate::error::StreamError;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
-use crate::rendezvous::{self, Here};
+use crate::rendezvous::{self, RealWorld};
 use crate::wait::{Blocking, Task, Waiter, block};
 
 /// The reader of a stream of elements of type `T`.
@@ -44,7 +44,7 @@ impl<T: Element> Reader<T> {
         url: &str,
         options: Options,
     ) -> Result<Self, StreamError> {
-        let core = rendezvous::reader(waiter, &Here, url, T::data_type(), options).await?;
+        let core = rendezvous::reader(waiter, &RealWorld, url, T::data_type(), options).await?;
         Ok(Self {
             core,
             element_buffer: Vec::new(),

@@ -11,13 +11,13 @@ use crate::element;
 use crate::error::StreamError;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
-use crate::rendezvous::{self, Here};
+use crate::rendezvous::{self, RealWorld};
 use crate::wait::{Blocking, Task, Waiter, block};
 
 /// A reader for elements of any Trunkline type. The type is specified when the reader is created.
 ///
-/// In all other respects, it works like a [`Reader`](crate::Reader). The writer can be a `Writer` or
-/// a `ValueWriter`.
+/// In all other respects, it works like a [`Reader`](crate::Reader). The writer can be a `Writer`
+/// or a `ValueWriter`.
 pub struct ValueReader {
     core: ReaderCore,
     data_type: DataType,
@@ -31,7 +31,7 @@ impl ValueReader {
         options: Options,
     ) -> Result<Self, StreamError> {
         Ok(Self {
-            core: rendezvous::reader(waiter, &Here, url, data_type.clone(), options).await?,
+            core: rendezvous::reader(waiter, &RealWorld, url, data_type.clone(), options).await?,
             data_type: data_type.clone(),
         })
     }
@@ -109,12 +109,13 @@ impl ValueReader {
         Ok(values)
     }
 
-    /// Returns the next elements of fixed size in place, as little-endian bytes, without a copy.
-    /// Waits for one element, then returns all available elements, at most `max`. Dropping the
-    /// region releases them.
+    /// Returns the next elements in place, as little-endian bytes, without copying them. The
+    /// elements must have a fixed size. Waits for one element, then returns all available elements,
+    /// at most `max`. Dropping the region releases them.
     ///
     /// # Errors
-    /// [`StreamError::VariableSize`] if elements vary in size; otherwise those of [`read`](Self::read).
+    /// [`StreamError::VariableSize`] if elements vary in size; otherwise those of
+    /// [`read`](Self::read).
     pub fn acquire_bytes(
         &mut self,
         max: usize,
@@ -127,17 +128,18 @@ impl ValueReader {
 }
 
 forward! {
-    /// Creates the reader `url` and waits until it is connected to its writer (NS-12).
+    /// Creates the reader with this URL and waits until it is connected to its writer (NS-12).
     create(url: &str, data_type: &DataType, options: Options), [] ValueReader
 }
 
 forward! {
-    /// Reads `count` elements, or none (NS-30). Returns fewer elements only at the end of the stream
-    /// (NS-48), or before elements that the writer has dropped.
+    /// Reads `count` elements, or none (NS-30). Returns fewer elements only at the end of the
+    /// stream (NS-48), or before elements that the writer has dropped.
     ///
     /// # Errors
     /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
-    /// the buffer's capacity. [`StreamError::UnequalLengths`] if the arrays differ in shape (NS-35).
+    /// the buffer's capacity. [`StreamError::UnequalLengths`] if the arrays differ in shape
+    /// (NS-35).
     read_many, read_many_async(count: usize, timeout: Option<Duration>) -> Vec<Value>
         = read_impl(ReadAmount::Exactly(count), timeout),
         cancelled "A future that is dropped has read nothing.",

@@ -12,7 +12,7 @@ use crate::element;
 use crate::error::StreamError;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
-use crate::rendezvous::{self, Here};
+use crate::rendezvous::{self, RealWorld};
 use crate::wait::{Blocking, Task, Waiter, block};
 
 /// A writer for elements of any Trunkline type. The type is specified when the writer is created.
@@ -45,7 +45,7 @@ impl ValueWriter {
         options: Options,
     ) -> Result<Self, StreamError> {
         Ok(Self {
-            core: rendezvous::writer(waiter, &Here, url, data_type.clone(), options).await?,
+            core: rendezvous::writer(waiter, &RealWorld, url, data_type.clone(), options).await?,
             encoder: ValueEncoder::new(data_type),
             unwritten: Vec::new(),
         })

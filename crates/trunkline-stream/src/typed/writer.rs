@@ -12,7 +12,7 @@ use crate::element::{self, Element, Plain};
 use crate::error::StreamError;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
-use crate::rendezvous::{self, Here};
+use crate::rendezvous::{self, RealWorld};
 use crate::wait::{Blocking, Task, Waiter, block};
 
 /// The writer of a stream of elements of type `T`.
@@ -51,7 +51,7 @@ impl<T: Element> Writer<T> {
         url: &str,
         options: Options,
     ) -> Result<Self, StreamError> {
-        let core = rendezvous::writer(waiter, &Here, url, T::data_type(), options).await?;
+        let core = rendezvous::writer(waiter, &RealWorld, url, T::data_type(), options).await?;
         Ok(Self {
             core,
             scratch: Vec::new(),

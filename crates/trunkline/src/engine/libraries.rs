@@ -11,14 +11,14 @@ use super::{Engine, LibraryError};
 use crate::administrator::report_of;
 
 impl Engine {
-    /// Deploys all variables of a library or, after an error, none. If the engine has a store, each
-    /// start deploys the library again until it is undeployed.
+    /// Deploys a library: all of its variables or, if there is an error, none. If the engine has a
+    /// store, the library is deployed again at each start until it is undeployed.
     ///
     /// # Errors
-    /// [`LibraryError`] names the defect of the library or the failure of the store. Nothing
-    /// changes in either case.
+    /// [`LibraryError`] if the library is invalid or the store fails. Nothing changes in either
+    /// case.
     pub fn deploy(&self, library: &LibraryDefinition) -> Result<Deployed, LibraryError> {
-        self.deploy_stored(library, false)
+        self.deploy_audited(library, false)
     }
 
     /// Deploys a library that may already be deployed. Unchanged variables keep their handles,
@@ -26,12 +26,12 @@ impl Engine {
     /// Variables that the library no longer contains are removed.
     ///
     /// # Errors
-    /// As [`Engine::deploy`].
+    /// The same as [`Engine::deploy`].
     pub fn replace(&self, library: &LibraryDefinition) -> Result<Deployed, LibraryError> {
-        self.deploy_stored(library, true)
+        self.deploy_audited(library, true)
     }
 
-    fn deploy_stored(
+    fn deploy_audited(
         &self,
         library: &LibraryDefinition,
         replace: bool,
@@ -67,7 +67,7 @@ impl Engine {
     /// Starts a stopped library. Returns false if it is already running.
     ///
     /// # Errors
-    /// As [`Engine::undeploy`].
+    /// The same as [`Engine::undeploy`].
     pub fn start_library(&self, name: &str) -> Result<bool, LibraryError> {
         let room = self.inner.deployments.audit().room()?;
         let result = self
@@ -84,7 +84,7 @@ impl Engine {
     /// the library is already stopped.
     ///
     /// # Errors
-    /// As [`Engine::undeploy`].
+    /// The same as [`Engine::undeploy`].
     pub fn stop_library(&self, name: &str) -> Result<bool, LibraryError> {
         let room = self.inner.deployments.audit().room()?;
         let result = self
@@ -96,7 +96,7 @@ impl Engine {
         result
     }
 
-    /// Adds an operation of a program in this process to the audit, as for operations of clients.
+    /// Records an order of this process in the audit, in the same way as an order of a client.
     fn record_audit(
         &self,
         (action, name): (AuditAction, &str),
@@ -153,8 +153,8 @@ impl Engine {
         self.inner.deployments.store_error()
     }
 
-    /// Returns the current failure of the history, if any. While the history fails, updates wait in
-    /// memory as long as there is space. If the history could not be opened yet, nothing is
+    /// Returns the current failure of the history, if any. While the history is failing, updates
+    /// wait in memory as long as there is space. If the history has not been opened yet, nothing is
     /// recorded.
     pub fn history_error(&self) -> Option<HistoryError> {
         self.inner.deployments.history()?.error()

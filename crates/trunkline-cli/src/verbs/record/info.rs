@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use trunkline::record::RecordedVariables;
 use trunkline::tdms::{Channel, Limits, ObjectPath, TdmsFile};
 
-use super::of_playback;
+use super::playback_problem;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::problem::file_reason;
 use crate::terminal::{Style, escaped, escaped_path};
@@ -30,7 +30,7 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, CliError> {
         let line = format!("{} was cut off at {finding}", escaped_path(path));
         context.terminal.note(&line)?;
     }
-    let variables = RecordedVariables::open(path).map_err(|error| of_playback(&error))?;
+    let variables = RecordedVariables::open(path).map_err(|error| playback_problem(&error))?;
     let mut table = context.table::<Content>()?;
     for variable in variables.variables() {
         let group = ObjectPath::group(variable.name.as_str());

@@ -4,7 +4,8 @@
 //! - `start`: records variables; `unmatched`: reports names and patterns that match nothing.
 //! - `stream`: records a stream; `stream_file`: its files; `peer`: waits for the writer.
 //! - `bench`: records simulated devices.
-//! - `running`: makes a running recording visible to other commands; `stop`: stops the recording from there.
+//! - `running`: makes a running recording visible to other commands; `stop`: stops it from another
+//!   command.
 //! - `list`: lists recordings; `info`: shows the contents of one.
 //! - `recorded`: events at the start and the end of a recording; `notices`: events in between.
 //! - `write_path`: reports how a file is written; `disk`: free space.
@@ -79,14 +80,14 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
             reported.message = escaped(&error.to_string());
             return reported;
         }
-        RecordingError::Playback(error) => return of_playback(error),
+        RecordingError::Playback(error) => return playback_problem(error),
         _ => (Exit::Failed, "failed"),
     };
     Problem::new(exit, code, escaped(&error.to_string()))
 }
 
-/// Converts an error from reading a recording.
-pub(super) fn of_playback(error: &PlaybackError) -> Problem {
+/// Converts an error that occurred while a recording was read.
+pub(super) fn playback_problem(error: &PlaybackError) -> Problem {
     let sentence = match error {
         PlaybackError::File { path, source } => {
             format!(
@@ -107,8 +108,8 @@ fn files_text(path: &Path, files: u32) -> String {
     }
 }
 
-fn untrimmed_text(number: i32) -> String {
-    let error = recorded::system_error(number);
+fn untrimmed_text(errno: i32) -> String {
+    let error = recorded::system_error(errno);
     format!(
         "the file may have extra bytes at its end, which could not be removed ({error}); `trunkline \
          tdms repair` removes them"
@@ -124,8 +125,8 @@ fn start_problem(error: &RecordingError, path: &Path) -> Problem {
         let reason = folder_reason(error);
         problem.message = format!("{} cannot be created: {reason}", escaped_path(path));
         if error.kind() == std::io::ErrorKind::AlreadyExists {
-            // The error about the next file of a series has its own message; an existing first file
-            // takes precedence.
+            // An error about a later file of the series contains its own message. If the first file
+            // exists as well, that is reported instead.
             if error.get_ref().is_none() || path.exists() {
                 problem.message = format!("{} already exists", escaped_path(path));
             } else {

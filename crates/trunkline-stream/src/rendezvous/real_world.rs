@@ -20,9 +20,9 @@ use crate::properties::HasProperties;
 use crate::wait::Waiter;
 
 /// The real environment, as opposed to a simulation.
-pub(crate) struct Here;
+pub(crate) struct RealWorld;
 
-impl World for Here {
+impl World for RealWorld {
     fn environment(&self) -> Environment {
         Environment::Real
     }
