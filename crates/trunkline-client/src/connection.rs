@@ -19,7 +19,7 @@ use trunkline_proto::limits::HELLO_DEADLINE;
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::{Hello, Resume, Welcome};
 use trunkline_proto::{
-    Agreement, Backoff, DecodeError, Disconnect, FaultCode, Features, Frame, FrameBuffer,
+    Agreement, Backoff, Channel, DecodeError, Disconnect, FaultCode, Features, Frame, FrameBuffer,
     FrameKind, FrameLimits, Gather, Liveness, ThroughputMode, digest,
 };
 use trunkline_types::{Tick, Timestamp};
@@ -50,6 +50,10 @@ pub(crate) struct Connection {
     pub(crate) keepalive_due: bool,
     /// The last session, which the next hello asks to resume.
     last_session: Option<Resume>,
+    /// The security of the transport.
+    channel: Channel,
+    /// The engine has accepted this client's credentials once.
+    has_joined: bool,
     pub(crate) receipt: Receipt,
     pub(crate) counters: ConnectionCounters,
     /// Time at which bytes last arrived.
@@ -96,12 +100,24 @@ impl Connection {
             hello_due: false,
             keepalive_due: false,
             last_session: None,
+            channel: Channel::default(),
+            has_joined: false,
             receipt: Receipt::default(),
             counters: ConnectionCounters::default(),
             last_input: None,
             gather: None,
             send_gathered: false,
         }
+    }
+
+    /// Records the security of the next transport.
+    pub(crate) fn set_channel(&mut self, channel: &Channel) {
+        self.channel = channel.clone();
+    }
+
+    /// Returns the security of the transport, or of the last one while offline.
+    pub(crate) fn channel(&self) -> &Channel {
+        &self.channel
     }
 
     pub(crate) fn connected(&mut self, now: Tick) {
@@ -120,7 +136,7 @@ impl Connection {
     }
 
     pub(crate) fn hello(&self, options: &ClientOptions) -> Hello {
-        Hello {
+        let mut hello = Hello {
             versions: options.negotiation.versions,
             features: options.negotiation.features,
             client_name: options.client_name.clone(),
@@ -133,7 +149,12 @@ impl Connection {
             window_bytes: options.window_bytes,
             resume: self.last_session,
             throughput: options.throughput_mode.map(ThroughputMode::within_bounds),
+            ..Hello::default()
+        };
+        if let Some(credentials) = &options.credentials {
+            credentials.prove(&self.channel, self.has_joined, &mut hello);
         }
+        hello
     }
 
     /// Returns the engine's epoch; 0 while the connection is down.
@@ -204,6 +225,7 @@ impl Connection {
         let deadline = welcome.deadline.clamp(keepalive * 2, KEEPALIVE_MAX * 2);
         self.liveness = Liveness::new(now, keepalive, deadline).answering();
         self.counters.connections += 1;
+        self.has_joined = true;
         let Welcome {
             session,
             epoch,
@@ -224,6 +246,8 @@ impl Connection {
             engine_id,
             engine_name: welcome.engine_name.clone(),
             engine_version: welcome.engine_version.clone(),
+            account: welcome.account.clone(),
+            role: welcome.role.clone(),
             version: agreed.version,
             features: agreed.features,
             items_max: welcome.items_max,

@@ -6,6 +6,8 @@ use trunkline_proto::limits::{ITEMS_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, WINDOW_RE
 use trunkline_proto::{Backoff, Negotiation, ThroughputMode};
 use trunkline_types::Contract;
 
+use crate::credentials::Credentials;
+
 /// The identity of a client, and the limits of its memory. A call that would exceed a limit is
 /// refused and has no effect; each verb documents its error.
 #[derive(Clone, Debug)]
@@ -18,6 +20,9 @@ pub struct ClientOptions {
     pub user: String,
     /// The process id; 0 if unknown.
     pub pid: u32,
+    /// The proof of the client's identity, for connections between machines. With `None`, the
+    /// engine knows the client only by the user id that the system reports.
+    pub credentials: Option<Credentials>,
     /// Supported versions and features, and frame sizes.
     pub negotiation: Negotiation,
     /// Settings of throughput mode, in which both ends gather data before sending it, if the engine
@@ -52,6 +57,7 @@ impl Default for ClientOptions {
             program: String::new(),
             user: String::new(),
             pid: 0,
+            credentials: None,
             negotiation: Negotiation::OURS,
             throughput_mode: None,
             window_records: WINDOW_RECORDS_DEFAULT,

@@ -42,6 +42,11 @@ pub struct Session {
     pub engine_name: String,
     /// The engine's release.
     pub engine_version: String,
+    /// The account under which the session runs; empty if the engine knows the client by its user id
+    /// only.
+    pub account: String,
+    /// The role of the account; empty without one.
+    pub role: String,
     /// The negotiated version of the protocol.
     pub version: u8,
     /// The features that both ends support.

@@ -14,7 +14,7 @@ use trunkline_proto::frame::split_oversized;
 use trunkline_proto::limits::{HELLO_DEADLINE, PAGE_BYTES};
 use trunkline_proto::message::keepalive::{AckBuilder, AckHead, Grant, Keepalive};
 use trunkline_proto::{
-    Agreement, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind, LivenessAction,
+    Agreement, Channel, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind, LivenessAction,
     ThroughputMode,
 };
 use trunkline_types::{Tick, Timestamp};
@@ -407,6 +407,10 @@ impl ClientCore {
 }
 
 impl Endpoint for ClientCore {
+    fn handle_channel(&mut self, channel: &Channel) {
+        self.parts.base.connection.set_channel(channel);
+    }
+
     fn handle_connected(&mut self, now: Tick, _wall: Timestamp) {
         self.parts.base.connection.connected(now);
         self.parts.base.changes += 1;
