@@ -27,19 +27,19 @@ pub enum Error {
     History(HistoryError),
     /// The engine has neither a store nor a history.
     #[error(
-        "the configuration names neither a store nor a history, so there is nothing to copy; name \
-         the configuration and the --store with which `trunkline serve` is started"
+        "the configuration names neither a store nor a history, so there is nothing to copy; \
+         specify the configuration and the --store with which `trunkline serve` is started"
     )]
     NothingConfigured,
     /// The files of the engine do not exist, probably because the engine has never run.
-    #[error("there is no {0}; start the engine once, or name the configuration that it uses")]
+    #[error("there is no {0}; start the engine once, or specify the configuration that it uses")]
     NoEngineFiles(String),
     /// The destination is a folder that contains other files.
-    #[error("{} contains files and is not a backup; name a new or an empty folder", .0.display())]
+    #[error("{} contains files and is not a backup; specify a new or an empty folder", .0.display())]
     NotEmpty(PathBuf),
     /// The destination is inside the history's folder, or contains that folder.
     #[error(
-        "{} is inside the folder of the history, or contains it; name another folder",
+        "{} is inside the folder of the history, or contains it; specify another folder",
         .0.display()
     )]
     OverlapsHistory(PathBuf),
@@ -48,7 +48,7 @@ pub enum Error {
     InUse(PathBuf),
     /// The folder contains a backup of another engine.
     #[error(
-        "{} is the backup of another engine, named {engine}; name another folder",
+        "{} is the backup of another engine, named {engine}; specify another folder",
         path.display()
     )]
     OtherEngine {
@@ -59,8 +59,8 @@ pub enum Error {
     },
     /// The backup has a part that the engine does not have now.
     #[error(
-        "the backup has a {0}, but the engine has none now; mount the disk of the {0}, or name the \
-         same {0} as for `trunkline serve`; to back up without it, name a new folder"
+        "the backup has a {0}, but the engine has none now; mount the disk of the {0}, or specify \
+         the same {0} as for `trunkline serve`; to back up without it, specify a new folder"
     )]
     PartMissing(&'static str),
     /// Reading a copy returned other content than was written.
@@ -82,7 +82,10 @@ pub enum Error {
     )]
     Replaced(PathBuf),
     /// The folder does not contain a complete backup.
-    #[error("{} is not a backup: it has no manifest.json; name the folder of a backup", .0.display())]
+    #[error(
+        "there is no backup in {}: manifest.json does not exist there; specify the folder of a backup",
+        .0.display()
+    )]
     NoBackup(PathBuf),
     /// A newer version made the backup.
     #[error(
@@ -126,14 +129,14 @@ pub enum Error {
     Unfinished(PathBuf),
     /// The destination is a mount point, which cannot be moved.
     #[error(
-        "{} is a mount point, and cannot be moved aside; nothing was changed; name a folder or file \
-         inside it in the configuration", .0.display()
+        "{} is a mount point, and cannot be moved aside; nothing was changed; specify a folder \
+         or file inside it in the configuration", .0.display()
     )]
     MountPoint(PathBuf),
     /// A file or folder cannot be moved, and nothing was changed.
     #[error(
-        "{} cannot be moved to {}: {why}; nothing was changed; remove the cause, or name another \
-         path in the configuration", from.display(), to.display()
+        "{} cannot be moved to {}: {why}; nothing was changed; remove the cause, or specify \
+         another path in the configuration", from.display(), to.display()
     )]
     NotMoved {
         /// The file or folder to move.

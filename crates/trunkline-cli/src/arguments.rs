@@ -39,9 +39,10 @@ pub(crate) enum Command {
     /// Write values, and wait until each is confirmed
     ///
     /// The forms are `put NAME VALUE`, `put NAME=VALUE NAME=VALUE`, `put NAME -`, which reads the
-    /// value from standard input, and `put --csv FILE`. The notation of a value depends on the type
-    /// of the variable, for example 72.5, on, AUTO, text or [1, 2, 3]. All values are sent in one
-    /// batch. If one of them is refused, the others are still written, except with `--atomic`.
+    /// value from standard input, and `put --csv FILE`. The form of a value depends on the type of
+    /// the variable: for example, 72.5 for a number, on for a boolean, AUTO for an enum, and
+    /// [1, 2, 3] for an array. All values are sent in one batch. If one of them is refused, the
+    /// others are still written, except with `--atomic`.
     Put(verbs::put::Args),
     /// Set values in the engine only, without writing them to devices
     ///

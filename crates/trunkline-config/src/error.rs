@@ -44,7 +44,7 @@ pub enum ConfigErrorKind {
     FileMissing,
     #[error("cannot be read: {reason}")]
     Unreadable { reason: String },
-    #[error("has more than {max} bytes, the most that a configuration file may have; split it")]
+    #[error("is larger than {max} bytes, the limit for a configuration file; split it")]
     FileTooLarge { max: String },
     #[error("is a folder without files that end in .toml; specify a folder that has one")]
     DirectoryEmpty,
@@ -107,7 +107,7 @@ pub enum ConfigErrorKind {
     InvalidName { name: String, reason: String },
     #[error("variable \"{name}\" is also defined at {other}")]
     VariableTwice { name: String, other: String },
-    #[error("library \"{name}\" has another description at {other}; write it once")]
+    #[error("library \"{name}\" already has a different description at {other}; keep one of them")]
     DescriptionTwice { name: String, other: String },
     #[error("I/O server \"{name}\" is also defined at {other}")]
     IoTwice { name: String, other: String },
@@ -204,7 +204,8 @@ pub enum ConfigErrorKind {
     #[error("\"{key}\" is empty; add at least one value")]
     NothingToRepeat { key: String },
     #[error(
-        "the lists of zip differ in length: \"{first}\" has {first_len}, \"{second}\" {second_len}"
+        "the lists of zip differ in length: \"{first}\" has {first_len} values, but \"{second}\" has \
+         {second_len}"
     )]
     ZipLengths {
         first: String,

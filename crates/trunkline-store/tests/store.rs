@@ -190,7 +190,7 @@ fn missing_folder_and_folder_instead_of_a_file_are_reported() {
     ));
     let kind = error_kind(&folder.path().to_owned());
     assert_eq!(kind, StoreErrorKind::Folder);
-    assert_eq!(kind.to_string(), "is a folder; name a file");
+    assert_eq!(kind.to_string(), "is a folder; specify a file");
 }
 
 #[test]

@@ -103,7 +103,10 @@ pub enum Fault {
 
     // The whole file is rejected, because it is not a TDMS file, is inconsistent, or exceeds a
     // limit.
-    #[error("not a TDMS file: it begins with `{}`, not with `TDSm`", readable(tag))]
+    #[error(
+        "this is not a TDMS file, because it begins with `{}` instead of `TDSm`",
+        readable(tag)
+    )]
     NotTdms { tag: Vec<u8> },
     #[error(
         "this is an index file, which contains no data; open the .tdms file, or open this file as \
@@ -111,7 +114,7 @@ pub enum Fault {
     )]
     IndexFile,
     #[error(
-        "not an index file: it begins with `{}`, not with `TDSh`",
+        "this is not an index file, because it begins with `{}` instead of `TDSh`",
         readable(tag)
     )]
     NotIndex { tag: Vec<u8> },

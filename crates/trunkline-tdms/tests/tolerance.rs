@@ -308,7 +308,8 @@ fn other_files_are_refused() {
     let tag = b"TX".to_vec();
     assert_eq!(refused(b"TX").fault, Fault::NotTdms { tag });
     // Printable bytes are shown unchanged.
-    let text = "byte 0: not a TDMS file: it begins with `{\"a\\n`, not with `TDSm`";
+    let text =
+        "byte 0: this is not a TDMS file, because it begins with `{\"a\\n` instead of `TDSm`";
     assert_eq!(refused(b"{\"a\n").to_string(), text);
     let error = refused(&segment(RAW).i32s([1]).bytes());
     assert_eq!(

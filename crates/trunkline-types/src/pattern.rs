@@ -43,7 +43,7 @@ pub enum PatternError {
         count: usize,
     },
     /// `**` is only part of a segment, or is in a field.
-    #[error("'**' must be a whole segment, as in library/**; {segment:?} is not")]
+    #[error("'**' must be a whole segment, as in library/**, not {segment:?}")]
     DoubleStar { segment: String },
 }
 

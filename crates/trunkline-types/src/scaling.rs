@@ -49,11 +49,14 @@ pub enum ScalingError {
     },
     /// The raw value at full scale is not greater than the one at zero, or the difference is not
     /// finite.
-    #[error("raw full ({full}) must be greater than raw zero ({zero}), and both must be finite")]
+    #[error(
+        "the second value of raw ({full}) must be greater than the first ({zero}), and both must be \
+         finite"
+    )]
     RawRange { zero: f64, full: f64 },
     /// The engineering range has no width, or its width is not finite.
     #[error(
-        "engineering full ({full}) must differ from engineering zero ({zero}), and both must be \
+        "the second value of eng ({full}) must differ from the first ({zero}), and both must be \
          finite"
     )]
     EngineeringRange { zero: f64, full: f64 },

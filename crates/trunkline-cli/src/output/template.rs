@@ -49,7 +49,10 @@ impl Template {
                 }
                 ('{', _) => {
                     let Some((placeholder, after)) = rest.as_str().split_once('}') else {
-                        return Err(invalid(text, "an opening brace has no closing brace"));
+                        return Err(invalid(
+                            text,
+                            "an opening brace has no closing brace; for a literal brace, write {{",
+                        ));
                     };
                     let Some(placeholder) =
                         PLACEHOLDERS.into_iter().find(|known| *known == placeholder)
@@ -65,7 +68,12 @@ impl Template {
                     parts.push(Part::Placeholder(placeholder));
                     rest = after.chars();
                 }
-                ('}', _) => return Err(invalid(text, "a closing brace has no opening brace")),
+                ('}', _) => {
+                    return Err(invalid(
+                        text,
+                        "a closing brace has no opening brace; for a literal brace, write }}",
+                    ));
+                }
                 ('\\', Some(escaped @ ('t' | 'n' | '\\'))) => {
                     rest.next();
                     plain.push(match escaped {

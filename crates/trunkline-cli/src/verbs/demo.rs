@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         .tempdir()
         .map_err(|error| {
             let sentence = format!(
-                "cannot create a temporary folder: {error}; set TMPDIR to a folder that can be written"
+                "cannot create a temporary folder: {error}; set TMPDIR to a writable folder"
             );
             Problem::failed("no-folder", sentence)
         })?;

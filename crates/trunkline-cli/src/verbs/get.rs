@@ -8,15 +8,16 @@ use crate::{CliError, Context, Exit, Tally};
 
 /// Read variables once
 ///
-/// Variables that can be read are printed on standard output, errors for the other variables on
+/// Readings are printed on standard output. Errors for variables that cannot be read are printed on
 /// standard error.
 ///
-/// The placeholders of `--format` are {name}, {value}, {units}, {type} and {quality}; {time}, the
-/// time in the style of --time and --clock; {ts} and {engine_ts}, when the value was measured and
-/// when the engine accepted it, as ISO times in UTC; {age}, the time since the measurement;
-/// {epoch}, the number of the engine's current run; {seq}, the sequence number of the update;
-/// {lost} and {coalesced}, the number of updates before this one that were lost, or that the engine
-/// skipped, as `monitor --contract` allows.
+/// The placeholders of `--format` are {name}, {value}, {units}, {type}, {quality}, {time}, {ts},
+/// {engine_ts}, {age}, {epoch}, {seq}, {lost} and {coalesced}. {time} has the style of --time and
+/// --clock. {ts} is the time at which the value was measured, and {engine_ts} the time at which the
+/// engine accepted it; both are ISO 8601 times in UTC. {age} is the age of a stale value in seconds,
+/// and is empty for other values. {epoch} is the number of the engine's current run, and {seq} is
+/// the sequence number of the update. {lost} counts the updates before this one that were lost, and
+/// {coalesced} counts those that the engine skipped, as `monitor --contract` allows.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Names, URLs, or patterns such as 'boiler/**'

@@ -84,7 +84,7 @@ pub(crate) struct Args {
     )]
     until: Option<String>,
 
-    /// With --history, read this folder of a history, such as plant.history, instead of asking an
+    /// With --history, read this history folder, such as plant.history, instead of asking an
     /// engine
     #[arg(long, value_name = "FOLDER", conflicts_with = "file")]
     folder: Option<PathBuf>,

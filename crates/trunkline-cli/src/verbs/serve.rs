@@ -25,8 +25,8 @@ use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Run an engine with the libraries and I/O servers of configuration files
 ///
-/// The command prints a summary with its addresses, and runs until Ctrl-C or SIGTERM. Libraries
-/// deployed earlier are loaded from the store; without FILE, the engine serves only these.
+/// The command prints a summary with the engine's addresses, and runs until Ctrl-C or SIGTERM.
+/// Libraries deployed earlier are loaded from the store; without FILE, the engine serves only these.
 /// `trunkline init` writes an example configuration; `trunkline help config` lists all keys.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// File for deployed libraries, retained values, states of alarms, the audit and the alarm
+    /// File for deployed libraries, retained values, alarm states, the audit and the alarm
     /// journal; `none` keeps them in memory only. Default: the configured store, otherwise
     /// ~/.local/state/trunkline/engine-PORT.db
     #[arg(long, value_name = "FILE")]
@@ -47,9 +47,9 @@ pub(crate) struct Args {
 /// The addresses of an engine, and who may connect to it.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ListenArgs {
-    /// Listen on this address instead of the configured one: an IP address, a port, or both; port 0
-    /// is any free port; unix:PATH is a Unix socket; PATH must be absolute and end in .sock. May be
-    /// given several times
+    /// Listen on this address instead of the configured one: an IP address, a port, or both. Port 0
+    /// selects a free port. `unix:PATH` is a Unix socket, whose PATH must be absolute and end in
+    /// .sock. May be given several times
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen: Vec<ListenAddress>,
 
@@ -58,7 +58,7 @@ pub(crate) struct ListenArgs {
     #[arg(long)]
     pub(crate) insecure: bool,
 
-    /// Refuse connections from other machines and from programs of other users; at loopback ports,
+    /// Refuse connections from other machines and from programs of other users; on loopback ports,
     /// this requires that the system can identify the user
     #[arg(long)]
     pub(crate) same_user: bool,
@@ -197,7 +197,7 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
 /// Messages for the recovery of the store, of the history and of its spool.
 const RECOVERED: [&str; 3] = [
     "the store works again, and all data is saved",
-    "the history is recorded again",
+    "the history is being recorded again",
     "the spool of the history can be used again",
 ];
 

@@ -138,7 +138,7 @@ fn wrong_command_lines_name_what_is_wrong() {
         (
             &["alarm", "ack"][..],
             2,
-            "no alarms selected\n  give NAME, NAME#ALARM",
+            "no alarms selected\n  specify NAME, NAME#ALARM",
         ),
         (
             &["alarm", "ack", "plant/nope"],

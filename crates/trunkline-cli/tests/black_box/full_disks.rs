@@ -493,7 +493,7 @@ fn engine_with_a_history_on_a_full_disk_starts_and_records_later() {
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.err.contains("full"), "{}", refused.err);
     std::fs::remove_file(&full).unwrap();
-    engine.error_with("the history is recorded again");
+    engine.error_with("the history is being recorded again");
     assert_eq!(run(&["put", "bench/x", "4"]).code, Some(0));
     let shown = run(&["history", "bench/x", "--json"]);
     let values: Vec<_> = lines(&shown.out)
@@ -670,7 +670,7 @@ fn updates_are_in_the_spool_while_the_disk_of_the_history_is_full() {
     std::fs::remove_file(&full).unwrap();
     sut.wait("_engine/history/failing", "value = false");
     sut.wait("_engine/history/spooled", "value = 0");
-    sut.engine.error_with("the history is recorded again");
+    sut.engine.error_with("the history is being recorded again");
     let (values, told) = sut.recorded();
     assert_eq!(values, [1, 2, 3, 4, 5, 6], "{told}");
     let sut = sut.killed_and_started();

@@ -141,14 +141,14 @@ fn missing_file_or_folder_is_named_in_plain_words() {
             1,
             &[
                 "cannot be opened",
-                "its folder or a file does not exist",
+                "its folder, or a file in it, does not exist",
                 "create its folder",
             ],
         ),
         (
             &["serve", "--listen", "127.0.0.1:0", "--store", &here],
             1,
-            &["is a folder", "name a file"],
+            &["is a folder", "specify a file"],
         ),
     ] {
         let output = run(arguments);
@@ -314,7 +314,7 @@ fn absent_peer_or_engine_of_a_stream_is_named() {
     let journal = served.run(&["stream", "read", &own, "--journal", &file]);
     let texts = [
         "v1.csv is a file, but a journal needs a folder",
-        "name a folder instead",
+        "specify a folder instead",
     ];
     check(&journal, 1, &texts);
 }

@@ -93,7 +93,7 @@ pub(super) const ENGINE: &[Key] = &[
         "store",
         "path of a file, relative to the folder of this file, or \"none\"",
         "a file in the user's state folder, named after the port",
-        "where the engine stores deployed libraries, retained values, states of alarms, the audit and the alarm journal",
+        "where the engine stores deployed libraries, retained values, alarm states, the audit and the alarm journal",
     ),
     key(
         "audit_entries",
@@ -158,7 +158,7 @@ pub(super) const ENGINE: &[Key] = &[
         "same_user",
         "true or false",
         "false",
-        "refuse programs of other users, also at loopback ports, and of other machines",
+        "refuse programs of other users, also on loopback ports, and of other machines",
     ),
     key(
         "insecure",

@@ -63,7 +63,7 @@ fn names_used_twice_in_two_files_name_both_places() {
     assert_eq!(
         between_files().to_string(),
         "b.toml:1:1 [engine] is already defined at a.toml:1:1; only one file can have it\n\
-         b.toml:5:15 library \"plant\" has another description at a.toml:5:15; write it once\n\
+         b.toml:5:15 library \"plant\" already has a different description at a.toml:5:15; keep one of them\n\
          b.toml:7:8 variable \"plant/level\" is also defined at a.toml:7:8\n\
          b.toml:10:8 I/O server \"plc1\" is also defined at a.toml:10:8\n\
          b.toml:12:1 template \"t\" is also defined at a.toml:12:1"
@@ -77,7 +77,7 @@ fn files_that_cannot_be_read_are_named_with_the_reason() {
         "missing.toml does not exist; specify a file, or a folder of files that end in .toml\n\
          empty is a folder without files that end in .toml; specify a folder that has one\n\
          latin1.toml:2:10 this is not UTF-8 text; save the file as UTF-8\n\
-         big.toml has more than 16,777,216 bytes, the most that a configuration file may have; split it\n\
+         big.toml is larger than 16,777,216 bytes, the limit for a configuration file; split it\n\
          plant.toml:10:7 \"../rows.csv\" cannot be used: it must be in the folder of the configuration \
          file or below it\n\
          plant.toml:13:7 \"none.csv\" cannot be used: there is no such file\n\

@@ -169,7 +169,8 @@ fn sentence_of(kind: &StoreErrorKind, location: &str) -> String {
         StoreErrorKind::Newer { found, known } => sentence_of_newer(*found, *known),
         // A folder created where the disk is not mounted would hide the history.
         StoreErrorKind::CannotOpen(OpenFault::Missing) => {
-            "cannot be opened (its folder or a file does not exist); mount its disk, or put them back"
+            "cannot be opened (its folder, or a file in it, does not exist); mount its disk, or restore \
+             what is missing"
                 .to_owned()
         }
         StoreErrorKind::Full
@@ -194,8 +195,8 @@ fn sentence_of_spool(kind: &StoreErrorKind) -> String {
         ),
         StoreErrorKind::Newer { found, known } => sentence_of_newer(*found, *known),
         StoreErrorKind::CannotOpen(OpenFault::Missing) => {
-            "cannot be opened (the folder above it or a file does not exist); mount its disk, or, if the \
-             disk is mounted, create the folder above the spool"
+            "cannot be opened (the folder above it, or a file in it, does not exist); mount its disk, \
+             or, if the disk is mounted, create the folder above the spool"
                 .to_owned()
         }
         StoreErrorKind::CannotOpen(OpenFault::FileInPath) => format!(

@@ -258,8 +258,8 @@ impl OpenFault {
     fn remedy(&self) -> &'static str {
         match self {
             OpenFault::Missing => "mount its disk, or create its folder",
-            OpenFault::FileInPath => "move that file away, or name another path",
-            OpenFault::NoHistory => "name the folder of a history",
+            OpenFault::FileInPath => "move that file away, or specify another path",
+            OpenFault::NoHistory => "specify a history folder",
             OpenFault::Spool => "name another folder with the key `history` of [engine]",
             OpenFault::OtherFolder => "mount the disk of the history again",
             OpenFault::Identity => "restore this file",
@@ -276,7 +276,7 @@ impl OpenFault {
 impl fmt::Display for OpenFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            OpenFault::Missing => "its folder or a file does not exist",
+            OpenFault::Missing => "its folder, or a file in it, does not exist",
             OpenFault::FileInPath => "a part of its path is a file, not a folder",
             OpenFault::NoHistory => "the folder contains no history",
             OpenFault::Spool => "the folder is the spool of a history",
@@ -315,7 +315,7 @@ impl fmt::Display for StoreErrorKind {
                 "cannot be written: the file, its folder or its disk is read-only; permit \
                  writing, then try again",
             ),
-            StoreErrorKind::Folder => f.write_str("is a folder; name a file"),
+            StoreErrorKind::Folder => f.write_str("is a folder; specify a file"),
             StoreErrorKind::CannotOpen(fault) => {
                 write!(f, "cannot be opened ({fault}); {}", fault.remedy())
             }
@@ -341,7 +341,7 @@ mod tests {
         for (fault, remedy) in [
             (OpenFault::Missing, "mount its disk"),
             (OpenFault::FileInPath, "move that file away"),
-            (OpenFault::NoHistory, "name the folder of a history"),
+            (OpenFault::NoHistory, "specify a history folder"),
             (OpenFault::Spool, "with the key `history` of [engine]"),
             (OpenFault::OtherFolder, "mount the disk of the history"),
             (OpenFault::Identity, "restore this file"),

@@ -36,7 +36,8 @@ pub enum Refusal {
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
     #[error(
-        "the variable is read-only: only its source can write it; its configuration sets this with `access`"
+        "the variable is read-only: only its source can write it; to make it writable, change `access` \
+         in its configuration"
     )]
     ReadOnly,
     #[error(

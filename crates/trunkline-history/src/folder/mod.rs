@@ -66,7 +66,7 @@ pub enum FolderError {
         /// The folder.
         folder: PathBuf,
     },
-    /// This user has no permission for the files in the folder.
+    /// This user may not access the files in the folder.
     NotPermitted {
         /// The folder.
         folder: PathBuf,
@@ -85,18 +85,18 @@ impl fmt::Display for FolderError {
         match self {
             Self::NoHistory { folder } => write!(
                 f,
-                "there is no history in {}; `trunkline serve` prints the folder of its history",
+                "there is no history in {}; specify the history folder that `trunkline serve` prints",
                 folder.display()
             ),
             Self::Spool { folder } => write!(
                 f,
-                "{} is the spool of a history; name the folder of the history instead, into which the \
+                "{} is the spool of a history; specify the history folder instead, into which the \
                  engine moves these rows",
                 folder.display()
             ),
             Self::NotPermitted { folder } => write!(
                 f,
-                "this user has no permission for the files in {}; run the command as the user of the \
+                "this user may not access the files in {}; run the command as the user that runs the \
                  engine, or change the permissions of the files",
                 folder.display()
             ),

@@ -19,7 +19,7 @@ pub enum JournalError {
         #[source]
         cause: Arc<io::Error>,
     },
-    #[error("{} is a file, but a journal needs a folder; name a folder instead", path.display())]
+    #[error("{} is a file, but a journal needs a folder; specify a folder instead", path.display())]
     NotAFolder { path: PathBuf },
     #[error(
         "the system cannot start a thread for the journal in {}: {cause}; too many threads are \

@@ -91,15 +91,15 @@ fn errors_are_reported() {
         ),
         (
             "a/b**",
-            "'**' must be a whole segment, as in library/**; \"b**\" is not",
+            "'**' must be a whole segment, as in library/**, not \"b**\"",
         ),
         (
             "a/***",
-            "'**' must be a whole segment, as in library/**; \"***\" is not",
+            "'**' must be a whole segment, as in library/**, not \"***\"",
         ),
         (
             "a/b#**",
-            "'**' must be a whole segment, as in library/**; \"**\" is not",
+            "'**' must be a whole segment, as in library/**, not \"**\"",
         ),
         (
             "a*b*c*d*e*f*g*h*i*j*k*l*m*n*o*p*q*r",

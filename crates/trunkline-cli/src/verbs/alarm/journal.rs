@@ -16,7 +16,7 @@ use crate::terminal::Style;
 use crate::verbs::audit::{parse_time, pattern_of};
 use crate::{CliError, Context, Exit};
 
-/// Show the changes of alarms, when they happened, and who made them
+/// Show which alarms changed, when, and who changed them
 ///
 /// The engine records when an alarm is raised, cleared, acknowledged or reset, and when shelving,
 /// suppression or time out of service begins or ends. The oldest entries come first.

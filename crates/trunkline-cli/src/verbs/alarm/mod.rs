@@ -377,7 +377,8 @@ fn no_match(action: AlarmAction) -> &'static str {
 fn act(args: &ActArgs, action: AlarmAction, context: &Context) -> Result<Exit, CliError> {
     let selection = &args.selection;
     if selection.names.is_empty() && selection.area.is_none() && selection.priority.is_none() {
-        let sentence = "no alarms selected; give NAME, NAME#ALARM, a pattern, --area or --priority";
+        let sentence =
+            "no alarms selected; specify NAME, NAME#ALARM, a pattern, --area or --priority";
         return Err(Problem::usage(sentence).into());
     }
     let (connection, alarms, missing) = selected(selection, states_for(action), context)?;

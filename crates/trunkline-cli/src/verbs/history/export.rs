@@ -59,7 +59,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     until: Option<String>,
 
-    /// Read this folder of a history, such as plant.history, instead of asking an engine
+    /// Read this history folder, such as plant.history, instead of asking an engine
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 

@@ -24,18 +24,18 @@ use crate::{CliError, Context, Exit, Problem, counted};
 /// each type. The folder may be in use by an engine.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LsArgs {
-    /// The folder of a history, such as plant.history
+    /// The history folder, such as plant.history
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 }
 
-/// Show the number of series and rows in the folder of a history, and its size
+/// Show the number of series and rows in a history folder, and the size of the folder
 ///
 /// A series contains the rows of a variable with one type, so a variable whose type changed has
 /// several. The folder may be in use by an engine.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct InfoArgs {
-    /// The folder of a history, such as plant.history
+    /// The history folder, such as plant.history
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 }
@@ -46,18 +46,18 @@ pub(crate) struct InfoArgs {
 /// that cannot be read. If there are findings, the exit code is 8. The folder may be in use by an engine.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
-    /// The folder of a history, such as plant.history
+    /// The history folder, such as plant.history
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 }
 
-/// Move rows from the log to files, join small files, and repair footers
+/// Move rows from the log to files, join small files, and repair the footers of files
 ///
 /// No engine may record into the folder. With --config, rows that are older than the `keep` of their
 /// variable are removed; without it, nothing is removed.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CompactArgs {
-    /// The folder of a history, such as plant.history
+    /// The history folder, such as plant.history
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 
@@ -74,7 +74,7 @@ pub(crate) struct CompactArgs {
 /// out and listed, and the exit code is then 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RebuildArgs {
-    /// The folder of a history, such as plant.history
+    /// The history folder, such as plant.history
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 }

@@ -34,14 +34,15 @@ use crate::{CliError, Context, Exit, Problem};
 /// Show the recorded values of variables
 ///
 /// The engine records the variables that a [[history]] section of its configuration selects. The
-/// command prints every reading, by variable and then by time, as `monitor` does; what happened to
-/// the recording itself is reported on standard error. With --every or --points it prints one line
-/// for each interval: the number of values, the smallest, the largest, the first, the last and the
-/// mean. With --interpolated it prints the value at regular times. With --folder it reads the folder
-/// of a history directly, whether or not an engine is recording into it.
+/// command prints readings as `monitor` does, sorted by variable and then by time. Events of the
+/// recording itself, such as starts and losses, are reported on standard error. With --every or
+/// --points, the command prints one line for each interval: the number of values, the smallest, the
+/// largest, the first, the last and the mean. With --interpolated, it prints the value at regular
+/// intervals. With --folder, it reads a history folder directly, whether or not an engine is
+/// recording into it.
 ///
-/// The subcommands read, check and repair the folder of a history. The name of a variable contains a
-/// `/`, so it cannot be confused with a subcommand.
+/// The subcommands read, check and repair a history folder. The name of a variable contains a `/`,
+/// so it cannot be confused with a subcommand.
 #[derive(Clone, Debug, clap::Args)]
 #[command(subcommand_negates_reqs = true, disable_help_subcommand = true)]
 pub(crate) struct Args {
@@ -52,7 +53,7 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// Read this folder of a history, such as plant.history, instead of asking an engine
+    /// Read this history folder, such as plant.history, instead of asking an engine
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 
@@ -90,7 +91,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = number::<u32>(2..=u64::from(POINTS_MAX)))]
     points: Option<u32>,
 
-    /// With --every or --points: the columns, in this order
+    /// With --every or --points: the columns to print, in the given order
     #[arg(
         long,
         value_name = "COLUMN,...",

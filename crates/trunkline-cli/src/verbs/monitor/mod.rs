@@ -28,12 +28,13 @@ use crate::{CliError, Context, Exit, Problem, Tally};
 
 /// Print every reading as it arrives
 ///
-/// The command runs until Ctrl-C, --count, --for or --until. If updates before a reading were
-/// missed, its line shows their number: `lost` counts updates that the contract promised, and
-/// `coalesced` counts updates that the contract allows the engine to skip. Connection losses and
-/// reconnections are reported on standard error. If the engine is not running yet, the command
-/// reports this on standard error and waits for the engine. A pattern also follows variables that
-/// are deployed later; variables that appear or disappear are reported on standard error.
+/// The command runs until Ctrl-C, --count, --for or --until. If updates before a reading are
+/// missing, the line of the reading shows how many: `lost` counts updates that the contract promised
+/// but that did not arrive, and `coalesced` counts updates that the contract allowed the engine to
+/// skip. Connection losses and reconnections are reported on standard error. If the engine is not
+/// running yet, the command reports this on standard error and waits for the engine. A pattern also
+/// matches variables that are deployed later; variables that appear or disappear are reported on
+/// standard error.
 #[derive(Clone, Debug, clap::Args)]
 #[command(visible_aliases = ["mon", "sub"])]
 pub(crate) struct Args {
@@ -41,9 +42,9 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", required_unless_present = "alarms")]
     names: Vec<String>,
 
-    /// Instead of readings, show the alarms that are not normal. On a terminal, they are in a table
-    /// that is redrawn whenever an alarm changes; otherwise, a line for every change follows them.
-    /// Without NAME, show the alarms of all variables
+    /// Show the alarms that are not normal, instead of readings. On a terminal, the command redraws
+    /// a table whenever an alarm changes. Otherwise, it prints the alarms once, and then a line for
+    /// every change. Without NAME, it shows the alarms of all variables
     #[arg(long, conflicts_with_all = ["contract", "until", "rate"])]
     alarms: bool,
 
@@ -60,10 +61,10 @@ pub(crate) struct Args {
     )]
     priority: Option<u16>,
 
-    /// Contract, which determines what happens if updates arrive faster than they are printed:
-    /// latest (the newest value), last:N (the newest N), first:N (the oldest N), all (every update;
-    /// all:N and all:N:BYTES limit the buffer; updates that do not fit are lost, and the exit code
-    /// is 7), sampled:PERIOD (at most one per PERIOD)
+    /// What to print if updates arrive faster than they are printed. `latest` prints the newest
+    /// update, `last:N` the newest N, `first:N` the oldest N, and `sampled:PERIOD` at most one per
+    /// PERIOD. `all` prints every update; `all:N` and `all:N:BYTES` limit its buffer, and updates
+    /// that do not fit are lost (exit code 7)
     #[arg(long, value_name = "CONTRACT", default_value = "last:1000")]
     contract: Contract,
 
@@ -78,9 +79,9 @@ pub(crate) struct Args {
     since: Option<String>,
 
     /// Continue after the last readings in this file, which an earlier `monitor --json` wrote:
-    /// print the updates recorded since then, and then each new update, without duplicates. Names
-    /// that are not in the file start at --since, or now. To continue the file itself, append the
-    /// output to it with >>
+    /// print the updates recorded since then, and then each new update, without duplicates. For names
+    /// that are not in the file, the updates are printed from --since, or from now. To continue the
+    /// file itself, append the output to it with >>
     #[arg(
         long,
         value_name = "FILE",

@@ -18,9 +18,7 @@ pub(super) fn pairs(args: &ValueArgs, is_atomic: bool) -> Result<Vec<Pair>, Prob
         return pairs_of_csv(path);
     }
     match args.words.as_slice() {
-        [] => Err(Problem::usage(
-            "no name and no value given; write NAME VALUE",
-        )),
+        [] => Err(Problem::usage("no name or value given; write NAME VALUE")),
         words if words.iter().all(|word| word.contains('=')) => Ok(words
             .iter()
             .filter_map(|word| word.split_once('='))

@@ -56,7 +56,7 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Measure the recording of simulated devices to a folder, and check every value
+/// Measure how fast simulated devices can be recorded to a folder, and check every value
 ///
 /// The command needs no engine. Each simulated device produces data as fast as the disk can store
 /// it, or at --rate, and is recorded to its own file. Every value is checked before the file is

@@ -76,7 +76,7 @@ impl Saved {
             return terminal.raw(text.as_bytes());
         }
         let written = replace(path, true, |file| file.write_all(text.as_bytes()));
-        let hint = "specify a file that can be written";
+        let hint = "specify a writable file";
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::IsADirectory => {
                 file_problem(path, None, "it is a folder", "specify a file")

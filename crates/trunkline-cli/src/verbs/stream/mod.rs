@@ -47,8 +47,8 @@ use crate::{CliError, Context, Exit, Problem};
 /// second Ctrl-C stops them at once. Exit code 7 means that some elements were not delivered.
 ///
 /// With --journal at both endpoints, no element is lost when either program stops: elements that
-/// were written but not yet read stay on the disk, and the next program that uses the same folder
-/// continues. That program reports how many elements were written or read before.
+/// were written but not yet read stay on the disk. The next program that uses the same folder
+/// resumes the stream, and reports how many elements were written or read before.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Write(Box<write::Args>),

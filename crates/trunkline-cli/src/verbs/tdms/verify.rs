@@ -44,7 +44,7 @@ impl Found {
         (count > 0).then(|| Self {
             byte: None,
             what: format!("{}{origin} not listed", counted(count, "further finding")),
-            advice: "repair the listed findings first".to_owned(),
+            advice: "repair the listed damage first".to_owned(),
         })
     }
 }

@@ -165,7 +165,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Filter,
         "read-only",
-        "its configuration sets this with `access`",
+        "to make it writable, change `access` in its configuration",
     ),
     row(
         "leased by another",
