@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::rights::Rights;
+
 /// The author of a request: its session, principal, origin and rights.
 #[derive(Clone, Debug)]
 pub struct Caller {
@@ -17,37 +19,18 @@ pub struct Caller {
     pub remote: bool,
 }
 
-/// The identity behind a request. Until authenticated identities are added, these are the only
-/// ones.
+/// The identity behind a request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Principal {
     Engine,
+    /// An account of the engine, whose client has proved its identity.
+    Account(Arc<str>),
     /// A program in the engine's process, or a peer whose user id the operating system confirms.
     Local(u32),
     /// A peer on the loopback interface, user unknown.
     Loopback,
     /// A peer on a listener that the configuration declares insecure.
     Unauthenticated,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rights {
-    pub read: bool,
-    pub write: bool,
-    pub administer: bool,
-}
-
-impl Rights {
-    pub const ALL: Rights = Rights {
-        read: true,
-        write: true,
-        administer: true,
-    };
-    pub const READ: Rights = Rights {
-        read: true,
-        write: false,
-        administer: false,
-    };
 }
 
 impl Caller {
@@ -77,6 +60,7 @@ impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Principal::Engine => f.write_str("engine"),
+            Principal::Account(name) => write!(f, "account:{name}"),
             Principal::Local(uid) => write!(f, "local:{uid}"),
             Principal::Loopback => f.write_str("loopback"),
             Principal::Unauthenticated => f.write_str("unauthenticated"),

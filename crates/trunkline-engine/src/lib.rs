@@ -41,6 +41,7 @@ mod fifo;
 mod host;
 pub mod outcome;
 mod queries;
+mod rights;
 mod subscriptions;
 mod sync;
 mod update;
@@ -48,7 +49,7 @@ mod variable;
 mod variables;
 mod write;
 
-pub use caller::{Caller, Principal, Rights};
+pub use caller::{Caller, Principal};
 pub use delivery::feed::SharedRun;
 pub use delivery::group_room::GROUP_MAX;
 pub use delivery::mail::{ProviderId, ProviderOrder, SourceItem, Ticket};
@@ -74,12 +75,13 @@ pub use features::libraries::{
 pub use features::providers::{Answer, NameTaken, PROVIDER_PENDING_MAX, Provider};
 pub use features::tables::MirrorGuard;
 pub use features::{fields, providers, realtime};
-pub use host::orders::{Administrator, Order, Reply, check_administer};
+pub use host::orders::{Administrator, Order, Reply, check_configure};
 pub use host::{history, store};
 pub use outcome::orders::{LibraryState, LogPage, OrderResult, Report};
 pub use outcome::{AccessError, Attempt, LateKept, Refusal, UnknownCause, WriteOutcome};
 pub use queries::names::{Watch, WatchProgress, WatchSlice};
 pub use queries::{health, search};
+pub use rights::{Rights, RightsClass};
 pub use subscriptions::{
     Consumer, Delivery, ITEMS_MAX, Sink, Subscribe, Subscriptions, SweepSlice,
 };

@@ -10,12 +10,12 @@ pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 #[cfg(not(shuttle))]
 pub(crate) use std::collections::hash_map::RandomState as HashSeed;
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(shuttle)]
 pub(crate) use instrumented::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 #[cfg(shuttle)]
-pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 #[cfg(shuttle)]
 pub(crate) type HashSeed = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 

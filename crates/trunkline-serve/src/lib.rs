@@ -47,6 +47,7 @@ mod answers;
 mod context;
 mod fault;
 mod gathering;
+mod login;
 mod options;
 mod request_budget;
 mod requests;
@@ -58,6 +59,9 @@ mod window;
 mod write_run;
 
 pub use gathering::FlushBroadcast;
+pub use login::{
+    Authenticator, Identity, LoginAnswer, LoginRefusal, LoginRequest, Standing,
+};
 pub use options::{EngineFacts, RESUME_FOR, ServeOptions};
 pub use request_budget::RequestBudget;
 pub use session::Session;

@@ -14,6 +14,7 @@ use trunkline_proto::message::closing::Goodbye;
 use trunkline_types::{Tick, WhyStep};
 
 use crate::gathering::FlushBroadcast;
+use crate::login::Authenticator;
 use crate::request_budget::RequestBudget;
 
 /// Default of [`ServeOptions::resume_for`]: long enough for several attempts to reconnect, and for
@@ -83,6 +84,8 @@ pub struct ServeOptions {
     pub flushes: Arc<FlushBroadcast>,
     /// Carries out orders; `None`: orders are refused.
     pub administrator: Option<Arc<dyn Administrator>>,
+    /// Decides who a client is. `None`: every session runs as the caller with which it was created.
+    pub authenticator: Option<Arc<dyn Authenticator>>,
 }
 
 impl Default for ServeOptions {
@@ -105,6 +108,7 @@ impl Default for ServeOptions {
             facts: None,
             flushes: Arc::default(),
             administrator: None,
+            authenticator: None,
         }
     }
 }

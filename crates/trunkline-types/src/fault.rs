@@ -145,6 +145,8 @@ fault_codes! {
     NotItsProvider = 43, "not-its-provider";
     /// The engine does not know this client, or its proof is wrong; join the engine, or log in again.
     NotAuthenticated = 44, "not-authenticated";
+    /// The rights of the client were changed; it connects again by itself.
+    RightsChanged = 45, "rights-changed";
     /// The variable cannot take part in a group write; write it alone, or set it.
     NotGroupable = 50, "not-groupable";
     /// Another member of the group was refused, so none was written; see the fault of that member.

@@ -187,7 +187,7 @@ impl SessionFactory for Sessions {
 
     fn last_values(&self, peer: Peer) -> Option<SharedFile> {
         // All clients share one table, so only clients that may read every visible variable get it.
-        if !self.rights(peer).read {
+        if !self.rights(peer).permit_all_reads() {
             return None;
         }
         let mut shown_values = self

@@ -354,7 +354,14 @@ impl Forcing<'_> {
         });
         ForcedPage {
             is_on: !list.is_off,
-            total: list.handles.len(),
+            total: match caller.rights.permit_all_reads() {
+                true => list.handles.len(),
+                false => {
+                    let handles = list.handles.iter();
+                    let visible = handles.filter_map(|one| self.core.visible(caller, *one));
+                    visible.count()
+                }
+            },
             variables: variables.collect(),
             next,
         }

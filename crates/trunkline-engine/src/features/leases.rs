@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use trunkline_access::Action;
 pub use trunkline_types::{Granted, LeaseVerb};
 use trunkline_types::{Moment, Position, Properties, Tick};
 
@@ -201,7 +202,7 @@ impl Leases<'_> {
             .core
             .visible(caller, handle)
             .ok_or_else(|| self.core.refuse_handle(handle))?;
-        if !caller.rights.write {
+        if !variable.permits(caller, Action::Write) {
             return Err(Refusal::Denied);
         }
         let mut state = variable.lock();

@@ -5,7 +5,9 @@
 //! outcome of a write.
 
 use std::any::Any;
+use std::fmt;
 
+use trunkline_access::Action;
 use trunkline_types::alarm::AlarmJournalQuery;
 use trunkline_types::history::HistoryQuery;
 use trunkline_types::{AuditAction, AuditQuery, Fault, FaultCode, LibraryDefinition};
@@ -48,21 +50,19 @@ pub enum Order {
     History(Box<HistoryQuery>),
 }
 
-/// Checks whether `caller` has the right to change what the engine hosts.
-pub fn check_administer(caller: &Caller) -> Result<(), Fault> {
-    if caller.rights.administer {
-        return Ok(());
-    }
-    let sentence = "you have no permission to administer this engine; ask its administrator";
-    Err(Fault::new(FaultCode::Denied, sentence))
+/// Checks whether `caller` has the right to change a library that the engine hosts.
+pub fn check_configure(caller: &Caller, library: &str) -> Result<(), Fault> {
+    permit(
+        caller.rights.permit_library(Action::Configure, library),
+        format_args!("configure the library {library} of this engine"),
+    )
 }
 
-fn check_read(caller: &Caller, what: &str) -> Result<(), Fault> {
-    if caller.rights.read {
+fn permit(is_permitted: bool, what: impl fmt::Display) -> Result<(), Fault> {
+    if is_permitted {
         return Ok(());
     }
-    let sentence =
-        format!("you have no permission to read the {what} of this engine; ask its administrator");
+    let sentence = format!("you have no permission to {what}; ask its administrator");
     Err(Fault::new(FaultCode::Denied, sentence))
 }
 
@@ -81,13 +81,22 @@ impl Order {
     /// Checks whether `caller` has the right to give the order.
     pub fn check_rights(&self, caller: &Caller) -> Result<(), Fault> {
         match self {
-            Order::AlarmJournal(_) => check_read(caller, "alarms"),
-            Order::History(_) => check_read(caller, "history"),
-            Order::Deploy { .. }
-            | Order::Undeploy { .. }
-            | Order::Start { .. }
-            | Order::Stop { .. }
-            | Order::Audit(_) => check_administer(caller),
+            Order::AlarmJournal(_) => {
+                let is_permitted = caller.rights.permit_somewhere(Action::Read);
+                permit(is_permitted, "read the alarms of this engine")
+            }
+            Order::History(_) => {
+                let is_permitted = caller.rights.permit_somewhere(Action::History);
+                permit(is_permitted, "read the history of this engine")
+            }
+            Order::Deploy { library, .. } => check_configure(caller, &library.name),
+            Order::Undeploy { library, .. }
+            | Order::Start { library }
+            | Order::Stop { library } => check_configure(caller, library),
+            Order::Audit(_) => {
+                let is_permitted = caller.rights.permit_on_engine(Action::Audit);
+                permit(is_permitted, "read the audit of this engine")
+            }
         }
     }
 }

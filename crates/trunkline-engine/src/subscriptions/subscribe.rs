@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use trunkline_access::Action;
 use trunkline_types::Contract;
 use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
 
@@ -33,6 +34,9 @@ impl Consumer {
     ) -> Result<(), AccessError> {
         let subscription = wanted.subscription;
         variable.check_readable(caller)?;
+        if !variable.permits(caller, Action::Subscribe) {
+            return Err(AccessError::Denied);
+        }
         check_contract(wanted.contract)?;
         if self.item_count() >= ITEMS_MAX {
             return Err(items_limit());

@@ -9,6 +9,7 @@ mod state;
 use std::fmt;
 use std::ops::Deref;
 
+use trunkline_access::Action;
 use trunkline_types::ledger::WriteLedger;
 use trunkline_types::{
     Access, AuditMode, Clock, ClockSync, DataType, Moment, Properties, Quality, Reason, Sample,
@@ -225,7 +226,7 @@ impl Variable {
     }
 
     pub fn check_readable(&self, caller: &Caller) -> Result<(), AccessError> {
-        if !caller.rights.read || !self.is_visible_to(caller) {
+        if !self.is_visible_to(caller) {
             return Err(AccessError::Denied);
         }
         if self.properties().access == Access::WriteOnly {
@@ -234,10 +235,19 @@ impl Variable {
         Ok(())
     }
 
-    /// Returns true if `caller` can see the variable. Connections do not see single-process
-    /// variables.
+    /// Returns true if `caller` may read the variable. For any other caller, the variable does not
+    /// exist (B-82). Connections do not see single-process variables.
+    #[inline]
     pub fn is_visible_to(&self, caller: &Caller) -> bool {
-        !(caller.remote && self.properties.scope == Scope::Process)
+        self.permits(caller, Action::Read)
+    }
+
+    /// Returns true if `caller` may perform `action` on the variable. Every other action needs the
+    /// right to read as well.
+    #[inline]
+    pub fn permits(&self, caller: &Caller, action: Action) -> bool {
+        caller.rights.permit(action, self.handle(), self.name())
+            && !(caller.remote && self.properties.scope == Scope::Process)
     }
 
     /// Returns the counters of every write so far, by outcome.
@@ -619,7 +629,7 @@ impl Variable {
         word: u64,
         wakes: &mut Wakes,
     ) -> Option<u64> {
-        if !caller.rights.write || !self.is_visible_to(caller) {
+        if !self.permits(caller, Action::Write) {
             return None;
         }
         let properties = self.deployed();
@@ -671,7 +681,7 @@ impl Variable {
     /// be used.
     #[inline]
     pub fn read_plain(&self, caller: &Caller) -> Option<PlainUpdate> {
-        if !caller.rights.read || !self.is_visible_to(caller) || !self.is_plain_to_read() {
+        if !self.is_visible_to(caller) || !self.is_plain_to_read() {
             return None;
         }
         self.cell.read_word()

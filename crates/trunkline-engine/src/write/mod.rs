@@ -19,6 +19,7 @@ mod publish;
 mod request;
 pub(crate) mod wall_clock;
 
+use trunkline_access::Action;
 use trunkline_types::{Moment, Position, Properties, Quality, Reason, Tick, Timestamp};
 
 pub use self::accept::WriteValue;
@@ -86,16 +87,13 @@ impl<'a> Call<'a> {
         if write.origin != Origin::Client {
             return Ok(());
         }
-        let is_permitted = match write.verb {
+        let action = match write.verb {
             // A request only reads.
-            WriteVerb::Request => caller.rights.read,
-            WriteVerb::Put
-            | WriteVerb::Set
-            | WriteVerb::Send
-            | WriteVerb::Force
-            | WriteVerb::Unforce => caller.rights.write,
+            WriteVerb::Request => Action::Read,
+            WriteVerb::Put | WriteVerb::Set | WriteVerb::Send => Action::Write,
+            WriteVerb::Force | WriteVerb::Unforce => Action::Force,
         };
-        if !is_permitted || !self.variable.is_visible_to(caller) {
+        if !self.variable.permits(caller, action) {
             return Err(Refusal::Denied);
         }
         if matches!(

@@ -49,7 +49,7 @@ pub(crate) fn read(
     let shared = PageState::default();
     let from = query.from.clone().unwrap_or_default();
     let start = series.partition_point(|one| (&one.name, one.id) < (&from.variable, from.series));
-    let selection = Selection::new(series.get(start..).unwrap_or_default(), &query.patterns);
+    let selection = Selection::new(series.get(start..).unwrap_or_default(), query);
     let progress = match &query.from {
         Some(from) => Progress::decode(&from.state)?,
         None => begin(query, &selection, view_of, now, &shared),

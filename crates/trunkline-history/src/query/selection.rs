@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
+use trunkline_types::history::{HistoryQuery, PermittedNames};
 use trunkline_types::{Pattern, StepBudget};
 
 use super::reading::{PAGE_WORK, PageState};
@@ -22,6 +23,7 @@ pub(crate) struct Selection<'a> {
     names: HashSet<&'a str>,
     /// The patterns with wildcards.
     patterns: Vec<&'a Pattern>,
+    permitted: &'a PermittedNames,
     /// The matching series among the first `compared` elements of `series`.
     found: RefCell<Vec<&'a Series>>,
     /// Number of series that were compared.
@@ -31,13 +33,14 @@ pub(crate) struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    pub(crate) fn new(series: &'a [Series], patterns: &'a [Pattern]) -> Self {
+    pub(crate) fn new(series: &'a [Series], query: &'a HistoryQuery) -> Self {
         let (names, patterns): (Vec<&Pattern>, Vec<&Pattern>) =
-            patterns.iter().partition(|pattern| pattern.is_literal());
+            query.patterns.iter().partition(|pattern| pattern.is_literal());
         Self {
             series,
             names: names.into_iter().map(Pattern::as_str).collect(),
             patterns,
+            permitted: &query.permitted,
             found: RefCell::default(),
             compared: Cell::new(0),
             steps: Cell::new(0),
@@ -90,6 +93,6 @@ impl<'a> Selection<'a> {
         let steps = self.steps.get() + (usize::MAX - budget.left());
         page.spend(steps / STEPS_PER_WORK);
         self.steps.set(steps % STEPS_PER_WORK);
-        is_selected
+        is_selected && self.permitted.contains(&series.name)
     }
 }

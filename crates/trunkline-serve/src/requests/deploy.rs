@@ -1,6 +1,6 @@
 //! Receives the library of a DEPLOY, which may arrive in many frames, and queues it as an order.
 
-use trunkline_engine::{Order, VARIABLES_MAX, check_administer};
+use trunkline_engine::{Order, VARIABLES_MAX, check_configure};
 use trunkline_proto::limits::REQUEST_DEADLINE;
 use trunkline_proto::message::library::Deploy;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
@@ -68,7 +68,7 @@ impl Deploys {
                 bytes: 0,
                 content: 0,
                 due: Tick::ZERO,
-                refused: refuse_order(context, check_administer(&context.caller)),
+                refused: refuse_order(context, check_configure(&context.caller, head.library)),
             },
         };
         incoming.bytes += frame.payload().len();

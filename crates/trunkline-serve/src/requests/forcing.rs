@@ -1,5 +1,6 @@
 //! Handles FORCING: lists forced variables, and switches forcing on or off (H-27).
 
+use trunkline_access::Action;
 use trunkline_engine::{ForcedVariable, NoAuditRoom, Variable};
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::forcing::{
@@ -27,10 +28,12 @@ struct ForcingRequest {
 impl Request for ForcingRequest {
     fn run(&mut self, context: &mut Context) -> Progress {
         let Self { request, forcing } = *self;
-        let rights = context.caller.rights;
+        let rights = &context.caller.rights;
         let is_permitted = match forcing.verb {
-            ForcingVerb::List => rights.read,
-            ForcingVerb::On | ForcingVerb::Off | ForcingVerb::Clear => rights.administer,
+            ForcingVerb::List => rights.permit_somewhere(Action::Read),
+            ForcingVerb::On | ForcingVerb::Off | ForcingVerb::Clear => {
+                rights.permit_on_engine(Action::Force)
+            }
         };
         if !is_permitted {
             let sentence = "you have no permission for this operation on forced variables; ask the \

@@ -60,6 +60,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rej
         durations,
         from,
         limit,
+        permitted: context.caller.rights.names_with_history(),
     }));
     let refused = refuse_order(context, order.check_rights(&context.caller));
     queue_order(context, frame.request(), order, refused);

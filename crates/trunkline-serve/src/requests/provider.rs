@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use trunkline_access::Action;
 use trunkline_engine::{
     Answer, NoMemory, PROVIDER_PENDING_MAX, ProviderOrder, Ticket, check_room_to_decode,
 };
@@ -69,7 +70,7 @@ impl ProviderRole {
         let provide = Provide::decode(frame)?;
         let name = provide.head().provider;
         let refused = |code, sentence: &'static str| Err(Fault::new(code, sentence).into());
-        if !context.caller.rights.write {
+        if !context.caller.rights.permit_somewhere(Action::Write) {
             let sentence =
                 "you have no permission to provide values; ask the engine's administrator";
             return refused(FaultCode::Denied, sentence);

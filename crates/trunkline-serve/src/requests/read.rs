@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use trunkline_access::Action;
 use trunkline_engine::AccessError;
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::handles::{Handles, Unsubscribe};
@@ -205,10 +206,12 @@ fn request_values(context: &mut Context, page: &mut Page, handles: &[u32]) {
     let mut results = ResultsBuilder::requested(&mut context.answers.frames, request, first);
     for handle in page.slice(handles) {
         page.next += 1;
-        if context.engine.visible(&context.caller, *handle).is_none() {
+        let Some(variable) = context.engine.visible(&context.caller, *handle) else {
             let error = context.engine.no_variable(*handle);
             results.push_fault(Fault::from(&error).as_ref());
-        } else if !context.caller.rights.write {
+            continue;
+        };
+        if !variable.permits(&context.caller, Action::Write) {
             results.push_fault(Fault::from(&AccessError::Denied).as_ref());
         } else if context.engine.providers().request(*handle) {
             results.push_ok();

@@ -7,11 +7,11 @@ use trunkline_engine::Update;
 use trunkline_engine::search::Matcher;
 use trunkline_proto::frame::split_oversized;
 use trunkline_proto::limits::{FRAME_DEADLINE, FRAME_MAX_DEFAULT, REQUEST_DEADLINE};
-use trunkline_proto::message::closing::Goodbye;
+use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::keepalive::{Ack, Keepalive};
 use trunkline_proto::message::subscribe::SubscribeItem;
-use trunkline_proto::{Disconnect, Endpoint, Features, Frame, FrameKind, LivenessAction};
+use trunkline_proto::{Channel, Disconnect, Endpoint, FaultCode, Features, Frame, FrameKind, LivenessAction};
 use trunkline_types::{Moment, Pattern, Tick, Timestamp};
 
 use crate::answers::Answers;
@@ -48,6 +48,10 @@ impl Endpoint for Session {
         self.phase = Phase::Hello { deadline };
     }
 
+    fn handle_channel(&mut self, channel: &Channel) {
+        self.channel = channel.clone();
+    }
+
     fn handle_input(&mut self, now: Tick, wall: Timestamp, bytes: &[u8]) {
         if self.is_over() {
             return;
@@ -63,7 +67,8 @@ impl Endpoint for Session {
     }
 
     fn wants_input(&self) -> bool {
-        self.context.answers.len() < ANSWERS_BYTES_MAX
+        !matches!(self.phase, Phase::Login { .. })
+            && self.context.answers.len() < ANSWERS_BYTES_MAX
             && self.context.queue.bytes() < WORK_BYTES_MAX
     }
 
@@ -79,6 +84,9 @@ impl Endpoint for Session {
             return self.gather_output(now, wall, budget, out);
         }
         self.context.moment = Moment { now, wall };
+        if let Err(cause) = self.finish_login() {
+            self.fail(cause);
+        }
         let (start, end) = (out.len(), out.len().saturating_add(budget));
         let was_reading = self.wants_input();
         let mut more = self.is_open() && self.run_work(budget);
@@ -94,12 +102,11 @@ impl Endpoint for Session {
                 self.context.answers.send(out, budget, self.frame_max);
                 more |= !self.context.answers.is_empty();
             }
-            let goodbye = self
-                .context
-                .options
-                .facts
-                .as_ref()
-                .and_then(|facts| facts.goodbye());
+            let facts = self.context.options.facts.as_ref();
+            let goodbye = facts.and_then(|facts| facts.goodbye()).or_else(|| {
+                let standing = self.standing.as_ref();
+                standing.and_then(|standing| standing.goodbye())
+            });
             if let Some(goodbye) = goodbye.filter(|_| !more) {
                 self.shut_down(&goodbye);
                 self.context.answers.send(out, usize::MAX, self.frame_max);
@@ -115,7 +122,7 @@ impl Endpoint for Session {
 
     fn poll_timeout(&self) -> Option<Tick> {
         match &self.phase {
-            Phase::Hello { deadline } => Some(*deadline),
+            Phase::Hello { deadline } | Phase::Login { deadline, .. } => Some(*deadline),
             Phase::Open => {
                 let incomplete = Tick::earliest([
                     self.frames.poll_timeout(),
@@ -144,6 +151,18 @@ impl Endpoint for Session {
                     what: "hello",
                     deadline,
                 });
+            }
+            Phase::Login { deadline, .. } if now >= deadline => {
+                let sentence = "the engine could not check the login in time, because too many \
+                                logins are waiting; try again later";
+                let refused = Refused {
+                    code: FaultCode::Overloaded,
+                    versions: self.context.options.negotiation.versions,
+                    retry_after: Some(self.context.options.hello_deadline),
+                    sentence: sentence.to_owned(),
+                };
+                refused.encode(&mut self.context.answers.frames);
+                return self.close(Disconnect::from_refused(&refused, refused.versions));
             }
             Phase::Open => {}
             _ => return,
@@ -216,7 +235,7 @@ impl Endpoint for Session {
     }
 
     fn is_in_handshake(&self) -> bool {
-        matches!(self.phase, Phase::Hello { .. })
+        matches!(self.phase, Phase::Hello { .. } | Phase::Login { .. })
     }
 
     fn wants_close(&self) -> Option<Disconnect> {
@@ -269,9 +288,13 @@ impl Session {
         let Some(kind) = frame.kind() else {
             return Ok(());
         };
+        if let Phase::Login { .. } = self.phase {
+            let sentence = format!("{kind} before WELCOME");
+            return Err(Disconnect::Malformed { sentence });
+        }
         if !self.is_open() {
             return match kind {
-                FrameKind::Hello => self.handle_hello(&Hello::decode(frame)?),
+                FrameKind::Hello => self.handle_hello(Hello::decode(frame)?),
                 FrameKind::Goodbye => Err(Goodbye::decode(frame)?.into()),
                 _ => Err(Disconnect::Malformed {
                     sentence: format!("{kind} before HELLO"),

@@ -8,8 +8,9 @@ use trunkline_engine::{Caller, Consumer, Engine, Wake, Wakes};
 use trunkline_proto::limits::FRAME_MAX_MIN;
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::{Hello, Welcome};
+use trunkline_proto::message::login::Password;
 use trunkline_proto::{
-    Agreement, Disconnect, FaultCode, Features, FrameBuffer, FrameLimits, Liveness, ThroughputMode,
+    Agreement, Channel, Disconnect, FaultCode, Features, FrameBuffer, FrameLimits, Liveness, ThroughputMode,
 };
 use trunkline_types::text::is_unprintable;
 use trunkline_types::{Moment, Tick, Timestamp};
@@ -17,6 +18,7 @@ use trunkline_types::{Moment, Tick, Timestamp};
 use crate::answers::Answers;
 use crate::context::{Context, Queue};
 use crate::gathering::{Gathering, SharedWake};
+use crate::login::{Identity, LoginAnswer, LoginRefusal, LoginRequest, LoginSlot, Standing};
 use crate::options::ServeOptions;
 use crate::request_budget::Account;
 use crate::requests::convergence::Convergence;
@@ -44,6 +46,9 @@ pub struct Session {
     watches: Watches,
     convergence: Convergence,
     wake: SharedWake,
+    channel: Channel,
+    /// Ends the session if the account of its client changes.
+    standing: Option<Arc<Standing>>,
     /// The gather buffer, in throughput mode.
     gathering: Option<Box<Gathering>>,
 }
@@ -54,10 +59,23 @@ enum Phase {
     Hello {
         deadline: Tick,
     },
+    /// Waits until `deadline` for the decision who the client is, and accepts no frame.
+    Login {
+        deadline: Tick,
+        login: Box<PendingLogin>,
+    },
     Open,
     /// Sends the queued answers, then closes the connection.
     Closing(Disconnect),
     Ended,
+}
+
+/// A HELLO that was accepted, except for the decision who the client is.
+#[derive(Debug)]
+struct PendingLogin {
+    hello: Hello,
+    agreement: Agreement,
+    slot: Arc<LoginSlot>,
 }
 
 /// A wake that does nothing, for the consumer of an ended session.
@@ -124,6 +142,8 @@ impl Session {
             watches: Watches::default(),
             convergence: Convergence::default(),
             wake,
+            channel: Channel::default(),
+            standing: None,
             gathering: None,
             context,
         }
@@ -136,22 +156,85 @@ impl Session {
 
     /// Sends the queued answers and then `goodbye`, and closes the connection.
     pub fn shut_down(&mut self, goodbye: &Goodbye) {
-        if matches!(self.phase, Phase::Hello { .. } | Phase::Open) {
+        if !self.is_over() {
             goodbye.encode(&mut self.context.answers.frames);
             self.close(Disconnect::ClosedLocally);
         }
     }
 
-    fn handle_hello(&mut self, hello: &Hello) -> Result<(), Disconnect> {
-        let now = self.context.moment.now;
-        let agreement = match self.context.options.negotiation.accept(hello) {
+    fn handle_hello(&mut self, mut hello: Hello) -> Result<(), Disconnect> {
+        let agreement = match self.context.options.negotiation.accept(&hello) {
             Ok(agreement) => agreement,
             Err(mismatch) => {
                 Refused::from(mismatch).encode(&mut self.context.answers.frames);
                 return Err(Disconnect::VersionMismatch(mismatch));
             }
         };
-        self.context.caller.origin = describe_origin(&self.context.caller.origin, hello);
+        self.context.caller.origin = describe_origin(&self.context.caller.origin, &hello);
+        let Some(authenticator) = self.context.options.authenticator.clone() else {
+            self.open(&hello, &agreement, None);
+            return Ok(());
+        };
+        let (answer, slot) = LoginAnswer::new(self.wake.clone());
+        let request = LoginRequest {
+            caller: &self.context.caller,
+            channel: &self.channel,
+            hello: &hello,
+            moment: self.context.moment,
+        };
+        authenticator.authenticate(request, answer);
+        hello.password = Password::default();
+        hello.token = None;
+        let login = Box::new(PendingLogin {
+            hello,
+            agreement,
+            slot,
+        });
+        let deadline = self.context.options.hello_deadline;
+        let deadline = self.context.moment.now.saturating_add(deadline);
+        self.phase = Phase::Login { deadline, login };
+        self.finish_login()
+    }
+
+    /// Opens the session, or refuses the client, if the decision about its HELLO is there.
+    fn finish_login(&mut self) -> Result<(), Disconnect> {
+        let Phase::Login { login, .. } = &self.phase else {
+            return Ok(());
+        };
+        match login.slot.take() {
+            None => Ok(()),
+            Some(Ok(identity)) => {
+                let (hello, agreement) = (login.hello.clone(), login.agreement);
+                self.open(&hello, &agreement, Some(identity));
+                Ok(())
+            }
+            Some(Err(LoginRefusal { fault, retry_after })) => {
+                let refused = Refused {
+                    code: fault.code,
+                    versions: self.context.options.negotiation.versions,
+                    retry_after,
+                    sentence: fault.sentence.clone(),
+                };
+                refused.encode(&mut self.context.answers.frames);
+                Err(Disconnect::Refused {
+                    code: fault.code,
+                    sentence: fault.sentence,
+                    retry_after,
+                })
+            }
+        }
+    }
+
+    /// Opens the session of a client that has proved its identity; `None` if no proof is needed.
+    fn open(&mut self, hello: &Hello, agreement: &Agreement, identity: Option<Identity>) {
+        let now = self.context.moment.now;
+        let (mut account, mut role) = (String::new(), String::new());
+        if let Some(identity) = identity {
+            let caller = &mut self.context.caller;
+            (caller.principal, caller.rights) = (identity.principal, identity.rights);
+            (account, role) = (identity.account, identity.role);
+            self.standing = Some(identity.standing);
+        }
         self.context
             .engine
             .writers()
@@ -165,8 +248,8 @@ impl Session {
             resumed = self.context.consumer.follow(&self.context.caller, session);
             self.context.sampled_due = self.context.consumer.poll(now);
         }
-        let throughput = self.begin_gathering(hello, &agreement);
-        self.welcome(&agreement, throughput, resumed);
+        let throughput = self.begin_gathering(hello, agreement);
+        self.welcome(agreement, (account, role), throughput, resumed);
         self.context.features = agreement.features;
         self.frame_max = agreement.frame_max;
         self.context.records = RecordEncoder::new(
@@ -186,7 +269,6 @@ impl Session {
         self.liveness = liveness.together();
         self.frames.set_limits(agreement.frame_limits());
         self.phase = Phase::Open;
-        Ok(())
     }
 
     /// Starts throughput mode if the client requests it and both ends have the feature. Returns the
@@ -206,6 +288,7 @@ impl Session {
     fn welcome(
         &mut self,
         agreement: &Agreement,
+        (account, role): (String, String),
         throughput: Option<ThroughputMode>,
         resumed: bool,
     ) {
@@ -227,6 +310,8 @@ impl Session {
             wall: self.context.moment.wall,
             engine_name: self.context.engine.name().to_owned(),
             engine_version: options.version.clone(),
+            account,
+            role,
             throughput,
         };
         // Do not gather the WELCOME, because the client waits for it.

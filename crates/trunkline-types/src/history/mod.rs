@@ -13,7 +13,7 @@ mod settings;
 
 pub use query::{
     Bucket, Grid, HistoryCursor, HistoryForm, HistoryItem, HistoryPage, HistoryQuery,
-    HistorySeries, POINTS_MAX, SeriesData,
+    HistorySeries, POINTS_MAX, PermitName, PermittedNames, SeriesData,
 };
 pub(crate) use rows::Columns;
 pub use rows::{

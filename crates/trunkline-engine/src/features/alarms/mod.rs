@@ -25,6 +25,7 @@ use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use trunkline_access::Action;
 use trunkline_alarm::condition::Input;
 use trunkline_alarm::{ActionError, Alarm, Change, Event, Machine};
 use trunkline_types::alarm::{
@@ -894,8 +895,7 @@ impl Alarms<'_> {
                 .copied();
             let Some(handle) = handle else { break };
             next = handle.saturating_add(1);
-            let visible = self.core.visible(caller, handle);
-            if let Some(variable) = visible.filter(|_| caller.rights.read) {
+            if let Some(variable) = self.core.visible(caller, handle) {
                 found.extend(self.of_variable(&variable));
             }
         }
@@ -932,7 +932,7 @@ impl Alarms<'_> {
         }
         let refuse = || AlarmRefusal::Variable(self.core.refuse_handle(handle));
         let variable = self.core.visible(caller, handle).ok_or_else(refuse)?;
-        if !caller.rights.write {
+        if !variable.permits(caller, Action::Alarm) {
             return Err(AlarmRefusal::Variable(Refusal::Denied));
         }
         let state = variable.lock();

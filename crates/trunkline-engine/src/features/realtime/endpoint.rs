@@ -1,5 +1,6 @@
 //! Endpoints of time-critical threads: a writer or a reader, with all its memory.
 
+use trunkline_access::Action;
 use trunkline_ring::{MarkSet, WholeWord, WordArray, Words};
 use trunkline_types::Timestamp;
 
@@ -203,7 +204,7 @@ impl Realtime<'_> {
             .core
             .resolve_one(caller, name)
             .map_err(RtError::Access)?;
-        if !caller.rights.write {
+        if !variable.permits(caller, Action::Write) {
             return Err(RtError::Refused(Refusal::Denied));
         }
         if let Some(refusal) = Refusal::by_access(variable.name(), variable.properties().access) {

@@ -10,6 +10,7 @@ mod buffer;
 mod source;
 mod writes;
 
+use trunkline_access::Action;
 use trunkline_types::{Access, Level, Moment, Reason, Tick, Timestamp, WhyStage, WhyStep};
 
 use super::Queries;
@@ -213,7 +214,9 @@ impl Walk<'_> {
         }
         match self.variable.properties().access {
             Access::ReadOnly => WhyStep::note(stage, "it is read-only: only its source writes it"),
-            Access::ReadWrite | Access::WriteOnly if caller.rights.write => {
+            Access::ReadWrite | Access::WriteOnly
+                if self.variable.permits(caller, Action::Write) =>
+            {
                 WhyStep::ok(stage, "you may read and write it")
             }
             Access::ReadWrite | Access::WriteOnly => {

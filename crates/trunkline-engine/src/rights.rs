@@ -1,0 +1,178 @@
+//! The rights of a caller, prepared for a check at each request.
+
+use std::fmt;
+
+use trunkline_access::{Action, Actions, Role, SubjectRules};
+use trunkline_types::definition::{VARIABLES_MAX, slot_of};
+use trunkline_types::history::{PermitName, PermittedNames};
+
+use crate::sync::{Arc, AtomicU64, OnceLock, Ordering};
+
+/// The actions that a caller may perform, on which variables.
+#[derive(Clone)]
+pub enum Rights {
+    /// The same actions on every variable.
+    Uniform(Actions),
+    /// The rules decide for each name.
+    ByName(Arc<RightsClass>),
+}
+
+/// The rules that concern one subject, and what they permit on each variable. Sessions with the
+/// same rules share a class.
+pub struct RightsClass {
+    rules: SubjectRules,
+    /// What the rules permit on the variable of each slot, in chunks that are allocated at their
+    /// first use.
+    chunks: Box<[OnceLock<Chunk>]>,
+}
+
+/// An entry has the handle of its variable in the upper half, so that an entry of an earlier
+/// variable in the slot does not count, and the permitted actions in the lower. 0 is no entry,
+/// because no handle is 0.
+type Chunk = Box<[AtomicU64; CHUNK]>;
+
+const CHUNK: usize = 1024;
+
+impl Rights {
+    /// Every action on every variable.
+    pub const ALL: Rights = Rights::Uniform(Actions::ALL);
+    /// The actions of a viewer: reads, subscriptions and the history of every variable.
+    pub const READ: Rights = Rights::Uniform(Role::Viewer.actions());
+    /// No action at all, before a peer has logged in.
+    pub const NONE: Rights = Rights::Uniform(Actions::NONE);
+
+    /// Prepares the rules of one subject.
+    pub fn of(rules: SubjectRules) -> Self {
+        match rules.uniform_actions() {
+            Some(actions) => Rights::Uniform(actions),
+            None => Rights::ByName(Arc::new(RightsClass::new(rules))),
+        }
+    }
+
+    /// Returns true if the caller may perform `action` on the variable with this handle and name.
+    #[inline]
+    pub(crate) fn permit(&self, action: Action, handle: u32, name: &str) -> bool {
+        match self {
+            Rights::Uniform(actions) => actions.contains(action),
+            Rights::ByName(class) => class.actions_on(handle, name).contains(action),
+        }
+    }
+
+    /// Returns true if the caller may perform `action` on the variables with this name, whether
+    /// they exist or not.
+    pub fn permit_name(&self, action: Action, name: &str) -> bool {
+        match self {
+            Rights::Uniform(actions) => actions.contains(action),
+            Rights::ByName(class) => class.rules.actions(name).contains(action),
+        }
+    }
+
+    /// Returns true if the caller may perform `action` on a library.
+    pub fn permit_library(&self, action: Action, library: &str) -> bool {
+        match self {
+            Rights::Uniform(actions) => actions.contains(action),
+            Rights::ByName(class) => class.rules.library_actions(library).contains(action),
+        }
+    }
+
+    /// Returns true if the caller may perform `action`, which concerns the engine as a whole.
+    pub fn permit_on_engine(&self, action: Action) -> bool {
+        match self {
+            Rights::Uniform(actions) => actions.contains(action),
+            Rights::ByName(class) => class.rules.engine_actions().contains(action),
+        }
+    }
+
+    /// Returns true if the caller may perform `action` on some name. A request for which this is
+    /// false need not be looked at.
+    pub fn permit_somewhere(&self, action: Action) -> bool {
+        match self {
+            Rights::Uniform(actions) => actions.contains(action),
+            Rights::ByName(class) => class.rules.may_some(action),
+        }
+    }
+
+    /// Returns true if the caller may read every variable.
+    pub fn permit_all_reads(&self) -> bool {
+        matches!(self, Rights::Uniform(actions) if actions.contains(Action::Read))
+    }
+
+    /// Returns the names whose history the caller may query.
+    pub fn names_with_history(&self) -> PermittedNames {
+        match self {
+            Rights::Uniform(actions) if actions.contains(Action::History) => {
+                PermittedNames::default()
+            }
+            Rights::Uniform(_) => PermittedNames::by(Arc::new(NoName)),
+            Rights::ByName(class) => PermittedNames::by(class.clone()),
+        }
+    }
+}
+
+/// Permits the history of no variable.
+struct NoName;
+
+impl PermitName for NoName {
+    fn permits(&self, _: &str) -> bool {
+        false
+    }
+}
+
+impl PermitName for RightsClass {
+    fn permits(&self, name: &str) -> bool {
+        let actions = self.rules.actions(name);
+        actions.contains(Action::History)
+    }
+}
+
+impl RightsClass {
+    fn new(rules: SubjectRules) -> Self {
+        let chunks = VARIABLES_MAX.div_ceil(CHUNK);
+        Self {
+            rules,
+            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    #[inline]
+    fn actions_on(&self, handle: u32, name: &str) -> Actions {
+        let slot = slot_of(handle) as usize;
+        let chunk = self.chunks.get(slot / CHUNK).and_then(|chunk| chunk.get());
+        // Relaxed: an entry is complete in itself.
+        let entry = chunk.map_or(0, |chunk| chunk[slot % CHUNK].load(Ordering::Relaxed));
+        match entry >> 32 == u64::from(handle) {
+            true => Actions::from_bits(entry as u16),
+            false => self.decide(handle, name),
+        }
+    }
+
+    /// Evaluates the rules and records the result.
+    #[cold]
+    fn decide(&self, handle: u32, name: &str) -> Actions {
+        let actions = self.rules.actions(name);
+        let slot = slot_of(handle) as usize;
+        if let Some(chunk) = self.chunks.get(slot / CHUNK) {
+            let new = || Box::new(std::array::from_fn(|_| AtomicU64::new(0)));
+            let entry = u64::from(handle) << 32 | u64::from(actions.bits());
+            chunk.get_or_init(new)[slot % CHUNK].store(entry, Ordering::Relaxed);
+        }
+        actions
+    }
+}
+
+impl fmt::Debug for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rights::Uniform(actions) => f.debug_tuple("Uniform").field(actions).finish(),
+            Rights::ByName(class) => class.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for RightsClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RightsClass")
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
+    }
+}
