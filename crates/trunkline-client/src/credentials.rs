@@ -120,7 +120,10 @@ mod tests {
         };
         let first = hello(&token, &tls(), false);
         assert_eq!(first.token, Some(TokenSecret([3; 10])));
-        assert_eq!(first.key.map(|key| key.signature[..32].to_vec()), Some(vec![9; 32]));
+        assert_eq!(
+            first.key.map(|key| key.signature[..32].to_vec()),
+            Some(vec![9; 32])
+        );
         let later = hello(&token, &tls(), true);
         assert_eq!(later.token, None);
         assert!(later.key.is_some());

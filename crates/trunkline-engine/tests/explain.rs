@@ -234,9 +234,15 @@ fn walk_shows_the_rights_of_the_caller() {
     assert!(rights(&rig.caller).sentence.contains("read and write"));
     assert_eq!(rights(&reader).verdict, WhyVerdict::Note);
     assert!(rights(&reader).sentence.contains("not write"));
+    // B-82: a variable that may not be read does not exist.
     let mut nobody = reader.clone();
-    nobody.rights.read = false;
-    assert_eq!(rights(&nobody).verdict, WhyVerdict::Fault);
+    nobody.rights = Rights::NONE;
+    let explain = |caller: &Caller, name: &str| {
+        let queries = rig.engine.queries();
+        let steps = queries.explain(caller, name, rig.now(), rig.wall());
+        steps.into_iter().map(|step| step.stage).collect::<Vec<_>>()
+    };
+    assert_eq!(explain(&nobody, "rig/x"), explain(&nobody, "rig/missing"));
     assert_eq!(
         rig.engine.queries().source_state(&rig.variable("rig/x")),
         ""

@@ -171,10 +171,10 @@ fn variables_with_rules_or_roles_take_the_general_path() {
         assert_eq!(sequence, None);
     }
     let mut reader = rig.caller.clone();
-    reader.rights.write = false;
+    reader.rights = trunkline_engine::Rights::READ;
     let sequence = x.write_plain(&reader, rig.wall(), &Value::F64(1.0), &mut wakes);
     assert_eq!(sequence, None);
-    reader.rights.read = false;
+    reader.rights = trunkline_engine::Rights::NONE;
     assert_eq!(x.read_plain(&reader), None);
     assert_eq!(x.ledger().offered, 0, "no write was counted");
 }

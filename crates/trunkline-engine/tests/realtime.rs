@@ -675,11 +675,7 @@ fn endpoint_is_refused_without_permission() {
         }),
     ]);
     let mut guest = Caller::local(2, 1000);
-    guest.rights = Rights {
-        administer: false,
-        read: false,
-        write: false,
-    };
+    guest.rights = Rights::NONE;
     let mut remote = Caller::local(3, 1000);
     remote.remote = true;
     let writer = |caller: &Caller, name| rig.engine.realtime().writer(caller, name).map(|_| ());

@@ -223,11 +223,7 @@ fn access_type_is_checked_first() {
 fn caller_without_rights_is_refused_without_details() {
     let (rig, x) = Rig::of(with(DataType::F64, |p| p.access = Access::ReadOnly));
     let mut nobody = Caller::local(5, 1000);
-    nobody.rights = Rights {
-        administer: false,
-        read: false,
-        write: false,
-    };
+    nobody.rights = Rights::NONE;
     let value = Value::Bool(true);
     let attempt = rig.attempt_as(&nobody, &x, &Write::value(&value));
     assert_eq!(refusal(done(attempt)), Refusal::Denied);

@@ -46,6 +46,7 @@
 mod answers;
 mod context;
 mod fault;
+pub mod gate;
 mod gathering;
 mod login;
 mod options;
@@ -59,9 +60,7 @@ mod window;
 mod write_run;
 
 pub use gathering::FlushBroadcast;
-pub use login::{
-    Authenticator, Identity, LoginAnswer, LoginRefusal, LoginRequest, Standing,
-};
+pub use login::{Authenticator, Identity, LoginAnswer, LoginRefusal, LoginRequest, Standing};
 pub use options::{EngineFacts, RESUME_FOR, ServeOptions};
 pub use request_budget::RequestBudget;
 pub use session::Session;

@@ -97,14 +97,11 @@ pub fn hello() -> Vec<u8> {
         features: Negotiation::OURS.features,
         client_name: "rig".to_owned(),
         program: "rig".to_owned(),
-        user: String::new(),
-        pid: 0,
         frame_max: Negotiation::OURS.frame_max,
         message_max: Negotiation::OURS.message_max,
         window_records: 1000,
         window_bytes: 1 << 20,
-        resume: None,
-        throughput: None,
+        ..Hello::default()
     };
     hello.encode(&mut bytes);
     bytes

@@ -34,8 +34,10 @@ pub(crate) struct Selection<'a> {
 
 impl<'a> Selection<'a> {
     pub(crate) fn new(series: &'a [Series], query: &'a HistoryQuery) -> Self {
-        let (names, patterns): (Vec<&Pattern>, Vec<&Pattern>) =
-            query.patterns.iter().partition(|pattern| pattern.is_literal());
+        let (names, patterns): (Vec<&Pattern>, Vec<&Pattern>) = query
+            .patterns
+            .iter()
+            .partition(|pattern| pattern.is_literal());
         Self {
             series,
             names: names.into_iter().map(Pattern::as_str).collect(),

@@ -5,13 +5,14 @@ use trunkline_proto::message::alarm::{
     ActedAlarm, AlarmAct, AlarmActHead, AlarmActedBuilder, AlarmPageBuilder, AlarmPageHead, Alarms,
 };
 use trunkline_proto::message::list::AnswerHead;
-use trunkline_proto::{Disconnect, Fault, Frame};
+use trunkline_proto::{Disconnect, Fault};
 use trunkline_types::Pattern;
 use trunkline_types::alarm::{AlarmAction, AlarmState, AlarmStatus};
 
 use super::Rejection;
 use super::orders::parse_optional_pattern;
 use crate::context::{Context, Page, Progress, Request, SLICE};
+use crate::gate::Admitted;
 
 /// Maximum number of alarms to examine for one page.
 const EXAMINED_MAX: usize = 10 * SLICE;
@@ -48,7 +49,7 @@ impl Filter {
     }
 }
 
-pub(crate) fn handle_alarms(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
+pub(crate) fn handle_alarms(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Rejection> {
     let alarms = Alarms::decode(frame)?;
     let pattern = parse_optional_pattern(alarms.pattern)?;
     context.queue.push(AlarmsRequest {
@@ -113,7 +114,7 @@ struct ActRequest {
     items: Vec<(String, String)>,
 }
 
-pub(crate) fn handle_act(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+pub(crate) fn handle_act(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Disconnect> {
     let act = AlarmAct::decode(frame)?;
     let head: AlarmActHead<'_> = *act.head();
     let (action, comment) = (head.action(), head.comment.to_owned());

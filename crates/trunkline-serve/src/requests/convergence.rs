@@ -20,10 +20,11 @@ use trunkline_proto::message::convergence::{
     CHUNK_ITEMS_MAX, CheckBuilder, Chunk, Compare, CompareItem,
 };
 use trunkline_proto::message::updates::UpdatesBuilder;
-use trunkline_proto::{Disconnect, Features, Frame, digest};
+use trunkline_proto::{Disconnect, Features, digest};
 use trunkline_types::time::duration_nanos;
 
 use crate::context::{Context, Progress, Request, SLICE};
+use crate::gate::Admitted;
 
 /// Number of keep-alives after which the sweep has covered all items.
 const PARTS: u32 = 64;
@@ -204,7 +205,7 @@ impl Convergence {
     pub(crate) fn handle_compare(
         &mut self,
         context: &mut Context,
-        frame: &Frame<'_>,
+        frame: &Admitted<'_>,
     ) -> Result<(), Disconnect> {
         let compare = Compare::decode(frame)?;
         context.confirm(compare.head().records_received)?;

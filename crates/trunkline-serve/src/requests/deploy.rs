@@ -10,6 +10,7 @@ use trunkline_types::{DataType, LibraryDefinition, Tick, VariableDefinition};
 use super::orders::{queue_order, refuse_order};
 use crate::context::Context;
 use crate::fault::out_of_memory;
+use crate::gate::Admitted;
 use crate::request_budget::{Account, MemoryUse};
 
 /// Maximum total size of the frames of one DEPLOY request, in bytes.
@@ -46,7 +47,7 @@ impl Deploys {
     pub(crate) fn handle(
         &mut self,
         context: &mut Context,
-        frame: &Frame<'_>,
+        frame: &Admitted<'_>,
     ) -> Result<(), Disconnect> {
         let deploy = Deploy::decode(frame)?;
         let head = deploy.head();

@@ -1,18 +1,19 @@
 //! Handles ENGINE: describes the engine and its libraries.
 
+use trunkline_proto::Disconnect;
 use trunkline_proto::limits::ENGINE_LIBRARIES_MAX;
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
 use trunkline_proto::message::single::decode_empty;
-use trunkline_proto::{Disconnect, Frame};
 use trunkline_types::Moment;
 use trunkline_types::name::is_reserved;
 
 use crate::context::{Context, Progress, Request};
+use crate::gate::Admitted;
 
 #[derive(Debug)]
 struct EngineRequest(u32);
 
-pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Disconnect> {
     decode_empty(frame)?;
     context.queue.push(EngineRequest(frame.request()));
     Ok(())

@@ -9,12 +9,13 @@ use trunkline_proto::limits::FIND_CONDITIONS_MAX;
 use trunkline_proto::message::find::{
     FindCondition, FindConditions, FoundVariable, NamesBuilder, NamesHead,
 };
-use trunkline_proto::{Fault, FaultCode, Features, Frame};
+use trunkline_proto::{Fault, FaultCode, Features};
 use trunkline_types::{Access, Comparison, Condition, DataType, Pattern, StepBudget};
 
 use super::Rejection;
 use crate::context::{Context, Progress, Request, SLICE};
 use crate::fault::not_agreed;
+use crate::gate::Admitted;
 
 /// Maximum number of steps of a search before other sessions run: about 0.2 ms.
 pub(crate) const SEARCH_STEPS: usize = 80_000;
@@ -28,7 +29,7 @@ struct FindRequest {
     limit: u32,
 }
 
-pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
+pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Rejection> {
     let frame_conditions = FindConditions::decode(frame)?;
     let find = *frame_conditions.head();
     // Decode one condition more than the limit, to detect that there are too many.

@@ -1,14 +1,15 @@
 //! Handles FLUSH, in throughput mode.
 
 use trunkline_proto::message::single::{decode_empty, encode_empty};
-use trunkline_proto::{Disconnect, Frame, FrameKind};
+use trunkline_proto::{Disconnect, FrameKind};
 
 use crate::context::{Context, Progress, Request};
+use crate::gate::Admitted;
 
 #[derive(Debug)]
 struct FlushRequest(u32);
 
-pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Disconnect> {
     decode_empty(frame)?;
     context.queue.push(FlushRequest(frame.request()));
     Ok(())

@@ -6,13 +6,14 @@ use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::forcing::{
     ForcedBuilder, ForcedEntry, ForcedHead, Forcing, ForcingVerb,
 };
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_proto::{Disconnect, Fault, FaultCode};
 use trunkline_types::Moment;
 
 use crate::context::{Context, Progress, Request, SLICE};
 use crate::fault::audit_unstored;
+use crate::gate::Admitted;
 
-pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Disconnect> {
     let request = frame.request();
     let forcing = Forcing::decode(frame)?;
     context.queue.push(ForcingRequest { request, forcing });

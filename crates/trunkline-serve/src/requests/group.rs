@@ -6,12 +6,13 @@ use trunkline_engine::{
 };
 use trunkline_proto::message::group::{GroupAnswerBuilder, GroupHead, GroupWrite};
 use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
-use trunkline_proto::{Fault, FaultCode, FaultRef, Frame};
+use trunkline_proto::{Fault, FaultCode, FaultRef};
 use trunkline_types::{Moment, WriteVerb};
 
 use super::Rejection;
 use super::write::check_extension;
 use crate::context::{Context, Effect, Progress, Request};
+use crate::gate::Admitted;
 use crate::write_run::{Answer, OwnedWrite, bytes_of, with_wire};
 
 /// A group that has not been written.
@@ -22,7 +23,7 @@ struct GroupRequest {
     writes: Vec<OwnedWrite>,
 }
 
-pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
+pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Rejection> {
     let request = frame.request();
     let group = GroupWrite::decode(frame)?;
     let count = frame.count() as usize;

@@ -8,13 +8,14 @@ use trunkline_proto::limits::{HISTORY_PATTERNS_MAX, PAGE_BYTES};
 use trunkline_proto::message::history::{
     HistoryFrame, HistoryHead, HistoryRowsForm, HistoryRowsHead,
 };
-use trunkline_proto::{Fault, FaultCode, Frame};
+use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::Pattern;
 use trunkline_types::history::{HistoryPage, HistoryQuery, HistorySeries, Rows, SeriesData};
 
 use super::Rejection;
 use super::orders::{parse_pattern, put_frames, queue_order, refuse_order};
 use crate::context::Context;
+use crate::gate::Admitted;
 
 // Limits on the size of an item, so that a frame is not much longer than a page.
 
@@ -25,7 +26,7 @@ const ITEM_MARKS: usize = 1024;
 /// Maximum number of buckets in one item.
 const ITEM_BUCKETS: usize = 1024;
 
-pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
+pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Rejection> {
     let query = HistoryFrame::decode(frame)?;
     if query.left() as usize > HISTORY_PATTERNS_MAX {
         let sentence = format!(

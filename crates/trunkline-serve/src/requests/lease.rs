@@ -4,10 +4,11 @@ use trunkline_engine::LeaseRequest;
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::lease::{Lease, LeaseHead, LeaseItem, LeasedBuilder};
 use trunkline_proto::message::list::AnswerHead;
-use trunkline_proto::{Disconnect, Fault, Frame};
+use trunkline_proto::{Disconnect, Fault};
 use trunkline_types::Position;
 
 use crate::context::{Context, Page, Progress, Request};
+use crate::gate::Admitted;
 
 #[derive(Debug)]
 struct LeaseRequests {
@@ -16,7 +17,7 @@ struct LeaseRequests {
     items: Vec<LeaseItem>,
 }
 
-pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Disconnect> {
     let lease = Lease::decode(frame)?;
     let head = *lease.head();
     let items = lease.collect::<Result<Vec<_>, _>>()?;

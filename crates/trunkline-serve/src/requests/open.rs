@@ -7,12 +7,13 @@ use trunkline_engine::{AccessError, Variable};
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::open::{Open, OpenTerms, OpenedBuilder};
 use trunkline_proto::message::subscribe::SubscribeTerms;
-use trunkline_proto::{Disconnect, Fault, Frame};
+use trunkline_proto::{Disconnect, Fault};
 use trunkline_types::Moment;
 use trunkline_types::name::NameError;
 
 use super::subscribe::subscribe_one;
 use crate::context::{Context, Page, Progress, Request};
+use crate::gate::Admitted;
 use crate::updates::RecordEncoder;
 
 /// Maximum number of unknown names per request for which a similar name is searched.
@@ -53,7 +54,7 @@ impl Names {
     }
 }
 
-pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Disconnect> {
     let open = Open::decode(frame)?;
     let terms = *open.head();
     let mut names = Names::default();

@@ -13,13 +13,14 @@ use trunkline_proto::message::alarm_journal::{AlarmEntriesForm, AlarmEntriesHead
 use trunkline_proto::message::audit::{Audit, AuditPageForm, AuditPageHead};
 use trunkline_proto::message::library::{LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb};
 use trunkline_proto::message::list::{ListBuilder, ListFrame};
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_proto::{Disconnect, Fault, FaultCode};
 use trunkline_types::alarm::{AlarmJournalQuery, AlarmState};
 use trunkline_types::{AuditOutcome, AuditQuery, Pattern};
 
 use super::{Rejection, history};
 use crate::context::{Context, Progress, Request, units_of};
 use crate::fault::audit_unstored;
+use crate::gate::Admitted;
 use crate::request_budget::{Loan, MemoryUse};
 
 /// Maximum number of unanswered orders per session.
@@ -37,7 +38,7 @@ struct OrderRequest {
     loan: Option<Loan>,
 }
 
-pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Disconnect> {
     let LibraryOrder { verb, library } = LibraryOrder::decode(frame)?;
     let library = library.to_owned();
     let order = match verb {
@@ -50,7 +51,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
     Ok(())
 }
 
-pub(crate) fn handle_audit(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
+pub(crate) fn handle_audit(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Rejection> {
     let audit = Audit::decode(frame)?;
     let query = AuditQuery {
         from: audit.from,
@@ -68,7 +69,7 @@ pub(crate) fn handle_audit(context: &mut Context, frame: &Frame<'_>) -> Result<(
 
 pub(crate) fn handle_alarm_journal(
     context: &mut Context,
-    frame: &Frame<'_>,
+    frame: &Admitted<'_>,
 ) -> Result<(), Rejection> {
     let journal = AlarmJournal::decode(frame)?;
     let states = AlarmState::ALL.into_iter();

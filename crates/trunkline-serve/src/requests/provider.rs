@@ -22,12 +22,13 @@ use trunkline_proto::message::provider::{
     ProviderRequestBuilder, ProviderRequestHead, ReadBack, begin_provided,
 };
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_proto::{Disconnect, Fault, FaultCode};
 use trunkline_types::wire::{self, Reader};
 use trunkline_types::{Moment, Reason, Value};
 
 use super::Rejection;
 use crate::context::Context;
+use crate::gate::Admitted;
 
 /// Maximum number of sent orders to remember: the maximum number of orders that the engine waits for,
 /// and the same number that have timed out.
@@ -66,7 +67,7 @@ impl ProviderRole {
     }
 
     /// Handles PROVIDE: the client becomes the source of every variable whose `source` names it.
-    pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
+    pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Rejection> {
         let provide = Provide::decode(frame)?;
         let name = provide.head().provider;
         let refused = |code, sentence: &'static str| Err(Fault::new(code, sentence).into());
@@ -85,7 +86,11 @@ impl ProviderRole {
             return refused(FaultCode::NotSupported, sentence);
         }
         let providers = context.engine.providers();
-        let attached = providers.attach_source(providers.from_consumer(&context.consumer, name));
+        let attached = providers.attach_source(providers.from_consumer(
+            &context.consumer,
+            &context.caller,
+            name,
+        ));
         let id = attached.map_err(|taken| Fault::new(FaultCode::NameTaken, taken.to_string()))?;
         context.provider = Some(id);
         let (lease, options) = (context.options.deadline, OpenOptions::default());
@@ -98,7 +103,7 @@ impl ProviderRole {
     pub(crate) fn handle_provider_answer(
         &mut self,
         context: &mut Context,
-        frame: &Frame<'_>,
+        frame: &Admitted<'_>,
     ) -> Result<(), Disconnect> {
         for answer in ProviderAnswers::decode(frame)? {
             let answer = answer?;

@@ -9,10 +9,11 @@ use trunkline_proto::message::handles::{Handles, Unsubscribe};
 use trunkline_proto::message::list::{List, ListFrame};
 use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::results::ResultsBuilder;
-use trunkline_proto::{DecodeError, Disconnect, Fault, FaultCode, Frame, FrameKind};
+use trunkline_proto::{DecodeError, Disconnect, Fault, FaultCode, FrameKind};
 
 use super::info::info;
 use crate::context::{Context, Page, Progress, Request};
+use crate::gate::Admitted;
 
 /// An operation on a list of handles.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +51,7 @@ where
 
 pub(crate) fn handle(
     context: &mut Context,
-    frame: &Frame<'_>,
+    frame: &Admitted<'_>,
     kind: FrameKind,
 ) -> Result<(), Disconnect> {
     let (verb, handles) = match kind {

@@ -4,10 +4,11 @@ use trunkline_engine::{GROUP_MAX, Snapshot, Update};
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::handles::Handles;
 use trunkline_proto::message::snapshot::{SnapshotHead, begin_snapshot};
-use trunkline_proto::{Disconnect, Fault, Frame};
+use trunkline_proto::{Disconnect, Fault};
 use trunkline_types::Timestamp;
 
 use crate::context::{Context, Page, Progress, Request};
+use crate::gate::Admitted;
 
 #[derive(Debug)]
 struct SnapshotRequest {
@@ -18,7 +19,7 @@ struct SnapshotRequest {
     whole: Option<(Snapshot, Timestamp)>,
 }
 
-pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Disconnect> {
     let handles = Handles::decode(frame)?.collect::<Result<Vec<_>, _>>()?;
     let page = context.page(frame)?;
     context.queue.push(SnapshotRequest {

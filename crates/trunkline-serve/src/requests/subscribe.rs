@@ -8,10 +8,11 @@ use trunkline_proto::message::results::ResultsBuilder;
 use trunkline_proto::message::subscribe::{
     Subscribe, SubscribeHead, SubscribeItem, SubscribeTerms,
 };
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_proto::{Disconnect, Fault, FaultCode};
 use trunkline_types::{Contract, Position, Tick};
 
 use crate::context::{Context, Page, Progress, Request};
+use crate::gate::Admitted;
 use crate::request_budget::{ITEM_BYTES, MemoryUse};
 
 #[derive(Debug)]
@@ -22,7 +23,7 @@ struct SubscribeRequest {
     items: Vec<SubscribeItem>,
 }
 
-pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Disconnect> {
     let subscribe = Subscribe::decode(frame)?;
     let SubscribeHead {
         terms,

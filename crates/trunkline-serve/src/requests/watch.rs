@@ -9,12 +9,13 @@ use trunkline_proto::message::watch::{
     AppearedBuilder, AppearedHead, AppearedVariable, Listing, Unwatch, VanishedBuilder,
     VanishedHead, Watch as WatchFrame,
 };
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_proto::{Disconnect, Fault, FaultCode};
 use trunkline_types::{Pattern, StepBudget};
 
 use super::Rejection;
 use super::find::{SEARCH_STEPS, names_of, variables_of};
 use crate::context::{Context, SLICE};
+use crate::gate::Admitted;
 
 /// The patterns that one session watches.
 #[derive(Debug, Default)]
@@ -43,7 +44,7 @@ impl Watches {
     pub(crate) fn handle(
         &mut self,
         context: &mut Context,
-        frame: &Frame<'_>,
+        frame: &Admitted<'_>,
     ) -> Result<(), Rejection> {
         let WatchFrame { watch, pattern } = WatchFrame::decode(frame)?;
         if self.by_number.contains_key(&watch) {
@@ -74,7 +75,7 @@ impl Watches {
         Ok(())
     }
 
-    pub(crate) fn handle_unwatch(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+    pub(crate) fn handle_unwatch(&mut self, frame: &Admitted<'_>) -> Result<(), Disconnect> {
         let Unwatch { watch } = Unwatch::decode(frame)?;
         self.by_number.remove(&watch);
         Ok(())

@@ -4,17 +4,18 @@
 use std::sync::Arc;
 
 use trunkline_engine::Variable;
+use trunkline_proto::Disconnect;
 use trunkline_proto::message::why::{Why, WhyAnswerBuilder};
-use trunkline_proto::{Disconnect, Frame};
 use trunkline_types::ledger::SubscriptionLedger;
 use trunkline_types::{Contract, Moment, WhyStage, WhyStep, WhyVerdict};
 
 use crate::context::{Context, ITEMS_PER_UNIT, Progress, Request, units_of};
+use crate::gate::Admitted;
 
 /// Minimum sampling period in seconds that is reported as a possible cause of missing values.
 const LONG_PERIOD_SECONDS: f64 = 1.0;
 
-pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Disconnect> {
     let why = Why::decode(frame)?;
     let mut request = WhyRequest {
         request: frame.request(),

@@ -7,12 +7,13 @@
 
 use trunkline_engine::{Attempt, FollowedHandles, Origin, Write, WriteValue, check_room_to_decode};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, Writes};
-use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Features, FrameKind};
 use trunkline_types::wire;
 use trunkline_types::{Moment, Quality, Tick};
 
 use crate::context::{Context, Effect, Progress, REQUEST_BYTES, Request, units_of};
 use crate::fault::not_agreed;
+use crate::gate::Admitted;
 use crate::request_budget::MemoryUse;
 use crate::write_run::{Answer, CompactAnswer, OwnedWrite, bytes_of};
 
@@ -26,7 +27,7 @@ enum Attempted {
     Parked(Tick),
 }
 
-pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Disconnect> {
     let writes = Writes::decode(frame)?;
     let is_published = frame.kind() == Some(FrameKind::Publish);
     context

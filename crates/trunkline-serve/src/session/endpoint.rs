@@ -11,12 +11,15 @@ use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::keepalive::{Ack, Keepalive};
 use trunkline_proto::message::subscribe::SubscribeItem;
-use trunkline_proto::{Channel, Disconnect, Endpoint, FaultCode, Features, Frame, FrameKind, LivenessAction};
+use trunkline_proto::{
+    Channel, Disconnect, Endpoint, FaultCode, Features, Frame, FrameKind, LivenessAction,
+};
 use trunkline_types::{Moment, Pattern, Tick, Timestamp};
 
 use crate::answers::Answers;
 use crate::context::{Context, Effect, Progress, REQUEST_BYTES, UNITS_MAX};
 use crate::fault::not_agreed;
+use crate::gate;
 use crate::request_budget::MemoryUse;
 use crate::requests::orders::answer_reports;
 use crate::requests::provider::ProviderRole;
@@ -330,9 +333,10 @@ impl Session {
         if let Some(feature) = feature {
             return Err(not_agreed(&kind.to_string(), feature).into());
         }
-        if !admit(context, kind, frame)? {
+        if !reserve(context, kind, frame)? {
             return Ok(());
         }
+        let frame = &gate::pass(kind, frame, &context.caller)?;
         match kind {
             FrameKind::Keepalive => {
                 let keepalive = Keepalive::decode(frame)?;
@@ -534,7 +538,7 @@ impl Session {
 
 /// Reserves the memory for a request before it is decoded. Returns false if an earlier frame of the
 /// request was refused.
-fn admit(context: &mut Context, kind: FrameKind, frame: &Frame<'_>) -> Result<bool, Rejection> {
+fn reserve(context: &mut Context, kind: FrameKind, frame: &Frame<'_>) -> Result<bool, Rejection> {
     let bytes = waiting_bytes_max(kind, frame);
     if bytes == 0 {
         return Ok(true);

@@ -10,7 +10,8 @@ use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::login::Password;
 use trunkline_proto::{
-    Agreement, Channel, Disconnect, FaultCode, Features, FrameBuffer, FrameLimits, Liveness, ThroughputMode,
+    Agreement, Channel, Disconnect, FaultCode, Features, FrameBuffer, FrameLimits, Liveness,
+    ThroughputMode,
 };
 use trunkline_types::text::is_unprintable;
 use trunkline_types::{Moment, Tick, Timestamp};

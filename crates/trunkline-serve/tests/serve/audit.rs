@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use trunkline_access::{Action, Actions};
 use trunkline_client::{Write, WriteOptions, WriteOutcome};
 use trunkline_engine::{
     AUDIT_NOTES_MAX, AUDIT_WAIT_MAX, Administrator, AuditRoom, Caller, Engine, LogPage, Order,
@@ -223,10 +224,7 @@ fn audit_requires_administration_and_refused_orders_are_audited() {
     let world = world();
     let host = Host::of(&world, false);
     let caller = Caller {
-        rights: Rights {
-            administer: false,
-            ..Rights::ALL
-        },
+        rights: Rights::Uniform(Actions::ALL.without(Actions::of(&[Action::Audit]))),
         ..world.caller()
     };
     let wake = Box::new(Bell::default());

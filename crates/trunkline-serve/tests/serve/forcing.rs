@@ -1,5 +1,6 @@
 //! Tests the list of forced variables over sessions: pages, permissions and content.
 
+use trunkline_access::{Action, Actions};
 use trunkline_client::{ForcedList, Write, WriteOutcome};
 use trunkline_engine::Rights;
 use trunkline_proto::message::forcing::ForcingVerb;
@@ -79,10 +80,9 @@ fn switching_forcing_requires_administration() {
     }
     assert!(world.engine().forcing().is_on());
 
-    world.permit(Rights {
-        read: false,
-        ..Rights::ALL
-    });
+    world.permit(Rights::Uniform(
+        Actions::ALL.without(Actions::of(&[Action::Read])),
+    ));
     let mut blind = Pair::on(&world);
     assert_eq!(refused(&mut blind, ForcingVerb::List), FaultCode::Denied);
     assert_eq!(list(&mut blind, ForcingVerb::Clear).total, 2);

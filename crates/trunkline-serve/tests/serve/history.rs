@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
 
+use trunkline_access::{Action, Actions};
 use trunkline_client::ClientOptions;
 use trunkline_engine::{Administrator, Caller, LogPage, Order, Reply, Report, Rights};
 use trunkline_proto::limits::HISTORY_PATTERNS_MAX;
@@ -13,7 +14,7 @@ use trunkline_proto::{FaultCode, FrameKind, Negotiation};
 use trunkline_serve::{RequestBudget, ServeOptions};
 use trunkline_types::history::{
     Bucket, Grid, HistoryCursor, HistoryEvent, HistoryEventRow, HistoryForm, HistoryPage,
-    HistoryQuery, HistorySeries, Row, RowKey, Rows, SeriesData,
+    HistoryQuery, HistorySeries, PermittedNames, Row, RowKey, Rows, SeriesData,
 };
 use trunkline_types::{DataType, Pattern, Position, Quality, Reason, Timestamp};
 
@@ -203,6 +204,7 @@ fn query_reaches_the_host_as_it_was_made() {
     let mut queries: Vec<_> = forms
         .into_iter()
         .map(|form| HistoryQuery {
+            permitted: PermittedNames::default(),
             patterns: vec![pattern("rig/**"), pattern("x")],
             since: Some(Timestamp::from_nanos(-7)),
             until: Some(Timestamp::from_nanos(i64::MAX)),
@@ -241,10 +243,9 @@ fn query_reaches_the_host_as_it_was_made() {
 #[test]
 fn history_needs_the_right_to_read_and_a_host() {
     let world = world();
-    world.permit(Rights {
-        read: false,
-        ..Rights::ALL
-    });
+    world.permit(Rights::Uniform(
+        Actions::ALL.without(Actions::of(&[Action::History])),
+    ));
     let host = host_of(HistoryPage::default());
     let mut sut = connected(&world, &host, client_options());
     let request = sut.client.history(HistoryQuery::default()).unwrap();

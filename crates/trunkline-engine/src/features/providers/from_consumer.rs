@@ -2,10 +2,13 @@
 //! the consumer's outbox.
 
 use super::{Provider, Providers};
+use crate::caller::Caller;
 use crate::delivery::mail::{ProviderOrder, SourceItem, Ticket};
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::subscriptions::Consumer;
 use crate::sync::Arc;
+use crate::variable::Variable;
+use trunkline_access::Action;
 use trunkline_types::Value;
 
 /// Number of queued orders at which further reads without a waiting caller are dropped, because the
@@ -16,9 +19,17 @@ const UNTICKETED_MAX: usize = 8192;
 impl Providers<'_> {
     /// Creates a provider with this name that uses a consumer as its connection. The consumer takes
     /// its orders with [`Consumer::take_provider_order`].
-    pub fn from_consumer(&self, consumer: &Consumer, name: &str) -> Arc<dyn Provider> {
+    ///
+    /// It provides only variables that `caller` may write.
+    pub fn from_consumer(
+        &self,
+        consumer: &Consumer,
+        caller: &Caller,
+        name: &str,
+    ) -> Arc<dyn Provider> {
         Arc::new(ConsumerProvider {
             name: Arc::from(name),
+            caller: caller.clone(),
             outbox: Arc::clone(&consumer.outbox),
         })
     }
@@ -26,6 +37,8 @@ impl Providers<'_> {
 
 struct ConsumerProvider {
     name: Arc<str>,
+    /// The client that provides.
+    caller: Caller,
     outbox: Arc<Outbox>,
 }
 
@@ -58,6 +71,10 @@ impl Provider for ConsumerProvider {
 
     fn bind(&self, items: &[SourceItem]) {
         self.push(items.iter().cloned().map(ProviderOrder::Bind));
+    }
+
+    fn may_provide(&self, variable: &Variable) -> bool {
+        variable.permits(&self.caller, Action::Write)
     }
 
     fn error(&self) -> Option<String> {

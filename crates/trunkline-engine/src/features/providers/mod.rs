@@ -48,6 +48,11 @@ pub trait Provider: Send + Sync {
     /// provider is attached or when variables are deployed, with the variables whose `source`
     /// begins with the provider's name.
     fn bind(&self, _items: &[SourceItem]) {}
+    /// Returns true if the provider has the right to provide this variable. It does not become the
+    /// owner of any other variable.
+    fn may_provide(&self, _variable: &Variable) -> bool {
+        true
+    }
     /// Returns a sentence that describes the provider's current failure, if any.
     fn error(&self) -> Option<String>;
     /// Returns true if the provider runs in a separate process. Its faults then do not result from
@@ -160,7 +165,9 @@ impl Providers<'_> {
             let (source, current) = (properties.source.as_str(), variable.provider_index());
             let mut found = named.iter().zip(&mut items).filter_map(|(named, items)| {
                 let item = source.strip_prefix(&*named.name)?.strip_prefix(':')?;
-                Some((named, item, items))
+                let provider = named.provider.as_ref();
+                let is_permitted = provider.is_none_or(|one| one.may_provide(&variable));
+                is_permitted.then_some((named, item, items))
             });
             if let Some((named, item, items)) = found.next() {
                 // Binding again informs the provider of the new item.

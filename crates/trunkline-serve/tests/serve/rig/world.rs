@@ -24,7 +24,7 @@ struct Inner {
     engine: RefCell<Engine>,
     elapsed: Cell<Duration>,
     sessions: Cell<u32>,
-    rights: Cell<Rights>,
+    rights: RefCell<Rights>,
 }
 
 /// Records that a session was woken.
@@ -54,7 +54,7 @@ impl World {
             engine: RefCell::new(engine),
             elapsed: Cell::new(Duration::ZERO),
             sessions: Cell::new(0),
-            rights: Cell::new(Rights::ALL),
+            rights: RefCell::new(Rights::ALL),
         }))
     }
 
@@ -93,7 +93,7 @@ impl World {
 
     /// Sets the rights of callers whose sessions begin from now on.
     pub fn permit(&self, rights: Rights) {
-        self.0.rights.set(rights);
+        self.0.rights.replace(rights);
     }
 
     /// Returns a new caller on the loopback interface.
@@ -104,7 +104,7 @@ impl World {
             session,
             principal: Principal::Loopback,
             origin: Arc::from("127.0.0.1:50000"),
-            rights: self.0.rights.get(),
+            rights: self.0.rights.borrow().clone(),
             remote: true,
         }
     }

@@ -145,10 +145,7 @@ pub(super) const ROWS: &[Row] = &[
         "the caller may not read",
         || {
             let world = world_with(|_| {});
-            world.permit(Rights {
-                read: false,
-                ..Rights::READ
-            });
+            world.permit(Rights::NONE);
             why(&mut Pair::on(&world), NAME)
         },
         WhyStage::Rights,

@@ -1,0 +1,167 @@
+//! The gate: every frame of a client passes here before it is handled.
+//!
+//! [`requirement`] states for each kind of frame which right its request needs, and where that right
+//! is checked. It has no catch-all arm, so a new kind of frame does not compile without a decision.
+//! Only [`pass`] creates an [`Admitted`] frame, and handlers take no other, so no handler can be
+//! reached around the gate.
+
+use std::ops::Deref;
+
+use trunkline_access::Action;
+use trunkline_engine::Caller;
+use trunkline_proto::{Fault, FaultCode, Frame, FrameKind};
+
+/// The right that a request needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Requirement {
+    /// No right: the frame belongs to the session itself, or ends something of the session.
+    Session,
+    /// The action, on each variable that the request names. The engine checks it for each item,
+    /// where it looks the variable up; the result is per item.
+    EachName(&'static [Action]),
+    /// The action on at least one name, or the request is refused as a whole. The answer contains
+    /// only the names on which the action is permitted.
+    SomeName(Action),
+    /// The action, on the library that the request names.
+    Library(Action),
+    /// The action, on the engine as a whole.
+    Engine(Action),
+    /// The first action on at least one name to list, and the second on the engine as a whole to
+    /// change.
+    ListOrChange(Action, Action),
+    /// The engine does not accept this frame from clients.
+    NotFromClients,
+}
+
+/// A frame that has passed the gate.
+#[derive(Debug)]
+pub(crate) struct Admitted<'a>(&'a Frame<'a>);
+
+impl<'a> Deref for Admitted<'a> {
+    type Target = Frame<'a>;
+
+    fn deref(&self) -> &Frame<'a> {
+        self.0
+    }
+}
+
+/// Returns the right that a frame of this kind needs.
+pub const fn requirement(kind: FrameKind) -> Requirement {
+    use Requirement::{EachName, Engine, Library, ListOrChange, NotFromClients, Session, SomeName};
+    match kind {
+        FrameKind::Hello
+        | FrameKind::Goodbye
+        | FrameKind::Keepalive
+        | FrameKind::Ack
+        | FrameKind::Part
+        | FrameKind::Compare
+        | FrameKind::Unsubscribe
+        | FrameKind::Close
+        | FrameKind::Unwatch
+        | FrameKind::Flush
+        | FrameKind::ProviderAnswer => Session,
+        // Name, version, uptime, and the libraries in which the client may read a variable.
+        FrameKind::Engine => Session,
+        FrameKind::Open | FrameKind::Read | FrameKind::Info | FrameKind::Why => {
+            EachName(&[Action::Read])
+        }
+        FrameKind::Subscribe => EachName(&[Action::Subscribe]),
+        FrameKind::Snapshot => EachName(&[Action::Read]),
+        FrameKind::Find | FrameKind::Watch => EachName(&[Action::Read]),
+        // The verb decides: request reads, force and unforce force, every other verb writes.
+        FrameKind::Write => EachName(&[Action::Write, Action::Force, Action::Read]),
+        FrameKind::GroupWrite | FrameKind::Lease | FrameKind::RequestValue | FrameKind::Publish => {
+            EachName(&[Action::Write])
+        }
+        FrameKind::AlarmAct => EachName(&[Action::Alarm]),
+        FrameKind::Alarms => EachName(&[Action::Read]),
+        FrameKind::AlarmJournal | FrameKind::History => SomeName(Action::History),
+        FrameKind::Provide => SomeName(Action::Write),
+        FrameKind::Deploy | FrameKind::Order => Library(Action::Configure),
+        FrameKind::Audit => Engine(Action::Audit),
+        FrameKind::Forcing => ListOrChange(Action::Read, Action::Force),
+        FrameKind::Welcome
+        | FrameKind::Refused
+        | FrameKind::Opened
+        | FrameKind::Subscribed
+        | FrameKind::Closed
+        | FrameKind::Readings
+        | FrameKind::WriteAnswers
+        | FrameKind::Updates
+        | FrameKind::Lost
+        | FrameKind::Ended
+        | FrameKind::Gone
+        | FrameKind::Names
+        | FrameKind::InfoAnswer
+        | FrameKind::WhyAnswer
+        | FrameKind::EngineAnswer
+        | FrameKind::Fault
+        | FrameKind::Requested
+        | FrameKind::Provided
+        | FrameKind::ProviderWrite
+        | FrameKind::ProviderRequest
+        | FrameKind::ProviderBind
+        | FrameKind::Report
+        | FrameKind::Check
+        | FrameKind::Repaired
+        | FrameKind::GroupAnswer
+        | FrameKind::SnapshotAnswer
+        | FrameKind::Leased
+        | FrameKind::Appeared
+        | FrameKind::Vanished
+        | FrameKind::Flushed
+        | FrameKind::Forced
+        | FrameKind::AuditPage
+        | FrameKind::AlarmPage
+        | FrameKind::AlarmActed
+        | FrameKind::AlarmEntries
+        | FrameKind::HistoryRows
+        | FrameKind::StreamTicket
+        | FrameKind::StreamRegistered
+        | FrameKind::StreamArrived
+        | FrameKind::StreamEndpoints
+        | FrameKind::StreamLookup
+        | FrameKind::StreamRefused
+        | FrameKind::StreamRegister
+        | FrameKind::StreamHello
+        | FrameKind::StreamWelcome
+        | FrameKind::StreamData
+        | FrameKind::StreamAck
+        | FrameKind::StreamAsk
+        | FrameKind::StreamEnd
+        | FrameKind::StreamAbort
+        | FrameKind::StreamKeepalive
+        | FrameKind::StreamGoodbye
+        | FrameKind::StreamList
+        | FrameKind::StreamStatus
+        | FrameKind::StreamBell
+        | FrameKind::StreamLost => NotFromClients,
+    }
+}
+
+/// Lets a frame pass, or refuses its request as a whole. A request that passes may still be refused
+/// for some of its items, or, for a library, where its name is known.
+pub(crate) fn pass<'a>(
+    kind: FrameKind,
+    frame: &'a Frame<'a>,
+    caller: &Caller,
+) -> Result<Admitted<'a>, Fault> {
+    let rights = &caller.rights;
+    let is_permitted = match requirement(kind) {
+        Requirement::SomeName(action) => rights.permit_somewhere(action),
+        Requirement::Engine(action) => rights.permit_on_engine(action),
+        Requirement::Library(action) => rights.permit_somewhere(action),
+        Requirement::ListOrChange(list, change) => {
+            rights.permit_somewhere(list) || rights.permit_on_engine(change)
+        }
+        Requirement::Session | Requirement::EachName(_) | Requirement::NotFromClients => true,
+    };
+    match is_permitted {
+        true => Ok(Admitted(frame)),
+        false => {
+            let sentence =
+                format!("you have no permission for {kind} on this engine; ask its administrator");
+            Err(Fault::new(FaultCode::Denied, sentence))
+        }
+    }
+}
