@@ -203,6 +203,10 @@ frame_kinds! {
     History = 96, "HISTORY", Client;
     /// A page of a history: rows and events of variables, or buckets.
     HistoryRows = 97, "HISTORY_ROWS", Engine;
+    /// Asks for a joining token, with which another program registers its key.
+    Pair = 98, "PAIR", Client;
+    /// The joining token.
+    Paired = 99, "PAIRED", Engine;
     /// First frame: asks the directory for an endpoint, and waits until the endpoint exists.
     StreamLookup = 100, "S_LOOKUP", Client;
     /// A ticket for one connection to an endpoint.

@@ -79,6 +79,7 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         FrameKind::Provide => SomeName(Action::Write),
         FrameKind::Deploy | FrameKind::Order => Library(Action::Configure),
         FrameKind::Audit => Engine(Action::Audit),
+        FrameKind::Pair => Engine(Action::Administer),
         FrameKind::Forcing => ListOrChange(Action::Read, Action::Force),
         FrameKind::Welcome
         | FrameKind::Refused
@@ -116,6 +117,7 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         | FrameKind::AlarmActed
         | FrameKind::AlarmEntries
         | FrameKind::HistoryRows
+        | FrameKind::Paired
         | FrameKind::StreamTicket
         | FrameKind::StreamRegistered
         | FrameKind::StreamArrived

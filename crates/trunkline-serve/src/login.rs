@@ -5,6 +5,7 @@ use std::time::Duration;
 use trunkline_engine::{Caller, Principal, Rights, Wake};
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::hello::Hello;
+use trunkline_proto::message::pair::{Pair, Paired};
 use trunkline_proto::{Channel, Fault, FaultCode};
 use trunkline_types::Moment;
 
@@ -16,6 +17,13 @@ pub trait Authenticator: Send + Sync {
     /// Decides about a HELLO. Called on the connection thread, so the call must not block: a
     /// decision that takes long is sent to `answer` later, from any thread.
     fn authenticate(&self, request: LoginRequest<'_>, answer: LoginAnswer);
+
+    /// Issues a joining token for an account. The caller has the right to administer.
+    ///
+    /// # Errors
+    /// [`Fault`]: the engine issues no tokens, too many are pending, or the account or the role is
+    /// not valid.
+    fn pair(&self, caller: &Caller, pair: &Pair, moment: Moment) -> Result<Paired, Fault>;
 }
 
 /// What is known of a client at its HELLO.

@@ -19,7 +19,7 @@ use crate::options::OpenOptions;
 use crate::parts::Parts;
 use crate::request::{
     ActOnAlarms, AlarmJournal, AlarmName, AlarmQuery, Alarms, AnyRequest, Audit, Close, Deploy,
-    Engine, Find, Flush, Forcing, History, Info, Lease, LeaseTerms, Open, OrderLibrary, Read,
+    Engine, Find, Flush, Forcing, History, Info, Lease, LeaseTerms, Open, OrderLibrary, Pair, Read,
     ReadInto, Request, RequestId, RequestValue, Snapshot, Why, WriteGroup,
 };
 use crate::variables::VariableRef;
@@ -300,6 +300,15 @@ impl ClientCore {
             found: Vec::new(),
         };
         self.ask(1, find)
+    }
+
+    /// Asks the engine for a joining token, with which another program registers its key with an
+    /// account. Needs the right to administer the engine.
+    pub fn pair(
+        &mut self,
+        pair: trunkline_proto::message::pair::Pair,
+    ) -> Result<RequestId<Pair>, RequestError> {
+        self.ask(1, Pair::new(pair))
     }
 
     /// Asks the engine why a variable does not update.

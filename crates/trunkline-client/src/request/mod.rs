@@ -26,6 +26,7 @@ mod items;
 mod lease;
 mod library;
 mod open;
+mod pair;
 pub(crate) mod pending;
 mod provide;
 mod read;
@@ -44,6 +45,7 @@ use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::LibraryReport;
 use trunkline_proto::message::list::{ListBuilder, ListFrame};
+use trunkline_proto::message::pair::Paired;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
 use trunkline_types::alarm::{AlarmJournalPage, AlarmState, AlarmStatus};
 use trunkline_types::history::HistoryPage;
@@ -73,6 +75,7 @@ pub use self::info::Info;
 pub use self::lease::{Lease, LeaseTerms};
 pub use self::library::{Deploy, OrderLibrary};
 pub use self::open::Open;
+pub use self::pair::Pair;
 use self::pending::Requests;
 pub use self::read::{Read, ReadInto};
 pub use self::request_value::RequestValue;
@@ -451,6 +454,7 @@ requests! {
         Info -> Vec<Result<VariableInfo, Fault>>,
         Find -> Vec<Found>,
         Why -> Vec<Step>,
+        Pair -> Paired,
         Engine -> EngineInfo,
         Audit -> AuditPage,
         AlarmJournal -> AlarmJournalPage,

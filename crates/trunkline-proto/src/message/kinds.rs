@@ -21,6 +21,7 @@ use super::library::{LibraryOrder, LibraryReport};
 use super::list::ListFrame;
 use super::lost::LostFrame;
 use super::open::OpenFrame;
+use super::pair::{Pair, Paired};
 use super::provider::{ProvideFrame, ProviderAnswerFrame, ProviderBindFrame, ProviderRequestFrame};
 use super::single::SingleFrame;
 use super::stream::control::{Abort, Ack, Ask, End, Lost, StreamKeepalive};
@@ -99,6 +100,8 @@ pub fn with_message<'a, V: MessageVisitor<'a>>(kind: FrameKind, visitor: V) -> V
         FrameKind::AlarmEntries => visitor.list::<AlarmEntriesForm>(),
         FrameKind::History => visitor.list::<HistoryFrameForm>(),
         FrameKind::HistoryRows => visitor.list::<HistoryRowsForm>(),
+        FrameKind::Pair => visitor.single::<Pair>(),
+        FrameKind::Paired => visitor.single::<Paired>(),
         FrameKind::StreamLookup => visitor.single::<Lookup>(),
         FrameKind::StreamTicket => visitor.single::<TicketGrant>(),
         FrameKind::StreamRegister => visitor.single::<Register>(),

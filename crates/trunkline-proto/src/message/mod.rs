@@ -54,6 +54,7 @@ pub mod login;
 pub mod lost;
 pub mod open;
 pub mod outcome;
+pub mod pair;
 pub mod provider;
 pub mod read;
 pub mod record;

@@ -16,6 +16,7 @@ mod info;
 pub(crate) mod lease;
 pub(crate) mod open;
 pub(crate) mod orders;
+pub(crate) mod pair;
 pub(crate) mod provider;
 pub(crate) mod read;
 pub(crate) mod snapshot;

@@ -25,8 +25,8 @@ use crate::requests::orders::answer_reports;
 use crate::requests::provider::ProviderRole;
 use crate::requests::write::retry_parked;
 use crate::requests::{
-    Rejection, alarm, engine, find, flush, forcing, group, history, lease, open, orders, read,
-    snapshot, subscribe, why, write,
+    Rejection, alarm, engine, find, flush, forcing, group, history, lease, open, orders, pair,
+    read, snapshot, subscribe, why, write,
 };
 use crate::updates::UpdateSink;
 use crate::write_run::OwnedWrite;
@@ -381,6 +381,7 @@ impl Session {
             FrameKind::Unwatch => self.watches.handle_unwatch(frame)?,
             FrameKind::Deploy => self.deploys.handle(context, frame)?,
             FrameKind::Order => orders::handle(context, frame)?,
+            FrameKind::Pair => pair::handle(context, frame)?,
             FrameKind::Audit => orders::handle_audit(context, frame)?,
             FrameKind::Alarms => alarm::handle_alarms(context, frame)?,
             FrameKind::AlarmAct => alarm::handle_act(context, frame)?,
@@ -579,6 +580,7 @@ fn feature_of(kind: FrameKind) -> Option<Features> {
         FrameKind::Audit => Features::AUDIT,
         FrameKind::Alarms | FrameKind::AlarmAct | FrameKind::AlarmJournal => Features::ALARMS,
         FrameKind::History => Features::HISTORY,
+        FrameKind::Pair => Features::ACCOUNTS,
         _ => return None,
     })
 }

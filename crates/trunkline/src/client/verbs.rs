@@ -20,6 +20,7 @@ use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::{LibraryReport, LibraryVerb};
+use trunkline_proto::message::pair::{Pair, Paired};
 use trunkline_proto::{Fault, ThroughputMode};
 use trunkline_types::alarm::{
     AlarmAction, AlarmJournalPage, AlarmJournalQuery, AlarmState, AlarmStatus,
@@ -345,6 +346,14 @@ verbs! {
     /// As [`open`](Self::open).
     waits fn info(&self, variables: &[VariableRef]) -> Vec<Result<VariableInfo, Fault>>
         = |core, _| core.info(variables);
+
+    /// Asks the engine for a joining token, with which another program registers its key with an
+    /// account. Needs the right to administer the engine.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`] if the right is missing, if the engine has no accounts, or if the
+    /// account or the role is not valid.
+    waits fn pair(&self, pair: &Pair) -> Paired = |core, _| core.pair(pair.clone());
 
     /// Explains why a variable does not update. The steps lead from the name to the source of the
     /// variable and on to this program. Without a connection, the connection is the only step.
