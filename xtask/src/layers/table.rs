@@ -85,6 +85,7 @@ const RING: &str = "trunkline-ring";
 const TDMS: &str = "trunkline-tdms";
 const SIMDISK: &str = "trunkline-simdisk";
 const PROTO: &str = "trunkline-proto";
+const ACCESS: &str = "trunkline-access";
 const ALARM: &str = "trunkline-alarm";
 const ENGINE: &str = "trunkline-engine";
 const NET: &str = "trunkline-net";
@@ -119,21 +120,23 @@ pub(crate) const TABLE: &[Row] = &[
         "separate use: a simulated acquisition card, for tests and measurements"),
     row(PROTO, 1, Only(&[TYPES]), Forbid,
         "boundary: no socket, clock, thread or environment"),
+    row(ACCESS, 1, Only(&[TYPES]), Forbid,
+        "boundary: names, identities and actions in, decisions out"),
     row(ALARM, 1, Only(&[TYPES]), Forbid,
         "boundary: samples and time in, state changes out"),
-    row(ENGINE, 2, Only(&[TYPES, RING, ALARM]), Forbid,
+    row(ENGINE, 2, Only(&[TYPES, RING, ACCESS, ALARM]), Forbid,
         "boundary: starts no thread, reads no clock"),
     row(NET, 2, Only(&[TYPES, RING, PROTO]), Reviewed,
         "dependencies: sockets; does not depend on variables"),
-    row("trunkline-identity", 2, Only(&[TYPES, "trunkline-access"]), Forbid,
+    row("trunkline-identity", 2, Only(&[TYPES, ACCESS]), Forbid,
         "dependencies: keys, passwords, certificates"),
-    row(SERVE, 3, Only(&[TYPES, RING, PROTO, ENGINE]), Forbid,
+    row(SERVE, 3, Only(&[TYPES, RING, PROTO, ACCESS, ENGINE]), Forbid,
         "boundary: connects sessions with variables"),
     row(CLIENT, 3, Only(&[TYPES, RING, PROTO]), Forbid,
         "boundary: the other end, without an engine"),
     row("trunkline-stream", 3, Only(&[TYPES, RING, SIMDISK, PROTO, NET]), Forbid,
         "separate use: lossless streams"),
-    row("trunkline-config", 3, Only(&[TYPES]), Forbid,
+    row("trunkline-config", 3, Only(&[TYPES, ACCESS]), Forbid,
         "dependencies: TOML; does not call the engine"),
     row("trunkline-store", 3, Only(&[TYPES, ENGINE]), Forbid,
         "dependencies: SQLite"),
