@@ -128,6 +128,8 @@ pub(crate) const TABLE: &[Row] = &[
         "boundary: starts no thread, reads no clock"),
     row(NET, 2, Only(&[TYPES, RING, PROTO]), Reviewed,
         "dependencies: sockets; does not depend on variables"),
+    row("trunkline-identity", 2, Only(&[TYPES, ACCESS]), Forbid,
+        "dependencies: keys, passwords, certificates"),
     row(SERVE, 3, Only(&[TYPES, RING, PROTO, ACCESS, ENGINE]), Forbid,
         "boundary: connects sessions with variables"),
     row(CLIENT, 3, Only(&[TYPES, RING, PROTO]), Forbid,

@@ -1,0 +1,1 @@
+pub const FILE_BYTES_MAX: usize = 4 << 20;

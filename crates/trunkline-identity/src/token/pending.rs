@@ -1,0 +1,259 @@
+//! The tokens that an engine has issued and that are not used yet.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use ring::digest::{SHA256, digest};
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use trunkline_types::Tick;
+
+use super::{JoinToken, SECRET_BYTES};
+use crate::attempts::whole_seconds;
+use crate::fingerprint::Fingerprint;
+use crate::origin::Origin;
+use crate::random::{self, RandomError};
+
+/// Time for which a token is valid.
+pub const TOKEN_LIFETIME: Duration = Duration::from_secs(600);
+
+/// Maximum number of tokens that are valid at a time.
+pub const PENDING_MAX: usize = 100;
+
+/// Maximum number of wrong tokens in [`WRONG_PERIOD`] over all peers on the network.
+pub const JOINS_WRONG_MAX: usize = 10;
+
+/// Period over which wrong tokens are counted.
+pub const WRONG_PERIOD: Duration = Duration::from_secs(60);
+
+/// The tokens that can be used, each with what it grants: the account, and the role of a new one.
+///
+/// They are in memory only, as digests: a restart of the engine invalidates them, and the memory of the engine
+/// does not contain them.
+pub struct PendingTokens<G> {
+    authority: Fingerprint,
+    /// Always all places, so that the time of a search does not depend on the number of tokens.
+    places: [Option<Pending<G>>; PENDING_MAX],
+    /// Times of wrong tokens from the network, oldest first, at most [`JOINS_WRONG_MAX`].
+    pub(super) wrong: VecDeque<Tick>,
+}
+
+struct Pending<G> {
+    secret: SecretDigest,
+    expires: Tick,
+    grant: G,
+}
+
+type SecretDigest = [u8; 32];
+
+/// What a token granted to the program that used it.
+pub struct Joined<G> {
+    pending: Pending<G>,
+}
+
+impl<G> Joined<G> {
+    /// Returns what was passed to [`PendingTokens::issue`].
+    pub fn grant(&self) -> &G {
+        &self.pending.grant
+    }
+
+    /// Returns what was passed to [`PendingTokens::issue`].
+    pub fn into_grant(self) -> G {
+        self.pending.grant
+    }
+}
+
+/// Why a token was not issued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum IssueError {
+    /// [`PENDING_MAX`] tokens are pending.
+    #[error(
+        "{PENDING_MAX} joining tokens are unused, the most at a time; use them, or try again in {} s, when \
+         the first one expires",
+        whole_seconds(*.after)
+    )]
+    TooMany {
+        /// Time after which a token expires.
+        after: Duration,
+    },
+    /// The random generator of the system failed.
+    #[error(transparent)]
+    Random(#[from] RandomError),
+}
+
+/// Why a token was not accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The token was never issued, or is used or expired: the peer does not learn which.
+    #[error(
+        "the joining token is not valid: it is mistyped, older than {} minutes, or already used; ask for a \
+         new one",
+        TOKEN_LIFETIME.as_secs() / 60
+    )]
+    Invalid,
+    /// Too many wrong tokens came from the network. The token was not looked at.
+    #[error(
+        "too many wrong joining tokens came from the network; try again in {} s",
+        whole_seconds(*.after)
+    )]
+    TooMany {
+        /// Time after which a token is accepted.
+        after: Duration,
+    },
+}
+
+impl<G> PendingTokens<G> {
+    /// Creates a table for the engine whose authority has the public key with this fingerprint.
+    pub fn new(authority: Fingerprint) -> Self {
+        Self {
+            authority,
+            places: [const { None }; PENDING_MAX],
+            wrong: VecDeque::with_capacity(JOINS_WRONG_MAX),
+        }
+    }
+
+    /// Issues a token, which is valid once, for [`TOKEN_LIFETIME`].
+    ///
+    /// # Errors
+    /// [`IssueError`] if [`PENDING_MAX`] tokens are pending, or the system lacks random bytes.
+    pub fn issue(&mut self, grant: G, now: Tick) -> Result<JoinToken, IssueError> {
+        self.forget_expired(now);
+        let earliest = self
+            .places
+            .iter()
+            .flatten()
+            .map(|token| token.expires)
+            .min();
+        let Some(place) = self.places.iter_mut().find(|place| place.is_none()) else {
+            let after = earliest.unwrap_or(now).since(now);
+            return Err(IssueError::TooMany { after });
+        };
+        let secret = random::bytes::<SECRET_BYTES>()?;
+        *place = Some(Pending {
+            secret: secret_digest(&secret),
+            expires: now.saturating_add(TOKEN_LIFETIME),
+            grant,
+        });
+        Ok(JoinToken::new(&secret, &self.authority))
+    }
+
+    /// Uses a token: it is not valid any more. `secret` is its [secret part](JoinToken::secret).
+    ///
+    /// The search compares all places, in a time that depends neither on the secret nor on the tokens.
+    ///
+    /// # Errors
+    /// [`JoinError::Invalid`] for a wrong token; [`JoinError::TooMany`] if [`JOINS_WRONG_MAX`] wrong tokens
+    /// came from the network in the last [`WRONG_PERIOD`] and this one comes from there as well. Peers on this
+    /// machine are not limited.
+    pub fn join(
+        &mut self,
+        secret: &[u8; SECRET_BYTES],
+        origin: Origin,
+        now: Tick,
+    ) -> Result<Joined<G>, JoinError> {
+        let is_limited = match origin {
+            Origin::Local => false,
+            Origin::Network(_) => true,
+        };
+        if is_limited {
+            self.check_limit(now)?;
+        }
+        if let Some(pending) = self.find(secret, now).and_then(Option::take) {
+            return Ok(Joined { pending });
+        }
+        if is_limited {
+            self.wrong.push_back(now);
+        }
+        Err(JoinError::Invalid)
+    }
+
+    /// Makes a token valid again, until its original time, because the account could not be saved.
+    pub fn put_back(&mut self, joined: Joined<G>) {
+        // The place that the token had may be taken; then there are others, or the table is full and the
+        // program needs a new token.
+        if let Some(place) = self.places.iter_mut().find(|place| place.is_none()) {
+            *place = Some(joined.pending);
+        }
+    }
+
+    /// Returns the number of tokens that can be used, at most [`PENDING_MAX`].
+    pub fn len(&self, now: Tick) -> usize {
+        let tokens = self.places.iter().flatten();
+        tokens.filter(|token| token.expires > now).count()
+    }
+
+    /// Returns true if no token can be used.
+    pub fn is_empty(&self, now: Tick) -> bool {
+        self.len(now) == 0
+    }
+
+    /// Invalidates the tokens whose grant fulfils a condition, such as those for an account that is removed.
+    /// Returns their number.
+    pub fn revoke(&mut self, is_revoked: impl Fn(&G) -> bool) -> usize {
+        let mut count: usize = 0;
+        for place in &mut self.places {
+            if place.take_if(|token| is_revoked(&token.grant)).is_some() {
+                count = count.saturating_add(1);
+            }
+        }
+        count
+    }
+
+    fn check_limit(&mut self, now: Tick) -> Result<(), JoinError> {
+        self.wrong.retain(|time| now.since(*time) < WRONG_PERIOD);
+        match self.wrong.front() {
+            Some(oldest) if self.wrong.len() >= JOINS_WRONG_MAX => {
+                let after = oldest.saturating_add(WRONG_PERIOD).since(now);
+                Err(JoinError::TooMany { after })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Returns the place of a valid token with this secret.
+    ///
+    /// Without a match the result is the first place, without its token's being taken: the steps are the same.
+    fn find(&mut self, secret: &[u8; SECRET_BYTES], now: Tick) -> Option<&mut Option<Pending<G>>> {
+        let secret = secret_digest(secret);
+        let mut found = Choice::from(0);
+        let mut found_at = 0u32;
+        for (index, place) in (0..).zip(&self.places) {
+            // No secret has this digest, as far as anyone can compute.
+            let (candidate, expires) = match place {
+                Some(token) => (&token.secret, token.expires),
+                None => (&[0; 32], Tick::ZERO),
+            };
+            let is_valid = Choice::from(u8::from(expires > now));
+            let is_found = candidate.ct_eq(&secret) & is_valid;
+            found_at.conditional_assign(&index, is_found);
+            found |= is_found;
+        }
+        let place = self.places.get_mut(found_at as usize);
+        place.filter(|_| found.into())
+    }
+
+    fn forget_expired(&mut self, now: Tick) {
+        for place in &mut self.places {
+            place.take_if(|token| token.expires <= now);
+        }
+    }
+}
+
+impl<G> fmt::Debug for PendingTokens<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.places.iter().flatten().count();
+        write!(f, "PendingTokens({count} of {PENDING_MAX})")
+    }
+}
+
+impl<G: fmt::Debug> fmt::Debug for Joined<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Joined").field(&self.pending.grant).finish()
+    }
+}
+
+fn secret_digest(secret: &[u8; SECRET_BYTES]) -> SecretDigest {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest(&SHA256, secret).as_ref());
+    bytes
+}
