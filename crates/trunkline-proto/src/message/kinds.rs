@@ -22,7 +22,6 @@ use super::list::ListFrame;
 use super::lost::LostFrame;
 use super::open::OpenFrame;
 use super::pair::{Pair, Paired};
-use super::pair::{Pair, Paired};
 use super::provider::{ProvideFrame, ProviderAnswerFrame, ProviderBindFrame, ProviderRequestFrame};
 use super::single::SingleFrame;
 use super::stream::control::{Abort, Ack, Ask, End, Lost, StreamKeepalive};
