@@ -29,6 +29,7 @@ pub(crate) fn explain_connection(parts: &Parts, now: Tick, name: &str) -> Option
         Disconnect::PeerClosed
         | Disconnect::Io { .. }
         | Disconnect::Dead { .. }
+        | Disconnect::Tls { .. }
         | Disconnect::Malformed { .. }
         | Disconnect::NotTrunkline { .. }
         | Disconnect::Slow { .. }

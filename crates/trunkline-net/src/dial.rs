@@ -10,21 +10,31 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use trunkline_proto::Disconnect;
+use trunkline_proto::frame::Frame;
+use trunkline_proto::message::closing::Refused;
+use trunkline_proto::{Disconnect, Negotiation};
 use trunkline_types::{SocketPath, Tick};
 
 use crate::sleeper::Sleeper;
 use crate::transport::passing::Descriptors;
 use crate::transport::shm::{Side, local_transport};
 use crate::transport::tcp::{start_connect, take_connected, tcp_transport};
+use crate::transport::tls::{ClientHandshake, Failure, Shaken, TlsClient};
 use crate::transport::unix;
 pub use crate::transport::unix::SocketExtra;
-use crate::transport::{Source, SourceKind, Transport};
+use crate::transport::{Interest, Source, SourceKind, Transport};
 
 /// The place a link connects to.
 pub enum Dialler {
     /// A TCP port of a host. Each dial resolves the name and tries all its addresses.
     Tcp { host: String, port: u16 },
+    /// A TCP port of a host, encrypted with TLS 1.3. The handshake is part of the dial. The engine's
+    /// certificate must be for this host, a name or an IP address.
+    Tls {
+        host: String,
+        port: u16,
+        tls: Arc<TlsClient>,
+    },
     /// A Unix socket of this machine, without shared memory.
     Unix(SocketPath),
     /// A Unix socket of this machine with shared memory. Without shared memory the dial fails.
@@ -52,6 +62,8 @@ pub struct DialLimits {
     /// another 2 s. If the network drops the first two packets, a longer time only delays the next
     /// dial.
     pub connect: Duration,
+    /// Maximum time for the TLS handshake with each address.
+    pub handshake: Duration,
     /// Time-out for unacknowledged data; see
     /// [`tcp::USER_TIMEOUT`](crate::transport::tcp::USER_TIMEOUT).
     pub user_timeout: Duration,
@@ -62,6 +74,7 @@ impl Default for DialLimits {
         Self {
             lookup: Duration::from_secs(5),
             connect: Duration::from_millis(1500),
+            handshake: Duration::from_secs(5),
             user_timeout: crate::transport::tcp::USER_TIMEOUT,
         }
     }
@@ -72,6 +85,15 @@ impl Dialler {
         Dialler::Tcp {
             host: host.into(),
             port,
+        }
+    }
+
+    /// Creates a dialler for a TCP port with TLS.
+    pub fn tls(host: impl Into<String>, port: u16, tls: Arc<TlsClient>) -> Self {
+        Dialler::Tls {
+            host: host.into(),
+            port,
+            tls,
         }
     }
 
@@ -107,6 +129,7 @@ impl fmt::Debug for Dialler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Dialler::Tcp { host, port } => write!(f, "Dialler::Tcp({host}:{port})"),
+            Dialler::Tls { host, port, .. } => write!(f, "Dialler::Tls({host}:{port})"),
             Dialler::Unix(path) => write!(f, "Dialler::Unix({path})"),
             Dialler::Shared(path) => write!(f, "Dialler::Shared({path})"),
             Dialler::Near {
@@ -122,10 +145,20 @@ impl fmt::Debug for Dialler {
 /// One dial, from the name resolution to the last address. Never blocks.
 pub(crate) struct Dial {
     limits: DialLimits,
+    /// The host to which the connection must be encrypted.
+    encryption: Option<Encryption>,
     /// The Unix socket that could not be used when the dial began.
     near: Option<(SocketPath, SocketExtra)>,
     stage: Stage,
     failures: Vec<(SocketAddr, io::Error)>,
+    /// The reason why the first handshake failed. It is more informative than other failures,
+    /// because a program has answered.
+    handshake_failure: Option<Disconnect>,
+}
+
+struct Encryption {
+    host: String,
+    client: Arc<TlsClient>,
 }
 
 enum Stage {
@@ -146,11 +179,22 @@ struct Attempt {
     address: SocketAddr,
     stream: Arc<TcpStream>,
     until: Tick,
+    /// The handshake, once the connection is there.
+    handshake: Option<Box<ClientHandshake>>,
+}
+
+/// The result of a step of an attempt.
+enum AttemptStep {
+    Wait(Interest),
+    Connected(Transport),
+    Failed(io::Error),
+    /// The encrypted connection cannot be set up.
+    Refused(Disconnect),
 }
 
 pub(crate) enum DialStep {
-    /// Call again when the source is writable, the sleeper is kicked, or the given time is reached.
-    Wait(Option<Source>, Tick),
+    /// Call again when the source is ready, the sleeper is kicked, or the given time is reached.
+    Wait(Option<(Source, Interest)>, Tick),
     Connected(Transport),
     Failed(Disconnect),
 }
@@ -164,11 +208,19 @@ impl Dial {
         sleeper: &Arc<Sleeper>,
     ) -> Self {
         let mut unusable_socket = None;
+        let mut encryption = None;
         let stage = match dialler {
             Dialler::Pipe(connect) => Stage::Ended(Some(connect().map_err(Disconnect::from))),
             Dialler::Unix(path) => Stage::Ended(Some(connect_unix(path, false))),
             Dialler::Shared(path) => Stage::Ended(Some(connect_unix(path, true))),
             Dialler::Tcp { host, port } => Stage::host(host, *port, limits, now, sleeper),
+            Dialler::Tls { host, port, tls } => {
+                encryption = Some(Encryption {
+                    host: host.clone(),
+                    client: tls.clone(),
+                });
+                Stage::host(host, *port, limits, now, sleeper)
+            }
             Dialler::Near {
                 socket,
                 host,
@@ -187,9 +239,11 @@ impl Dial {
         };
         Self {
             limits,
+            encryption,
             near: unusable_socket,
             stage,
             failures: Vec::new(),
+            handshake_failure: None,
         }
     }
 
@@ -231,7 +285,12 @@ impl Dial {
                     rest,
                     current: None,
                 } => match rest.pop_front() {
-                    None => return DialStep::Failed(no_address_answered(&self.failures)),
+                    None => {
+                        let handshake = self.handshake_failure.take();
+                        let cause =
+                            handshake.unwrap_or_else(|| no_address_answered(&self.failures));
+                        return DialStep::Failed(cause);
+                    }
                     Some(address) => match start_connect(address) {
                         Ok(stream) => {
                             let until = now.saturating_add(self.limits.connect);
@@ -239,6 +298,7 @@ impl Dial {
                                 address,
                                 stream: Arc::new(stream),
                                 until,
+                                handshake: None,
                             };
                             let rest = std::mem::take(rest);
                             self.stage = Stage::Addresses {
@@ -252,16 +312,20 @@ impl Dial {
                 Stage::Addresses {
                     current: Some(attempt),
                     ..
-                } => match attempt.advance(now, self.limits.user_timeout) {
-                    Ok(None) => {
+                } => match attempt.advance(now, self.limits, self.encryption.as_ref()) {
+                    AttemptStep::Wait(interest) => {
                         let source = Source::new(attempt.stream.clone(), SourceKind::Socket);
-                        return DialStep::Wait(Some(source), attempt.until);
+                        return DialStep::Wait(Some((source, interest)), attempt.until);
                     }
-                    Ok(Some(transport)) => {
+                    AttemptStep::Connected(transport) => {
                         return DialStep::Connected(self.prefer_socket(transport));
                     }
-                    Err(error) => {
+                    AttemptStep::Failed(error) => {
                         self.failures.push((attempt.address, error));
+                        self.next_address();
+                    }
+                    AttemptStep::Refused(cause) => {
+                        self.handshake_failure.get_or_insert(cause);
                         self.next_address();
                     }
                 },
@@ -317,13 +381,100 @@ impl Stage {
 }
 
 impl Attempt {
-    fn advance(&mut self, now: Tick, user_timeout: Duration) -> io::Result<Option<Transport>> {
-        match take_connected(&self.stream, self.address)? {
-            Some(()) => tcp_transport(self.stream.clone(), self.address, user_timeout).map(Some),
-            None if now >= self.until => Err(ErrorKind::TimedOut.into()),
-            None => Ok(None),
+    fn advance(
+        &mut self,
+        now: Tick,
+        limits: DialLimits,
+        encryption: Option<&Encryption>,
+    ) -> AttemptStep {
+        if let Some(handshake) = self.handshake.take() {
+            return self.shake(handshake, now, limits, encryption);
+        }
+        match (take_connected(&self.stream, self.address), encryption) {
+            (Ok(Some(())), None) => {
+                let stream = self.stream.clone();
+                tcp_transport(stream, self.address, limits.user_timeout).into()
+            }
+            (Ok(Some(())), Some(Encryption { host, client })) => {
+                self.until = now.saturating_add(limits.handshake);
+                // So that the messages of the handshake are not delayed.
+                if let Err(error) = self.stream.set_nodelay(true) {
+                    return AttemptStep::Failed(error);
+                }
+                let stream = self.stream.clone();
+                match ClientHandshake::new(stream, self.address, host, client) {
+                    Ok(handshake) => self.shake(Box::new(handshake), now, limits, encryption),
+                    Err(sentence) => AttemptStep::Refused(Disconnect::Tls { sentence }),
+                }
+            }
+            (Ok(None), _) if now >= self.until => AttemptStep::Failed(ErrorKind::TimedOut.into()),
+            (Ok(None), _) => AttemptStep::Wait(Interest {
+                read: false,
+                write: true,
+            }),
+            (Err(error), _) => AttemptStep::Failed(error),
         }
     }
+
+    fn shake(
+        &mut self,
+        mut handshake: Box<ClientHandshake>,
+        now: Tick,
+        limits: DialLimits,
+        encryption: Option<&Encryption>,
+    ) -> AttemptStep {
+        match handshake.advance() {
+            Ok(Shaken::Done) => handshake.into_transport(limits.user_timeout).into(),
+            Ok(Shaken::Wait { .. }) if now >= self.until => {
+                AttemptStep::Refused(Disconnect::Slow {
+                    what: "TLS handshake",
+                    deadline: limits.handshake,
+                })
+            }
+            Ok(Shaken::Wait { is_blocked }) => {
+                self.handshake = Some(handshake);
+                AttemptStep::Wait(Interest {
+                    read: true,
+                    write: is_blocked,
+                })
+            }
+            Err(failure) => {
+                let host = encryption.map_or("the engine", |one| &one.host);
+                AttemptStep::Refused(handshake_failed(failure, host))
+            }
+        }
+    }
+}
+
+impl From<io::Result<Transport>> for AttemptStep {
+    fn from(result: io::Result<Transport>) -> Self {
+        match result {
+            Ok(transport) => AttemptStep::Connected(transport),
+            Err(error) => AttemptStep::Failed(error),
+        }
+    }
+}
+
+fn handshake_failed(failure: Failure, host: &str) -> Disconnect {
+    match failure {
+        Failure::Io { kind, text } => Disconnect::Io { kind, text },
+        // An engine at its limits does not take part in a handshake: it refuses without encryption.
+        Failure::NotTls { first_bytes } if let Some(refused) = plain_refusal(&first_bytes) => {
+            refused
+        }
+        failure => Disconnect::Tls {
+            sentence: failure.of_server(host),
+        },
+    }
+}
+
+/// Reads a refusal that was sent without encryption. Anyone on the way can send one, so it counts
+/// only if the client tries again afterwards.
+fn plain_refusal(bytes: &[u8]) -> Option<Disconnect> {
+    let frame = Frame::take_from(&mut &*bytes).ok()??;
+    let refused = Refused::decode(&frame).ok()?;
+    let cause = Disconnect::from_refused(&refused, Negotiation::OURS.versions);
+    cause.may_retry().then_some(cause)
 }
 
 fn connect_unix(path: &SocketPath, shared: bool) -> Result<Transport, Disconnect> {

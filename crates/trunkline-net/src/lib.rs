@@ -17,8 +17,8 @@
 //!
 //! # Layout
 //! - [`clock`]: the only place that reads clocks.
-//! - [`transport`]: connected byte streams, each in two halves: [`tcp`], `unix`, `shm`,
-//!   [`pipe`](transport::pipe); [`passing`]: connections passed from one process to another.
+//! - [`transport`]: connected byte streams, each in two halves: [`tcp`], [`tls`](transport::tls),
+//!   `unix`, `shm`, [`pipe`](transport::pipe); [`passing`]: connections passed from one process to another.
 //! - [`near`]: paths of the Unix sockets that are named after ports.
 //! - [`link`]: the client's side; [`dial`]: connecting to an engine.
 //! - [`server`]: the engine's side.
@@ -53,5 +53,6 @@ pub use server::{
 pub use spin::{SPIN_DEFAULT, Spin};
 pub use transport::pipe::pipe;
 pub use transport::shm::{LocalTable, StreamMemory, create_table};
+pub use transport::tls::{ClientCertificates, TlsClient, TlsError, TlsIdentity, TlsServer, Trust};
 pub use transport::{Peer, Transport, TransportUsed, passing, tcp};
 pub use trunkline_ring::{TableEntry, TableValue, TableWriter};

@@ -33,7 +33,7 @@ use crate::spin::{SPIN_DEFAULT, Spin};
 use crate::sync::{Arc, Mutex, lock};
 use crate::transport::shm::{LocalTable, TableAnswer};
 use crate::transport::{
-    Interest, Peer, ReceiveHalf, SHARED_MEMORY, Source, Transport, TransportUsed,
+    ChannelState, Interest, Peer, ReceiveHalf, Source, Transport, TransportUsed,
 };
 
 /// Maximum number of bytes per read. It also limits how long other threads wait for the lock.
@@ -568,7 +568,7 @@ impl<E: Endpoint> LinkCore<E> {
     fn sleep_offline<'a>(
         &'a self,
         mut guard: Guard<'a, E>,
-        source: Option<Source>,
+        source: Option<(Source, Interest)>,
         until: Tick,
         may_dial: bool,
     ) -> Guard<'a, E> {
@@ -576,13 +576,11 @@ impl<E: Endpoint> LinkCore<E> {
         let until_due = self.record_sleep(&mut guard, None, may_dial);
         let until = (until != Tick::MAX).then(|| until.since(guard.time().0));
         let timeout = [until_due, until].into_iter().flatten().min();
-        let interest = Interest {
-            read: false,
-            write: true,
-        };
         self.role.unlock(guard);
-        self.background
-            .sleep(source.as_ref().map(|source| (source, interest)), timeout);
+        let source = source
+            .as_ref()
+            .map(|(source, interest)| (source, *interest));
+        self.background.sleep(source, timeout);
         let mut guard = self.role.lock();
         guard.data.sleeping = None;
         guard
@@ -744,7 +742,15 @@ impl<E: Endpoint> Connection<E> {
         self.active.as_ref().map(|active| active.peer)
     }
 
-    fn connect(&mut self, transport: Transport, now: Tick, wall: Timestamp) {
+    fn connect(&mut self, mut transport: Transport, now: Tick, wall: Timestamp) {
+        let channel = match transport.receive.channel() {
+            ChannelState::Encrypted(channel) => *channel,
+            // A dial includes the handshake, so the state is known.
+            ChannelState::Plain | ChannelState::Undecided | ChannelState::EncryptionMissing => {
+                transport.peer.plain_channel()
+            }
+        };
+        self.endpoint.handle_channel(&channel);
         self.install(transport);
         self.endpoint.handle_connected(now, wall);
     }
@@ -757,7 +763,7 @@ impl<E: Endpoint> Connection<E> {
         }
         let Transport {
             source,
-            receive,
+            mut receive,
             send,
             peer,
         } = transport;
@@ -770,11 +776,12 @@ impl<E: Endpoint> Connection<E> {
         let incoming = Incoming {
             transport_number: self.transport_count,
             is_direct,
+            // The handshake may have read more, which the source does not report again.
+            ready: receive.glance() == Some(true),
             half: receive,
             source: source.clone(),
             buffer: vec![0; bytes].into_boxed_slice(),
             filled: 0,
-            ready: false,
             ended: None,
             spin: Spin::new(self.spin),
         };
@@ -830,10 +837,7 @@ impl<E: Endpoint> Connection<E> {
 
     fn transport(&self) -> Option<TransportUsed> {
         let active = self.active.as_ref()?;
-        let name = match active.source.is_shared() {
-            true => SHARED_MEMORY,
-            false => active.peer.transport_name(),
-        };
+        let name = active.source.hint().transport_name(active.peer);
         Some(TransportUsed {
             name,
             why_not_shared_memory: active.source.why_not_shared().map(str::to_owned),
@@ -1047,7 +1051,7 @@ impl Incoming {
             Ok(Some(count)) => {
                 let received = count.min(direct_room);
                 self.filled = count - received;
-                self.ready = !self.source.is_drained(count, room);
+                self.ready = !self.half.is_drained(&self.source, count, room);
                 if received > 0 {
                     direct.handle_received(now, received);
                 }
@@ -1067,7 +1071,8 @@ impl Incoming {
             Ok(Some(0)) => self.end(Disconnect::PeerClosed),
             Ok(Some(count)) => {
                 self.filled = count;
-                self.ready = !self.source.is_drained(count, self.buffer.len());
+                let room = self.buffer.len();
+                self.ready = !self.half.is_drained(&self.source, count, room);
             }
             Ok(None) => self.ready = false,
             Err(error) => self.end(error.into()),

@@ -176,6 +176,9 @@ impl Outgoing {
             }
             self.frames_with_descriptor.pop_front();
         }
+        if !self.half.flush()? {
+            return Ok(self.block());
+        }
         self.blocked = false;
         Ok(true)
     }
@@ -202,9 +205,11 @@ impl Outgoing {
     }
 
     /// Returns true if a connection that is to close because of `cause` may close now: everything
-    /// is sent, the peer is dead, or the time limit has passed.
+    /// is sent, the peer is dead, nothing can be sent because encryption is not set up, or the time
+    /// limit has passed.
     pub(crate) fn may_close(&mut self, cause: &Disconnect, flush: Flush, now: Tick) -> bool {
-        if flush == Flush::Done || matches!(cause, Disconnect::Dead { .. }) {
+        if flush == Flush::Done || matches!(cause, Disconnect::Dead { .. }) || !self.half.is_open()
+        {
             return true;
         }
         let limit = now.saturating_add(CLOSE_LIMIT);
@@ -214,6 +219,16 @@ impl Outgoing {
     /// The time limit for closing; `None` while the connection stays open.
     pub(crate) fn close_by(&self) -> Option<Tick> {
         self.close_by
+    }
+
+    /// Returns false while nothing can be sent because encryption is being set up.
+    pub(crate) fn is_open(&self) -> bool {
+        self.half.is_open()
+    }
+
+    /// Gives up encryption that has not begun, to send the reason of a refusal.
+    pub(crate) fn speak_plainly(&mut self) {
+        self.half.speak_plainly();
     }
 
     /// Informs the other end that no more data follows. Repeated calls have no effect.

@@ -16,6 +16,9 @@ macro_rules! over_every_transport {
         mod tcp {
             $(#[test] fn $scenario() { super::$scenario(super::Over::Tcp); })*
         }
+        mod tls {
+            $(#[test] fn $scenario() { super::$scenario(super::Over::Tls); })*
+        }
         mod unix {
             $(#[test] fn $scenario() { super::$scenario(super::Over::Unix); })*
         }

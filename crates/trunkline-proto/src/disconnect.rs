@@ -64,6 +64,13 @@ pub enum Disconnect {
         /// Time since the last bytes arrived.
         silent_for: Duration,
     },
+    /// The encrypted connection could not be set up: the certificate of the other end is not
+    /// acceptable, or the other end does not accept TLS 1.3.
+    #[error("the encrypted connection cannot be set up: {sentence}")]
+    Tls {
+        /// The reason, and what to do about it.
+        sentence: String,
+    },
     /// The other end violated the protocol.
     #[error("the peer violated the protocol ({sentence}); its program is at fault")]
     Malformed {
@@ -102,6 +109,10 @@ pub enum Disconnect {
     ClosedLocally,
 }
 
+/// Time after which a client dials again if the encrypted connection could not be set up. A person
+/// must act first, at this machine or at the other one; the connection then recovers by itself.
+const TLS_RETRY_AFTER: Duration = Duration::from_secs(5);
+
 /// Time after which a peer may reconnect if it was refused because memory was exhausted.
 const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -120,19 +131,31 @@ impl Disconnect {
             | Disconnect::Io { .. }
             | Disconnect::NameLookup { .. }
             | Disconnect::Dead { .. }
+            | Disconnect::Tls { .. }
             | Disconnect::Malformed { .. }
             | Disconnect::Slow { .. }
             | Disconnect::OutOfMemory { .. } => true,
         }
     }
 
-    /// Returns the time after which to dial again, if the other end requested one.
+    /// Returns the time after which to dial again, if the other end requested one or the cause calls
+    /// for a longer time than usual.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Disconnect::Refused { retry_after, .. } | Disconnect::Goodbye { retry_after, .. } => {
                 *retry_after
             }
-            _ => None,
+            Disconnect::Tls { .. } => Some(TLS_RETRY_AFTER),
+            Disconnect::PeerClosed
+            | Disconnect::Io { .. }
+            | Disconnect::NameLookup { .. }
+            | Disconnect::Dead { .. }
+            | Disconnect::Malformed { .. }
+            | Disconnect::NotTrunkline { .. }
+            | Disconnect::VersionMismatch(_)
+            | Disconnect::Slow { .. }
+            | Disconnect::OutOfMemory { .. }
+            | Disconnect::ClosedLocally => None,
         }
     }
 
@@ -154,7 +177,9 @@ impl Disconnect {
                 ..
             } => Reason::AccessDenied,
             Disconnect::VersionMismatch(_) => Reason::VersionMismatch,
-            Disconnect::Refused { .. } | Disconnect::ClosedLocally => Reason::NotConnected,
+            Disconnect::Refused { .. } | Disconnect::Tls { .. } | Disconnect::ClosedLocally => {
+                Reason::NotConnected
+            }
             Disconnect::PeerClosed
             | Disconnect::Io { .. }
             | Disconnect::Goodbye { .. }
@@ -184,6 +209,7 @@ impl Disconnect {
             | Disconnect::NameLookup { .. }
             | Disconnect::Refused { .. }
             | Disconnect::Goodbye { .. }
+            | Disconnect::Tls { .. }
             | Disconnect::NotTrunkline { .. }
             | Disconnect::VersionMismatch(_)
             | Disconnect::ClosedLocally => return None,

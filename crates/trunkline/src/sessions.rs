@@ -11,7 +11,7 @@ use trunkline_net::server::{Refusal, Server, SessionFactory};
 use trunkline_net::{Notifier, Peer, SharedFile, create_table};
 use trunkline_proto::frame::{FrameHeader, HEADER_BYTES};
 use trunkline_proto::message::closing::{Goodbye, Refused};
-use trunkline_proto::{Disconnect, Endpoint, FaultCode, FrameKind, Negotiation};
+use trunkline_proto::{Channel, Disconnect, Endpoint, FaultCode, FrameKind, Negotiation};
 use trunkline_serve::{EngineFacts, RequestBudget, ServeOptions, Session};
 use trunkline_stream::directory::{DirectoryHost, DirectorySession, is_first};
 use trunkline_types::{Tick, Timestamp, WhyStep};
@@ -215,7 +215,9 @@ impl SessionFactory for Sessions {
     fn refusal(&self, _peer: Peer, refusal: Refusal, retry_after: Option<Duration>) -> Vec<u8> {
         let code = match refusal {
             // The next attempt has the same user, so retrying does not help.
-            Refusal::OtherUser { .. } | Refusal::NotSameUser { .. } => FaultCode::Denied,
+            Refusal::OtherUser { .. }
+            | Refusal::NotSameUser { .. }
+            | Refusal::EncryptionRequired => FaultCode::Denied,
             Refusal::SessionsMax { .. }
             | Refusal::HandshakesMax { .. }
             | Refusal::RateLimited { .. }
@@ -243,6 +245,8 @@ struct FirstFrameRouter {
     directory: Arc<DirectoryHost>,
     notifier: Notifier,
     can_hand_over: bool,
+    /// The security of the connection, for the session that the first frame selects.
+    channel: Channel,
 }
 
 /// The kind of a session: variables, unless the first frame selects streams.
@@ -265,6 +269,7 @@ impl FirstFrameRouter {
     ) -> Self {
         Self {
             can_hand_over,
+            channel: Channel::default(),
             session: Kind::Variables(session),
             received: Some(Vec::new()),
             directory,
@@ -289,7 +294,9 @@ impl FirstFrameRouter {
                 true => session,
                 false => session.without_registration(),
             };
-            self.session = Kind::Streams(Box::new(session));
+            let mut session = Box::new(session);
+            session.handle_channel(&self.channel);
+            self.session = Kind::Streams(session);
         }
         Some(received)
     }
@@ -305,6 +312,11 @@ macro_rules! forward {
 }
 
 impl Endpoint for FirstFrameRouter {
+    fn handle_channel(&mut self, channel: &Channel) {
+        self.channel = channel.clone();
+        forward!(&mut self.session, session => session.handle_channel(channel));
+    }
+
     fn handle_connected(&mut self, now: Tick, wall: Timestamp) {
         forward!(&mut self.session, session => session.handle_connected(now, wall));
     }

@@ -159,6 +159,7 @@ impl ClientCore {
             | Disconnect::Io { .. }
             | Disconnect::NameLookup { .. }
             | Disconnect::Dead { .. }
+            | Disconnect::Tls { .. }
             | Disconnect::Malformed { .. }
             | Disconnect::Slow { .. }
             | Disconnect::OutOfMemory { .. }

@@ -6,7 +6,6 @@ use std::sync::mpsc::SyncSender;
 use socket2::{Domain, Socket, Type};
 
 use super::*;
-use crate::transport::Interest;
 
 fn start(dialler: &mut Dialler) -> Dial {
     let sleeper = Arc::new(Sleeper::new().unwrap());
@@ -17,9 +16,11 @@ fn to_addresses(addresses: impl IntoIterator<Item = SocketAddr>) -> Dial {
     let stage = Stage::addresses(addresses);
     Dial {
         limits: DialLimits::default(),
+        encryption: None,
         near: None,
         stage,
         failures: Vec::new(),
+        handshake_failure: None,
     }
 }
 
@@ -30,11 +31,9 @@ fn decide(sut: &mut Dial, sleeper: &Sleeper) -> Result<Transport, Disconnect> {
             DialStep::Connected(transport) => return Ok(transport),
             DialStep::Failed(cause) => return Err(cause),
             DialStep::Wait(source, _) => {
-                let interest = Interest {
-                    read: false,
-                    write: true,
-                };
-                let source = source.as_ref().map(|source| (source, interest));
+                let source = source
+                    .as_ref()
+                    .map(|(source, interest)| (source, *interest));
                 sleeper.sleep(source, Some(Duration::from_secs(60)));
             }
         }
@@ -165,9 +164,11 @@ fn a_resolver_that_does_not_answer_is_given_up() {
     };
     let mut sut = Dial {
         limits: DialLimits::default(),
+        encryption: None,
         near: None,
         stage,
         failures: Vec::new(),
+        handshake_failure: None,
     };
     assert!(matches!(sut.advance(Tick::ZERO), DialStep::Wait(None, at) if at == until));
     let DialStep::Failed(cause) = sut.advance(until) else {

@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::transport::Peer;
 use crate::transport::shm::{Side, local_transport};
-use crate::transport::tcp::tcp_transport;
+use crate::transport::tls::{Security, accepted};
 use crate::transport::unix::{Credentials, own_uid, unix_transport};
 
 use super::admission::{Admission, Refusal};
@@ -72,21 +72,21 @@ struct Listener {
 }
 
 pub(super) enum ListenSocket {
-    Tcp(BoundPort),
+    Tcp(BoundPort, Security),
     Unix(BoundSocket),
 }
 
 enum Arrival {
-    Tcp(TcpStream, SocketAddr),
+    Tcp(TcpStream, SocketAddr, Security),
     Unix(UnixStream),
 }
 
 impl ListenSocket {
     fn accept(&self) -> io::Result<Arrival> {
         Ok(match self {
-            ListenSocket::Tcp(socket) => {
+            ListenSocket::Tcp(socket, security) => {
                 let (stream, peer) = socket.accept()?;
-                Arrival::Tcp(stream, peer)
+                Arrival::Tcp(stream, peer, security.clone())
             }
             ListenSocket::Unix(bound) => Arrival::Unix(bound.socket.accept()?.0),
         })
@@ -96,7 +96,7 @@ impl ListenSocket {
 impl AsFd for ListenSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            ListenSocket::Tcp(socket) => socket.as_fd(),
+            ListenSocket::Tcp(socket, _) => socket.as_fd(),
             ListenSocket::Unix(bound) => bound.socket.as_fd(),
         }
     }
@@ -190,13 +190,15 @@ impl Acceptor {
     fn admit(&mut self, arrival: Arrival) {
         // After an error, the peer is already gone.
         match arrival {
-            Arrival::Tcp(stream, peer) => {
+            Arrival::Tcp(stream, peer, security) => {
                 let limits = self.limits;
                 let Ok(local) = stream.local_addr() else {
                     return;
                 };
                 let user = move || peer_user::of_tcp_peer(local, peer);
-                let Ok(transport) = tcp_transport(stream, peer, limits.user_timeout) else {
+                let stream = Arc::new(stream);
+                let transport = accepted(stream, peer, limits.user_timeout, &security);
+                let Ok(transport) = transport else {
                     return;
                 };
                 if let Err(wait) = self.arrivals.admit(peer, self.clock.now()) {
@@ -307,7 +309,7 @@ impl Acceptor {
                 // A fresh socket takes the bytes at once or not at all; waiting is not worthwhile.
                 let refusal = |peer| factory.refusal(peer, Refusal::Descriptors, retry_after);
                 let _ = match arrival {
-                    Arrival::Tcp(mut stream, peer) => stream
+                    Arrival::Tcp(mut stream, peer, _) => stream
                         .set_nonblocking(true)
                         .and_then(|()| stream.write_all(&refusal(Peer::Tcp(peer)))),
                     Arrival::Unix(mut stream) => stream
@@ -401,7 +403,7 @@ mod tests {
             per_address: 1,
             same_user: false,
         };
-        let listeners = vec![ListenSocket::Tcp(port)];
+        let listeners = vec![ListenSocket::Tcp(port, Security::Plain)];
         let poll = Poll::new().unwrap();
         let acceptor = Acceptor::new(poll, listeners, Arc::new(admission), flags, limits);
         (acceptor.unwrap(), address)

@@ -108,6 +108,12 @@ pub enum Refusal {
             |uid| format!("runs as user {uid}"))
     )]
     NotSameUser { owner: u32, uid: Option<u32> },
+    /// The peer does not encrypt, and the port is reachable from other machines.
+    #[error(
+        "this port accepts only encrypted connections; join the engine, then connect with TLS, or \
+         connect on the engine's machine over its loopback address"
+    )]
+    EncryptionRequired,
     #[error("the engine has no file descriptor left; close connections, or raise its `ulimit -n`")]
     Descriptors,
 }
@@ -219,7 +225,8 @@ impl Admission {
             }
             Refusal::RateLimited { .. }
             | Refusal::OtherUser { .. }
-            | Refusal::NotSameUser { .. } => {
+            | Refusal::NotSameUser { .. }
+            | Refusal::EncryptionRequired => {
                 return None;
             }
         };

@@ -41,6 +41,7 @@ use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 use crate::transport::Transport;
 use crate::transport::pipe::PIPE_CAPACITY;
 use crate::transport::tcp::USER_TIMEOUT;
+use crate::transport::tls::{Security, TlsServer};
 
 use acceptor::{Acceptor, AcceptorFlags, ArrivalLimits, ListenSocket};
 use admission::{Admission, Bounds, SessionCounts};
@@ -63,9 +64,14 @@ pub struct ServerOptions {
     /// The folder for Unix sockets named after ports: each port on this machine's loopback address
     /// also gets `PORT.sock` there if possible. See [`Dialler::near`](crate::Dialler::near).
     pub near: Option<PathBuf>,
-    /// Allows addresses that other machines can reach, although connections are not authenticated
-    /// or encrypted yet.
+    /// Allows addresses that other machines can reach although connections are not encrypted. With
+    /// [`tls`](Self::tls), such addresses need no permission, and accept unencrypted connections as
+    /// well if this is set.
     pub insecure: bool,
+    /// The certificates for encrypted connections. With them, ports that other machines can reach
+    /// accept only TLS, and ports of this machine's loopback addresses accept both. Without them,
+    /// no connection is encrypted.
+    pub tls: Option<Arc<TlsServer>>,
     /// Refuses TCP peers that are not programs of this process's user, if the system reports the
     /// user, and all peers on other machines. Unix sockets always accept only that user.
     pub same_user: bool,
@@ -97,6 +103,7 @@ impl Default for ServerOptions {
             listen: Vec::new(),
             near: None,
             insecure: false,
+            tls: None,
             same_user: false,
             threads: None,
             sessions_max: 1000,
@@ -289,12 +296,14 @@ impl Listeners {
                     if !is_chosen {
                         listeners.open_near(options, *address);
                     }
-                    let socket = listen::listen(*address, options.insecure)?;
+                    let is_allowed = options.insecure || options.tls.is_some();
+                    let socket = listen::listen(*address, is_allowed)?;
                     let address = socket.local_addr().map_err(BindError::Descriptors)?;
                     if is_chosen {
                         listeners.open_near(options, address);
                     }
-                    (ListenSocket::Tcp(socket), address.into())
+                    let security = security_of(options, address);
+                    (ListenSocket::Tcp(socket, security), address.into())
                 }
                 ListenAddress::Unix(path) => {
                     let bound = BoundSocket::bind(path)?;
@@ -319,6 +328,15 @@ impl Listeners {
             self.near.push(bound.path().clone());
             self.sockets.push(ListenSocket::Unix(bound));
         }
+    }
+}
+
+fn security_of(options: &ServerOptions, address: SocketAddr) -> Security {
+    let accepts_plain = options.insecure || address.ip().to_canonical().is_loopback();
+    match &options.tls {
+        None => Security::Plain,
+        Some(server) if accepts_plain => Security::Either(server.clone()),
+        Some(server) => Security::Tls(server.clone()),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, fence, lock, try
 use super::mailbox::{Mailbox, WakeThread};
 use super::session::Outlet;
 use super::worker::{Mail, SessionKey};
-use crate::transport::{Peer, SHARED_MEMORY, SourceHint, Transport};
+use crate::transport::{Peer, SourceHint, Transport};
 
 /// Notifies a session's connection thread, from any thread, that the session has output, has a
 /// different time-out, or accepts input again.
@@ -62,10 +62,7 @@ impl Notifier {
     }
 
     pub fn transport_name(&self) -> &'static str {
-        match self.source.is_shared() {
-            true => SHARED_MEMORY,
-            false => self.peer.transport_name(),
-        }
+        self.source.transport_name(self.peer)
     }
 
     /// Requests that the session gets a turn soon. Never waits; does nothing once the session has

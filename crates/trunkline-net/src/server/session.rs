@@ -21,9 +21,9 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::clock::Clock;
 use crate::outgoing::{CLOSE_LIMIT, Flush, Outgoing};
-use crate::transport::{Peer, ReceiveHalf, Source, SourceKind, Transport};
+use crate::transport::{ChannelState, Peer, ReceiveHalf, Source, SourceKind, Transport};
 
-use super::admission::{SessionPermit, SharedFile};
+use super::admission::{Refusal, SessionPermit, SharedFile};
 use super::notifier::Notifier;
 use super::turns::{Share, TURN_TIME};
 use super::worker::SessionKey;
@@ -96,6 +96,8 @@ struct Live {
     /// Gives access to the outlet.
     notifier: Notifier,
     connected: bool,
+    /// The endpoint knows the security of the connection.
+    channel_known: bool,
     permit: SessionPermit,
 }
 
@@ -110,6 +112,8 @@ pub(super) enum Turn {
     Over,
     /// The session is over, and its transport is handed over under this number.
     HandOver(u64),
+    /// The peer is refused; call [`Session::refuse`] with the reason.
+    Refuse(Refusal),
 }
 
 /// The time and circumstances of a turn.
@@ -144,6 +148,7 @@ impl Session {
         let live = Live {
             notifier,
             connected: false,
+            channel_known: false,
             permit,
         };
         Self::new(source, peer, receive, Life::Live(live))
@@ -158,6 +163,7 @@ impl Session {
             peer,
         } = transport;
         let mut outgoing = Outgoing::new(send);
+        outgoing.speak_plainly();
         outgoing.push(bytes);
         let until = now.saturating_add(CLOSE_LIMIT);
         Self::new(source, peer, receive, Life::Lingering { until, outgoing })
@@ -191,6 +197,10 @@ impl Session {
     /// The source to poll for this session's events.
     pub(super) fn source(&self) -> &Source {
         &self.incoming.source
+    }
+
+    pub(super) fn peer(&self) -> Peer {
+        self.peer
     }
 
     /// Handles an event of the transport. The event is not repeated, so if it reports the end of
@@ -269,10 +279,22 @@ impl Session {
             incoming, snapshot, ..
         } = self;
         match &mut self.life {
-            Life::Live(live) => match live.turn(incoming, snapshot, buffer, moment) {
+            Life::Live(live) => match live.turn(incoming, snapshot, buffer, self.peer, moment) {
                 None => {
                     self.outlet_taken = true;
                     Turn::Wait
+                }
+                Some(Turn::Refuse(refusal)) => {
+                    let Some(mut outlet) = live.notifier.target.close() else {
+                        return Turn::Over;
+                    };
+                    let sentence = refusal.to_string();
+                    let cause = Disconnect::Tls { sentence };
+                    outlet.endpoint.handle_disconnected(moment.now, cause);
+                    let until = moment.now.saturating_add(CLOSE_LIMIT);
+                    let outgoing = outlet.outgoing;
+                    self.life = Life::Lingering { until, outgoing };
+                    Turn::Refuse(refusal)
                 }
                 Some(Turn::Over) if incoming.ended.is_none() => {
                     let Some(outlet) = live.notifier.target.close() else {
@@ -294,8 +316,22 @@ impl Session {
         }
     }
 
+    /// Sends the reason why the peer was refused in its last turn.
+    pub(super) fn refuse(&mut self, bytes: &[u8]) {
+        if let Life::Lingering { outgoing, .. } = &mut self.life {
+            outgoing.speak_plainly();
+            outgoing.push(bytes);
+        }
+    }
+
     /// Duplicates the descriptor of its socket; also returns the peer.
+    ///
+    /// # Errors
+    /// The connection is encrypted, so its keys would be missing, or no descriptor is left.
     pub(super) fn socket(&self) -> io::Result<(OwnedFd, Peer)> {
+        if self.source().has_keys() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let socket = self.source().as_fd().try_clone_to_owned()?;
         Ok((socket, self.peer))
     }
@@ -331,6 +367,7 @@ impl Live {
         incoming: &mut Incoming,
         snapshot: &mut OutletSnapshot,
         buffer: &mut [u8],
+        peer: Peer,
         moment: Moment,
     ) -> Option<Turn> {
         let Moment {
@@ -361,6 +398,8 @@ impl Live {
             endpoint, outgoing, ..
         } = outlet;
         if !std::mem::replace(&mut self.connected, true) {
+            self.channel_known =
+                tell_channel(incoming, &mut **endpoint, peer).is_ok_and(|known| known);
             endpoint.handle_connected(now, wall);
         }
         let clock = Clock::new();
@@ -368,6 +407,12 @@ impl Live {
         let (mut read, mut checked) = (0, 0);
         while read < QUANTUM && endpoint.wants_input() {
             let count = incoming.read(buffer);
+            if !self.channel_known {
+                match tell_channel(incoming, &mut **endpoint, peer) {
+                    Ok(known) => self.channel_known = known,
+                    Err(refusal) => return Some(Turn::Refuse(refusal)),
+                }
+            }
             if count == 0 {
                 break;
             }
@@ -383,7 +428,7 @@ impl Live {
         if endpoint.poll_timeout().is_some_and(|due| due <= now) {
             endpoint.handle_timeout(now, wall);
         }
-        if !endpoint.is_in_handshake() {
+        if self.channel_known && !endpoint.is_in_handshake() {
             self.permit.end_handshake();
         }
         let flush = match outgoing.flush(&mut **endpoint, now, wall, QUANTUM, is_over) {
@@ -404,7 +449,7 @@ impl Live {
                 outgoing.abort();
             }
             endpoint.handle_disconnected(now, cause);
-            if dead || flush != Flush::Done {
+            if dead || flush != Flush::Done || !outgoing.is_open() {
                 incoming.ended.get_or_insert(Disconnect::ClosedLocally);
             }
             return Some(Turn::Over);
@@ -428,6 +473,24 @@ impl Drop for Live {
         // Only for a session whose endpoint panicked; all others have ended before.
         let _outlet = self.notifier.target.close();
     }
+}
+
+/// Tells the endpoint about the security of the connection. Returns false if it is not known yet.
+///
+/// # Errors
+/// The peer must be refused.
+fn tell_channel(
+    incoming: &mut Incoming,
+    endpoint: &mut dyn Endpoint,
+    peer: Peer,
+) -> Result<bool, Refusal> {
+    match incoming.half.channel() {
+        ChannelState::Undecided => return Ok(false),
+        ChannelState::Plain => endpoint.handle_channel(&peer.plain_channel()),
+        ChannelState::Encrypted(channel) => endpoint.handle_channel(&channel),
+        ChannelState::EncryptionMissing => return Err(Refusal::EncryptionRequired),
+    }
+    Ok(true)
 }
 
 /// Takes a turn of a connection that is being closed.
@@ -465,7 +528,8 @@ impl Incoming {
         match read {
             Ok(Some(0)) => self.ended = Some(Disconnect::PeerClosed),
             Ok(Some(count)) => {
-                self.ready = self.hung_up || !self.source.is_drained(count, buffer.len());
+                self.ready =
+                    self.hung_up || !self.half.is_drained(&self.source, count, buffer.len());
                 return count;
             }
             Ok(None) => {}

@@ -14,9 +14,9 @@ use trunkline_types::Tick;
 use crate::clock::Clock;
 use crate::spin::Spin;
 use crate::sync::{Arc, Ordering};
-use crate::transport::Transport;
+use crate::transport::{Peer, Transport};
 
-use super::admission::{Admission, SessionPermit};
+use super::admission::{Admission, Refusal, SessionPermit};
 use super::mailbox::Mailbox;
 use super::notifier::Notifier;
 use super::session::{Moment, Session, Turn};
@@ -338,6 +338,7 @@ impl Worker {
         // Too many connections are already lingering, so the thread does not wait for this one.
         // Most peers have already sent their request and still receive the answer: reading their
         // input first keeps the system from discarding it.
+        transport.send.speak_plainly();
         let _ = transport.receive.try_read(&mut self.buffer);
         let _ = transport.send.try_write(bytes);
         transport.send.finish();
@@ -460,6 +461,10 @@ impl Worker {
                     self.hand_over(key, number, moment.now);
                     continue;
                 }
+                Turn::Refuse(refusal) => {
+                    session.refuse(&refusal_bytes(&self.admission, session.peer(), refusal));
+                    self.turns.queue(session, key);
+                }
                 Turn::Again => self.turns.queue(session, key),
                 Turn::Wait => {}
             }
@@ -509,6 +514,15 @@ impl Worker {
         let _ = self.poll.registry().deregister(&mut SourceFd(&fd));
         self.free.push(key.slot);
     }
+}
+
+/// Returns the bytes that tell a peer why its session is refused, and counts the refusal.
+fn refusal_bytes(admission: &Admission, peer: Peer, refusal: Refusal) -> Vec<u8> {
+    admission.counts.refused.fetch_add(1, Ordering::Relaxed);
+    let retry_after = admission.retry_after(refusal);
+    let bytes = || admission.factory.refusal(peer, refusal, retry_after);
+    // Catch panics, as for the opening of a session.
+    catch_unwind(AssertUnwindSafe(bytes)).unwrap_or_default()
 }
 
 fn interest(polls_writable: bool) -> Interest {

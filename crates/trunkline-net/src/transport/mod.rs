@@ -6,6 +6,7 @@ pub mod passing;
 pub mod pipe;
 pub(crate) mod shm;
 pub mod tcp;
+pub mod tls;
 pub(crate) mod unix;
 
 use std::fmt;
@@ -14,9 +15,11 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 
+use trunkline_proto::Channel;
 use trunkline_types::Tick;
 
 use self::shm::{Local, TableAnswer};
+use crate::sync::{AtomicBool, Ordering};
 
 /// A connected byte stream, in the two halves that different threads use.
 ///
@@ -41,6 +44,19 @@ pub trait ReceiveHalf: Send {
     /// `second`.
     fn try_read_two(&mut self, first: &mut [u8], second: &mut [u8]) -> io::Result<Option<usize>> {
         self.try_read(if first.is_empty() { second } else { first })
+    }
+
+    /// Returns true if a read that returned `count` of `room` bytes has taken everything available,
+    /// here and in `source`. Otherwise the caller must read again before it sleeps, because the
+    /// source may not report the rest.
+    fn is_drained(&self, source: &Source, count: usize, room: usize) -> bool {
+        source.is_drained(count, room)
+    }
+
+    /// Returns what is known about the security of the connection. A state of `Encrypted` is
+    /// returned once.
+    fn channel(&mut self) -> ChannelState {
+        ChannelState::Plain
     }
 
     /// Must be called after the source was ready. `hung_up` is true if the source also reported
@@ -80,6 +96,22 @@ pub trait SendHalf: Send {
         Err(ErrorKind::Unsupported.into())
     }
 
+    /// Sends bytes that this half has taken, or has to send on its own account, and that the
+    /// transport had no room for. Returns false if there is still no room. Must be called after each
+    /// read, which may produce such bytes.
+    fn flush(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    /// Returns false while nothing can be sent, however much room there is: encryption is still
+    /// being set up.
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    /// Gives up encryption if it has not begun. What follows only tells the peer why it is refused.
+    fn speak_plainly(&mut self) {}
+
     /// Informs the other end that no more data follows. Data that was already written still
     /// arrives.
     fn finish(&mut self);
@@ -92,6 +124,19 @@ pub trait SendHalf: Send {
     }
 }
 
+/// What a receive half knows about the security of its connection.
+#[derive(Debug)]
+pub enum ChannelState {
+    /// The connection is not encrypted, or not by this crate.
+    Plain,
+    /// No byte has arrived, or the handshake is not complete.
+    Undecided,
+    /// The handshake is complete.
+    Encrypted(Box<Channel>),
+    /// The peer does not encrypt, although it must. Send it the reason and close the connection.
+    EncryptionMissing,
+}
+
 /// The source to poll until a transport may continue; valid while any clone exists.
 #[derive(Clone)]
 pub struct Source {
@@ -99,6 +144,8 @@ pub struct Source {
     kind: SourceKind,
     /// State of a Unix socket that may use shared memory.
     local: Option<Arc<Local>>,
+    /// Set once the connection is encrypted; `None` if it never will be.
+    is_encrypted: Option<Arc<AtomicBool>>,
 }
 
 /// The way in which a source reports events.
@@ -143,21 +190,38 @@ impl SourceKind {
 /// The name of shared memory as a transport; the others are in [`Peer::transport_name`].
 pub(crate) const SHARED_MEMORY: &str = "shared memory";
 
-/// Reports whether a source uses shared memory, without keeping the source open.
+/// The name of encrypted TCP.
+pub(crate) const TLS: &str = "TLS";
+
+/// Reports how a source carries bytes, without keeping the source open.
 #[derive(Clone)]
-pub(crate) struct SourceHint(Option<Weak<Local>>);
+pub(crate) struct SourceHint {
+    local: Option<Weak<Local>>,
+    is_encrypted: Option<Arc<AtomicBool>>,
+}
 
 impl SourceHint {
-    pub(crate) fn is_shared(&self) -> bool {
-        let local = self.0.as_ref().and_then(Weak::upgrade);
-        local.is_some_and(|local| local.is_agreed())
+    /// Returns the name of the transport of a connection with `peer`.
+    pub(crate) fn transport_name(&self, peer: Peer) -> &'static str {
+        let local = self.local.as_ref().and_then(Weak::upgrade);
+        if local.is_some_and(|local| local.is_agreed()) {
+            return SHARED_MEMORY;
+        }
+        match is_set(self.is_encrypted.as_ref()) {
+            true => TLS,
+            false => peer.transport_name(),
+        }
     }
+}
+
+fn is_set(mark: Option<&Arc<AtomicBool>>) -> bool {
+    mark.is_some_and(|mark| mark.load(Ordering::Acquire))
 }
 
 /// The kind of transport in use at the moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TransportUsed {
-    /// Short name: TCP, Unix socket, shared memory, memory.
+    /// Short name: TCP, TLS, Unix socket, shared memory, memory.
     pub name: &'static str,
     /// The reason why a connection over a Unix socket has no shared memory, if that was tried.
     pub why_not_shared_memory: Option<String>,
@@ -186,6 +250,22 @@ impl Peer {
             Peer::Memory => "memory",
         }
     }
+
+    /// Describes an unencrypted connection with this peer.
+    pub(crate) fn plain_channel(&self) -> Channel {
+        match self {
+            Peer::Tcp(_) => Channel::default(),
+            Peer::Unix { uid, .. } => Channel {
+                is_private: true,
+                uid: Some(*uid),
+                ..Channel::default()
+            },
+            Peer::Memory => Channel {
+                is_private: true,
+                ..Channel::default()
+            },
+        }
+    }
 }
 
 impl Source {
@@ -194,7 +274,20 @@ impl Source {
             fd,
             kind,
             local: None,
+            is_encrypted: None,
         }
+    }
+
+    /// Adds the mark that is set once the connection is encrypted.
+    pub(crate) fn encrypted(mut self, is_encrypted: Arc<AtomicBool>) -> Self {
+        self.is_encrypted = Some(is_encrypted);
+        self
+    }
+
+    /// Returns true if another process could not continue the connection with the descriptor alone,
+    /// because the keys are here.
+    pub(crate) fn has_keys(&self) -> bool {
+        is_set(self.is_encrypted.as_ref())
     }
 
     pub(crate) fn local(local: Arc<Local>) -> Self {
@@ -202,6 +295,7 @@ impl Source {
             fd: local.clone(),
             kind: SourceKind::UnixSocket,
             local: Some(local),
+            is_encrypted: None,
         }
     }
 
@@ -221,11 +315,10 @@ impl Source {
 
     /// Returns a hint, which may outlive the source.
     pub(crate) fn hint(&self) -> SourceHint {
-        SourceHint(self.local.as_ref().map(Arc::downgrade))
-    }
-
-    pub(crate) fn is_shared(&self) -> bool {
-        self.local.as_ref().is_some_and(|local| local.is_agreed())
+        SourceHint {
+            local: self.local.as_ref().map(Arc::downgrade),
+            is_encrypted: self.is_encrypted.clone(),
+        }
     }
 
     /// Returns a table of the other end's last values that has a slot for `index`.

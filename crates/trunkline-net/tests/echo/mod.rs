@@ -8,8 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
+
+#[path = "../certificates/mod.rs"]
+pub mod certificates;
+
+use certificates::Authority;
 use trunkline_net::{
-    Clock, Dialler, Link, LinkOptions, Notifier, Peer, Server, ServerOptions, SessionFactory,
+    ClientCertificates, Clock, Dialler, Link, LinkOptions, Notifier, Peer, Server, ServerOptions,
+    SessionFactory, TlsClient, TlsServer, Trust,
 };
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{SocketPath, Tick, Timestamp};
@@ -230,6 +236,7 @@ impl CallerLink for Link<Caller> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
     Tcp,
+    Tls,
     Unix,
     /// A Unix socket with shared memory.
     Shared,
@@ -247,6 +254,7 @@ pub struct Rig {
     /// Deleted with its contents when the rig is dropped.
     _folder: TempDir,
     factory: Arc<dyn SessionFactory>,
+    authority: Authority,
 }
 
 impl Rig {
@@ -265,6 +273,7 @@ impl Rig {
             server,
             address: LOOPBACK,
             factory,
+            authority: Authority::new("test"),
         };
         rig.start();
         rig
@@ -288,6 +297,12 @@ impl Rig {
         };
         match self.over {
             Over::Tcp => options.listen = vec![self.address.into()],
+            Over::Tls => {
+                let identity = self.authority.identity();
+                let tls = TlsServer::new(identity, ClientCertificates::Ignored);
+                options.listen = vec![self.address.into()];
+                options.tls = Some(Arc::new(tls.expect("certificates")));
+            }
             Over::Unix | Over::Shared => options.listen = vec![self.socket.clone().into()],
             Over::Pipe(capacity) => options.pipe_capacity = capacity,
         }
@@ -320,6 +335,11 @@ impl Rig {
     pub fn dialler(&self) -> Dialler {
         match self.over {
             Over::Tcp => Dialler::tcp(self.address.ip().to_string(), self.address.port()),
+            Over::Tls => {
+                let trust = Trust::Authorities(vec![self.authority.der.clone()]);
+                let tls = Arc::new(TlsClient::new(trust, None).expect("an authority"));
+                Dialler::tls(self.address.ip().to_string(), self.address.port(), tls)
+            }
             Over::Unix => Dialler::Unix(self.socket.clone()),
             Over::Shared => Dialler::Shared(self.socket.clone()),
             Over::Pipe(_) => {

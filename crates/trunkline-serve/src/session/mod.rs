@@ -398,6 +398,7 @@ fn may_reconnect(cause: &Disconnect) -> bool {
         Disconnect::ClosedLocally
         | Disconnect::NameLookup { .. }
         | Disconnect::Refused { .. }
+        | Disconnect::Tls { .. }
         | Disconnect::Malformed { .. }
         | Disconnect::NotTrunkline { .. }
         | Disconnect::VersionMismatch(_)
