@@ -88,9 +88,13 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
     if let Some(node) = section.node("insecure") {
         engine.insecure = values.boolean("insecure", node).unwrap_or_default();
     }
+    if let Some(node) = section.node("security") {
+        engine.security = folder("security", node, &mut values);
+    }
+    let is_reachable_safely = engine.insecure || engine.security.is_some();
     if let Some(listen) = section
         .node("listen")
-        .and_then(|node| listen(node, engine.insecure, &mut values))
+        .and_then(|node| listen(node, is_reachable_safely, &mut values))
     {
         engine.listen = listen;
     }
@@ -118,7 +122,7 @@ fn store(node: &Node, values: &mut Values<'_, '_>) -> Option<StoreChoice> {
     Some(StoreChoice::File(path(text, node, values)))
 }
 
-/// Reads the path of the history folder or of its spool.
+/// Reads the path of the history folder, its spool or the security folder.
 fn folder(key: &str, node: &Node, values: &mut Values<'_, '_>) -> Option<PathBuf> {
     let text = values.text_within(key, node, PATH_BYTES_MAX)?;
     if text == "none" && key == "history" {
@@ -126,7 +130,7 @@ fn folder(key: &str, node: &Node, values: &mut Values<'_, '_>) -> Option<PathBuf
         return values.wrong_form(key, node, expected);
     }
     if text == "none" {
-        let expected = "the path of a folder; remove the key if there is no spool";
+        let expected = "the path of a folder; remove the key if there is none";
         return values.wrong_form(key, node, expected);
     }
     if text.is_empty() {
@@ -182,7 +186,7 @@ fn timing(section: &Table, engine: &mut EngineConfig, values: &mut Values<'_, '_
 
 fn listen(
     node: &Node,
-    is_insecure: bool,
+    may_be_reachable: bool,
     values: &mut Values<'_, '_>,
 ) -> Option<Vec<ListenAddress>> {
     let nodes = match &node.kind {
@@ -217,7 +221,7 @@ fn listen(
         let is_reachable = |address: SocketAddr| !address.ip().to_canonical().is_loopback();
         if addresses.contains(&address) {
             values.report.error(node.place, Kind::AddressTwice { text });
-        } else if !is_insecure && address.tcp().is_some_and(is_reachable) {
+        } else if !may_be_reachable && address.tcp().is_some_and(is_reachable) {
             let address = address.to_string();
             values
                 .report

@@ -50,9 +50,11 @@ pub struct EngineConfig {
     pub local_socket: bool,
     /// Lets programs of the same user use shared memory.
     pub shared_memory: bool,
-    /// Allows addresses that other machines can reach, although connections are not authenticated
-    /// or encrypted yet.
+    /// Allows addresses that other machines can reach without encryption and without identities.
     pub insecure: bool,
+    /// The security folder, with certificates, accounts and rules; `None`: the engine serves only
+    /// programs of its own user, unless it is insecure.
+    pub security: Option<PathBuf>,
     /// Refuses programs of other users, also over TCP.
     pub same_user: bool,
     /// Interval of keep-alives on a connection without other traffic.
@@ -197,6 +199,7 @@ impl Default for EngineConfig {
             local_socket: true,
             shared_memory: true,
             insecure: false,
+            security: None,
             same_user: false,
             keep_alive: Duration::from_secs(1),
             deadline: Duration::from_secs(3),

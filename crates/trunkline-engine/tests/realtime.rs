@@ -680,12 +680,19 @@ fn endpoint_is_refused_without_permission() {
     remote.remote = true;
     let writer = |caller: &Caller, name| rig.engine.realtime().writer(caller, name).map(|_| ());
     let reader = |caller: &Caller, name| rig.engine.realtime().reader(caller, name).map(|_| ());
-    let denied = Err(RtError::Access(AccessError::Denied));
+    // B-82: a variable that may not be read does not exist.
+    let hidden = Err(RtError::Access(AccessError::UnknownName {
+        name: "rig/x".to_owned(),
+        suggestion: None,
+    }));
+    assert_eq!(writer(&guest, "rig/x"), hidden);
+    assert_eq!(reader(&guest, "rig/x"), hidden);
+    let mut viewer = Caller::local(4, 1000);
+    viewer.rights = Rights::READ;
     assert_eq!(
-        writer(&guest, "rig/x"),
+        writer(&viewer, "rig/x"),
         Err(RtError::Refused(Refusal::Denied))
     );
-    assert_eq!(reader(&guest, "rig/x"), denied);
     assert_eq!(
         writer(&rig.caller, "rig/input"),
         Err(RtError::Refused(Refusal::ReadOnly))

@@ -1,5 +1,6 @@
 //! What a transport knows about the connection's security and its peer.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What the transport of a connection knows about its security and its peer. The default is a
@@ -20,4 +21,6 @@ pub struct Channel {
     pub authority: Option<Arc<[u8]>>,
     /// Engine only: the user id of a peer on this machine, as the system reports it.
     pub uid: Option<u32>,
+    /// Engine only: the address of a peer that is connected over TCP.
+    pub address: Option<IpAddr>,
 }

@@ -24,7 +24,7 @@
 //! - [`Engine`]: hosts variables. `sessions` creates an endpoint for each connection, `io_host`
 //!   runs I/O servers, `deployments` keeps libraries, store and I/O servers consistent, `retention`
 //!   stores values, `audit` stores the audit entries, `administrator` carries out the orders of
-//!   clients, and `health` measures the engine itself.
+//!   clients, `logins` decides who they are, and `health` measures the engine itself.
 //! - [`realtime`]: endpoints of variables for time-critical threads.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
 //! - [`Client`], [`aio`], [`polled`]: the verbs of a client in blocking, async and polled form.
@@ -47,6 +47,7 @@ mod health;
 mod history;
 mod io_host;
 pub mod local;
+mod logins;
 mod machine;
 mod provider;
 #[cfg(target_os = "linux")]
@@ -61,6 +62,7 @@ pub use client::{
 };
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use history::OpenHistory;
+pub use logins::SecurityError;
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
     AlarmName, AlarmQuery, Batch, BatchReading, Bookmark, Comparison, Condition, ConnectionState,

@@ -138,8 +138,7 @@ impl Wake for NotifyWake {
 }
 
 impl Sessions {
-    /// Identifies the peer. Until identities exist, this process and peers on Unix sockets act as
-    /// the user that the system reports, and other peers on loopback are `Loopback`.
+    /// Describes the peer, as far as its transport identifies it. The login decides about its rights.
     fn caller(&self, peer: Peer) -> Caller {
         let session = self.numbers.next();
         let (principal, origin, remote) = match peer {
@@ -154,14 +153,9 @@ impl Sessions {
             session,
             principal,
             origin: Arc::from(origin),
-            rights: self.rights(peer),
+            rights: Rights::NONE,
             remote,
         }
-    }
-
-    /// Until identities exist, every admitted peer has all rights.
-    fn rights(&self, _peer: Peer) -> Rights {
-        Rights::ALL
     }
 }
 
@@ -186,8 +180,13 @@ impl SessionFactory for Sessions {
     }
 
     fn last_values(&self, peer: Peer) -> Option<SharedFile> {
-        // All clients share one table, so only clients that may read every visible variable get it.
-        if !self.rights(peer).permit_all_reads() {
+        // All clients share one table, so only clients that may read every variable get it.
+        let may_read_all = match peer {
+            Peer::Unix { uid, .. } => uid == self.uid || uid == 0,
+            Peer::Memory => true,
+            Peer::Tcp(_) => false,
+        };
+        if !may_read_all {
             return None;
         }
         let mut shown_values = self

@@ -140,7 +140,7 @@ pub(super) const ENGINE: &[Key] = &[
         "listen",
         "an address and port, or a list of them; without port: 5850; or `unix:` and a path",
         "\"127.0.0.1:5850\"",
-        "addresses at which the engine accepts connections; those other than loopback need `insecure = true`",
+        "addresses at which the engine accepts connections; those other than loopback need `security`, or `insecure = true`",
     ),
     key(
         "local_socket",
@@ -164,7 +164,15 @@ pub(super) const ENGINE: &[Key] = &[
         "insecure",
         "true or false",
         "false",
-        "permit addresses that other machines can reach, although connections are not authenticated or encrypted yet",
+        "permit addresses that other machines can reach, without encryption and identities: anyone who \
+         can reach them may do everything",
+    ),
+    key(
+        "security",
+        "path of a folder",
+        "none",
+        "the folder with the certificates, accounts and rules of the engine, which `trunkline init` \
+         creates; connections from other machines are then encrypted, and clients need an account",
     ),
     key(
         "keep_alive",

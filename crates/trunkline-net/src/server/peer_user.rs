@@ -6,10 +6,21 @@
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 
 /// The state of an established connection. Sockets in other states may have lost their user, and
 /// are listed as user 0.
 const ESTABLISHED: &str = "01";
+
+/// Returns the user of the peer of this connected socket, or `None` if the peer is on another
+/// machine or the system does not report it. Only peers at loopback addresses are looked for.
+pub(super) fn of_socket(socket: impl AsFd, peer: SocketAddr) -> Option<u32> {
+    if !peer.ip().to_canonical().is_loopback() {
+        return None;
+    }
+    let local = rustix::net::getsockname(socket).ok()?;
+    of_tcp_peer(SocketAddr::try_from(local).ok()?, peer)
+}
 
 /// Returns the peer's user, or `None` if the peer is on another machine or the system does not
 /// report it.

@@ -25,6 +25,7 @@ use crate::transport::{ChannelState, Peer, ReceiveHalf, Source, SourceKind, Tran
 
 use super::admission::{Refusal, SessionPermit, SharedFile};
 use super::notifier::Notifier;
+use super::peer_user;
 use super::turns::{Share, TURN_TIME};
 use super::worker::SessionKey;
 
@@ -484,12 +485,17 @@ fn tell_channel(
     endpoint: &mut dyn Endpoint,
     peer: Peer,
 ) -> Result<bool, Refusal> {
-    match incoming.half.channel() {
+    let mut channel = match incoming.half.channel() {
         ChannelState::Undecided => return Ok(false),
-        ChannelState::Plain => endpoint.handle_channel(&peer.plain_channel()),
-        ChannelState::Encrypted(channel) => endpoint.handle_channel(&channel),
+        ChannelState::Plain => peer.plain_channel(),
+        ChannelState::Encrypted(channel) => *channel,
         ChannelState::EncryptionMissing => return Err(Refusal::EncryptionRequired),
+    };
+    if let Peer::Tcp(address) = peer {
+        channel.address = Some(address.ip());
+        channel.uid = peer_user::of_socket(&incoming.source, address);
     }
+    endpoint.handle_channel(&channel);
     Ok(true)
 }
 

@@ -20,12 +20,13 @@ use trunkline_net::tcp::USER_TIMEOUT;
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_serve::{FlushBroadcast, RequestBudget, ServeOptions};
 use trunkline_store::SqliteStore;
-use trunkline_types::{ListenAddress, SocketPath};
+use trunkline_types::{ListenAddress, Moment, SocketPath};
 
 use crate::administrator::OrderWorker;
 use crate::audit::LogLimits;
 use crate::deployments::Deployments;
 use crate::health::Health;
+use crate::logins::Logins;
 use crate::history::{HistoryHost, HistoryStartError, OpenHistory};
 use crate::sessions::{Facts, SessionNumbers, Sessions};
 
@@ -58,6 +59,7 @@ pub(crate) struct Inner {
     pump: Housekeeper,
     has_rt_writers: Arc<AtomicBool>,
     pub(crate) deployments: Arc<Deployments>,
+    logins: Arc<Logins>,
     /// Stored libraries shadowed by configuration files.
     shadowed: Vec<String>,
 }
@@ -91,6 +93,15 @@ impl Engine {
         prepare: impl FnOnce(&Engine) -> Result<(), StartError>,
     ) -> Result<Engine, StartError> {
         let clock = Clock::new();
+        let uid = rustix::process::getuid().as_raw();
+        let (now, wall) = clock.moment();
+        let logins = Logins::open(
+            uid,
+            options.insecure,
+            options.security.as_ref(),
+            Moment { now, wall },
+        )?;
+        let logins = Arc::new(logins);
         let start = match &mut store {
             // On a full disk the start count cannot be stored. A start without a stored count is
             // unique as well.
@@ -124,7 +135,6 @@ impl Engine {
         let requests = Arc::new(RequestBudget::new(options.request_bytes_max));
         let facts = Arc::new(Facts::new(Arc::clone(&requests)));
         let numbers = Arc::new(SessionNumbers::new());
-        let uid = rustix::process::getuid().as_raw();
         let flushes = Arc::new(FlushBroadcast::default());
         let serve = ServeOptions {
             flushes: Arc::clone(&flushes),
@@ -140,6 +150,7 @@ impl Engine {
             requests,
             facts: Some(Arc::clone(&facts) as Arc<_>),
             administrator: Some(Arc::new(order_worker)),
+            authenticator: Some(Arc::clone(&logins) as Arc<_>),
             ..ServeOptions::default()
         };
         let sessions = Sessions {
@@ -157,6 +168,7 @@ impl Engine {
             listen: options.listen,
             near: near.flatten(),
             insecure: options.insecure,
+            tls: logins.tls(),
             same_user: options.same_user,
             sessions_max: options.sessions_max,
             handshakes_max: options.handshakes_max,
@@ -175,8 +187,10 @@ impl Engine {
         let health = Health::new(&core, &facts, &deployments, options.health, clock.now());
         let health = Arc::new(health);
         let (polled, measured) = (core.clone(), Arc::clone(&health));
+        let examined = Arc::clone(&logins);
         let housekeeper = Housekeeper::start(clock, move |now, wall| {
             measured.poll(now, wall);
+            examined.poll(Moment { now, wall });
             let mut wakes = Wakes::new();
             let latest = now.saturating_add(HOUSEKEEPING);
             Some(
@@ -201,6 +215,7 @@ impl Engine {
                 pump,
                 has_rt_writers,
                 deployments,
+                logins,
                 shadowed: Vec::new(),
             }),
         };
@@ -259,6 +274,7 @@ impl Engine {
             local_socket: config.local_socket,
             shared_memory: config.shared_memory,
             insecure: config.insecure,
+            security: config.security.clone(),
             same_user: config.same_user,
             sessions_max: limits.sessions_max as usize,
             handshakes_max: limits.handshakes_max as usize,
@@ -365,6 +381,12 @@ impl Engine {
     /// Returns the Unix sockets that accompany the loopback ports.
     pub fn local_sockets(&self) -> Vec<SocketPath> {
         self.inner.server.local_sockets().to_vec()
+    }
+
+    /// Returns the reason why the engine does not use the newest accounts and rules, or cannot renew
+    /// its certificate; `None` if all is well.
+    pub fn security_error(&self) -> Option<String> {
+        self.inner.logins.error()
     }
 
     /// Returns the limit on simultaneous connections: the limit in the options, or less if the

@@ -16,6 +16,7 @@ use trunkline_proto::limits::{
 use trunkline_types::ListenAddress;
 
 use super::LibraryError;
+use crate::logins::SecurityError;
 use crate::machine;
 
 /// Settings of a hosted engine.
@@ -44,9 +45,13 @@ pub struct EngineOptions {
     pub local_socket: bool,
     /// Lets programs of the same user that connect over a Unix socket use shared memory.
     pub shared_memory: bool,
-    /// Allows listening at addresses that other machines can reach, although connections are
-    /// neither authenticated nor encrypted yet.
+    /// Allows listening at addresses that other machines can reach without encryption and without
+    /// identities: every client may do everything.
     pub insecure: bool,
+    /// The security folder, with the certificates, accounts and rules of the engine. With it,
+    /// connections from other machines are encrypted, and their clients need an account. Without it,
+    /// the engine serves only programs of its own user, unless it is insecure.
+    pub security: Option<PathBuf>,
     /// Refuses programs of other users, over TCP as well. A program on another machine counts as a
     /// program of another user.
     pub same_user: bool,
@@ -97,6 +102,7 @@ impl Default for EngineOptions {
             local_socket: true,
             shared_memory: true,
             insecure: false,
+            security: None,
             same_user: false,
             sessions_max: 1000,
             handshakes_max: 100,
@@ -130,6 +136,9 @@ pub enum StartError {
     /// The history cannot be opened.
     #[error("{0}")]
     History(HistoryError),
+    /// The security folder cannot be used.
+    #[error("{0}")]
+    Security(#[from] SecurityError),
     /// The configuration has a history, but this program cannot record one.
     #[error(
         "[[history]]: this program records no history; remove the section, or use `trunkline serve`"

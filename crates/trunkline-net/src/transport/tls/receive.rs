@@ -363,7 +363,7 @@ fn channel(connection: &Connection, verifier: Option<&EngineVerifier>) -> Result
         binding: Some(binding),
         peer_certificate: chain.first().map(|first| Arc::from(first.as_ref())),
         authority: verifier.and_then(|verifier| verifier.authority(chain)),
-        uid: None,
+        ..Channel::default()
     })
 }
 

@@ -1,0 +1,697 @@
+//! Decides who the clients of an engine are, and what they may do.
+//!
+//! ```text
+//! HELLO ──> proof: user id | key | joining token | password | client certificate
+//!             │
+//!             └──> account ──> rules that concern it ──> Rights
+//! ```
+//!
+//! Proofs that need the disk or much time are checked on a thread of their own. When the file of
+//! accounts changes, the sessions whose rights changed end, and their clients connect again.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::thread;
+use std::time::Duration;
+
+use trunkline_access::{Host, Policy, SubjectError, SubjectRules, UserName};
+use trunkline_engine::{Caller, Principal, Rights, RightsClass};
+use trunkline_identity::accounts::{AccessFile, AccessFileError, Accounts};
+use trunkline_identity::attempts::LoginAttempts;
+use trunkline_identity::certificate::Certificate;
+use trunkline_identity::folder::{EngineIdentity, FolderError, SecurityFolder};
+use trunkline_identity::keys::{PublicKey, verify_login};
+use trunkline_identity::origin::Origin;
+use trunkline_identity::password::{Password, PasswordCheck, PasswordVerifier};
+use trunkline_identity::token::{JoinGrant, PendingTokens, TOKEN_LIFETIME};
+use trunkline_net::server::{ClientCertificates, TlsServer};
+use trunkline_net::{TlsError, TlsIdentity};
+use trunkline_proto::message::closing::Goodbye;
+use trunkline_proto::message::pair::{Pair, Paired};
+use trunkline_proto::{Channel, Fault, FaultCode};
+use trunkline_serve::{
+    Authenticator, Identity, LoginAnswer, LoginRefusal, LoginRequest, Standing,
+};
+use trunkline_types::{Moment, Tick, Timestamp};
+
+use crate::deployments::lock;
+
+/// Time after which a client that is not known should try again. A person has to act before that
+/// helps, so it is long.
+const RETRY_UNKNOWN: Duration = Duration::from_secs(10);
+/// Interval at which the file of accounts is examined for changes.
+const EXAMINED_EVERY: Duration = Duration::from_millis(500);
+/// Interval at which the validity of the engine's certificate is examined.
+const VALIDITY_EVERY: Duration = Duration::from_secs(3600);
+
+/// The reason why an engine cannot use its security folder.
+#[derive(Debug, thiserror::Error)]
+pub enum SecurityError {
+    /// The folder or one of its certificates and keys.
+    #[error("{0}")]
+    Folder(#[from] FolderError),
+    /// The accounts and rules.
+    #[error("{0}")]
+    Access(#[from] AccessFileError),
+    /// The certificates cannot be used for TLS.
+    #[error("the certificates of the security folder cannot be used: {0}")]
+    Tls(#[from] TlsError),
+    /// The system has no random numbers.
+    #[error("the system provides no random numbers: {0}")]
+    Random(String),
+}
+
+/// Decides about the logins of an engine.
+pub(crate) struct Logins {
+    /// The user of the engine, who may do everything.
+    uid: u32,
+    /// Clients on other machines need no proof.
+    is_insecure: bool,
+    security: Option<Arc<Security>>,
+    sessions: Arc<Mutex<OpenSessions>>,
+}
+
+/// What the security folder contains.
+struct Security {
+    folder: SecurityFolder,
+    file: AccessFile,
+    tls: Arc<TlsServer>,
+    accounts: RwLock<Arc<Accounts>>,
+    tokens: Mutex<PendingTokens<JoinGrant>>,
+    attempts: Mutex<LoginAttempts>,
+    verifier: PasswordVerifier,
+    examined: Mutex<Examined>,
+}
+
+/// The last examination of the files.
+struct Examined {
+    accounts: Option<Version>,
+    accounts_due: Tick,
+    validity_due: Tick,
+    /// Why the accounts or the certificate cannot be renewed.
+    error: Option<String>,
+}
+
+/// Tells whether a file has changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Version {
+    inode: u64,
+    modified: (i64, i64),
+    size: u64,
+}
+
+/// The sessions of clients with accounts, and the rights that they share.
+#[derive(Default)]
+struct OpenSessions {
+    sessions: Vec<OpenSession>,
+    classes: HashMap<SubjectRules, Weak<RightsClass>>,
+}
+
+struct OpenSession {
+    account: UserName,
+    host: Host,
+    rules: SubjectRules,
+    standing: Weak<Standing>,
+}
+
+/// What a client has proved.
+enum Proof {
+    /// It runs as the engine's user or as the system administrator.
+    Owner,
+    Account(UserName),
+    /// Nothing; the engine was started as insecure.
+    Nothing,
+}
+
+impl Logins {
+    /// Opens the security folder, if there is one.
+    ///
+    /// # Errors
+    /// [`SecurityError`]; the engine must not start.
+    pub(crate) fn open(
+        uid: u32,
+        is_insecure: bool,
+        folder: Option<&PathBuf>,
+        moment: Moment,
+    ) -> Result<Self, SecurityError> {
+        let security = folder.map(|path| Security::open(path, moment)).transpose()?;
+        Ok(Self {
+            uid,
+            is_insecure,
+            security: security.map(Arc::new),
+            sessions: Arc::default(),
+        })
+    }
+
+    /// The certificates for encrypted connections.
+    pub(crate) fn tls(&self) -> Option<Arc<TlsServer>> {
+        Some(Arc::clone(&self.security.as_ref()?.tls))
+    }
+
+    /// Why the accounts or the certificate cannot be used or renewed now; `None` if they can.
+    pub(crate) fn error(&self) -> Option<String> {
+        let security = self.security.as_ref()?;
+        lock(&security.examined).error.clone()
+    }
+
+    /// Reads the file of accounts again if it was changed, and renews the certificate if it is due.
+    /// Ends the sessions whose rights have changed. Returns the time of the next examination.
+    pub(crate) fn poll(&self, moment: Moment) -> Option<Tick> {
+        let security = self.security.as_ref()?;
+        let (next, new) = security.examine(moment);
+        if let Some(accounts) = new {
+            lock(&self.sessions).end_changed(&accounts);
+        }
+        Some(next)
+    }
+
+    /// Checks the proof in a HELLO. Returns `None` if `answer` gets the result later.
+    fn check(
+        &self,
+        request: &LoginRequest<'_>,
+        answer: LoginAnswer,
+    ) -> Option<(Result<Proof, LoginRefusal>, LoginAnswer)> {
+        let LoginRequest {
+            caller,
+            channel,
+            hello,
+            moment,
+        } = request;
+        if !caller.remote {
+            return Some((Ok(Proof::Owner), answer));
+        }
+        let security = match &self.security {
+            Some(security) => security,
+            None => return Some((self.without_proof(channel, None), answer)),
+        };
+        if let Some(key) = &hello.key {
+            let verified = verified_key(key.public_key, channel, &key.signature);
+            let public = match verified {
+                Ok(public) => public,
+                Err(refusal) => return Some((Err(refusal), answer)),
+            };
+            let Some(token) = &hello.token else {
+                let accounts = security.accounts();
+                let account = accounts.by_key(&public).cloned();
+                let proof = account.map(Proof::Account).ok_or_else(unknown_key);
+                return Some((proof, answer));
+            };
+            let joined = {
+                let mut tokens = lock(&security.tokens);
+                tokens.join(&token.0, origin_of(channel), moment.now)
+            };
+            let joined = match joined {
+                Ok(joined) => joined,
+                Err(error) => {
+                    let refusal = refusal(FaultCode::NotAuthenticated, error.to_string());
+                    return Some((Err(refusal), answer));
+                }
+            };
+            let (security, facts) = (Arc::clone(security), self.facts(request));
+            let failed = facts.on_thread(answer, move || {
+                let edited = security.file.edit(|edit| edit.join(joined.grant(), &public));
+                match edited {
+                    Ok(((), accounts)) => {
+                        security.set_accounts(accounts);
+                        Ok(Proof::Account(joined.into_grant().account))
+                    }
+                    Err(error) => {
+                        lock(&security.tokens).put_back(joined);
+                        let sentence = format!("the engine cannot register the key: {error}");
+                        Err(refusal(FaultCode::StoreFailed, sentence))
+                    }
+                }
+            });
+            return failed.map(|answer| (Err(busy()), answer));
+        }
+        if !hello.account.is_empty() {
+            if !channel.is_private {
+                let sentence = "a password must not be sent over a connection that is not \
+                                encrypted; use a new password, and connect with TLS";
+                let refusal = refusal(FaultCode::NotAuthenticated, sentence);
+                return Some((Err(refusal), answer));
+            }
+            let name = hello.account.clone();
+            let attempt = {
+                let mut attempts = lock(&security.attempts);
+                attempts.begin(&name, origin_of(channel), moment.now)
+            };
+            let attempt = match attempt {
+                Ok(attempt) => attempt,
+                Err(early) => {
+                    let refusal = LoginRefusal {
+                        fault: Fault::new(FaultCode::NotAuthenticated, early.to_string()),
+                        retry_after: Some(early.after),
+                    };
+                    return Some((Err(refusal), answer));
+                }
+            };
+            let password = Password::new(hello.password.reveal().to_owned());
+            let (security, facts) = (Arc::clone(security), self.facts(request));
+            let failed = facts.on_thread(answer, move || {
+                let accounts = security.accounts();
+                let candidate = accounts.password_candidate(&name);
+                let check = security.verifier.verify(&password, &candidate);
+                let mut attempts = lock(&security.attempts);
+                match check {
+                    PasswordCheck::Correct => attempts.succeeded(attempt),
+                    PasswordCheck::Wrong => {}
+                    PasswordCheck::Busy => attempts.withdrawn(attempt),
+                }
+                drop(attempts);
+                match check {
+                    // The account may have been disabled meanwhile.
+                    PasswordCheck::Correct => security
+                        .accounts()
+                        .by_name(&name)
+                        .cloned()
+                        .map(Proof::Account)
+                        .ok_or_else(wrong_password),
+                    PasswordCheck::Wrong => Err(wrong_password()),
+                    PasswordCheck::Busy => Err(busy()),
+                }
+            });
+            return failed.map(|answer| (Err(busy()), answer));
+        }
+        if let Some(certificate) = &channel.peer_certificate {
+            let account = Certificate::from_der(certificate).ok().and_then(|parsed| {
+                let accounts = security.accounts();
+                accounts.by_certificate(&parsed.fingerprint()).cloned()
+            });
+            let proof = account.map(Proof::Account).ok_or_else(|| {
+                let sentence = "the engine does not know the certificate of this program; ask its \
+                                administrator to add the certificate to an account";
+                refusal(FaultCode::NotAuthenticated, sentence)
+            });
+            return Some((proof, answer));
+        }
+        Some((self.without_proof(channel, Some(security)), answer))
+    }
+
+    /// Decides about a client that has proved nothing: the system may know its user.
+    fn without_proof(
+        &self,
+        channel: &Channel,
+        security: Option<&Arc<Security>>,
+    ) -> Result<Proof, LoginRefusal> {
+        let is_local = channel.address.is_none_or(is_loopback);
+        if !is_local {
+            if self.is_insecure {
+                return Ok(Proof::Nothing);
+            }
+            let sentence = "this engine serves only programs that have joined it: get a joining token \
+                            with `trunkline pair` on the engine's machine, then run `trunkline join`";
+            return Err(refusal(FaultCode::NotAuthenticated, sentence));
+        }
+        match channel.uid {
+            Some(uid) if uid == self.uid || uid == 0 => Ok(Proof::Owner),
+            Some(uid) => {
+                let account = security.and_then(|one| one.accounts().by_uid(uid).cloned());
+                account.map(Proof::Account).ok_or_else(|| {
+                    let sentence = format!(
+                        "user {uid} of this machine has no account on this engine; ask its \
+                         administrator to add `uids = [{uid}]` to an account"
+                    );
+                    refusal(FaultCode::NotAuthenticated, sentence)
+                })
+            }
+            None if self.is_insecure => Ok(Proof::Nothing),
+            None => {
+                let sentence = "the system does not tell the engine as which user this program runs; \
+                                connect over the engine's Unix socket, or join the engine with \
+                                `trunkline join`";
+                Err(refusal(FaultCode::NotAuthenticated, sentence))
+            }
+        }
+    }
+
+    fn facts(&self, request: &LoginRequest<'_>) -> LoginFacts {
+        LoginFacts {
+            principal: request.caller.principal.clone(),
+            host: host_of(request.channel),
+            security: self.security.clone(),
+            sessions: Arc::clone(&self.sessions),
+        }
+    }
+}
+
+/// What is needed to accept a client whose proof was checked.
+struct LoginFacts {
+    /// The client as the transport knows it.
+    principal: Principal,
+    host: Host,
+    security: Option<Arc<Security>>,
+    sessions: Arc<Mutex<OpenSessions>>,
+}
+
+impl LoginFacts {
+    /// Checks a proof on a thread of its own. Returns the answer if there is no thread.
+    fn on_thread(
+        self,
+        answer: LoginAnswer,
+        check: impl FnOnce() -> Result<Proof, LoginRefusal> + Send + 'static,
+    ) -> Option<LoginAnswer> {
+        // The closure is lost if the thread cannot be started, so the answer waits outside.
+        let place = Arc::new(Mutex::new(Some(answer)));
+        let in_thread = Arc::clone(&place);
+        let run = move || {
+            let proof = check();
+            if let Some(answer) = lock(&in_thread).take() {
+                self.answer(proof, answer);
+            }
+        };
+        let thread = thread::Builder::new().name("trunkline-login".to_owned());
+        match thread.spawn(run) {
+            Ok(_) => None,
+            Err(_) => lock(&place).take(),
+        }
+    }
+
+    /// Sends the identity that a proof gives, or the refusal.
+    fn answer(&self, proof: Result<Proof, LoginRefusal>, answer: LoginAnswer) {
+        let identity = proof.and_then(|proof| self.identity(proof, answer.standing()));
+        answer.send(identity);
+    }
+
+    fn identity(&self, proof: Proof, standing: Arc<Standing>) -> Result<Identity, LoginRefusal> {
+        let account = match proof {
+            Proof::Owner | Proof::Nothing => {
+                return Ok(Identity {
+                    principal: self.principal.clone(),
+                    rights: Rights::ALL,
+                    account: String::new(),
+                    role: String::new(),
+                    standing,
+                });
+            }
+            Proof::Account(account) => account,
+        };
+        // The lock of the sessions is taken first, so that a change of the accounts after this look at
+        // them finds the session.
+        let mut sessions = lock(&self.sessions);
+        let accounts = self.security.as_ref().map(|security| security.accounts());
+        let rules = accounts
+            .as_ref()
+            .and_then(|accounts| rules_of(accounts.policy(), &account, self.host).ok());
+        let Some(rules) = rules else {
+            return Err(unknown_key());
+        };
+        let role = rules.role().map_or("", |role| role.name()).to_owned();
+        let rights = sessions.rights(&rules);
+        sessions.sessions.retain(|one| one.standing.strong_count() > 0);
+        sessions.sessions.push(OpenSession {
+            account: account.clone(),
+            host: self.host,
+            rules,
+            standing: Arc::downgrade(&standing),
+        });
+        Ok(Identity {
+            principal: Principal::Account(Arc::from(account.as_str())),
+            rights,
+            account: account.to_string(),
+            role,
+            standing,
+        })
+    }
+}
+
+impl Authenticator for Logins {
+    fn authenticate(&self, request: LoginRequest<'_>, answer: LoginAnswer) {
+        if let Some((proof, answer)) = self.check(&request, answer) {
+            self.facts(&request).answer(proof, answer);
+        }
+    }
+
+    fn pair(&self, _caller: &Caller, pair: &Pair, moment: Moment) -> Result<Paired, Fault> {
+        let Some(security) = &self.security else {
+            let sentence = "this engine has no accounts; create its security folder with `trunkline \
+                            init`, and name it in the configuration as `security`";
+            return Err(Fault::new(FaultCode::NotSupported, sentence));
+        };
+        let grant = security.grant(pair)?;
+        let issued = lock(&security.tokens).issue(grant, moment.now);
+        let token = issued.map_err(|error| Fault::new(FaultCode::LimitReached, error.to_string()))?;
+        Ok(Paired {
+            token: token.to_text().to_string(),
+            valid_for: TOKEN_LIFETIME,
+        })
+    }
+}
+
+impl Security {
+    fn open(path: &PathBuf, moment: Moment) -> Result<Self, SecurityError> {
+        let folder = SecurityFolder::open(path)?;
+        let mut engine = folder.engine()?;
+        if engine.certificate.needs_renewal(moment.wall) {
+            engine = folder.renew(moment.wall)?;
+        }
+        let file = AccessFile::new(folder.access_file());
+        let version = version_of(&file).ok();
+        let accounts = file.load()?;
+        let tokens = PendingTokens::new(engine.authority.fingerprint());
+        let tls = TlsServer::new(tls_identity(&engine), ClientCertificates::Accepted)?;
+        let verifier = PasswordVerifier::new();
+        Ok(Self {
+            folder,
+            file,
+            tls: Arc::new(tls),
+            accounts: RwLock::new(Arc::new(accounts)),
+            tokens: Mutex::new(tokens),
+            attempts: Mutex::default(),
+            verifier,
+            examined: Mutex::new(Examined {
+                accounts: version,
+                accounts_due: moment.now,
+                validity_due: moment.now.saturating_add(VALIDITY_EVERY),
+                error: None,
+            }),
+        })
+    }
+
+    fn accounts(&self) -> Arc<Accounts> {
+        let accounts = self.accounts.read();
+        Arc::clone(&accounts.unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    fn set_accounts(&self, accounts: Accounts) -> Arc<Accounts> {
+        let accounts = Arc::new(accounts);
+        let mut current = self.accounts.write();
+        let current = current.as_deref_mut();
+        if let Ok(current) = current {
+            *current = Arc::clone(&accounts);
+        }
+        accounts
+    }
+
+    /// Checks what a token is to grant.
+    fn grant(&self, pair: &Pair) -> Result<JoinGrant, Fault> {
+        let bad = |sentence: String| Fault::new(FaultCode::BadRequest, sentence);
+        let account = UserName::parse(&pair.account).map_err(|error| bad(error.to_string()))?;
+        let role = match pair.role.as_str() {
+            "" => None,
+            role => Some(role.parse().map_err(|error| bad(format!("{error}")))?),
+        };
+        let groups = pair.groups.iter().map(|group| group.parse());
+        let groups = groups
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| bad(format!("{error}")))?;
+        let accounts = self.accounts();
+        let existing = accounts.policy().account(account.as_str());
+        match existing {
+            Some(existing) if existing.disabled => {
+                let sentence = format!("the account {account} is disabled; enable it first");
+                Err(bad(sentence))
+            }
+            Some(_) if role.is_some() || !groups.is_empty() => {
+                let sentence = format!(
+                    "the account {account} exists already, and a token adds a key to it: leave out the \
+                     role and the groups, or choose another name"
+                );
+                Err(bad(sentence))
+            }
+            Some(_) => Ok(JoinGrant {
+                account,
+                role: None,
+                groups: Vec::new(),
+            }),
+            None if role.is_none() && groups.is_empty() => {
+                let sentence = format!(
+                    "there is no account {account}; name the role of the new account: viewer, operator, \
+                     engineer or admin"
+                );
+                Err(bad(sentence))
+            }
+            None => Ok(JoinGrant {
+                account,
+                role,
+                groups,
+            }),
+        }
+    }
+
+    /// Examines the files if that is due. Returns the next time, and the accounts if they changed.
+    fn examine(&self, moment: Moment) -> (Tick, Option<Arc<Accounts>>) {
+        let mut examined = lock(&self.examined);
+        let mut changed = None;
+        if examined.accounts_due <= moment.now {
+            examined.accounts_due = moment.now.saturating_add(EXAMINED_EVERY);
+            let version = version_of(&self.file).ok();
+            if version != examined.accounts {
+                match self.file.load() {
+                    Ok(accounts) => {
+                        changed = Some(self.set_accounts(accounts));
+                        examined.error = None;
+                    }
+                    Err(error) => {
+                        let text = format!("the changed accounts and rules are not used: {error}");
+                        examined.error = Some(text);
+                    }
+                }
+                examined.accounts = version;
+            }
+        }
+        if examined.validity_due <= moment.now {
+            examined.validity_due = moment.now.saturating_add(VALIDITY_EVERY);
+            if let Err(error) = self.renew_if_due(moment.wall) {
+                let text = format!("the certificate of the engine cannot be renewed: {error}");
+                examined.error = Some(text);
+            }
+        }
+        let next = examined.accounts_due.min(examined.validity_due);
+        (next, changed)
+    }
+
+    fn renew_if_due(&self, wall: Timestamp) -> Result<(), SecurityError> {
+        let engine = self.folder.engine()?;
+        if engine.certificate.needs_renewal(wall) {
+            let renewed = self.folder.renew(wall)?;
+            self.tls.replace(tls_identity(&renewed))?;
+        }
+        Ok(())
+    }
+}
+
+impl OpenSessions {
+    /// Returns the rights that these rules give. Sessions with equal rules share them.
+    fn rights(&mut self, rules: &SubjectRules) -> Rights {
+        if let Some(class) = self.classes.get(rules).and_then(Weak::upgrade) {
+            return Rights::ByName(class);
+        }
+        self.classes.retain(|_, class| class.strong_count() > 0);
+        let rights = Rights::of(rules.clone());
+        if let Rights::ByName(class) = &rights {
+            self.classes.insert(rules.clone(), Arc::downgrade(class));
+        }
+        rights
+    }
+
+    /// Ends the sessions whose rights are no longer those with which they began.
+    fn end_changed(&mut self, accounts: &Accounts) {
+        self.sessions.retain(|session| {
+            let Some(standing) = session.standing.upgrade() else {
+                return false;
+            };
+            let goodbye = match rules_of(accounts.policy(), &session.account, session.host) {
+                Ok(rules) if rules == session.rules => return true,
+                Ok(_) => Goodbye {
+                    code: FaultCode::RightsChanged,
+                    retry_after: None,
+                    sentence: "the rights of this account were changed".to_owned(),
+                },
+                Err(_) => Goodbye {
+                    code: FaultCode::NotAuthenticated,
+                    retry_after: Some(RETRY_UNKNOWN),
+                    sentence: "this account was removed or disabled; ask the engine's administrator"
+                        .to_owned(),
+                },
+            };
+            standing.end(goodbye);
+            false
+        });
+    }
+}
+
+/// Returns the rules that concern an account.
+fn rules_of(policy: &Policy, account: &UserName, host: Host) -> Result<SubjectRules, SubjectError> {
+    let subject = policy.subject(account.as_str(), host)?;
+    Ok(policy.subject_rules(&subject))
+}
+
+fn verified_key(
+    public_key: [u8; 32],
+    channel: &Channel,
+    signature: &[u8; 64],
+) -> Result<PublicKey, LoginRefusal> {
+    let Some(binding) = &channel.binding else {
+        let sentence = "a key proves nothing over a connection that is not encrypted; connect with TLS";
+        return Err(refusal(FaultCode::NotAuthenticated, sentence));
+    };
+    let refuse = |sentence: String| refusal(FaultCode::NotAuthenticated, sentence);
+    let public = PublicKey::from_bytes(public_key).map_err(|error| refuse(error.to_string()))?;
+    match verify_login(&public, binding, signature) {
+        Ok(()) => Ok(public),
+        Err(error) => Err(refuse(error.to_string())),
+    }
+}
+
+fn refusal(code: FaultCode, sentence: impl Into<String>) -> LoginRefusal {
+    LoginRefusal {
+        fault: Fault::new(code, sentence),
+        retry_after: Some(RETRY_UNKNOWN),
+    }
+}
+
+fn unknown_key() -> LoginRefusal {
+    let sentence = "the engine does not know the key of this program; get a joining token with `trunkline \
+                    pair` on the engine's machine, then run `trunkline join`";
+    refusal(FaultCode::NotAuthenticated, sentence)
+}
+
+/// The same sentence for an unknown account, so that it tells nobody which accounts exist.
+fn wrong_password() -> LoginRefusal {
+    let sentence = "the name or the password is wrong; check both";
+    refusal(FaultCode::NotAuthenticated, sentence)
+}
+
+fn busy() -> LoginRefusal {
+    let sentence = "the engine checks as many logins as it can; try again in a moment";
+    LoginRefusal {
+        fault: Fault::new(FaultCode::Overloaded, sentence),
+        retry_after: Some(Duration::from_secs(1)),
+    }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+fn origin_of(channel: &Channel) -> Origin {
+    channel.address.map_or(Origin::Local, Origin::of)
+}
+
+fn host_of(channel: &Channel) -> Host {
+    channel.address.map_or(Host::Local, Host::Address)
+}
+
+fn tls_identity(engine: &EngineIdentity) -> TlsIdentity {
+    TlsIdentity {
+        chain: vec![
+            engine.certificate.der().to_vec(),
+            engine.authority.der().to_vec(),
+        ],
+        key: engine.key.to_der().to_vec(),
+    }
+}
+
+fn version_of(file: &AccessFile) -> io::Result<Version> {
+    let metadata = std::fs::symlink_metadata(file.path())?;
+    Ok(Version {
+        inode: metadata.ino(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+        size: metadata.size(),
+    })
+}
