@@ -28,14 +28,12 @@ use trunkline_identity::keys::{PublicKey, verify_login};
 use trunkline_identity::origin::Origin;
 use trunkline_identity::password::{Password, PasswordCheck, PasswordVerifier};
 use trunkline_identity::token::{JoinGrant, PendingTokens, TOKEN_LIFETIME};
-use trunkline_net::server::{ClientCertificates, TlsServer};
-use trunkline_net::{TlsError, TlsIdentity};
+
+use trunkline_net::{ClientCertificates, TlsError, TlsIdentity, TlsServer};
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::pair::{Pair, Paired};
 use trunkline_proto::{Channel, Fault, FaultCode};
-use trunkline_serve::{
-    Authenticator, Identity, LoginAnswer, LoginRefusal, LoginRequest, Standing,
-};
+use trunkline_serve::{Authenticator, Identity, LoginAnswer, LoginRefusal, LoginRequest, Standing};
 use trunkline_types::{Moment, Tick, Timestamp};
 
 use crate::deployments::lock;
@@ -81,7 +79,7 @@ struct Security {
     file: AccessFile,
     tls: Arc<TlsServer>,
     accounts: RwLock<Arc<Accounts>>,
-    tokens: Mutex<PendingTokens<JoinGrant>>,
+    tokens: Mutex<PendingTokens>,
     attempts: Mutex<LoginAttempts>,
     verifier: PasswordVerifier,
     examined: Mutex<Examined>,
@@ -138,7 +136,9 @@ impl Logins {
         folder: Option<&PathBuf>,
         moment: Moment,
     ) -> Result<Self, SecurityError> {
-        let security = folder.map(|path| Security::open(path, moment)).transpose()?;
+        let security = folder
+            .map(|path| Security::open(path, moment))
+            .transpose()?;
         Ok(Self {
             uid,
             is_insecure,
@@ -213,7 +213,9 @@ impl Logins {
             };
             let (security, facts) = (Arc::clone(security), self.facts(request));
             let failed = facts.on_thread(answer, move || {
-                let edited = security.file.edit(|edit| edit.join(joined.grant(), &public));
+                let edited = security
+                    .file
+                    .edit(|edit| edit.join(joined.grant(), &public));
                 match edited {
                     Ok(((), accounts)) => {
                         security.set_accounts(accounts);
@@ -255,7 +257,7 @@ impl Logins {
             let failed = facts.on_thread(answer, move || {
                 let accounts = security.accounts();
                 let candidate = accounts.password_candidate(&name);
-                let check = security.verifier.verify(&password, &candidate);
+                let check = security.verifier.verify(&password, candidate);
                 let mut attempts = lock(&security.attempts);
                 match check {
                     PasswordCheck::Correct => attempts.succeeded(attempt),
@@ -402,7 +404,9 @@ impl LoginFacts {
         };
         let role = rules.role().map_or("", |role| role.name()).to_owned();
         let rights = sessions.rights(&rules);
-        sessions.sessions.retain(|one| one.standing.strong_count() > 0);
+        sessions
+            .sessions
+            .retain(|one| one.standing.strong_count() > 0);
         sessions.sessions.push(OpenSession {
             account: account.clone(),
             host: self.host,
@@ -434,7 +438,8 @@ impl Authenticator for Logins {
         };
         let grant = security.grant(pair)?;
         let issued = lock(&security.tokens).issue(grant, moment.now);
-        let token = issued.map_err(|error| Fault::new(FaultCode::LimitReached, error.to_string()))?;
+        let token =
+            issued.map_err(|error| Fault::new(FaultCode::LimitReached, error.to_string()))?;
         Ok(Paired {
             token: token.to_text().to_string(),
             valid_for: TOKEN_LIFETIME,
@@ -605,8 +610,9 @@ impl OpenSessions {
                 Err(_) => Goodbye {
                     code: FaultCode::NotAuthenticated,
                     retry_after: Some(RETRY_UNKNOWN),
-                    sentence: "this account was removed or disabled; ask the engine's administrator"
-                        .to_owned(),
+                    sentence:
+                        "this account was removed or disabled; ask the engine's administrator"
+                            .to_owned(),
                 },
             };
             standing.end(goodbye);
@@ -627,7 +633,8 @@ fn verified_key(
     signature: &[u8; 64],
 ) -> Result<PublicKey, LoginRefusal> {
     let Some(binding) = &channel.binding else {
-        let sentence = "a key proves nothing over a connection that is not encrypted; connect with TLS";
+        let sentence =
+            "a key proves nothing over a connection that is not encrypted; connect with TLS";
         return Err(refusal(FaultCode::NotAuthenticated, sentence));
     };
     let refuse = |sentence: String| refusal(FaultCode::NotAuthenticated, sentence);
@@ -683,7 +690,7 @@ fn tls_identity(engine: &EngineIdentity) -> TlsIdentity {
             engine.certificate.der().to_vec(),
             engine.authority.der().to_vec(),
         ],
-        key: engine.key.to_der().to_vec(),
+        key: engine.key.pkcs8().to_vec(),
     }
 }
 

@@ -26,8 +26,8 @@ use crate::administrator::OrderWorker;
 use crate::audit::LogLimits;
 use crate::deployments::Deployments;
 use crate::health::Health;
-use crate::logins::Logins;
 use crate::history::{HistoryHost, HistoryStartError, OpenHistory};
+use crate::logins::Logins;
 use crate::sessions::{Facts, SessionNumbers, Sessions};
 
 pub use self::options::{EngineOptions, StartError};
