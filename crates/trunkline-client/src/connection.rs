@@ -115,6 +115,11 @@ impl Connection {
         self.channel = channel.clone();
     }
 
+    /// Returns the security of the transport, or of the last one while offline.
+    pub(crate) fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
     pub(crate) fn connected(&mut self, now: Tick) {
         if let Phase::Closed = self.phase {
             // The client was closed while the driver dialled.

@@ -29,6 +29,7 @@
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
 //! - [`Client`], [`aio`], [`polled`]: the verbs of a client in blocking, async and polled form.
 //! - [`Provider`]: runs an I/O server in this process that delivers to an engine elsewhere.
+//! - [`contexts`]: the engines that the user has joined.
 //! - [`stream`]: lossless streams between programs.
 //! - `record`: recording and playback of devices, streams and variables (Linux only).
 //! - [`types`], [`config`], [`io`]: the types that these modules use.
@@ -40,6 +41,7 @@ mod administrator;
 mod alarms;
 mod audit;
 pub mod client;
+pub mod contexts;
 mod deployments;
 mod device;
 pub mod engine;
@@ -60,6 +62,7 @@ pub use client::{
     PatternSet, PatternSubscription, RecordedSubscription, Subscription, VariableError, Watch, aio,
     polled,
 };
+pub use contexts::{ClientSecurity, Context, ContextError, Contexts, JoinError};
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use history::OpenHistory;
 pub use logins::SecurityError;

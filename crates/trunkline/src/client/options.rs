@@ -9,6 +9,8 @@ use trunkline_types::url::{Transport, UrlError};
 
 use trunkline_net::near;
 
+use crate::contexts::{ClientSecurity, ContextError, Contexts};
+
 /// Settings of a client's connection.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
@@ -20,6 +22,9 @@ pub struct ConnectOptions {
     pub program: String,
     /// Name of the user for whom the program acts, as operators of the engine see it.
     pub user: String,
+    /// Encryption and identity, for engines on other machines. With `None`, connections are not
+    /// encrypted, and the engine knows the client only by the user id that the system reports.
+    pub security: Option<ClientSecurity>,
     /// If true, waiting calls fail as soon as an attempt to connect has failed. If false, they wait
     /// for a connection until their timeout.
     pub fail_fast: bool,
@@ -35,25 +40,44 @@ pub struct ConnectOptions {
 
 impl ConnectOptions {
     /// Returns the default options for the engine that `url` names. A bare name means
-    /// the engine on this machine.
+    /// the engine on this machine. If the user has [joined](crate::contexts) the engine, the
+    /// connection is encrypted and uses the user's key.
     ///
     /// # Errors
-    /// [`ConnectError::Url`] if `url` is not valid.
+    /// [`ConnectError::Url`] if `url` is not valid; [`ConnectError::Context`] if the key of the user
+    /// cannot be used.
     pub fn new(url: &str) -> Result<Self, ConnectError> {
         let url = Url::parse(url).map_err(ConnectError::Url)?;
+        let mut options = Self::to(&url);
+        if let Ok(contexts) = Contexts::of_user()
+            && let Some(context) = contexts.for_url(&url)?
+        {
+            options.security = Some(ClientSecurity::of(&context)?);
+        }
+        Ok(options)
+    }
+
+    /// Returns the default options for the engine at `url`, without a context of the user.
+    pub fn to(url: &Url) -> Self {
         let program = std::env::args().next().unwrap_or_default();
         let program = program.rsplit('/').next().unwrap_or_default().to_owned();
-        Ok(Self {
-            url,
+        Self {
+            url: url.clone(),
             program,
             user: String::new(),
+            security: None,
             fail_fast: false,
             throughput_mode: None,
             spin: SPIN_DEFAULT,
-        })
+        }
     }
 
     pub(crate) fn dialler(&self) -> Dialler {
+        if let Some(security) = &self.security
+            && matches!(self.url.via, Transport::Best | Transport::Tcp)
+        {
+            return security.dialler(&self.url);
+        }
         let host = self.url.host.as_deref().unwrap_or("localhost");
         let port = self.url.port_or_default();
         match &self.url.via {
@@ -75,6 +99,9 @@ pub enum ConnectError {
     /// The text is not a valid URL.
     #[error("{0}")]
     Url(UrlError),
+    /// The context of the engine cannot be used.
+    #[error("{0}")]
+    Context(#[from] ContextError),
     /// The system cannot provide another descriptor or thread.
     #[error("{0}")]
     Start(#[from] StartError),

@@ -29,6 +29,7 @@ use trunkline_types::history::{HistoryPage, HistoryQuery};
 use trunkline_types::{AuditPage, AuditQuery, Contract, LibraryDefinition, Reading, Tick};
 
 use super::clients::{aio, blocking, polled};
+use crate::contexts::ClientSecurity;
 use super::{
     CallError, Callbacks, ConnectError, ConnectOptions, OnChangeError, PatternSet, callbacks,
     events,
@@ -148,6 +149,11 @@ verbs! {
 
     /// Returns the transport of the connection; `None` while the connection is down.
     now fn transport(&self) -> Option<TransportUsed> = self.shared.link.transport();
+
+    /// Returns the certificate of the authority that issued the engine's certificate, DER; `None`
+    /// without an encrypted connection.
+    now fn authority(&self) -> Option<Arc<[u8]>>
+        = self.shared.link.with(|core, _, _| core.channel().authority.clone());
 
     /// Returns the state of the connection, with the cause if it is down.
     now fn state(&self) -> ConnectionState = self.shared.link.with(|core, _, _| core.state());
@@ -575,6 +581,7 @@ impl Shared {
             program: options.program.clone(),
             user: options.user.clone(),
             pid: std::process::id(),
+            credentials: options.security.as_ref().and_then(ClientSecurity::credentials),
             throughput_mode: options.throughput_mode,
             // A random seed makes clients redial at different moments.
             seed: RandomState::new().hash_one(std::process::id()),

@@ -1,0 +1,495 @@
+//! The engines that the user of this program has joined, and how to connect to them.
+//!
+//! ```text
+//! ~/.config/trunkline/contexts/plant.toml    URL, account, certificate of the authority
+//!                              plant.key     private key of the program, mode 0600
+//!                              selected      name of the selected context
+//! ```
+//!
+//! The folder is `trunkline` in `XDG_CONFIG_HOME` or in `~/.config`. A connection to the URL of a
+//! context uses the context: it is encrypted, accepts only the engine of that authority, and logs in
+//! with the key.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use toml_edit::DocumentMut;
+use trunkline_client::{Credentials, LoginKey};
+use trunkline_identity::certificate::{Certificate, CertificateError};
+use trunkline_identity::keys::{KeyError, ProgramKey, login_signature};
+use trunkline_identity::token::{JoinToken, TokenTextError};
+use trunkline_net::{Dialler, TlsClient, TlsError, Trust};
+use trunkline_proto::message::login::TokenSecret;
+use trunkline_types::Url;
+use trunkline_types::url::Transport;
+
+use crate::client::{CallError, Client, ConnectError, ConnectOptions};
+
+/// Longest name of a context, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+/// Largest file of a context, in bytes.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// The contexts of a user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Contexts {
+    folder: PathBuf,
+}
+
+/// An engine that the user has joined.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Context {
+    /// Name of the context, for people.
+    pub name: String,
+    /// Host and port of the engine.
+    pub url: Url,
+    /// Account of this program at the engine.
+    pub account: String,
+    /// Role of the account when the program joined; empty without one.
+    pub role: String,
+    /// Certificate of the authority that issues the engine's certificates.
+    pub authority: Certificate,
+    /// File of the private key.
+    pub key: PathBuf,
+}
+
+/// How a connection is encrypted, and how the client proves its identity.
+#[derive(Clone, Debug)]
+pub struct ClientSecurity {
+    tls: Arc<TlsClient>,
+    credentials: Option<Credentials>,
+}
+
+/// An error of the contexts of a user.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ContextError {
+    /// There is no place for the contexts.
+    #[error(
+        "there is no folder for contexts: neither XDG_CONFIG_HOME nor HOME contains an absolute path; \
+         set one of them"
+    )]
+    NoFolder,
+    /// There is no such context.
+    #[error("there is no context {name}; `trunkline ctx ls` lists the contexts")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// The name cannot be the name of a file.
+    #[error(
+        "{name:?} is not a name for a context; use 1 to {NAME_BYTES_MAX} letters, digits, and . _ - in \
+         between"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// The name is taken.
+    #[error(
+        "there is already a context {name}; choose another name with --name, or remove it with \
+         `trunkline ctx rm {name}`"
+    )]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// A file has another content than expected.
+    #[error("{} is not the file of a context ({reason}); remove the context and join again", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The private key cannot be used.
+    #[error("{0}")]
+    Key(#[from] KeyError),
+    /// The certificate of the authority cannot be used.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
+}
+
+/// The reason why a program could not join an engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// The joining token is mistyped.
+    #[error("{0}")]
+    Token(#[from] TokenTextError),
+    /// The URL names no engine on a TCP port.
+    #[error("{url} is not a host and port of an engine; use a URL such as tl://plant.example:5850")]
+    Url {
+        /// The URL.
+        url: String,
+    },
+    /// The context cannot be stored.
+    #[error("{0}")]
+    Context(#[from] ContextError),
+    /// The client cannot connect.
+    #[error("{0}")]
+    Connect(#[from] ConnectError),
+    /// The engine cannot be reached, or refused the token.
+    #[error("{0}")]
+    Refused(CallError),
+    /// The certificate of the authority cannot be read.
+    #[error("the engine's authority has a certificate that cannot be read: {0}")]
+    Authority(#[from] CertificateError),
+    /// The engine did not show its authority.
+    #[error("the engine does not show the certificate of its authority; update the engine")]
+    NoAuthority,
+}
+
+/// A key in a file, with which a client logs in.
+struct FileKey(ProgramKey);
+
+impl LoginKey for FileKey {
+    fn public_key(&self) -> [u8; 32] {
+        *self.0.public().as_bytes()
+    }
+
+    fn sign_login(&self, binding: &[u8; 32]) -> [u8; 64] {
+        login_signature(&self.0, binding)
+    }
+}
+
+impl ClientSecurity {
+    /// Accepts only the engine of this context, and logs in with the key of the context.
+    ///
+    /// # Errors
+    /// [`ContextError`] if the key or the certificate cannot be used.
+    pub fn of(context: &Context) -> Result<Self, ContextError> {
+        let key = ProgramKey::load(&context.key)?;
+        let trust = Trust::Authorities(vec![context.authority.der().to_vec()]);
+        Ok(Self {
+            tls: Arc::new(TlsClient::new(trust, None)?),
+            credentials: Some(Credentials::Key(Arc::new(FileKey(key)))),
+        })
+    }
+
+    /// Logs in with these credentials instead.
+    #[must_use]
+    pub fn with(mut self, credentials: Credentials) -> Self {
+        self.credentials = Some(credentials);
+        self
+    }
+
+    pub(crate) fn credentials(&self) -> Option<Credentials> {
+        self.credentials.clone()
+    }
+
+    pub(crate) fn dialler(&self, url: &Url) -> Dialler {
+        let host = url.host.as_deref().unwrap_or("localhost");
+        Dialler::tls(host, url.port_or_default(), Arc::clone(&self.tls))
+    }
+}
+
+impl Contexts {
+    /// Returns the contexts of the user of this program.
+    ///
+    /// # Errors
+    /// [`ContextError::NoFolder`].
+    pub fn of_user() -> Result<Self, ContextError> {
+        let folder_in = |name: &str| {
+            let path = PathBuf::from(std::env::var_os(name)?);
+            path.is_absolute().then_some(path)
+        };
+        let config = folder_in("XDG_CONFIG_HOME")
+            .or_else(|| Some(folder_in("HOME")?.join(".config")))
+            .ok_or(ContextError::NoFolder)?;
+        Ok(Self::in_folder(config.join("trunkline/contexts")))
+    }
+
+    /// Returns the contexts in a folder, which need not exist.
+    pub fn in_folder(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Returns all contexts, ordered by name.
+    ///
+    /// # Errors
+    /// [`ContextError`] of the first file that cannot be used.
+    pub fn all(&self) -> Result<Vec<Context>, ContextError> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(self.failed(&self.folder, error)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry
+                .map_err(|error| self.failed(&self.folder, error))?
+                .file_name();
+            let name = name.to_string_lossy();
+            if let Some(name) = name.strip_suffix(".toml").filter(|name| is_name(name)) {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        names.iter().map(|name| self.get(name)).collect()
+    }
+
+    /// Returns the context with this name.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub fn get(&self, name: &str) -> Result<Context, ContextError> {
+        let path = self.file(name, "toml")?;
+        let text = match read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let name = name.to_owned();
+                return Err(ContextError::Unknown { name });
+            }
+            Err(error) => return Err(self.failed(&path, error)),
+        };
+        let wrong = |reason: String| ContextError::Content {
+            path: path.clone(),
+            reason,
+        };
+        let document: DocumentMut = text
+            .parse()
+            .map_err(|error: toml_edit::TomlError| wrong(error.message().to_owned()))?;
+        let text = |key: &str| {
+            let value = document.get(key).and_then(|item| item.as_str());
+            value.ok_or_else(|| wrong(format!("it has no text {key}")))
+        };
+        let url = Url::parse(text("url")?).map_err(|error| wrong(error.to_string()))?;
+        let authority = Certificate::from_pem(text("authority")?);
+        Ok(Context {
+            name: name.to_owned(),
+            url,
+            account: text("account")?.to_owned(),
+            role: text("role").unwrap_or_default().to_owned(),
+            authority: authority.map_err(|error| wrong(error.to_string()))?,
+            key: self.file(name, "key")?,
+        })
+    }
+
+    /// Returns the context of the engine at `url`, if there is one.
+    ///
+    /// # Errors
+    /// [`ContextError`] of the first file that cannot be used.
+    pub fn for_url(&self, url: &Url) -> Result<Option<Context>, ContextError> {
+        if !matches!(url.via, Transport::Best | Transport::Tcp) {
+            return Ok(None);
+        }
+        let is_same = |context: &Context| {
+            context.url.host == url.host && context.url.port_or_default() == url.port_or_default()
+        };
+        Ok(self.all()?.into_iter().find(is_same))
+    }
+
+    /// Returns the name of the selected context; `None` if none is selected.
+    ///
+    /// # Errors
+    /// [`ContextError::File`].
+    pub fn selected(&self) -> Result<Option<String>, ContextError> {
+        let path = self.folder.join("selected");
+        match read(&path) {
+            Ok(name) => Ok(Some(name.trim().to_owned()).filter(|name| is_name(name))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed(&path, error)),
+        }
+    }
+
+    /// Selects a context, which commands then use by default; `None` selects none.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub fn select(&self, name: Option<&str>) -> Result<(), ContextError> {
+        let path = self.folder.join("selected");
+        let Some(name) = name else {
+            return match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(self.failed(&path, error))
+                }
+                _ => Ok(()),
+            };
+        };
+        self.get(name)?;
+        self.write(&path, name, false)
+    }
+
+    /// Removes a context and its key. The account at the engine stays.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub fn remove(&self, name: &str) -> Result<(), ContextError> {
+        let file = self.file(name, "toml")?;
+        if !file.exists() {
+            let name = name.to_owned();
+            return Err(ContextError::Unknown { name });
+        }
+        if self.selected()?.as_deref() == Some(name) {
+            self.select(None)?;
+        }
+        for path in [self.file(name, "key")?, file] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(self.failed(&path, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Joins an engine with a joining token: creates a key, registers it with the engine, and stores
+    /// the context under `name`. The first context is selected.
+    ///
+    /// The token contains the fingerprint of the engine's authority, so the client sends nothing to
+    /// any other engine.
+    ///
+    /// # Errors
+    /// [`JoinError`]. No context and no key are then left; the token is valid unless the engine
+    /// accepted it.
+    pub fn join(
+        &self,
+        name: &str,
+        url: &Url,
+        token: &str,
+        timeout: Duration,
+    ) -> Result<Context, JoinError> {
+        let token = JoinToken::parse(token)?;
+        if !matches!(url.via, Transport::Best | Transport::Tcp) || url.host.is_none() {
+            let url = url.to_string();
+            return Err(JoinError::Url { url });
+        }
+        let file = self.file(name, "toml")?;
+        if file.exists() {
+            let name = name.to_owned();
+            return Err(ContextError::Exists { name }.into());
+        }
+        let key_file = self.file(name, "key")?;
+        let key = ProgramKey::create(&key_file).map_err(ContextError::Key)?;
+        let joined = self.register(name, url, &token, key, timeout);
+        let stored = joined.and_then(|context| {
+            self.store(&file, &context)?;
+            Ok(context)
+        });
+        match stored {
+            Ok(context) => {
+                if self.selected()?.is_none() {
+                    self.select(Some(name))?;
+                }
+                Ok(context)
+            }
+            Err(error) => {
+                // The error that is reported is the more important one.
+                let _ = fs::remove_file(&key_file);
+                Err(error)
+            }
+        }
+    }
+
+    fn register(
+        &self,
+        name: &str,
+        url: &Url,
+        token: &JoinToken,
+        key: ProgramKey,
+        timeout: Duration,
+    ) -> Result<Context, JoinError> {
+        let trust = Trust::AuthorityFingerprint(*token.authority());
+        let tls = TlsClient::new(trust, None).map_err(ContextError::Tls)?;
+        let security = ClientSecurity {
+            tls: Arc::new(tls),
+            credentials: Some(Credentials::Token {
+                secret: TokenSecret(*token.secret()),
+                key: Arc::new(FileKey(key)),
+            }),
+        };
+        let url = url.without_name();
+        let options = ConnectOptions {
+            fail_fast: true,
+            security: Some(security),
+            ..ConnectOptions::to(&url)
+        };
+        let client = Client::connect_with(&options)?;
+        let session = client
+            .wait_connected(timeout)
+            .map_err(JoinError::Refused)?;
+        let authority = client.authority().ok_or(JoinError::NoAuthority)?;
+        Ok(Context {
+            name: name.to_owned(),
+            url,
+            account: session.account.clone(),
+            role: session.role.clone(),
+            authority: Certificate::from_der(&authority)?,
+            key: self.file(name, "key")?,
+        })
+    }
+
+    fn store(&self, file: &Path, context: &Context) -> Result<(), ContextError> {
+        let mut document = DocumentMut::new();
+        document["url"] = toml_edit::value(context.url.to_string());
+        document["account"] = toml_edit::value(&context.account);
+        document["role"] = toml_edit::value(&context.role);
+        document["authority"] = toml_edit::value(context.authority.to_pem());
+        self.write(file, &document.to_string(), true)
+    }
+
+    /// Returns the path of a file of the context `name`.
+    fn file(&self, name: &str, extension: &str) -> Result<PathBuf, ContextError> {
+        if !is_name(name) {
+            let name = name.to_owned();
+            return Err(ContextError::Name { name });
+        }
+        Ok(self.folder.join(format!("{name}.{extension}")))
+    }
+
+    /// Writes a file so that it has the old or the new content after an interruption.
+    fn write(&self, path: &Path, text: &str, is_new: bool) -> Result<(), ContextError> {
+        let write = || {
+            let mut folders = fs::DirBuilder::new();
+            folders.recursive(true).mode(0o700).create(&self.folder)?;
+            let temporary = path.with_extension("new");
+            let mut file = fs::OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&temporary)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            if is_new && path.exists() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            fs::rename(&temporary, path)
+        };
+        write().map_err(|error| self.failed(path, error))
+    }
+
+    fn failed(&self, path: &Path, error: io::Error) -> ContextError {
+        let path = path.to_owned();
+        ContextError::File { path, error }
+    }
+}
+
+/// Returns true if a text can be the name of a context, and thereby of a file.
+fn is_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.chars().all(is_plain)
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    if fs::metadata(path)?.len() > FILE_BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    fs::read_to_string(path)
+}
