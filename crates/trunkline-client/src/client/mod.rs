@@ -59,6 +59,11 @@ impl ClientCore {
         self.parts.base.connection.state()
     }
 
+    /// Returns the security of the connection, or of the last one while it is down.
+    pub fn channel(&self) -> &Channel {
+        self.parts.base.connection.channel()
+    }
+
     /// Returns the session with the engine, while the connection is up.
     pub fn session(&self) -> Option<&Session> {
         self.parts
