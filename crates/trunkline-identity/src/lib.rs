@@ -1,4 +1,31 @@
 //! Proves and stores the identities of programs and persons.
+//!
+//! ```text
+//! program   key          ProgramKey ── login_signature ──> verify_login ──┐
+//!           certificate  (the TLS library) ──> Fingerprint ───────────────┤
+//!           token        JoinToken ──> PendingTokens ──> AccessEdit::join │
+//! person    password     Password ──> LoginAttempts ──> PasswordVerifier ─┼──> Accounts ──> user name
+//! local     user id      (the system) ────────────────────────────────────┘        └──────> Policy
+//!
+//! engine    SecurityFolder: Authority, EngineIdentity, AccessFile
+//! ```
+//!
+//! The crate opens no socket and starts no thread. It reads no clock: the time is an argument, as a
+//! [`Tick`](trunkline_types::Tick) for periods and as a [`Timestamp`](trunkline_types::Timestamp) for the
+//! validity of certificates. It reads and writes the files that a caller names. What a user may do is decided by
+//! `trunkline-access`.
+//!
+//! Secrets are erased from memory when they are dropped, and no format shows them. What the libraries `ring` and
+//! `toml_edit` copy is not erased.
+//!
+//! # Layout
+//! - [`keys`]: keys of programs, and the proof of a key on one connection.
+//! - [`password`], [`attempts`]: passwords of persons, with bounded cost and growing delays.
+//! - [`token`]: joining tokens.
+//! - [`authority`], [`certificate`], [`fingerprint`], [`host_name`]: the certificates of engines.
+//! - [`folder`]: the security folder; [`accounts`]: its file `access.toml`; [`files`]: their permissions.
+//! - [`origin`]: where a peer is, as far as limits are concerned.
+
 #![forbid(unsafe_code)]
 
 pub mod accounts;
@@ -15,3 +42,15 @@ pub mod password;
 pub mod pem;
 pub mod random;
 pub mod token;
+
+pub use accounts::{AccessEdit, AccessFile, Accounts};
+pub use attempts::LoginAttempts;
+pub use authority::{Authority, EngineSubject, PrivateKey};
+pub use certificate::Certificate;
+pub use fingerprint::Fingerprint;
+pub use folder::{EngineIdentity, SecurityFolder};
+pub use host_name::HostName;
+pub use keys::{ProgramKey, PublicKey, login_signature, verify_login};
+pub use origin::Origin;
+pub use password::{Password, PasswordCheck, PasswordHash, PasswordVerifier};
+pub use token::{JoinGrant, JoinToken, PendingTokens};

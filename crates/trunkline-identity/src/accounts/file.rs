@@ -65,7 +65,7 @@ impl AccessFile {
     /// [`AccessFileError::Invalid`] with its errors.
     pub fn load(&self) -> Result<Accounts, AccessFileError> {
         let text = self.read()?;
-        let accounts = Accounts::parse(&self.name(), text.trim_start_matches(BYTE_ORDER_MARK));
+        let accounts = Accounts::parse(&self.name(), &text);
         accounts.map_err(|errors| self.invalid(errors))
     }
 
@@ -82,9 +82,8 @@ impl AccessFile {
     ) -> Result<(T, Accounts), AccessFileError> {
         let _lock = self.lock()?;
         let old = self.read()?;
-        let content = old.trim_start_matches(BYTE_ORDER_MARK);
         let mut edit =
-            AccessEdit::new(&self.name(), content).map_err(|errors| self.invalid(errors))?;
+            AccessEdit::new(&self.name(), &old).map_err(|errors| self.invalid(errors))?;
         let result = change(&mut edit)?;
         let (new, accounts) = edit.finish().map_err(AccessFileError::Rejected)?;
         let new = Zeroizing::new(new);
@@ -92,7 +91,7 @@ impl AccessFile {
         if *self.read()? != *old {
             return Err(AccessFileError::Changed(self.path.clone()));
         }
-        if *new != *content {
+        if *new != *old {
             files::write(
                 &self.path,
                 new.as_bytes(),
@@ -131,6 +130,3 @@ impl AccessFile {
         }
     }
 }
-
-/// Some editors write it at the start of a file.
-const BYTE_ORDER_MARK: char = '\u{feff}';

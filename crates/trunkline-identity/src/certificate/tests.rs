@@ -22,8 +22,14 @@ OlMAlJhah+tyyiaSbZkMXf/dDMyDz6PoAiBMOsCOZglTON0fVQkJvKcDruMfG/Pn
 fn certificate_of_another_tool_is_read() {
     let sut = Certificate::from_pem(OTHER).unwrap();
     assert_eq!(sut.subject(), "hmi 3");
-    assert_eq!(sut.not_before().to_string(), "2026-11-30T05:02:10.000000000Z");
-    assert_eq!(sut.not_after().to_string(), "2026-12-01T05:02:10.000000000Z");
+    assert_eq!(
+        sut.not_before().to_string(),
+        "2026-11-30T05:02:10.000000000Z"
+    );
+    assert_eq!(
+        sut.not_after().to_string(),
+        "2026-12-01T05:02:10.000000000Z"
+    );
     // From `openssl x509 -pubkey | openssl pkey -pubin -outform DER | sha256sum`.
     let fingerprint = "sha256:601a5b4f279593b17a7ab09e50eaad06cad0d1c1bfcab78e5ca87191b876d55c";
     assert_eq!(sut.fingerprint().to_string(), fingerprint);

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use argon2::password_hash::phc::{self, Output, ParamsString, Salt};
+use argon2::password_hash::phc;
 use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Params, Version};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
 
@@ -46,11 +48,26 @@ const TEXT_BYTES_MAX: usize = 512;
 /// `$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0$aGFzaA...`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordHash {
-    hash: phc::PasswordHash,
-    params: Params,
-    salt: Salt,
-    output: Output,
+    costs: Costs,
+    salt: Vec<u8>,
+    output: Vec<u8>,
 }
+
+/// The parameters of Argon2id.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Costs {
+    /// In KiB.
+    memory: u32,
+    passes: u32,
+    lanes: u32,
+}
+
+/// The costs of new hashes.
+const COSTS: Costs = Costs {
+    memory: MEMORY_KIB,
+    passes: PASSES,
+    lanes: LANES,
+};
 
 /// A password that cannot be hashed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -104,47 +121,24 @@ impl PasswordHash {
     /// [`HashError`] if the password violates a rule, or the system lacks memory or random bytes.
     pub fn of(password: &Password) -> Result<Self, HashError> {
         password.check_rules()?;
-        let salt = random::bytes::<SALT_BYTES>()?;
-        Self::compute(password, &*salt)
-    }
-
-    /// Returns a hash that no password has, and whose verification costs as much as that of a hash by
-    /// [`PasswordHash::of`].
-    pub(crate) fn dummy() -> Result<Self, RandomError> {
-        let salt = random::bytes::<SALT_BYTES>()?;
-        // Finding a password with this output is as hard as inverting the hash.
-        let output = random::bytes::<OUTPUT_BYTES>()?;
-        Self::from_parts(&*salt, &*output).ok_or(RandomError)
-    }
-
-    fn compute(password: &Password, salt: &[u8]) -> Result<Self, HashError> {
-        let params = Params::new(MEMORY_KIB, PASSES, LANES, Some(OUTPUT_BYTES));
-        let params = params.map_err(|_| HashError::Memory)?;
-        let mut output = Zeroizing::new([0; OUTPUT_BYTES]);
-        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-        // The lengths of the inputs are permitted ones, so only memory can be missing.
-        argon2
-            .hash_password_into(password.as_bytes(), salt, &mut *output)
-            .map_err(|_| HashError::Memory)?;
-        Self::from_parts(salt, &*output).ok_or(HashError::Memory)
-    }
-
-    fn from_parts(salt: &[u8], output: &[u8]) -> Option<Self> {
-        let params = Params::new(MEMORY_KIB, PASSES, LANES, Some(output.len())).ok()?;
-        let (salt, output) = (Salt::new(salt).ok()?, Output::new(output).ok()?);
-        let hash = phc::PasswordHash {
-            algorithm: ARGON2ID_IDENT,
-            version: Some(Version::V0x13.into()),
-            params: ParamsString::try_from(&params).ok()?,
-            salt: Some(salt),
-            hash: Some(output),
-        };
-        Some(Self {
-            hash,
-            params,
+        let salt = random::bytes::<SALT_BYTES>()?.to_vec();
+        let mut output = vec![0; OUTPUT_BYTES];
+        compute(password.as_bytes(), &salt, COSTS, &mut output)?;
+        Ok(Self {
+            costs: COSTS,
             salt,
             output,
         })
+    }
+
+    /// Returns a hash whose verification costs as much as that of a hash by [`PasswordHash::of`]. What is
+    /// compared with it is refused, whatever the outcome is.
+    pub(crate) fn dummy() -> Self {
+        Self {
+            costs: COSTS,
+            salt: vec![0; SALT_BYTES],
+            output: vec![0; OUTPUT_BYTES],
+        }
     }
 
     /// Compares a password with the hash. The time depends on the parameters of the hash, and not on the
@@ -160,24 +154,39 @@ impl PasswordHash {
             true => password.as_bytes(),
             false => &[],
         };
-        let expected = self.output.as_bytes();
-        let mut output = Zeroizing::new(vec![0; expected.len()]);
-        Argon2::new(Algorithm::Argon2id, Version::V0x13, self.params.clone())
-            .hash_password_into(bytes, self.salt.as_ref(), &mut output)
-            .map_err(|_| HashError::Memory)?;
-        Ok(output.as_slice().ct_eq(expected) & Choice::from(u8::from(is_bounded)))
+        let mut output = Zeroizing::new(vec![0; self.output.len()]);
+        compute(bytes, &self.salt, self.costs, &mut output)?;
+        Ok(output.ct_eq(&self.output) & Choice::from(u8::from(is_bounded)))
     }
 
     /// Returns true if the hash was made with other parameters than new hashes. Its verification then takes
     /// another time than that of an unknown account, which tells that the account exists. Setting the
     /// password again removes the difference.
     pub fn is_outdated(&self) -> bool {
-        let costs = (
-            self.params.m_cost(),
-            self.params.t_cost(),
-            self.params.p_cost(),
-        );
-        costs != (MEMORY_KIB, PASSES, LANES)
+        self.costs != COSTS
+    }
+}
+
+/// Computes a hash of `output.len()` bytes.
+fn compute(password: &[u8], salt: &[u8], costs: Costs, output: &mut [u8]) -> Result<(), HashError> {
+    let Costs {
+        memory,
+        passes,
+        lanes,
+    } = costs;
+    // The parameters and lengths are permitted ones, so only memory can be missing.
+    let params = Params::new(memory, passes, lanes, Some(output.len()));
+    let params = params.map_err(|_| HashError::Memory)?;
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password_into(password, salt, output)
+        .map_err(|_| HashError::Memory)
+}
+
+#[cfg(test)]
+impl PasswordHash {
+    /// Makes this the hash of a text, without any rule.
+    pub(super) fn set_output_of(&mut self, text: &[u8]) {
+        compute(text, &self.salt, self.costs, &mut self.output).unwrap();
     }
 }
 
@@ -209,14 +218,18 @@ impl FromStr for PasswordHash {
                 lanes,
             });
         }
-        if salt.len() < argon2::MIN_SALT_LEN {
+        let has_other_inputs = !params.keyid().is_empty() || !params.data().is_empty();
+        if has_other_inputs || salt.len() < argon2::MIN_SALT_LEN {
             return Err(HashTextError::Form);
         }
         Ok(Self {
-            hash,
-            params,
-            salt,
-            output,
+            costs: Costs {
+                memory,
+                passes,
+                lanes,
+            },
+            salt: salt.to_vec(),
+            output: output.as_bytes().to_vec(),
         })
     }
 }
@@ -224,7 +237,17 @@ impl FromStr for PasswordHash {
 /// Formats the text for the file of the accounts.
 impl fmt::Display for PasswordHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.hash, f)
+        let Costs {
+            memory,
+            passes,
+            lanes,
+        } = self.costs;
+        let base64 = |bytes: &[u8]| STANDARD_NO_PAD.encode(bytes);
+        let (salt, output) = (base64(&self.salt), base64(&self.output));
+        write!(
+            f,
+            "$argon2id$v=19$m={memory},t={passes},p={lanes}${salt}${output}"
+        )
     }
 }
 

@@ -4,7 +4,9 @@ mod hash;
 mod verifier;
 
 pub use hash::{HashError, HashTextError, PasswordHash};
-pub use verifier::{PasswordCheck, PasswordVerifier, VERIFICATIONS_MAX, WAITING_MAX};
+pub use verifier::{
+    PasswordCandidate, PasswordCheck, PasswordVerifier, VERIFICATIONS_MAX, WAITING_MAX,
+};
 
 use std::fmt;
 

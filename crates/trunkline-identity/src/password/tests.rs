@@ -60,31 +60,40 @@ fn hash_is_a_phc_string_with_the_stated_parameters() {
 
 #[test]
 fn only_the_correct_password_of_a_known_account_is_accepted() {
-    let sut = PasswordVerifier::new().unwrap();
-    assert_eq!(
-        sut.verify(&password(CORRECT), Some(hash())),
-        PasswordCheck::Correct
-    );
+    let sut = PasswordVerifier::new();
+    let check = |text: &str, is_known: u8| {
+        let candidate = PasswordCandidate::new(hash(), Choice::from(is_known));
+        sut.verify(&password(text), candidate)
+    };
+    assert_eq!(check(CORRECT, 1), PasswordCheck::Correct);
     for wrong in [
         "",
         "correct horse batterz",
         "correct horse battery ",
         "Correct horse battery",
     ] {
-        assert_eq!(
-            sut.verify(&password(wrong), Some(hash())),
-            PasswordCheck::Wrong
-        );
+        assert_eq!(check(wrong, 1), PasswordCheck::Wrong);
     }
-    assert_eq!(sut.verify(&password(CORRECT), None), PasswordCheck::Wrong);
-    let long = password(&"x".repeat(1 << 20));
-    assert_eq!(sut.verify(&long, Some(hash())), PasswordCheck::Wrong);
+    assert_eq!(check(CORRECT, 0), PasswordCheck::Wrong);
+    assert_eq!(check(&"x".repeat(1 << 20), 1), PasswordCheck::Wrong);
+}
+
+/// A password that is too long for any account takes the time of an empty one, but does not match it.
+#[test]
+fn password_that_is_too_long_does_not_match_the_hash_of_an_empty_one() {
+    let text = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    let mut empty: PasswordHash = text.parse().unwrap();
+    empty.set_output_of(b"");
+    assert!(bool::from(empty.matches(&password("")).unwrap()));
+    assert!(!bool::from(
+        empty.matches(&password(&"x".repeat(4097))).unwrap()
+    ));
 }
 
 /// F18: an unknown account costs the same work as a known one.
 #[test]
 fn dummy_has_the_costs_of_a_new_hash() {
-    let dummy = PasswordHash::dummy().unwrap();
+    let dummy = PasswordHash::dummy();
     assert!(!dummy.is_outdated());
     let costs = |hash: &PasswordHash| {
         let text = hash.to_string();
@@ -167,6 +176,14 @@ fn other_hashes_are_refused() {
         (
             "$argon2id$v=16$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4",
             HashTextError::Function,
+        ),
+        (
+            "$argon2id$v=19$m=256,t=2,p=1,keyid=c29t$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4",
+            HashTextError::Form,
+        ),
+        (
+            "$argon2id$v=19$m=256,t=2,p=1,data=c29t$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4",
+            HashTextError::Form,
         ),
         (
             "$argon2id$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4",

@@ -6,7 +6,6 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use subtle::Choice;
 
 use super::{HashError, Password, PasswordHash};
-use crate::random::RandomError;
 
 /// Maximum number of verifications at a time. Each takes the memory of its hash and one core.
 pub const VERIFICATIONS_MAX: usize = 2;
@@ -17,11 +16,24 @@ pub const WAITING_MAX: usize = 16;
 /// Verifies passwords: at most [`VERIFICATIONS_MAX`] at a time, in the order of the calls.
 ///
 /// Its calls block, so they belong on a thread that serves no connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PasswordVerifier {
     turns: Turns,
-    /// What is verified for accounts without a password and unknown accounts.
-    dummy: PasswordHash,
+}
+
+/// What a password is compared with: the hash of an account, or, if there is no such account, another hash of
+/// equal cost.
+#[derive(Clone, Copy, Debug)]
+pub struct PasswordCandidate<'a> {
+    hash: &'a PasswordHash,
+    is_known: Choice,
+}
+
+impl<'a> PasswordCandidate<'a> {
+    /// `is_known` is 0 if nothing may match.
+    pub(crate) fn new(hash: &'a PasswordHash, is_known: Choice) -> Self {
+        Self { hash, is_known }
+    }
 }
 
 /// The outcome of a verification.
@@ -39,28 +51,23 @@ pub enum PasswordCheck {
 
 impl PasswordVerifier {
     /// Creates a verifier.
-    ///
-    /// # Errors
-    /// [`RandomError`] if the system's random generator fails.
-    pub fn new() -> Result<Self, RandomError> {
-        Ok(Self {
-            turns: Turns::default(),
-            dummy: PasswordHash::dummy()?,
-        })
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// Compares a password with the hash of an account. `None` stands for an account that does not exist or
-    /// has no password, and costs the same time.
+    /// Compares a password with what [`Accounts::password_candidate`] returned for a name. The time does not tell
+    /// whether there is such an account.
     ///
     /// Blocks while [`VERIFICATIONS_MAX`] others run. Returns [`PasswordCheck::Busy`] at once if
     /// [`WAITING_MAX`] threads wait.
-    pub fn verify(&self, password: &Password, hash: Option<&PasswordHash>) -> PasswordCheck {
+    ///
+    /// [`Accounts::password_candidate`]: crate::accounts::Accounts::password_candidate
+    pub fn verify(&self, password: &Password, candidate: PasswordCandidate<'_>) -> PasswordCheck {
         let Some(_turn) = self.turns.take() else {
             return PasswordCheck::Busy;
         };
-        let is_known = Choice::from(u8::from(hash.is_some()));
-        match hash.unwrap_or(&self.dummy).matches(password) {
-            Ok(is_equal) if bool::from(is_equal & is_known) => PasswordCheck::Correct,
+        match candidate.hash.matches(password) {
+            Ok(is_equal) if bool::from(is_equal & candidate.is_known) => PasswordCheck::Correct,
             Ok(_) => PasswordCheck::Wrong,
             Err(HashError::Memory | HashError::Random(_) | HashError::Rule(_)) => {
                 PasswordCheck::Busy

@@ -12,8 +12,8 @@
 mod pending;
 
 pub use pending::{
-    IssueError, JOINS_WRONG_MAX, JoinError, Joined, PENDING_MAX, PendingTokens, TOKEN_LIFETIME,
-    WRONG_PERIOD,
+    IssueError, JOINS_WRONG_MAX, JoinError, JoinGrant, Joined, PENDING_MAX, PendingTokens,
+    TOKEN_LIFETIME, WRONG_PERIOD,
 };
 
 use std::fmt;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use trunkline_access::{GroupName, Role, UserName};
 use trunkline_types::Tick;
 
 use super::{JoinToken, SECRET_BYTES};
@@ -26,39 +27,50 @@ pub const JOINS_WRONG_MAX: usize = 10;
 /// Period over which wrong tokens are counted.
 pub const WRONG_PERIOD: Duration = Duration::from_secs(60);
 
-/// The tokens that can be used, each with what it grants: the account, and the role of a new one.
+/// The tokens that can be used, each with what it grants.
 ///
 /// They are in memory only, as digests: a restart of the engine invalidates them, and the memory of the engine
 /// does not contain them.
-pub struct PendingTokens<G> {
+pub struct PendingTokens {
     authority: Fingerprint,
     /// Always all places, so that the time of a search does not depend on the number of tokens.
-    places: [Option<Pending<G>>; PENDING_MAX],
+    places: [Option<Pending>; PENDING_MAX],
     /// Times of wrong tokens from the network, oldest first, at most [`JOINS_WRONG_MAX`].
     pub(super) wrong: VecDeque<Tick>,
 }
 
-struct Pending<G> {
+/// What a token grants to the program that uses it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JoinGrant {
+    /// The account that gets the key of the program.
+    pub account: UserName,
+    /// The role, if the account does not exist yet. An existing account keeps its role.
+    pub role: Option<Role>,
+    /// The groups, if the account does not exist yet.
+    pub groups: Vec<GroupName>,
+}
+
+struct Pending {
     secret: SecretDigest,
     expires: Tick,
-    grant: G,
+    grant: JoinGrant,
 }
 
 type SecretDigest = [u8; 32];
 
 /// What a token granted to the program that used it.
-pub struct Joined<G> {
-    pending: Pending<G>,
+pub struct Joined {
+    pending: Pending,
 }
 
-impl<G> Joined<G> {
+impl Joined {
     /// Returns what was passed to [`PendingTokens::issue`].
-    pub fn grant(&self) -> &G {
+    pub fn grant(&self) -> &JoinGrant {
         &self.pending.grant
     }
 
     /// Returns what was passed to [`PendingTokens::issue`].
-    pub fn into_grant(self) -> G {
+    pub fn into_grant(self) -> JoinGrant {
         self.pending.grant
     }
 }
@@ -102,7 +114,7 @@ pub enum JoinError {
     },
 }
 
-impl<G> PendingTokens<G> {
+impl PendingTokens {
     /// Creates a table for the engine whose authority has the public key with this fingerprint.
     pub fn new(authority: Fingerprint) -> Self {
         Self {
@@ -116,7 +128,7 @@ impl<G> PendingTokens<G> {
     ///
     /// # Errors
     /// [`IssueError`] if [`PENDING_MAX`] tokens are pending, or the system lacks random bytes.
-    pub fn issue(&mut self, grant: G, now: Tick) -> Result<JoinToken, IssueError> {
+    pub fn issue(&mut self, grant: JoinGrant, now: Tick) -> Result<JoinToken, IssueError> {
         self.forget_expired(now);
         let earliest = self
             .places
@@ -150,7 +162,7 @@ impl<G> PendingTokens<G> {
         secret: &[u8; SECRET_BYTES],
         origin: Origin,
         now: Tick,
-    ) -> Result<Joined<G>, JoinError> {
+    ) -> Result<Joined, JoinError> {
         let is_limited = match origin {
             Origin::Local => false,
             Origin::Network(_) => true,
@@ -168,7 +180,7 @@ impl<G> PendingTokens<G> {
     }
 
     /// Makes a token valid again, until its original time, because the account could not be saved.
-    pub fn put_back(&mut self, joined: Joined<G>) {
+    pub fn put_back(&mut self, joined: Joined) {
         // The place that the token had may be taken; then there are others, or the table is full and the
         // program needs a new token.
         if let Some(place) = self.places.iter_mut().find(|place| place.is_none()) {
@@ -189,7 +201,7 @@ impl<G> PendingTokens<G> {
 
     /// Invalidates the tokens whose grant fulfils a condition, such as those for an account that is removed.
     /// Returns their number.
-    pub fn revoke(&mut self, is_revoked: impl Fn(&G) -> bool) -> usize {
+    pub fn revoke(&mut self, is_revoked: impl Fn(&JoinGrant) -> bool) -> usize {
         let mut count: usize = 0;
         for place in &mut self.places {
             if place.take_if(|token| is_revoked(&token.grant)).is_some() {
@@ -213,7 +225,7 @@ impl<G> PendingTokens<G> {
     /// Returns the place of a valid token with this secret.
     ///
     /// Without a match the result is the first place, without its token's being taken: the steps are the same.
-    fn find(&mut self, secret: &[u8; SECRET_BYTES], now: Tick) -> Option<&mut Option<Pending<G>>> {
+    fn find(&mut self, secret: &[u8; SECRET_BYTES], now: Tick) -> Option<&mut Option<Pending>> {
         let secret = secret_digest(secret);
         let mut found = Choice::from(0);
         let mut found_at = 0u32;
@@ -239,14 +251,14 @@ impl<G> PendingTokens<G> {
     }
 }
 
-impl<G> fmt::Debug for PendingTokens<G> {
+impl fmt::Debug for PendingTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.places.iter().flatten().count();
         write!(f, "PendingTokens({count} of {PENDING_MAX})")
     }
 }
 
-impl<G: fmt::Debug> fmt::Debug for Joined<G> {
+impl fmt::Debug for Joined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Joined").field(&self.pending.grant).finish()
     }

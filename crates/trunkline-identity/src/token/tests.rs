@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use trunkline_access::Role;
 use trunkline_types::Tick;
 
 use super::*;
@@ -16,6 +17,14 @@ fn network() -> Origin {
 
 fn at(seconds: u64) -> Tick {
     Tick::ZERO.saturating_add(Duration::from_secs(seconds))
+}
+
+fn grant(account: &str) -> JoinGrant {
+    JoinGrant {
+        account: account.parse().unwrap(),
+        role: Some(Role::Operator),
+        groups: Vec::new(),
+    }
 }
 
 #[test]
@@ -102,20 +111,20 @@ fn token_identifies_the_authority() {
 #[test]
 fn token_is_valid_once() {
     let mut sut = PendingTokens::new(authority());
-    let first = sut.issue("boiler", at(0)).unwrap();
-    let second = sut.issue("mixer", at(0)).unwrap();
+    let first = sut.issue(grant("boiler"), at(0)).unwrap();
+    let second = sut.issue(grant("mixer"), at(0)).unwrap();
     assert!(first.is_of_authority(&authority()));
     assert_ne!(first.secret(), second.secret());
     let typed = JoinToken::parse(&first.to_text()).unwrap();
     let joined = sut.join(typed.secret(), network(), at(1)).unwrap();
-    assert_eq!(joined.into_grant(), "boiler");
+    assert_eq!(joined.into_grant(), grant("boiler"));
     let again = sut.join(typed.secret(), network(), at(1)).unwrap_err();
     assert_eq!(again, JoinError::Invalid);
     assert_eq!(
         sut.join(second.secret(), network(), at(1))
             .unwrap()
             .into_grant(),
-        "mixer"
+        grant("mixer")
     );
     assert!(sut.is_empty(at(1)));
 }
@@ -123,7 +132,10 @@ fn token_is_valid_once() {
 #[test]
 fn token_expires_after_ten_minutes() {
     let mut sut = PendingTokens::new(authority());
-    let (early, late) = (sut.issue(1, at(0)).unwrap(), sut.issue(2, at(0)).unwrap());
+    let (early, late) = (
+        sut.issue(grant("1"), at(0)).unwrap(),
+        sut.issue(grant("2"), at(0)).unwrap(),
+    );
     assert!(sut.join(early.secret(), network(), at(599)).is_ok());
     assert_eq!(sut.len(at(599)), 1);
     assert_eq!(sut.len(at(600)), 0);
@@ -138,8 +150,10 @@ fn token_expires_after_ten_minutes() {
 #[test]
 fn at_most_100_tokens_are_pending() {
     let mut sut = PendingTokens::new(authority());
-    let tokens: Vec<_> = (0..100).map(|i| sut.issue(i, at(i)).unwrap()).collect();
-    let refused = sut.issue(100, at(100)).unwrap_err();
+    let tokens: Vec<_> = (0..100)
+        .map(|i| sut.issue(grant(&i.to_string()), at(i)).unwrap())
+        .collect();
+    let refused = sut.issue(grant("100"), at(100)).unwrap_err();
     let after = Duration::from_secs(500);
     assert_eq!(refused, IssueError::TooMany { after });
     assert!(refused.to_string().contains("in 500 s"), "{refused}");
@@ -148,32 +162,32 @@ fn at_most_100_tokens_are_pending() {
         sut.join(tokens[50].secret(), network(), at(100))
             .unwrap()
             .into_grant(),
-        50
+        grant("50")
     );
-    let replacement = sut.issue(100, at(100)).unwrap();
-    assert!(sut.issue(101, at(100)).is_err());
+    let replacement = sut.issue(grant("100"), at(100)).unwrap();
+    assert!(sut.issue(grant("101"), at(100)).is_err());
     assert!(
-        sut.issue(101, at(600)).is_ok(),
+        sut.issue(grant("101"), at(600)).is_ok(),
         "the first token has expired"
     );
     assert_eq!(
         sut.join(tokens[99].secret(), network(), at(600))
             .unwrap()
             .into_grant(),
-        99
+        grant("99")
     );
     assert_eq!(
         sut.join(replacement.secret(), network(), at(600))
             .unwrap()
             .into_grant(),
-        100
+        grant("100")
     );
 }
 
 #[test]
 fn wrong_tokens_from_the_network_are_limited() {
     let mut sut = PendingTokens::new(authority());
-    let token = sut.issue("boiler", at(0)).unwrap();
+    let token = sut.issue(grant("boiler"), at(0)).unwrap();
     let other = |number: u8| Origin::of([192, 0, 2, number].into());
     for second in 0..10u8 {
         let refused = sut
@@ -206,7 +220,7 @@ fn wrong_tokens_from_the_network_are_limited() {
 #[test]
 fn peers_on_this_machine_are_not_limited() {
     let mut sut = PendingTokens::new(authority());
-    let token = sut.issue("boiler", at(0)).unwrap();
+    let token = sut.issue(grant("boiler"), at(0)).unwrap();
     for _ in 0..1000 {
         assert_eq!(
             sut.join(&[0; 10], Origin::Local, at(0)).unwrap_err(),
@@ -224,9 +238,9 @@ fn peers_on_this_machine_are_not_limited() {
 #[test]
 fn token_whose_account_was_not_saved_can_be_used_again() {
     let mut sut = PendingTokens::new(authority());
-    let token = sut.issue("boiler", at(0)).unwrap();
+    let token = sut.issue(grant("boiler"), at(0)).unwrap();
     let joined = sut.join(token.secret(), network(), at(1)).unwrap();
-    assert_eq!(*joined.grant(), "boiler");
+    assert_eq!(*joined.grant(), grant("boiler"));
     sut.put_back(joined);
     assert!(
         sut.join(token.secret(), network(), at(600)).is_err(),
@@ -238,9 +252,9 @@ fn token_whose_account_was_not_saved_can_be_used_again() {
 #[test]
 fn tokens_of_an_account_can_be_revoked() {
     let mut sut = PendingTokens::new(authority());
-    let token = sut.issue("boiler", at(0)).unwrap();
-    let other = sut.issue("mixer", at(0)).unwrap();
-    assert_eq!(sut.revoke(|account| *account == "boiler"), 1);
+    let token = sut.issue(grant("boiler"), at(0)).unwrap();
+    let other = sut.issue(grant("mixer"), at(0)).unwrap();
+    assert_eq!(sut.revoke(|grant| grant.account.as_str() == "boiler"), 1);
     assert!(sut.join(token.secret(), network(), at(0)).is_err());
     assert!(sut.join(other.secret(), network(), at(0)).is_ok());
 }

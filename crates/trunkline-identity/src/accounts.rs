@@ -1,1 +1,0 @@
-pub const FILE_BYTES_MAX: usize = 4 << 20;
