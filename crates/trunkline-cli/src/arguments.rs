@@ -92,6 +92,8 @@ pub(crate) enum Command {
     #[command(subcommand, disable_help_subcommand = true)]
     Io(verbs::io::Subcommand),
     Init(verbs::init::Args),
+    Pair(verbs::pair::Args),
+    Join(verbs::join::Args),
     Serve(verbs::serve::Args),
     Demo(verbs::demo::Args),
     Completion(verbs::completion::Args),

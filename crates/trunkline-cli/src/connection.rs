@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use trunkline::proto::{Disconnect, Fault, FaultCode};
 use trunkline::{
-    CallError, Client, ConnectOptions, ConnectionState, Found, NotTried, OpenOptions, Opened,
-    WriteOutcome,
+    CallError, Client, ClientSecurity, ConnectOptions, ConnectionState, ContextError, Contexts,
+    Found, NotTried, OpenOptions, Opened, WriteOutcome,
 };
 use trunkline_types::name::check_segment;
 use trunkline_types::{Access, Position, Properties, Tick, Url};
@@ -46,19 +46,39 @@ pub(crate) struct Entries(pub(crate) Vec<Result<String, Problem>>);
 /// Starts to connect. Calls fail as soon as a connection attempt fails: most commands do not wait for
 /// an engine to start.
 pub(crate) fn dial(engine: &Url, settings: &Settings) -> Result<Client, Problem> {
-    Client::connect_with(&options(engine, settings, true)).map_err(|error| Problem::system(&error))
+    let options = options(engine, settings, true)?;
+    Client::connect_with(&options).map_err(|error| Problem::system(&error))
 }
 
-pub(crate) fn options(engine: &Url, settings: &Settings, fail_fast: bool) -> ConnectOptions {
-    ConnectOptions {
-        url: engine.clone(),
+/// Returns the options for connecting to an engine, with the context of the user if there is one.
+pub(crate) fn options(
+    engine: &Url,
+    settings: &Settings,
+    fail_fast: bool,
+) -> Result<ConnectOptions, Problem> {
+    Ok(ConnectOptions {
         program: "trunkline".to_owned(),
         user: std::env::var("USER").unwrap_or_default(),
+        security: security(engine)?,
         fail_fast,
         throughput_mode: settings.batch,
-        spin: trunkline::SPIN_DEFAULT,
-    }
+        ..ConnectOptions::to(engine)
+    })
 }
+
+fn security(engine: &Url) -> Result<Option<ClientSecurity>, Problem> {
+    let failed = |error: ContextError| Problem::failed("context", error.to_string());
+    // Without a home folder, there are no contexts.
+    let Ok(contexts) = Contexts::of_user() else {
+        return Ok(None);
+    };
+    let context = contexts.for_url(engine).map_err(failed)?;
+    let security = context.map(|context| ClientSecurity::of(&context));
+    security.transpose().map_err(failed)
+}
+
+/// The least time for a login that may have to wait for others.
+pub(crate) const LOGIN_TIMEOUT_MIN: Duration = Duration::from_secs(10);
 
 impl Connection {
     /// Connects, and waits until the connection is up.
@@ -101,7 +121,7 @@ impl Connection {
         deadline: Option<Tick>,
         report_wait: impl FnOnce(&Problem) -> Result<(), CliError>,
     ) -> Result<Self, CliError> {
-        let client = Client::connect_with(&options(engine, &context.settings, false))
+        let client = Client::connect_with(&options(engine, &context.settings, false)?)
             .map_err(|error| Problem::system(&error))?;
         let mut report_wait = Some(report_wait);
         loop {

@@ -412,16 +412,14 @@ impl Contexts {
                 key: Arc::new(FileKey(key)),
             }),
         };
-        let url = url.without_name();
+        let url = url.clone().without_name();
         let options = ConnectOptions {
             fail_fast: true,
             security: Some(security),
             ..ConnectOptions::to(&url)
         };
         let client = Client::connect_with(&options)?;
-        let session = client
-            .wait_connected(timeout)
-            .map_err(JoinError::Refused)?;
+        let session = client.wait_connected(timeout).map_err(JoinError::Refused)?;
         let authority = client.authority().ok_or(JoinError::NoAuthority)?;
         Ok(Context {
             name: name.to_owned(),

@@ -111,6 +111,7 @@ pub mod proto {
     pub use trunkline_proto::message::forcing::ForcedEntry;
     pub use trunkline_proto::message::info::{ReaderInfo, SubscriptionInfo, VariableInfo};
     pub use trunkline_proto::message::library::{LibraryAfter, LibraryReport, LibraryVerb};
+    pub use trunkline_proto::message::pair::{Pair, Paired};
     pub use trunkline_proto::message::why::{WhyStage, WhyVerdict};
     pub use trunkline_proto::{Disconnect, Fault, FaultCode, ThroughputMode, VersionMismatch};
 }

@@ -10,8 +10,8 @@ use super::reading::Reading;
 use super::readings::Written;
 use crate::Problem;
 use crate::verbs::{
-    alarm, audit, backup, force, history, info, io, library, limits, ls, monitor, serve, snapshot,
-    stream, tdms, why,
+    alarm, audit, backup, force, history, info, io, join, library, limits, ls, monitor, pair,
+    serve, snapshot, stream, tdms, why,
 };
 #[cfg(target_os = "linux")]
 use crate::verbs::{play, record};
@@ -43,6 +43,8 @@ pub(crate) fn schema() -> Json {
         ("library", schema_of::<library::Outcome>()),
         ("forced", schema_of::<force::Forced>()),
         ("forcing", schema_of::<force::Forcing>()),
+        ("token", schema_of::<pair::Token>()),
+        ("joined", schema_of::<join::Joined>()),
         ("alarm", schema_of::<alarm::Alarm>()),
         ("alarm_action", schema_of::<alarm::Acted>()),
         ("alarm_entry", schema_of::<alarm::Entry>()),

@@ -128,7 +128,7 @@ fn provide(args: &Args, context: &Context) -> Result<Exit, CliError> {
         publish: args.publish,
     };
     context.interrupted.handle_presses(u32::MAX);
-    let connect = connection::options(&engine, &context.settings, false);
+    let connect = connection::options(&engine, &context.settings, false)?;
     let provider = Provider::start(&connect, &options, server);
     let provider = provider.map_err(|error| Problem::system(&error))?;
     let address = targets::address(&engine);

@@ -14,10 +14,12 @@ pub(crate) mod history;
 pub(crate) mod info;
 pub(crate) mod init;
 pub(crate) mod io;
+pub(crate) mod join;
 pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod ls;
 pub(crate) mod monitor;
+pub(crate) mod pair;
 #[cfg(target_os = "linux")]
 pub(crate) mod play;
 mod progress;
@@ -87,6 +89,8 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError
         Command::Tdms(args) => tdms::run(args, context),
         Command::Io(args) => io::run(args, context),
         Command::Init(args) => init::run(args, context),
+        Command::Pair(args) => pair::run(args, context),
+        Command::Join(args) => join::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Demo(args) => demo::run(args, context),
         Command::Completion(args) => completion::run(args, context),

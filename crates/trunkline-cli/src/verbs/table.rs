@@ -157,6 +157,8 @@ pub(crate) const VERBS: &[Verb] = &[
         ],
     ),
     Verb::writing("init", &[0, 1, 2]),
+    Verb::writing("pair", &[0, 1, 2, 3, 4, 5, 130]),
+    Verb::writing("join", &[0, 1, 2, 4, 5, 130]),
     Verb::writing("serve", &[0, 1, 2, 5, 8]),
     Verb::reading("demo", &[0, 1, 2, 5]),
     Verb::reading("completion", &[0, 2]),

@@ -160,6 +160,12 @@ impl JoinToken {
         self.0.first_chunk().unwrap_or(&[0; SECRET_BYTES])
     }
 
+    /// Returns the first bytes of the SHA-256 of the public key (SPKI) of the engine's authority.
+    pub fn authority(&self) -> &[u8; AUTHORITY_BYTES] {
+        // A token has exactly these bytes after its secret part.
+        self.0.last_chunk().unwrap_or(&[0; AUTHORITY_BYTES])
+    }
+
     /// Returns true if the token was issued by an engine whose authority has the public key with this
     /// fingerprint. Otherwise the client must not send the token to that engine.
     pub fn is_of_authority(&self, authority: &Fingerprint) -> bool {

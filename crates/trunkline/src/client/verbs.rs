@@ -29,11 +29,11 @@ use trunkline_types::history::{HistoryPage, HistoryQuery};
 use trunkline_types::{AuditPage, AuditQuery, Contract, LibraryDefinition, Reading, Tick};
 
 use super::clients::{aio, blocking, polled};
-use crate::contexts::ClientSecurity;
 use super::{
     CallError, Callbacks, ConnectError, ConnectOptions, OnChangeError, PatternSet, callbacks,
     events,
 };
+use crate::contexts::ClientSecurity;
 
 /// Expands one verb for one client.
 macro_rules! verb {
@@ -581,7 +581,10 @@ impl Shared {
             program: options.program.clone(),
             user: options.user.clone(),
             pid: std::process::id(),
-            credentials: options.security.as_ref().and_then(ClientSecurity::credentials),
+            credentials: options
+                .security
+                .as_ref()
+                .and_then(ClientSecurity::credentials),
             throughput_mode: options.throughput_mode,
             // A random seed makes clients redial at different moments.
             seed: RandomState::new().hash_one(std::process::id()),
