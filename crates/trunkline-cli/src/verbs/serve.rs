@@ -387,6 +387,9 @@ pub(super) fn warn(
     let addresses = engine.local_addrs();
     let is_local = |address: &&SocketAddr| address.ip().to_canonical().is_loopback();
     for address in addresses.iter().filter(|address| !is_local(address)) {
+        if !plan.engine.insecure && plan.engine.security.is_some() {
+            continue;
+        }
         let sentence = match plan.engine.same_user {
             true => format!(
                 "*** other machines can reach {address}, but same_user refuses their connections and \

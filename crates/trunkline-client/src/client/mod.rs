@@ -268,6 +268,7 @@ impl ClientCore {
             | FrameKind::AlarmEntries
             | FrameKind::HistoryRows
             | FrameKind::Forced
+            | FrameKind::Paired
             | FrameKind::Requested => requests.handle_answer(parts, now, frame),
             FrameKind::Fault => requests.handle_fault(parts, frame),
             other => Err(malformed(format!(
