@@ -17,6 +17,7 @@ use trunkline_stream::directory::{DirectoryHost, DirectorySession, is_first};
 use trunkline_types::{Tick, Timestamp, WhyStep};
 
 use crate::deployments::Deployments;
+use crate::logins::Logins;
 
 pub(crate) struct Sessions {
     pub(crate) engine: Engine,
@@ -26,6 +27,7 @@ pub(crate) struct Sessions {
     pub(crate) uid: u32,
     /// The directory of stream endpoints on this machine.
     pub(crate) directory: Arc<DirectoryHost>,
+    pub(crate) logins: Arc<Logins>,
     /// The newest table of last values that clients have mapped into memory.
     pub(crate) shown_values: Mutex<Weak<ShownValues>>,
 }
@@ -171,8 +173,15 @@ impl SessionFactory for Sessions {
         let session = Session::new(self.engine.clone(), options, caller, wake);
         let directory = Arc::clone(&self.directory);
         let can_hand_over = matches!(peer, Peer::Unix { .. });
-        let router = FirstFrameRouter::new(session, directory, notifier, can_hand_over);
-        Ok(Box::new(router))
+        Ok(Box::new(FirstFrameRouter {
+            session: Kind::Variables(session),
+            received: Some(Vec::new()),
+            directory,
+            logins: Arc::clone(&self.logins),
+            notifier,
+            can_hand_over,
+            channel: Channel::default(),
+        }))
     }
 
     fn hand_over(&self, number: u64, _: Peer, socket: OwnedFd) {
@@ -242,7 +251,9 @@ struct FirstFrameRouter {
     /// afterwards.
     received: Option<Vec<u8>>,
     directory: Arc<DirectoryHost>,
+    logins: Arc<Logins>,
     notifier: Notifier,
+    /// The connection's socket can be handed over to another process.
     can_hand_over: bool,
     /// The security of the connection, for the session that the first frame selects.
     channel: Channel,
@@ -259,23 +270,6 @@ enum Kind {
 }
 
 impl FirstFrameRouter {
-    /// `can_hand_over` is true if the connection's socket can be handed over to another process.
-    fn new(
-        session: Session,
-        directory: Arc<DirectoryHost>,
-        notifier: Notifier,
-        can_hand_over: bool,
-    ) -> Self {
-        Self {
-            can_hand_over,
-            channel: Channel::default(),
-            session: Kind::Variables(session),
-            received: Some(Vec::new()),
-            directory,
-            notifier,
-        }
-    }
-
     /// Decides from the header of the first frame. Returns the bytes received so far once the kind
     /// is decided.
     fn decide(&mut self, now: Tick, bytes: &[u8]) -> Option<Vec<u8>> {
@@ -292,6 +286,10 @@ impl FirstFrameRouter {
             let session = match self.can_hand_over {
                 true => session,
                 false => session.without_registration(),
+            };
+            let session = match self.logins.check_stream(&self.channel) {
+                Ok(()) => session,
+                Err(fault) => session.refused(fault),
             };
             let mut session = Box::new(session);
             session.handle_channel(&self.channel);

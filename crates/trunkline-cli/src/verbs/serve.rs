@@ -401,13 +401,7 @@ pub(super) fn warn(
         };
         context.warn(&sentence)?;
     }
-    match addresses.iter().find(is_local) {
-        Some(address) if !plan.engine.same_user => context.warn(&format!(
-            "*** every user of this machine may read and write every variable over {address}; \
-             use --same-user to refuse programs of other users"
-        )),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 pub(super) fn urls(engine: &Engine) -> Vec<String> {

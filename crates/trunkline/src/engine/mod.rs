@@ -159,6 +159,7 @@ impl Engine {
             numbers: Arc::clone(&numbers),
             uid,
             directory: Arc::default(),
+            logins: Arc::clone(&logins),
             shown_values: Mutex::default(),
         };
         let has_port = options.listen.iter().any(|address| address.tcp().is_some());
