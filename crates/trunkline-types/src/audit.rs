@@ -14,7 +14,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 pub use self::chain::{
-    AuditHash, AuditHashError, AuditLink, CHAIN_FAULTS_MAX, ChainAnchor, ChainCheck, ChainEnd,
+    AuditHash, AuditHashError, AuditHead, AuditLink, CHAIN_FAULTS_MAX, ChainAnchor, ChainCheck, ChainEnd,
     ChainFault, ChainReport, canonical_bytes,
 };
 use crate::{Pattern, Position, StepBudget, Tick, Timestamp};
@@ -215,8 +215,8 @@ actions! {
     AccessChange = 54, "access change";
     /// The configuration of the engine was changed. The new value is the change.
     Configure = 55, "configure";
-    /// An alarm was acknowledged. The name is `VARIABLE#alarm.ALARM`; the new value is the state of
-    /// the alarm and the comment.
+    /// An alarm was acknowledged. The name is that of its variable; the new value is the name of the
+    /// alarm, its new state and the comment. The same applies to the next actions.
     AlarmAcknowledge = 60, "alarm ack";
     /// A latched alarm was reset.
     AlarmReset = 61, "alarm reset";

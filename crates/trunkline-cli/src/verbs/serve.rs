@@ -327,7 +327,7 @@ pub(super) fn apply(plan: &mut DeploymentPlan, listen: &ListenArgs) {
     }
 }
 
-fn host_name() -> Option<String> {
+pub(super) fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     let name = name.trim();
     (!name.is_empty()).then(|| name.to_owned())

@@ -18,8 +18,8 @@ use trunkline_proto::{Fault, FaultCode, Features, FrameKind, Negotiation};
 use trunkline_serve::{ServeOptions, Session};
 use trunkline_types::audit::AUDIT_PAGE_MAX;
 use trunkline_types::{
-    AuditAction, AuditEntry, AuditMode, AuditOutcome, AuditPage, AuditQuery, DataType, Pattern,
-    Value,
+    AuditAction, AuditEntry, AuditMode, AuditOutcome, AuditPage, AuditQuery, DataType, Moment,
+    Pattern, Value,
 };
 
 use crate::rig::{Bell, Pair, Peer, World, client_options, define};
@@ -422,6 +422,12 @@ fn full_audit(world: &World) -> AuditRoom {
     let own = engine.audit().claim(1, now).unwrap();
     engine
         .audit()
-        .note_order(&Caller::engine(), wall, note, &own, &mut Wakes::new());
+        .note_order(
+            &Caller::engine(),
+            Moment { now, wall },
+            note,
+            &own,
+            &mut Wakes::new(),
+        );
     room
 }

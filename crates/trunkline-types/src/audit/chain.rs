@@ -35,6 +35,15 @@ pub struct AuditLink {
     pub hash: AuditHash,
 }
 
+/// The last entry of a chain.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct AuditHead {
+    /// Number of the last entry; 0 if there is none.
+    pub number: u64,
+    /// Its hash; zero if there is none.
+    pub hash: AuditHash,
+}
+
 impl AuditHash {
     /// The hash before the first entry of a chain.
     pub const ZERO: AuditHash = AuditHash([0; 32]);
@@ -152,9 +161,10 @@ pub struct ChainCheck {
     before: Option<(u64, Option<AuditHash>)>,
     /// Hash before the first entry; `None` if it is unknown.
     start: Option<AuditHash>,
-    /// Number of the newest entry that reports a removal, and the hash of the last removed entry as
-    /// it states.
-    removal: Option<(u64, String)>,
+    /// True if an entry reports the removal of the entries up to the first one.
+    is_start_reported: bool,
+    /// True if an entry reports a removal without a hash, as earlier versions did.
+    has_unhashed_removal: bool,
     anchor: Option<ChainAnchor>,
 }
 
@@ -171,14 +181,14 @@ impl ChainCheck {
     pub fn push(&mut self, entry: &AuditEntry) {
         self.follow(entry.number, entry.when);
         let Some(link) = entry.link else {
-            self.fault(entry.number, ChainFault::NoHash);
+            self.push_fault(entry.number, ChainFault::NoHash);
             self.before = Some((entry.number, None));
             return;
         };
         match self.before {
             Some((number, Some(hash))) if number + 1 == entry.number => {
                 if hash != link.previous {
-                    self.fault(entry.number, ChainFault::Unlinked);
+                    self.push_fault(entry.number, ChainFault::Unlinked);
                 }
             }
             None => {
@@ -189,10 +199,12 @@ impl ChainCheck {
             Some(_) => {}
         }
         if link.previous.followed_by(entry) != link.hash {
-            self.fault(entry.number, ChainFault::Altered);
+            self.push_fault(entry.number, ChainFault::Altered);
         }
         if entry.action == AuditAction::Removed {
-            self.removal = Some((entry.number, entry.old.clone()));
+            // A removal that was made during the check concerns entries that were checked before.
+            self.is_start_reported |= self.start.is_some_and(|start| entry.old.parse() == Ok(start));
+            self.has_unhashed_removal |= entry.old.is_empty();
         }
         self.compare_with_anchor(entry.number, link.hash);
         self.report.head = link.hash;
@@ -203,7 +215,7 @@ impl ChainCheck {
     pub fn push_unreadable(&mut self, number: u64, link: Option<AuditLink>, why: String) {
         let when = self.report.last.map_or(Timestamp::UNIX_EPOCH, |last| last.when);
         self.follow(number, when);
-        self.fault(number, ChainFault::Unreadable(why));
+        self.push_fault(number, ChainFault::Unreadable(why));
         if let (None, Some(link)) = (self.before, link) {
             self.start = Some(link.previous);
         }
@@ -220,15 +232,16 @@ impl ChainCheck {
         self.report.first.get_or_insert(end);
         self.report.last = Some(end);
         match self.before {
-            Some((before, _)) if number <= before => self.fault(number, ChainFault::Order),
+            Some((before, _)) if number <= before => self.push_fault(number, ChainFault::Order),
             Some((before, _)) if number - before > 1 => {
-                self.fault(number, ChainFault::Missing(before + 1));
+                self.push_fault(number, ChainFault::Missing(before + 1));
             }
             Some(_) | None => {}
         }
     }
 
-    fn fault(&mut self, number: u64, fault: ChainFault) {
+    /// Adds a fault that was found at this entry in another way.
+    pub fn push_fault(&mut self, number: u64, fault: ChainFault) {
         self.report.fault_count += 1;
         if self.report.faults.len() < CHAIN_FAULTS_MAX {
             self.report.faults.push((number, fault));
@@ -258,15 +271,12 @@ impl ChainCheck {
         let (Some(first), Some(start)) = (self.report.first, self.start) else {
             return;
         };
-        let follows = match &self.removal {
-            // Earlier versions removed entries without stating a hash. Their chain begins with the
-            // first entry that was kept.
-            Some((_, hash)) if hash.is_empty() => start == AuditHash::ZERO,
-            Some((_, hash)) => hash.parse() == Ok(start),
-            None => first.number == 1 && start == AuditHash::ZERO,
-        };
-        if !follows {
-            self.fault(first.number, ChainFault::Start);
+        // Earlier versions removed entries without stating a hash. The chain of their audit begins
+        // with the first entry that was kept.
+        let may_begin = first.number == 1 || self.has_unhashed_removal;
+        let is_begin = start == AuditHash::ZERO && may_begin;
+        if !self.is_start_reported && !is_begin {
+            self.push_fault(first.number, ChainFault::Start);
         }
     }
 
@@ -276,9 +286,9 @@ impl ChainCheck {
         };
         let first = self.report.first.map_or(1, |first| first.number);
         match anchor.number {
-            Some(number) if number + 1 < first => self.fault(number, ChainFault::AnchorRemoved),
-            Some(number) => self.fault(number, ChainFault::OtherPast),
-            None => self.fault(first, ChainFault::OtherPast),
+            Some(number) if number + 1 < first => self.push_fault(number, ChainFault::AnchorRemoved),
+            Some(number) => self.push_fault(number, ChainFault::OtherPast),
+            None => self.push_fault(first, ChainFault::OtherPast),
         }
     }
 }
