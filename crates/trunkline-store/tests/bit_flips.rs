@@ -233,7 +233,8 @@ fn every_altered_byte_of_the_entries_in_the_file_is_found() {
             .prepare("SELECT pageno FROM dbstat WHERE name IN ('audit', 'audit_anchor') ORDER BY 1")
             .expect("SQLite was built with dbstat");
         let pages = select.query_map([], |row| row.get(0)).expect("it is readable");
-        pages.collect::<Result<_, _>>().expect("it is readable")
+        let pages: Vec<i64> = pages.collect::<Result<_, _>>().expect("it is readable");
+        pages.into_iter().map(|page| page as usize).collect()
     };
     let intact = fs::read(&path).expect("the file is accessible");
     let page_size = usize::from(u16::from_be_bytes([intact[16], intact[17]]));
