@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Creates a store with 14 entries, of which the oldest 3 have been removed.
+    /// Creates a store with 14 entries, of which the oldest 2 have been removed.
     fn store() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
@@ -254,7 +254,7 @@ mod tests {
         let (folder, path) = store();
         let intact = report(&path);
         assert!(intact.is_intact(), "{intact:?}");
-        assert_eq!(intact.entries, 11);
+        assert_eq!(intact.entries, 12);
         let connection = Connection::open(&path).unwrap();
         let columns: Vec<&str> = COLUMNS.split(", ").chain(["sum"]).collect();
         let mut changes = Vec::new();
@@ -358,12 +358,12 @@ mod tests {
             ("DELETE FROM audit WHERE number BETWEEN 6 AND 12;".to_owned(), 13),
             // The oldest entries, with the row that states the last removed one.
             (
-                "UPDATE audit_anchor SET number = 4,
-                        hash = (SELECT hash FROM audit WHERE number = 4);
+                "UPDATE audit_anchor SET number = 3,
+                        hash = (SELECT hash FROM audit WHERE number = 3);
                  UPDATE audit_anchor SET sum = row_sum(number, hash);
-                 DELETE FROM audit WHERE number = 4;"
+                 DELETE FROM audit WHERE number = 3;"
                     .to_owned(),
-                5,
+                4,
             ),
             // An entry in the middle, with later entries moved up.
             (
@@ -385,7 +385,7 @@ mod tests {
                 6,
             ),
             (insert("audit WHERE number = 9", 15) + &resum, 15),
-            (insert("audit WHERE number = 4", 3) + &resum, 3),
+            (insert("audit WHERE number = 4", 2) + &resum, 2),
         ] {
             std::fs::copy(&path, &copy).unwrap();
             forge(&copy, &sql);
@@ -485,12 +485,12 @@ mod tests {
         let mut store = SqliteStore::open(&path).unwrap();
         let page = store.audit(&AuditQuery::default()).unwrap();
         let numbers = page.entries.iter().map(|entry| entry.number);
-        assert!(numbers.eq(4..=14));
+        assert!(numbers.eq(3..=14));
         let content = |mut entry: AuditEntry| {
             entry.link = None;
             entry
         };
-        for read in page.entries.into_iter().take(10) {
+        for read in page.entries.into_iter().take(11) {
             let expected = AuditEntry {
                 monotonic: Tick::ZERO,
                 ..entry(read.number)

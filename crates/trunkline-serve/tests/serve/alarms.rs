@@ -191,9 +191,9 @@ fn actions_on_alarms_are_audited() {
         [
             "alarm ack rig/x hi: acknowledged; seen: done",
             "alarm shelve rig/x hi: shelved; seen: done",
-            "alarm unshelve rig/x hi: acknowledged; seen: done",
+            "alarm unshelve rig/x hi: unacknowledged; seen: done",
             "alarm disable rig/x hi: out-of-service; seen: done",
-            "alarm enable rig/x hi: acknowledged; seen: done",
+            "alarm enable rig/x hi: unacknowledged; seen: done",
         ]
     );
     assert!(entries.iter().all(|entry| entry.who == "loopback"));
