@@ -757,7 +757,12 @@ fn ten_thousand_wrong_passwords_of_a_peer_add_an_entry_per_minute() {
     let (rig, _) = audited();
     let caller = Caller::local(7, 1000);
     for attempt in 0..10_000 {
-        note(&rig, &caller, "10.0.0.7", wrong_password(&format!("user{attempt}")));
+        note(
+            &rig,
+            &caller,
+            "10.0.0.7",
+            wrong_password(&format!("user{attempt}")),
+        );
         // A hundred attempts per second: 100 s.
         rig.advance(Duration::from_millis(10));
         note_repeats(&rig);
@@ -768,11 +773,18 @@ fn ten_thousand_wrong_passwords_of_a_peer_add_an_entry_per_minute() {
     assert_eq!(entries.len(), 3, "{:?}", security(&entries));
     assert_eq!(entries[0].new, "account user0 by password");
     let counts = entries[1..].iter().map(|entry| {
-        let (count, _) = entry.new.split_once(" more since ").expect("it has a count");
+        let (count, _) = entry
+            .new
+            .split_once(" more since ")
+            .expect("it has a count");
         count.parse::<u64>().expect("it is a number")
     });
     assert_eq!(counts.sum::<u64>(), 9_999);
-    assert!(entries[2].new.ends_with("the last: account user9999 by password"));
+    assert!(
+        entries[2]
+            .new
+            .ends_with("the last: account user9999 by password")
+    );
     // After a minute without attempts, the peer is forgotten.
     rig.advance(Duration::from_secs(60));
     assert_eq!(note_repeats(&rig), None);

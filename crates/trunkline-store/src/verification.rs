@@ -110,7 +110,8 @@ fn exact_entry(row: &Row<'_>) -> Result<trunkline_types::AuditEntry, String> {
 
 /// Checks the row that states the last removed entry. Returns the problem, if there is one.
 fn anchor_problem(connection: &Connection, first: u64) -> Result<Option<String>, Error> {
-    let count: i64 = connection.query_row("SELECT count(*) FROM audit_anchor", [], |row| row.get(0))?;
+    let count: i64 =
+        connection.query_row("SELECT count(*) FROM audit_anchor", [], |row| row.get(0))?;
     let found: Option<(bool, bool)> = connection
         .query_row(
             "SELECT sum IS row_sum(number, hash) AND typeof(number) = 'integer' \
@@ -122,9 +123,7 @@ fn anchor_problem(connection: &Connection, first: u64) -> Result<Option<String>,
         .optional()?;
     Ok(match (count, found) {
         (1, Some((true, true))) => None,
-        (1, Some((false, _))) => {
-            Some("the checksum of the last removed entry is wrong".to_owned())
-        }
+        (1, Some((false, _))) => Some("the checksum of the last removed entry is wrong".to_owned()),
         (1, Some((true, false))) => {
             Some("the number of the last removed entry is not the one before".to_owned())
         }
@@ -200,7 +199,9 @@ mod tests {
         let connection = Connection::open(path).unwrap();
         damage::add_row_sum(&connection).unwrap();
         let triggers: Vec<(String, String)> = connection
-            .prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'audit'")
+            .prepare(
+                "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'audit'",
+            )
             .unwrap()
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
             .unwrap()
@@ -208,7 +209,9 @@ mod tests {
             .unwrap();
         assert_eq!(triggers.len(), 3);
         for (name, _) in &triggers {
-            connection.execute_batch(&format!("DROP TRIGGER {name}")).unwrap();
+            connection
+                .execute_batch(&format!("DROP TRIGGER {name}"))
+                .unwrap();
         }
         connection.execute_batch(sql).unwrap();
         for (_, sql) in &triggers {
@@ -218,7 +221,8 @@ mod tests {
 
     /// Returns every value that differs in one byte, as SQL literals.
     fn altered(value: &Value) -> Vec<String> {
-        let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
+        let hex =
+            |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
         let each_byte = |bytes: &[u8]| -> Vec<Vec<u8>> {
             let changed = |at: usize| {
                 let mut bytes = bytes.to_vec();
@@ -235,7 +239,10 @@ mod tests {
             Value::Text(text) => each_byte(text.as_bytes())
                 .into_iter()
                 .map(|bytes| format!("CAST(x'{}' AS TEXT)", hex(&bytes)))
-                .chain([format!("CAST(x'{}' AS BLOB)", hex(text.as_bytes())), "'x'".to_owned()])
+                .chain([
+                    format!("CAST(x'{}' AS BLOB)", hex(text.as_bytes())),
+                    "'x'".to_owned(),
+                ])
                 .collect(),
             Value::Blob(bytes) => each_byte(bytes)
                 .into_iter()
@@ -262,7 +269,11 @@ mod tests {
             for column in &columns {
                 let sql = format!("SELECT {column} FROM audit WHERE number = {number}");
                 let value: Value = connection.query_row(&sql, [], |row| row.get(0)).unwrap();
-                changes.extend(altered(&value).into_iter().map(|value| (number, *column, value)));
+                changes.extend(
+                    altered(&value)
+                        .into_iter()
+                        .map(|value| (number, *column, value)),
+                );
             }
         }
         drop(connection);
@@ -278,10 +289,12 @@ mod tests {
                     "number" => value.clone(),
                     _ => number.to_string(),
                 };
-                let mut sql =
-                    format!("UPDATE OR REPLACE audit SET {column} = {value} WHERE number = {number};");
+                let mut sql = format!(
+                    "UPDATE OR REPLACE audit SET {column} = {value} WHERE number = {number};"
+                );
                 if corrects_sum {
-                    sql += &format!("UPDATE audit SET sum = row_sum({COLUMNS}) WHERE number = {key};");
+                    sql +=
+                        &format!("UPDATE audit SET sum = row_sum({COLUMNS}) WHERE number = {key};");
                 }
                 forge(&copy, &sql);
                 let at = format!("{sql} -> ");
@@ -355,7 +368,10 @@ mod tests {
         let resum = format!("UPDATE audit SET sum = row_sum({COLUMNS});");
         for (sql, expected) in [
             ("DELETE FROM audit WHERE number = 8;".to_owned(), 9),
-            ("DELETE FROM audit WHERE number BETWEEN 6 AND 12;".to_owned(), 13),
+            (
+                "DELETE FROM audit WHERE number BETWEEN 6 AND 12;".to_owned(),
+                13,
+            ),
             // The oldest entries, with the row that states the last removed one.
             (
                 "UPDATE audit_anchor SET number = 3,
@@ -390,7 +406,11 @@ mod tests {
             std::fs::copy(&path, &copy).unwrap();
             forge(&copy, &sql);
             let report = report(&copy);
-            assert_eq!(report.faults.first().map(|fault| fault.0), Some(expected), "{sql}: {report:?}");
+            assert_eq!(
+                report.faults.first().map(|fault| fault.0),
+                Some(expected),
+                "{sql}: {report:?}"
+            );
         }
     }
 
@@ -398,10 +418,15 @@ mod tests {
     fn trigger_that_was_changed_is_reported_as_damage() {
         let (_folder, path) = store();
         let connection = Connection::open(&path).unwrap();
-        connection.execute_batch("DROP TRIGGER audit_is_not_changed").unwrap();
+        connection
+            .execute_batch("DROP TRIGGER audit_is_not_changed")
+            .unwrap();
         drop(connection);
         verify_audit(&path, None).unwrap_err();
-        Connection::open(&path).unwrap().execute_batch(IS_NOT_CHANGED).unwrap();
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch(IS_NOT_CHANGED)
+            .unwrap();
         assert!(report(&path).is_intact());
     }
 

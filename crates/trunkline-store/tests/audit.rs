@@ -186,9 +186,8 @@ fn entries_beyond_their_age_are_removed_once_the_oldest_is_a_tenth_older() {
             .saturating_add_nanos(seconds * 1_000_000_000),
     };
     // The first entry is a tenth older than allowed, and not more.
-    let mut append = |entries: &[AuditEntry], seconds| {
-        end(store.append_audit(entries, bound_after(seconds)))
-    };
+    let mut append =
+        |entries: &[AuditEntry], seconds| end(store.append_audit(entries, bound_after(seconds)));
     assert_eq!(append(&written[..110], 110), 110);
     assert_eq!(append(&written[110..111], 111), 112);
     let page = store.audit(&AuditQuery::default()).unwrap();

@@ -232,7 +232,9 @@ fn every_altered_byte_of_the_entries_in_the_file_is_found() {
         let mut select = file
             .prepare("SELECT pageno FROM dbstat WHERE name IN ('audit', 'audit_anchor') ORDER BY 1")
             .expect("SQLite was built with dbstat");
-        let pages = select.query_map([], |row| row.get(0)).expect("it is readable");
+        let pages = select
+            .query_map([], |row| row.get(0))
+            .expect("it is readable");
         let pages: Vec<i64> = pages.collect::<Result<_, _>>().expect("it is readable");
         pages.into_iter().map(|page| page as usize).collect()
     };
@@ -243,7 +245,9 @@ fn every_altered_byte_of_the_entries_in_the_file_is_found() {
         fs::write(&copy, bytes).expect("the disk has room");
         verify_audit(&copy, None)
     };
-    let report = verify(&intact).expect("the copy is intact").expect("it has a chain");
+    let report = verify(&intact)
+        .expect("the copy is intact")
+        .expect("it has a chain");
     assert!(report.is_intact() && report.entries > 9, "{report:?}");
     let (mut found, mut damaged) = (0, 0);
     for page in pages {

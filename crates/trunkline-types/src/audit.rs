@@ -14,8 +14,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 pub use self::chain::{
-    AuditHash, AuditHashError, AuditHead, AuditLink, CHAIN_FAULTS_MAX, ChainAnchor, ChainCheck, ChainEnd,
-    ChainFault, ChainReport, canonical_bytes,
+    AuditHash, AuditHashError, AuditHead, AuditLink, CHAIN_FAULTS_MAX, ChainAnchor, ChainCheck,
+    ChainEnd, ChainFault, ChainReport, canonical_bytes,
 };
 use crate::{Pattern, Position, StepBudget, Tick, Timestamp};
 

@@ -84,7 +84,11 @@ impl AuditLog {
                 let head = end.as_ref().ok().copied();
                 (head, Storage::Store { store, limits }, end.err())
             }
-            None => (Some(AuditHead::default()), Storage::Memory(VecDeque::new()), None),
+            None => (
+                Some(AuditHead::default()),
+                Storage::Memory(VecDeque::new()),
+                None,
+            ),
         };
         let shared = Arc::new(Shared {
             core: core.clone(),
@@ -428,3 +432,57 @@ fn page_from_memory(newest: &VecDeque<AuditEntry>, query: &AuditQuery) -> AuditP
 
 /// The error type of the audit in memory, which cannot fail.
 type Never = std::convert::Infallible;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
+mod tests {
+    use trunkline_engine::{EngineOptions, SecurityEvent, SecurityNote};
+    use trunkline_types::audit::ChainCheck;
+
+    use super::*;
+
+    /// The number of refused logins that were not yet due is stored before the stop, and the entries
+    /// are a chain.
+    #[test]
+    fn counted_logins_are_stored_when_the_engine_stops() {
+        let core = Core::new(EngineOptions::new("rig", 1));
+        let sut = AuditLog::start(&core, Clock::new(), None).unwrap();
+        sut.note_start();
+        for _ in 0..1_000 {
+            let event = SecurityEvent::LoginRefused {
+                account: "root",
+                method: "password",
+                rule: "the password is wrong",
+            };
+            let note = SecurityNote {
+                peer: "10.0.0.7",
+                event,
+            };
+            let caller = Caller::local(1, 1000);
+            let moment = sut.shared.moment();
+            core.audit()
+                .note_security(&caller, note, moment, &mut Wakes::new());
+        }
+        sut.note_stop();
+        let page = sut.page(&AuditQuery::default()).unwrap();
+        let actions: Vec<AuditAction> = page.entries.iter().map(|entry| entry.action).collect();
+        let expected = [
+            AuditAction::EngineStart,
+            AuditAction::Login,
+            AuditAction::Login,
+            AuditAction::EngineStop,
+        ];
+        assert_eq!(actions, expected);
+        let count = &page.entries[2].new;
+        assert!(count.starts_with("999 more since "), "{count}");
+        let mut check = ChainCheck::new(None);
+        page.entries.iter().for_each(|entry| check.push(entry));
+        let report = check.finish();
+        assert!(report.is_intact(), "{report:?}");
+        let last = AuditHead {
+            number: 4,
+            hash: report.head,
+        };
+        assert_eq!(sut.head(), last);
+    }
+}

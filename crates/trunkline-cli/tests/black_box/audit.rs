@@ -220,7 +220,9 @@ fn verified(engine: &Stored, arguments: &[&str]) -> (Option<i32>, Json) {
 fn forge(store: &Path, sql: &str) {
     let file = rusqlite::Connection::open(store).unwrap();
     let triggers: Vec<(String, String)> = file
-        .prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'audit'")
+        .prepare(
+            "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'audit'",
+        )
         .unwrap()
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
         .unwrap()
@@ -252,7 +254,12 @@ fn verify_checks_an_engine_and_its_store_file_and_finds_a_forged_entry() {
         let (code, line) = verified(&engine, source);
         assert_eq!(code, Some(0), "{line}");
         assert_eq!(
-            (&line["entries"], &line["first"], &line["last"], &line["fault_count"]),
+            (
+                &line["entries"],
+                &line["first"],
+                &line["last"],
+                &line["fault_count"]
+            ),
             (&json!(6), &json!(1), &json!(6), &json!(0))
         );
         assert_eq!(line["head"], written[5]["hash"]);
@@ -265,14 +272,20 @@ fn verify_checks_an_engine_and_its_store_file_and_finds_a_forged_entry() {
     }
     let wrong = format!("4:{}", noted(3));
     let (code, line) = verified(&engine, &[file, "--head", &wrong]);
-    assert_eq!((code, &line["faults"][0]["fault"]), (Some(8), &json!("other-past")));
+    assert_eq!(
+        (code, &line["faults"][0]["fault"]),
+        (Some(8), &json!("other-past"))
+    );
     let text = engine.run(&["audit", "verify"]);
     assert!(text.out.contains("intact"), "{text:?}");
     assert!(text.out.contains(&noted(6)), "{text:?}");
     let published = engine.run(&["get", "-t", "_engine/audit/newest"]);
     assert_eq!(published.code, Some(0), "{published:?}");
     for wrong in ["12", "0:00", "x"] {
-        assert_eq!(engine.run(&["audit", "verify", "--head", wrong]).code, Some(2));
+        assert_eq!(
+            engine.run(&["audit", "verify", "--head", wrong]).code,
+            Some(2)
+        );
     }
     let missing = engine.run(&["audit", "verify", "nothing.db"]);
     assert_eq!(missing.code, Some(1), "{missing:?}");
@@ -287,7 +300,11 @@ fn verify_checks_an_engine_and_its_store_file_and_finds_a_forged_entry() {
     // An engine with this store reports the same entry.
     let engine = Stored::start(&store);
     let (code, line) = verified(&engine, &[]);
-    assert_eq!((code, &line["faults"][0]["number"]), (Some(8), &json!(4)), "{line}");
+    assert_eq!(
+        (code, &line["faults"][0]["number"]),
+        (Some(8), &json!(4)),
+        "{line}"
+    );
     drop(engine);
     std::fs::write(&store, vec![b'x'; 8192]).unwrap();
     // An engine without a store has a chain in memory.
@@ -296,7 +313,11 @@ fn verify_checks_an_engine_and_its_store_file_and_finds_a_forged_entry() {
     assert_eq!(shown.code, Some(8), "it is no store: {shown:?}");
     let shown = served.run(&["audit", "verify", "--json"]);
     let line: Json = serde_json::from_str(shown.out.trim()).unwrap();
-    assert_eq!((shown.code, &line["fault_count"]), (Some(0), &json!(0)), "{line}");
+    assert_eq!(
+        (shown.code, &line["fault_count"]),
+        (Some(0), &json!(0)),
+        "{line}"
+    );
 }
 
 /// Behaviour: B-24.
@@ -308,7 +329,9 @@ fn export_writes_every_entry_and_continues_after_the_last_one() {
     assert_eq!(engine.run(&["put", "bench/volts", "12.5"]).code, Some(0));
     let written = entries(&engine, &[]);
     let lines = |text: &str| -> Vec<Json> {
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     };
     let export = |arguments: &[&str]| {
         let shown = engine.run(&[&["audit", "export"], arguments].concat());
@@ -348,9 +371,15 @@ fn export_writes_every_entry_and_continues_after_the_last_one() {
     assert_eq!(messages.len(), written.len());
     for (message, entry) in messages.iter().zip(&written) {
         let ts = entry["ts"].as_str().unwrap();
-        assert!(message.starts_with(&format!("<110>1 {}Z ", &ts[..26])), "{message}");
-        let number = format!(" trunkline - {} [trunkline@32473 number=\"{}\" ts=\"{ts}\"",
-            entry["action"].as_str().unwrap().replace(' ', "-"), entry["number"]);
+        assert!(
+            message.starts_with(&format!("<110>1 {}Z ", &ts[..26])),
+            "{message}"
+        );
+        let number = format!(
+            " trunkline - {} [trunkline@32473 number=\"{}\" ts=\"{ts}\"",
+            entry["action"].as_str().unwrap().replace(' ', "-"),
+            entry["number"]
+        );
         assert!(message.contains(&number), "{message}");
         let hash = format!(" hash=\"{}\"] ", entry["hash"].as_str().unwrap());
         assert!(message.contains(&hash), "{message}");
@@ -372,7 +401,14 @@ fn export_writes_every_entry_and_continues_after_the_last_one() {
     }
     let wrong = engine.run(&["audit", "export", "--to", &target]);
     assert_eq!(wrong.code, Some(2), "JSON Lines are no messages: {wrong:?}");
-    let missing = engine.run(&["audit", "export", "--as", "syslog", "--to", "unix:/no/such/log"]);
+    let missing = engine.run(&[
+        "audit",
+        "export",
+        "--as",
+        "syslog",
+        "--to",
+        "unix:/no/such/log",
+    ]);
     assert_eq!(missing.code, Some(1), "{missing:?}");
 }
 
@@ -386,7 +422,15 @@ fn export_follows_new_entries_until_it_is_interrupted() {
     receiver.set_read_timeout(Some(TIMEOUT)).unwrap();
     let target = format!("unix:{}", socket.display());
     let mut follower = Running::start(&[
-        "audit", "export", "--follow", "--as", "syslog", "--to", &target, "--url", engine.url(),
+        "audit",
+        "export",
+        "--follow",
+        "--as",
+        "syslog",
+        "--to",
+        &target,
+        "--url",
+        engine.url(),
     ]);
     let receive = || {
         let mut bytes = [0; 8192];
@@ -399,7 +443,10 @@ fn export_follows_new_entries_until_it_is_interrupted() {
     assert_eq!(engine.run(&["put", "bench/volts", "12.5"]).code, Some(0));
     let put = receive();
     assert!(put.contains(" number=\"3\" "), "{put}");
-    assert!(put.ends_with("put bench/volts 5.0 -> 12.5: applied as update 2"), "{put}");
+    assert!(
+        put.ends_with("put bench/volts 5.0 -> 12.5: applied as update 2"),
+        "{put}"
+    );
     follower.signal("INT");
     assert_eq!(exit_code(&mut follower.child, "the export"), Some(0));
 }

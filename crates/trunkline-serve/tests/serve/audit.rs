@@ -420,14 +420,12 @@ fn full_audit(world: &World) -> AuditRoom {
         outcome: AuditOutcome::Done,
     };
     let own = engine.audit().claim(1, now).unwrap();
-    engine
-        .audit()
-        .note_order(
-            &Caller::engine(),
-            Moment { now, wall },
-            note,
-            &own,
-            &mut Wakes::new(),
-        );
+    engine.audit().note_order(
+        &Caller::engine(),
+        Moment { now, wall },
+        note,
+        &own,
+        &mut Wakes::new(),
+    );
     room
 }

@@ -203,7 +203,9 @@ impl ChainCheck {
         }
         if entry.action == AuditAction::Removed {
             // A removal that was made during the check concerns entries that were checked before.
-            self.is_start_reported |= self.start.is_some_and(|start| entry.old.parse() == Ok(start));
+            self.is_start_reported |= self
+                .start
+                .is_some_and(|start| entry.old.parse() == Ok(start));
             self.has_unhashed_removal |= entry.old.is_empty();
         }
         self.compare_with_anchor(entry.number, link.hash);
@@ -213,7 +215,10 @@ impl ChainCheck {
 
     /// Reports an entry that cannot be read. `link` is its place in the chain, as far as it is known.
     pub fn push_unreadable(&mut self, number: u64, link: Option<AuditLink>, why: String) {
-        let when = self.report.last.map_or(Timestamp::UNIX_EPOCH, |last| last.when);
+        let when = self
+            .report
+            .last
+            .map_or(Timestamp::UNIX_EPOCH, |last| last.when);
         self.follow(number, when);
         self.push_fault(number, ChainFault::Unreadable(why));
         if let (None, Some(link)) = (self.before, link) {
@@ -286,7 +291,9 @@ impl ChainCheck {
         };
         let first = self.report.first.map_or(1, |first| first.number);
         match anchor.number {
-            Some(number) if number + 1 < first => self.push_fault(number, ChainFault::AnchorRemoved),
+            Some(number) if number + 1 < first => {
+                self.push_fault(number, ChainFault::AnchorRemoved)
+            }
             Some(number) => self.push_fault(number, ChainFault::OtherPast),
             None => self.push_fault(first, ChainFault::OtherPast),
         }
@@ -324,9 +331,9 @@ impl fmt::Display for ChainFault {
                 "the entry does not match its hash: this entry or the hash of the entry before it \
                  was altered",
             ),
-            ChainFault::Unlinked => {
-                f.write_str("the entry does not follow the entry before it; one of them was replaced")
-            }
+            ChainFault::Unlinked => f.write_str(
+                "the entry does not follow the entry before it; one of them was replaced",
+            ),
             ChainFault::Missing(first) => {
                 write!(f, "entries from number {first} up to this one are missing")
             }
@@ -387,7 +394,9 @@ impl FromStr for AuditHash {
         }
         for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
             *byte = digits.iter().try_fold(0, |byte: u8, digit| {
-                let digit = char::from(*digit).to_digit(16).ok_or(AuditHashError::Hash)?;
+                let digit = char::from(*digit)
+                    .to_digit(16)
+                    .ok_or(AuditHashError::Hash)?;
                 // A hexadecimal digit fits into four bits.
                 Ok(byte << 4 | u8::try_from(digit).unwrap_or_default())
             })?;
@@ -496,7 +505,10 @@ mod tests {
         .concat();
         assert_eq!(bytes, expected);
         let hash = AuditHash::ZERO.followed_by(&entry(1)).to_string();
-        assert_eq!(hash, "bcfc06770b9cc848c052e6a13ba1dbaf3de4e8c6af86aad165271648b2819e3a");
+        assert_eq!(
+            hash,
+            "bcfc06770b9cc848c052e6a13ba1dbaf3de4e8c6af86aad165271648b2819e3a"
+        );
     }
 
     #[test]
@@ -618,7 +630,10 @@ mod tests {
         assert_eq!(hash.to_string().parse(), Ok(hash));
         let anchor: ChainAnchor = format!("17:{hash}").parse().unwrap();
         assert_eq!((anchor.number, anchor.hash), (Some(17), hash));
-        assert_eq!(hash.to_string().parse::<ChainAnchor>().unwrap().number, None);
+        assert_eq!(
+            hash.to_string().parse::<ChainAnchor>().unwrap().number,
+            None
+        );
         for wrong in ["", "12", &"g".repeat(64), &"ä".repeat(32), &"0".repeat(65)] {
             assert_eq!(wrong.parse::<AuditHash>(), Err(AuditHashError::Hash));
         }

@@ -89,7 +89,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let mut target = Target::open(args)?;
     let mut position = start(args)?;
     let engine = targets::engine(&context.settings)?;
-    let report_wait = |problem: &Problem| context.note_with_code("not-connected", &problem.sentence());
+    let report_wait =
+        |problem: &Problem| context.note_with_code("not-connected", &problem.sentence());
     let connection = match args.follow {
         true => Connection::wait(&engine, context, None, report_wait)?,
         false => Connection::new(&engine, context)?,
@@ -146,10 +147,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 fn start(args: &Args) -> Result<Option<Position>, Problem> {
     let saved = args.cursor.as_deref().map(Position::load).transpose()?;
     let after = args.after.filter(|number| *number > 0);
-    Ok(saved.flatten().or(after.map(|number| Position {
-        number,
-        hash: None,
-    })))
+    Ok(saved
+        .flatten()
+        .or(after.map(|number| Position { number, hash: None })))
 }
 
 /// Queries the entries from the last exported one on. This entry is included, so that the answer shows
@@ -255,7 +255,9 @@ impl Position {
         let hash = self.hash.as_deref().unwrap_or_default();
         let text = format!("{} {hash}\n", self.number);
         let failed = |error: &io::Error| file_problem("write", file, error);
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = file
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let mut new = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
         new.write_all(text.as_bytes())
@@ -268,7 +270,10 @@ impl Position {
 
 fn file_problem(action: &str, file: &Path, error: &io::Error) -> Problem {
     let reason = file_reason(error);
-    Problem::failed("file", format!("cannot {action} {}: {reason}", file.display()))
+    Problem::failed(
+        "file",
+        format!("cannot {action} {}: {reason}", file.display()),
+    )
 }
 
 /// Where entries are written.
@@ -339,7 +344,9 @@ impl Target {
                 let lines = std::mem::take(lines);
                 // Programs need the exact text. A terminal must not obey what an entry contains.
                 match io::stdout().is_terminal() {
-                    true => lines.lines().try_for_each(|line| context.terminal.line(line)),
+                    true => lines
+                        .lines()
+                        .try_for_each(|line| context.terminal.line(line)),
                     false => context.terminal.raw(lines.as_bytes()),
                 }
             }

@@ -65,7 +65,11 @@ fn severity(entry: &AuditEntry) -> Severity {
 fn timestamp(text: &str) -> String {
     match text.split_once('.') {
         Some((seconds, fraction)) => {
-            let digits: String = fraction.chars().take_while(char::is_ascii_digit).take(6).collect();
+            let digits: String = fraction
+                .chars()
+                .take_while(char::is_ascii_digit)
+                .take(6)
+                .collect();
             format!("{seconds}.{digits}Z")
         }
         None => text.to_owned(),
@@ -74,7 +78,11 @@ fn timestamp(text: &str) -> String {
 
 /// Returns a field of the header, which has printable ASCII characters only; `-` if there are none.
 fn header_field(text: &str, max: usize) -> String {
-    let field: String = text.chars().filter(char::is_ascii_graphic).take(max).collect();
+    let field: String = text
+        .chars()
+        .filter(char::is_ascii_graphic)
+        .take(max)
+        .collect();
     match field.is_empty() {
         true => "-".to_owned(),
         false => field,
@@ -243,12 +251,7 @@ mod tests {
 
     #[test]
     fn header_has_printable_ascii_only() {
-        for (host, expected) in [
-            ("plant 7", "plant7"),
-            ("", "-"),
-            ("ä", "-"),
-            ("a\nb", "ab"),
-        ] {
+        for (host, expected) in [("plant 7", "plant7"), ("", "-"), ("ä", "-"), ("a\nb", "ab")] {
             let message = message(&entry(), host);
             assert_eq!(message.split(' ').nth(2), Some(expected), "{host:?}");
         }
@@ -279,6 +282,9 @@ mod tests {
             action: AuditAction::EngineStart,
             ..entry()
         };
-        assert_eq!(message(&two_words, "h").split(' ').nth(5), Some("engine-start"));
+        assert_eq!(
+            message(&two_words, "h").split(' ').nth(5),
+            Some("engine-start")
+        );
     }
 }

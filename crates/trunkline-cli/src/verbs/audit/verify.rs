@@ -212,13 +212,16 @@ fn check_pages(
 fn report_of_file(file: &Path, anchor: Option<ChainAnchor>) -> Result<ChainReport, CliError> {
     let folder = tempfile::tempdir().map_err(|error| copy_problem(file, &error))?;
     let copy = folder.path().join("store.db");
-    let copied = backup_files::copy_database(file, &copy, ATTEMPTS, &mut |from, to| {
-        match fs::copy(from, to) {
+    let copied = backup_files::copy_database(
+        file,
+        &copy,
+        ATTEMPTS,
+        &mut |from, to| match fs::copy(from, to) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound && from != file => Ok(false),
             Err(error) => Err(error),
-        }
-    });
+        },
+    );
     copied.map_err(|error| match error {
         CopyError::Io { error, .. } | CopyError::Copy(error) => copy_problem(file, &error),
         CopyError::Changing => {

@@ -130,6 +130,16 @@ struct Kind {
     others: Option<Counted>,
 }
 
+/// What became of an event.
+enum Added {
+    /// It gets its own entry now.
+    Entry(Event),
+    /// It was counted. The time of the next call of `note_repeats` is the same as before.
+    Counted,
+    /// It was counted as the first one of other peers, so the host must learn when the count is due.
+    FirstOfOthers,
+}
+
 /// What identifies repeated events: the peer, and for refused requests the rule.
 type Key = (Box<str>, Box<str>);
 
@@ -175,13 +185,17 @@ impl Audit<'_> {
         let short = |text: &str| cut(text, KEY_BYTES_MAX).into_boxed_str();
         let key = (short(note.peer), short(detail));
         let mut repeats = self.table.repeats.lock();
-        let counts = repeats.0.entry(kind).or_insert_with(|| Kind::new(kind, moment.now));
-        let immediate = counts.add(kind.limits(), key, event, moment);
+        let counts = repeats
+            .0
+            .entry(kind)
+            .or_insert_with(|| Kind::new(kind, moment.now));
+        let added = counts.add(kind.limits(), key, event, moment);
         drop(repeats);
-        match immediate {
-            Some(event) => self.push_event(event, moment, wakes),
-            // The host must call `note_repeats` when the count is due.
-            None => {
+        match added {
+            // The note also wakes the host, which learns when the count of this peer is due.
+            Added::Entry(event) => self.push_event(event, moment, wakes),
+            Added::Counted => {}
+            Added::FirstOfOthers => {
                 if let Some(outbox) = &*self.table.host_outbox.lock() {
                     wakes.add(outbox);
                 }
@@ -206,7 +220,9 @@ impl Audit<'_> {
         for (kind, counts) in &mut repeats.0 {
             counts.take_due(kind.limits(), moment, all, &mut due);
         }
-        repeats.0.retain(|kind, counts| !counts.is_idle(kind.limits()));
+        repeats
+            .0
+            .retain(|kind, counts| !counts.is_idle(kind.limits()));
         let next = repeats.0.values().filter_map(Kind::next_due).min();
         drop(repeats);
         for event in due {
@@ -263,21 +279,37 @@ impl Event {
                 let effect = login(account, method);
                 (AuditAction::Login, "", effect, refused(rule))
             }
-            SecurityEvent::SessionEnded { cause } => {
-                (AuditAction::Logout, "", cause.to_owned(), AuditOutcome::Done)
-            }
-            SecurityEvent::SessionRevoked { cause } => {
-                (AuditAction::Revoke, "", cause.to_owned(), AuditOutcome::Done)
-            }
+            SecurityEvent::SessionEnded { cause } => (
+                AuditAction::Logout,
+                "",
+                cause.to_owned(),
+                AuditOutcome::Done,
+            ),
+            SecurityEvent::SessionRevoked { cause } => (
+                AuditAction::Revoke,
+                "",
+                cause.to_owned(),
+                AuditOutcome::Done,
+            ),
             SecurityEvent::RequestRefused {
                 request,
                 name,
                 rule,
-            } => (AuditAction::Request, name, request.to_owned(), refused(rule)),
+            } => (
+                AuditAction::Request,
+                name,
+                request.to_owned(),
+                refused(rule),
+            ),
             SecurityEvent::AccessChanged {
                 change: text,
                 refused,
-            } => (AuditAction::AccessChange, "", text.to_owned(), change(refused)),
+            } => (
+                AuditAction::AccessChange,
+                "",
+                text.to_owned(),
+                change(refused),
+            ),
             SecurityEvent::ConfigurationChanged {
                 change: text,
                 refused,
@@ -295,7 +327,10 @@ impl Event {
 
     /// Returns the entry that states the number of repetitions, of which this is the last.
     fn repeated(mut self, count: u64, since: Timestamp, whose: &str) -> Self {
-        let effect = format!("{count} more{whose} since {since}; the last: {}", self.effect);
+        let effect = format!(
+            "{count} more{whose} since {since}; the last: {}",
+            self.effect
+        );
         self.effect = cut(&effect, AUDIT_TEXT_BYTES_MAX).into();
         self
     }
@@ -311,21 +346,24 @@ impl Kind {
         }
     }
 
-    /// Adds an event. Returns it if it gets its own entry now.
-    fn add(&mut self, limits: &Limits, key: Key, event: Event, moment: Moment) -> Option<Event> {
+    fn add(&mut self, limits: &Limits, key: Key, event: Event, moment: Moment) -> Added {
         self.replenish(limits, moment.now);
         if let Some(counted) = self.peers.get_mut(&key) {
             counted.add(event, moment.wall);
-            return None;
+            return Added::Counted;
         }
         if self.peers.len() < limits.peers && self.budget > 0 {
             self.budget -= 1;
             self.peers.insert(key, Counted::new(moment));
-            return Some(event);
+            return Added::Entry(event);
         }
+        let is_first = self.others.is_none();
         let others = self.others.get_or_insert_with(|| Counted::new(moment));
         others.add(event, moment.wall);
-        None
+        match is_first {
+            true => Added::FirstOfOthers,
+            false => Added::Counted,
+        }
     }
 
     fn replenish(&mut self, limits: &Limits, now: Tick) {
@@ -360,7 +398,10 @@ impl Kind {
             }
             true
         });
-        if let Some(others) = self.others.take_if(|others| all || moment.now >= others.due) {
+        if let Some(others) = self
+            .others
+            .take_if(|others| all || moment.now >= others.due)
+        {
             // One entry per period, which needs no budget.
             let mut others = others;
             due.extend(others.take(" of other peers"));
