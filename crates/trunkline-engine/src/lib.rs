@@ -61,8 +61,8 @@ pub use features::alarms::{
 };
 pub use features::alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
 pub use features::audit::{
-    AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_WAIT_MAX, AuditRoom, AuditStorage, NoAuditRoom,
-    OrderNote,
+    AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_REPEAT_PERIOD, AUDIT_WAIT_MAX, AuditFigures,
+    AuditRoom, AuditStorage, NoAuditRoom, OrderNote, SecurityEvent, SecurityNote,
 };
 pub use features::forcing::{ForcedPage, ForcedVariable};
 pub use features::groups::{GroupAttempt, GroupMember, GroupOutcome, Snapshot};

@@ -106,6 +106,7 @@ impl Health {
             let alarms = match row.path {
                 "store/failing" => vec![failing("the store cannot be written")],
                 "history/failing" => vec![failing("the history cannot be written")],
+                "audit/full" => vec![failing("the audit has no room for further entries")],
                 _ => Vec::new(),
             };
             let properties = Properties {
@@ -213,6 +214,9 @@ impl Health {
         let (store, store_error) = deployments
             .as_ref()
             .map_or(("none", String::new()), |d| d.store_health());
+        let audit = core.audit().figures();
+        let audit_head = deployments.as_ref().map(|d| d.audit().head());
+        let audit_head = audit_head.unwrap_or_default();
         let queue = core.health().queue_memory();
         let queued = queue.map_or(totals.queued_bytes, |queue| queue.used);
         let (slots, requests) = (core.slots(), &self.facts.requests);
@@ -268,6 +272,14 @@ impl Health {
                 = alarms.raised_recently > FLOOD_THRESHOLD;
             U64 "alarms/journal" "" "Number of the newest entry of the alarm journal" = journal;
             U64 "alarms/lost" "" "Changes of alarms that are missing from the journal" = journal_lost;
+            U64 "audit/newest" "" "Number of the newest stored entry of the audit" = audit_head.number;
+            String "audit/head" "" "Hash of this entry, which covers all earlier entries"
+                = Arc::<str>::from(audit_head.hash.to_string());
+            U64 "audit/waiting" "" "Entries of the audit that are not stored yet" = audit.waiting as u64;
+            U64 "audit/lost" "" "Entries that are missing from the audit, because it had no room" = audit.lost;
+            Bool "audit/full" ""
+                "True if the audit has no room for the entries of actions that do not wait for it"
+                = audit.is_full;
             String "store/state" "" "none, good, damaged or failing" = Arc::<str>::from(store);
             String "store/error" "" "Current failure of the store; empty if there is none" = Arc::<str>::from(store_error);
             Bool "store/failing" "" "True if nothing can be stored now" = store == "failing";

@@ -50,6 +50,7 @@ pub(crate) fn schema() -> Json {
         ("alarm_entry", schema_of::<alarm::Entry>()),
         ("alarm_report", schema_of::<alarm::Report>()),
         ("audit", schema_of::<audit::Entry>()),
+        ("audit_verified", schema_of::<audit::Verified>()),
         ("history_interval", schema_of::<history::Bucket>()),
         ("history_coverage", schema_of::<history::Coverage>()),
         ("history_event", schema_of::<history::Event>()),

@@ -91,7 +91,16 @@ pub(crate) const VERBS: &[Verb] = &[
             Verb::writing("enable", WRITE),
         ],
     ),
-    Verb::reading("audit", READ),
+    Verb {
+        exits: READ,
+        ..Verb::group(
+            "audit",
+            &[
+                Verb::reading("verify", &[0, 1, 2, 3, 4, 5, 8, 130]),
+                Verb::writing("export", &[0, 1, 2, 3, 4, 5, 8, 130]),
+            ],
+        )
+    },
     Verb {
         exits: HISTORY,
         ..Verb::group(

@@ -290,8 +290,8 @@ impl Forcing<'_> {
             true => AuditAction::ForcingOn,
             false => AuditAction::ForcingOff,
         };
-        self.note(caller, wall, action, list.handles.len(), &room, wakes);
         let moment = Moment { now, wall };
+        self.note(caller, moment, action, list.handles.len(), &room, wakes);
         let variables = list.handles.iter();
         for variable in variables.filter_map(|handle| self.core.variable(*handle)) {
             let mut state = variable.lock();
@@ -319,8 +319,8 @@ impl Forcing<'_> {
         let mut list = self.table.list.lock();
         let handles = std::mem::take(&mut list.handles);
         let action = AuditAction::ForcingClear;
-        self.note(caller, wall, action, handles.len(), &room, wakes);
         let moment = Moment { now, wall };
+        self.note(caller, moment, action, handles.len(), &room, wakes);
         let variables = handles.iter();
         for variable in variables.filter_map(|handle| self.core.variable(*handle)) {
             let _sequence = release(&variable, &mut variable.lock(), moment, wakes);
@@ -371,7 +371,7 @@ impl Forcing<'_> {
     fn note(
         &self,
         caller: &Caller,
-        wall: Timestamp,
+        moment: Moment,
         action: AuditAction,
         count: usize,
         room: &AuditRoom,
@@ -386,7 +386,7 @@ impl Forcing<'_> {
             },
             outcome: AuditOutcome::Done,
         };
-        self.audit().note_order(caller, wall, note, room, wakes);
+        self.audit().note_order(caller, moment, note, room, wakes);
     }
 
     fn audit(&self) -> Audit<'_> {

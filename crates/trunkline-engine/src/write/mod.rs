@@ -128,7 +128,7 @@ impl<'a> Call<'a> {
         if let Some(observer) = self.observer {
             let end = WriteEnd {
                 variable: self.variable,
-                wall: self.moment.wall,
+                moment: self.moment,
                 old,
                 new,
                 outcome,

@@ -153,10 +153,10 @@ impl Request for OrderRequest {
                 outcome: AuditOutcome::Refused(fault.sentence.to_string()),
             };
             let (engine, caller) = (&context.engine, &context.caller);
-            let (room, wall) = (room.unwrap_or_default(), context.moment.wall);
+            let (room, moment) = (room.unwrap_or_default(), context.moment);
             engine
                 .audit()
-                .note_order(caller, wall, note, &room, &mut context.wakes);
+                .note_order(caller, moment, note, &room, &mut context.wakes);
             context.put_fault(self.request, fault);
             return Progress::Done;
         }

@@ -207,7 +207,7 @@ impl Providers<'_> {
             let cause = UnknownCause::ProviderGone {
                 provider: Arc::clone(&name),
             };
-            self.finish_unknown(write, cause, wall, wakes);
+            self.finish_unknown(write, cause, Moment { now, wall }, wakes);
         }
         let quality = Quality::bad(reason);
         self.table.ended.lock().push_back(DetachedProvider {
@@ -349,7 +349,7 @@ impl Providers<'_> {
                 count_refused(variable, Refusal::Provider { provider, reason })
             }
         };
-        self.report(&waiting, variable, wall, outcome, wakes);
+        self.report(&waiting, variable, moment, outcome, wakes);
     }
 
     /// Publishes the current value of the device. Nothing can delay it: a full `all` subscription
@@ -397,14 +397,14 @@ impl Providers<'_> {
         &self,
         waiting: &Waiting,
         variable: &Variable,
-        wall: Timestamp,
+        moment: Moment,
         outcome: WriteOutcome,
         wakes: &mut Wakes,
     ) {
         if let Some(observer) = &waiting.observer {
             let end = WriteEnd {
                 variable,
-                wall,
+                moment,
                 old: &variable.update(),
                 new: None,
                 outcome: &outcome,
@@ -451,7 +451,7 @@ impl Providers<'_> {
         for (ticket, write) in due {
             let (provider, _) = self.table.get(ticket.provider.0);
             let cause = UnknownCause::ProviderTimedOut { provider };
-            self.finish_unknown(write, cause, moment.wall, wakes);
+            self.finish_unknown(write, cause, moment, wakes);
         }
         match took_all && self.mark_ended(&mut { SLICE }, moment, wakes) {
             true => self.table.next_deadline(),
@@ -463,12 +463,12 @@ impl Providers<'_> {
         &self,
         write: PendingWrite,
         cause: UnknownCause,
-        wall: Timestamp,
+        moment: Moment,
         wakes: &mut Wakes,
     ) {
         let variable = &write.variable;
         let outcome = count_unknown(variable, cause);
-        self.report(&write.waiting, variable, wall, outcome, wakes);
+        self.report(&write.waiting, variable, moment, outcome, wakes);
     }
 }
 
