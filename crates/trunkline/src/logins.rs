@@ -19,7 +19,9 @@ use std::thread;
 use std::time::Duration;
 
 use trunkline_access::{Host, Policy, SubjectError, SubjectRules, UserName};
-use trunkline_engine::{Caller, Principal, Rights, RightsClass};
+use trunkline_engine::{
+    Caller, Engine as Core, Principal, Rights, RightsClass, SecurityEvent, SecurityNote, Wakes,
+};
 use trunkline_identity::accounts::{AccessFile, AccessFileError, Accounts};
 use trunkline_identity::attempts::LoginAttempts;
 use trunkline_identity::certificate::Certificate;
@@ -29,7 +31,7 @@ use trunkline_identity::origin::Origin;
 use trunkline_identity::password::{Password, PasswordCheck, PasswordVerifier};
 use trunkline_identity::token::{JoinGrant, PendingTokens, TOKEN_LIFETIME};
 
-use trunkline_net::{ClientCertificates, TlsError, TlsIdentity, TlsServer};
+use trunkline_net::{ClientCertificates, Clock, TlsError, TlsIdentity, TlsServer};
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::pair::{Pair, Paired};
 use trunkline_proto::{Channel, Fault, FaultCode};
@@ -71,6 +73,14 @@ pub(crate) struct Logins {
     is_insecure: bool,
     security: Option<Arc<Security>>,
     sessions: Arc<Mutex<OpenSessions>>,
+    journal: Journal,
+}
+
+/// Records security events in the audit.
+#[derive(Clone)]
+struct Journal {
+    core: Core,
+    clock: Clock,
 }
 
 /// What the security folder contains.
@@ -110,6 +120,8 @@ struct OpenSessions {
 }
 
 struct OpenSession {
+    caller: Caller,
+    peer: String,
     account: UserName,
     host: Host,
     rules: SubjectRules,
@@ -131,11 +143,14 @@ impl Logins {
     /// # Errors
     /// [`SecurityError`]; the engine must not start.
     pub(crate) fn open(
+        core: &Core,
+        clock: Clock,
         uid: u32,
         is_insecure: bool,
         folder: Option<&PathBuf>,
-        moment: Moment,
     ) -> Result<Self, SecurityError> {
+        let (now, wall) = clock.moment();
+        let moment = Moment { now, wall };
         let security = folder
             .map(|path| Security::open(path, moment))
             .transpose()?;
@@ -144,6 +159,10 @@ impl Logins {
             is_insecure,
             security: security.map(Arc::new),
             sessions: Arc::default(),
+            journal: Journal {
+                core: core.clone(),
+                clock,
+            },
         })
     }
 
@@ -164,7 +183,13 @@ impl Logins {
         let security = self.security.as_ref()?;
         let (next, new) = security.examine(moment);
         if let Some(accounts) = new {
-            lock(&self.sessions).end_changed(&accounts);
+            let change = "accounts and rules were read again from the changed file";
+            let changed = SecurityEvent::AccessChanged {
+                change,
+                refused: None,
+            };
+            self.journal.note(&Caller::engine(), "engine", changed);
+            lock(&self.sessions).end_changed(&accounts, &self.journal);
         }
         Some(next)
     }
@@ -348,9 +373,27 @@ impl Logins {
     }
 
     fn facts(&self, request: &LoginRequest<'_>) -> LoginFacts {
+        let LoginRequest {
+            caller,
+            channel,
+            hello,
+            ..
+        } = request;
+        let stated = match () {
+            () if hello.token.is_some() => ("", "joining token"),
+            () if hello.key.is_some() => ("", "key"),
+            () if !hello.account.is_empty() => (hello.account.as_str(), "password"),
+            () if channel.peer_certificate.is_some() => ("", "certificate"),
+            () => ("", "user id"),
+        };
         LoginFacts {
-            principal: request.caller.principal.clone(),
-            host: host_of(request.channel),
+            caller: (*caller).clone(),
+            uid: channel.uid,
+            peer: peer_of(channel),
+            stated_account: stated.0.to_owned(),
+            method: stated.1,
+            journal: self.journal.clone(),
+            host: host_of(channel),
             security: self.security.clone(),
             sessions: Arc::clone(&self.sessions),
         }
@@ -360,7 +403,15 @@ impl Logins {
 /// What is needed to accept a client whose proof was checked.
 struct LoginFacts {
     /// The client as the transport knows it.
-    principal: Principal,
+    caller: Caller,
+    uid: Option<u32>,
+    /// The client without what differs between its connections, for the audit.
+    peer: String,
+    /// The account that the client states; empty if its proof identifies the account.
+    stated_account: String,
+    /// How the client proves its identity.
+    method: &'static str,
+    journal: Journal,
     host: Host,
     security: Option<Arc<Security>>,
     sessions: Arc<Mutex<OpenSessions>>,
@@ -392,14 +443,40 @@ impl LoginFacts {
     /// Sends the identity that a proof gives, or the refusal.
     fn answer(&self, proof: Result<Proof, LoginRefusal>, answer: LoginAnswer) {
         let identity = proof.and_then(|proof| self.identity(proof, answer.standing()));
+        match &identity {
+            Ok(identity) if identity.account.is_empty() => {}
+            Ok(identity) => {
+                let caller = Caller {
+                    principal: identity.principal.clone(),
+                    ..self.caller.clone()
+                };
+                let accepted = SecurityEvent::LoginAccepted {
+                    account: &identity.account,
+                    method: self.method,
+                };
+                self.journal.note(&caller, &self.peer, accepted);
+            }
+            Err(refusal) => {
+                let refused = SecurityEvent::LoginRefused {
+                    account: &self.stated_account,
+                    method: self.method,
+                    rule: &refusal.fault.sentence,
+                };
+                self.journal.note(&self.caller, &self.peer, refused);
+            }
+        }
         answer.send(identity);
     }
 
     fn identity(&self, proof: Proof, standing: Arc<Standing>) -> Result<Identity, LoginRefusal> {
         let account = match proof {
             Proof::Owner | Proof::Nothing => {
+                let principal = match self.uid {
+                    Some(uid) => Principal::Local(uid),
+                    None => self.caller.principal.clone(),
+                };
                 return Ok(Identity {
-                    principal: self.principal.clone(),
+                    principal,
                     rights: Rights::ALL,
                     account: String::new(),
                     role: String::new(),
@@ -420,22 +497,40 @@ impl LoginFacts {
         };
         let role = rules.role().map_or("", |role| role.name()).to_owned();
         let rights = sessions.rights(&rules);
+        let principal = Principal::Account(Arc::from(account.as_str()));
         sessions
             .sessions
             .retain(|one| one.standing.strong_count() > 0);
         sessions.sessions.push(OpenSession {
+            caller: Caller {
+                principal: principal.clone(),
+                ..self.caller.clone()
+            },
+            peer: self.peer.clone(),
             account: account.clone(),
             host: self.host,
             rules,
             standing: Arc::downgrade(&standing),
         });
         Ok(Identity {
-            principal: Principal::Account(Arc::from(account.as_str())),
+            principal,
             rights,
             account: account.to_string(),
             role,
             standing,
         })
+    }
+}
+
+impl Journal {
+    fn note(&self, caller: &Caller, peer: &str, event: SecurityEvent<'_>) {
+        let (now, wall) = self.clock.moment();
+        let note = SecurityNote { peer, event };
+        let mut wakes = Wakes::new();
+        let moment = Moment { now, wall };
+        self.core
+            .audit()
+            .note_security(caller, note, moment, &mut wakes);
     }
 }
 
@@ -446,14 +541,22 @@ impl Authenticator for Logins {
         }
     }
 
-    fn pair(&self, _caller: &Caller, pair: &Pair, moment: Moment) -> Result<Paired, Fault> {
+    fn pair(&self, caller: &Caller, pair: &Pair, moment: Moment) -> Result<Paired, Fault> {
         let Some(security) = &self.security else {
             let sentence = "this engine has no accounts; create its security folder with `trunkline \
                             init`, and name it in the configuration as `security`";
             return Err(Fault::new(FaultCode::NotSupported, sentence));
         };
         let grant = security.grant(pair)?;
+        let change = format!("joining token issued for account {}", grant.account);
         let issued = lock(&security.tokens).issue(grant, moment.now);
+        let refused = issued.as_ref().err().map(ToString::to_string);
+        let changed = SecurityEvent::AccessChanged {
+            change: &change,
+            refused: refused.as_deref(),
+        };
+        self.journal
+            .note(caller, &caller.principal.to_string(), changed);
         let token =
             issued.map_err(|error| Fault::new(FaultCode::LimitReached, error.to_string()))?;
         Ok(Paired {
@@ -611,7 +714,7 @@ impl OpenSessions {
     }
 
     /// Ends the sessions whose rights are no longer those with which they began.
-    fn end_changed(&mut self, accounts: &Accounts) {
+    fn end_changed(&mut self, accounts: &Accounts, journal: &Journal) {
         self.sessions.retain(|session| {
             let Some(standing) = session.standing.upgrade() else {
                 return false;
@@ -631,6 +734,10 @@ impl OpenSessions {
                             .to_owned(),
                 },
             };
+            let revoked = SecurityEvent::SessionRevoked {
+                cause: &goodbye.sentence,
+            };
+            journal.note(&session.caller, &session.peer, revoked);
             standing.end(goodbye);
             false
         });
@@ -694,6 +801,15 @@ fn is_loopback(address: IpAddr) -> bool {
 
 fn origin_of(channel: &Channel) -> Origin {
     channel.address.map_or(Origin::Local, Origin::of)
+}
+
+/// Describes a peer without what differs between its connections.
+fn peer_of(channel: &Channel) -> String {
+    match (channel.address, channel.uid) {
+        (_, Some(uid)) => format!("local:{uid}"),
+        (Some(address), None) => address.to_canonical().to_string(),
+        (None, None) => "this program".to_owned(),
+    }
 }
 
 fn host_of(channel: &Channel) -> Host {

@@ -94,14 +94,6 @@ impl Engine {
     ) -> Result<Engine, StartError> {
         let clock = Clock::new();
         let uid = rustix::process::getuid().as_raw();
-        let (now, wall) = clock.moment();
-        let logins = Logins::open(
-            uid,
-            options.insecure,
-            options.security.as_ref(),
-            Moment { now, wall },
-        )?;
-        let logins = Arc::new(logins);
         let start = match &mut store {
             // On a full disk the start count cannot be stored. A start without a stored count is
             // unique as well.
@@ -115,6 +107,14 @@ impl Engine {
         let mut core_options = trunkline_engine::EngineOptions::new(&options.name, epoch);
         core_options.queue_bytes_max = options.queue_bytes_max;
         let core = Core::new(core_options);
+        let logins = Logins::open(
+            &core,
+            clock,
+            uid,
+            options.insecure,
+            options.security.as_ref(),
+        )?;
+        let logins = Arc::new(logins);
         let audit = LogLimits {
             entries: options.audit_entries,
             age: options.audit_age,
