@@ -17,10 +17,16 @@ use trunkline_types::{
 };
 
 use crate::deployments::{Deployments, LibraryError, lock};
+use crate::logins::Logins;
 use crate::sessions::Facts;
 
 /// Maximum number of alarms in ten minutes; more of them are an alarm flood (ISA-18.2).
 const FLOOD_THRESHOLD: u64 = 10;
+
+/// The alarm of the certificate is raised this many days before its end. The engine renews its
+/// certificate 30 days before, so the alarm of that certificate means that renewal fails.
+const EXPIRING_DAYS: f64 = 29.9;
+const NANOS_PER_DAY: f64 = 86_400e9;
 
 pub(crate) const LIBRARY: &str = "_engine";
 /// Variables examined per period.
@@ -55,6 +61,7 @@ pub(crate) struct Health {
     core: Core,
     facts: Arc<Facts>,
     deployments: Weak<Deployments>,
+    logins: Arc<Logins>,
     period: Duration,
     started: Tick,
     /// Handles in the order of the rows, once the library is deployed.
@@ -85,6 +92,7 @@ impl Health {
         core: &Core,
         facts: &Arc<Facts>,
         deployments: &Arc<Deployments>,
+        logins: &Arc<Logins>,
         period: Duration,
         started: Tick,
     ) -> Self {
@@ -92,6 +100,7 @@ impl Health {
             core: core.clone(),
             facts: Arc::clone(facts),
             deployments: Arc::downgrade(deployments),
+            logins: Arc::clone(logins),
             period,
             started,
             handles: OnceLock::new(),
@@ -101,12 +110,23 @@ impl Health {
 
     /// Deploys the library with its first values.
     pub(crate) fn begin(&self, now: Tick, wall: Timestamp) -> Result<(), LibraryError> {
-        let rows = self.rows(&mut State::default(), now).into_iter();
+        let rows = self.rows(&mut State::default(), now, wall).into_iter();
         let variables = rows.map(|row| {
             let alarms = match row.path {
                 "store/failing" => vec![failing("the store cannot be written")],
                 "history/failing" => vec![failing("the history cannot be written")],
                 "audit/full" => vec![failing("the audit has no room for further entries")],
+                "insecure" => vec![failing(
+                    "clients on other machines need neither encryption nor an identity",
+                )],
+                "security/failing" => vec![failing(
+                    "the changed accounts cannot be used, or the certificate cannot be renewed",
+                )],
+                "security/expiring" => {
+                    vec![failing(
+                        "the certificate of the engine or its authority expires soon",
+                    )]
+                }
                 _ => Vec::new(),
             };
             let properties = Properties {
@@ -143,7 +163,7 @@ impl Health {
         let due = now.saturating_add(self.period);
         state.due = Some(due);
         state.count(&self.core, now);
-        let rows = self.rows(&mut state, now).into_iter();
+        let rows = self.rows(&mut state, now, wall).into_iter();
         let values: Vec<_> = rows.map(|row| row.value).collect();
         let mut wakes = Wakes::new();
         for (index, (value, handle)) in values.iter().zip(handles).enumerate() {
@@ -185,7 +205,7 @@ impl Health {
         }
     }
 
-    fn rows(&self, state: &mut State, now: Tick) -> Vec<Row> {
+    fn rows(&self, state: &mut State, now: Tick, wall: Timestamp) -> Vec<Row> {
         use trunkline_serve::EngineFacts as _;
         let (core, totals) = (&self.core, state.totals);
         let (lost, overruns) = core.health().lost_and_overruns();
@@ -220,6 +240,11 @@ impl Health {
         let queue = core.health().queue_memory();
         let queued = queue.map_or(totals.queued_bytes, |queue| queue.used);
         let (slots, requests) = (core.slots(), &self.facts.requests);
+        let security_error = self.logins.error();
+        let valid_days = self.logins.valid_until().map(|until| {
+            let nanos = until.as_nanos().saturating_sub(wall.as_nanos());
+            (nanos as f64 / NANOS_PER_DAY * 10.0).round() / 10.0
+        });
         rows! {
             F64 "uptime" "s" "Time since the engine started"
                 = now.since(self.started).as_secs() as f64;
@@ -280,6 +305,20 @@ impl Health {
             Bool "audit/full" ""
                 "True if the audit has no room for the entries of actions that do not wait for it"
                 = audit.is_full;
+            Bool "insecure" ""
+                "True if clients on other machines need neither encryption nor an identity"
+                = self.logins.is_insecure();
+            Bool "security/failing" ""
+                "True if the changed accounts cannot be used, or the certificate cannot be renewed"
+                = security_error.is_some();
+            String "security/error" "" "The reason; empty if there is none"
+                = Arc::<str>::from(security_error.unwrap_or_default());
+            F64 "security/valid_days" "d"
+                "Time until the certificate of the engine or its authority expires"
+                = valid_days;
+            Bool "security/expiring" ""
+                "True if this time is less than 30 days; the engine renews its own certificate before"
+                = valid_days.is_some_and(|days| days < EXPIRING_DAYS);
             String "store/state" "" "none, good, damaged or failing" = Arc::<str>::from(store);
             String "store/error" "" "Current failure of the store; empty if there is none" = Arc::<str>::from(store_error);
             Bool "store/failing" "" "True if nothing can be stored now" = store == "failing";

@@ -100,8 +100,12 @@ struct Examined {
     accounts: Option<Version>,
     accounts_due: Tick,
     validity_due: Tick,
-    /// Why the accounts or the certificate cannot be renewed.
-    error: Option<String>,
+    /// Why the changed accounts are not used.
+    accounts_error: Option<String>,
+    /// Why the certificate cannot be renewed.
+    renewal_error: Option<String>,
+    /// End of the validity of the engine's certificate or its authority, whichever is earlier.
+    valid_until: Timestamp,
 }
 
 /// Tells whether a file has changed.
@@ -171,10 +175,25 @@ impl Logins {
         Some(Arc::clone(&self.security.as_ref()?.tls))
     }
 
+    /// Clients on other machines need neither encryption nor an identity.
+    pub(crate) fn is_insecure(&self) -> bool {
+        self.is_insecure
+    }
+
     /// Why the accounts or the certificate cannot be used or renewed now; `None` if they can.
     pub(crate) fn error(&self) -> Option<String> {
         let security = self.security.as_ref()?;
-        lock(&security.examined).error.clone()
+        let examined = lock(&security.examined);
+        let errors = [&examined.accounts_error, &examined.renewal_error];
+        let errors: Vec<&str> = errors.into_iter().flatten().map(String::as_str).collect();
+        (!errors.is_empty()).then(|| errors.join("; "))
+    }
+
+    /// Returns the end of the validity of the engine's certificate or its authority, whichever is
+    /// earlier; `None` without certificates.
+    pub(crate) fn valid_until(&self) -> Option<Timestamp> {
+        let security = self.security.as_ref()?;
+        Some(lock(&security.examined).valid_until)
     }
 
     /// Reads the file of accounts again if it was changed, and renews the certificate if it is due.
@@ -591,7 +610,9 @@ impl Security {
                 accounts: version,
                 accounts_due: moment.now,
                 validity_due: moment.now.saturating_add(VALIDITY_EVERY),
-                error: None,
+                accounts_error: None,
+                renewal_error: None,
+                valid_until: valid_until(&engine),
             }),
         })
     }
@@ -668,11 +689,11 @@ impl Security {
                 match self.file.load() {
                     Ok(accounts) => {
                         changed = Some(self.set_accounts(accounts));
-                        examined.error = None;
+                        examined.accounts_error = None;
                     }
                     Err(error) => {
                         let text = format!("the changed accounts and rules are not used: {error}");
-                        examined.error = Some(text);
+                        examined.accounts_error = Some(text);
                     }
                 }
                 examined.accounts = version;
@@ -680,22 +701,28 @@ impl Security {
         }
         if examined.validity_due <= moment.now {
             examined.validity_due = moment.now.saturating_add(VALIDITY_EVERY);
-            if let Err(error) = self.renew_if_due(moment.wall) {
-                let text = format!("the certificate of the engine cannot be renewed: {error}");
-                examined.error = Some(text);
-            }
+            examined.renewal_error = match self.renew_if_due(moment.wall) {
+                Ok(valid_until) => {
+                    examined.valid_until = valid_until;
+                    None
+                }
+                Err(error) => Some(format!(
+                    "the certificate of the engine cannot be renewed: {error}"
+                )),
+            };
         }
         let next = examined.accounts_due.min(examined.validity_due);
         (next, changed)
     }
 
-    fn renew_if_due(&self, wall: Timestamp) -> Result<(), SecurityError> {
-        let engine = self.folder.engine()?;
+    /// Renews the certificate if it is due. Returns the end of the validity.
+    fn renew_if_due(&self, wall: Timestamp) -> Result<Timestamp, SecurityError> {
+        let mut engine = self.folder.engine()?;
         if engine.certificate.needs_renewal(wall) {
-            let renewed = self.folder.renew(wall)?;
-            self.tls.replace(tls_identity(&renewed))?;
+            engine = self.folder.renew(wall)?;
+            self.tls.replace(tls_identity(&engine))?;
         }
-        Ok(())
+        Ok(valid_until(&engine))
     }
 }
 
@@ -814,6 +841,11 @@ fn peer_of(channel: &Channel) -> String {
 
 fn host_of(channel: &Channel) -> Host {
     channel.address.map_or(Host::Local, Host::Address)
+}
+
+fn valid_until(engine: &EngineIdentity) -> Timestamp {
+    let authority = engine.authority.not_after();
+    engine.certificate.not_after().min(authority)
 }
 
 fn tls_identity(engine: &EngineIdentity) -> TlsIdentity {

@@ -71,6 +71,8 @@ const LISTEN_FORM: &str =
 const STORE_ATTEMPTS: u32 = 50;
 const STORE_PAUSE: Duration = Duration::from_millis(100);
 const FAILURE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// An insecure engine repeats its warning after this number of checks, which is every minute.
+const INSECURE_CHECKS: u64 = 60;
 
 /// Time that connections get to send their queued data at shutdown.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
@@ -150,7 +152,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     {
         context.warn(&format!("*** {sentence}"))?;
     }
-    let watch = watch_failures(&engine, reported, context)?;
+    let watch = watch_failures(&engine, &plan, reported, context)?;
     context.interrupted.wait_for_first();
     drop(watch);
     engine.shutdown(GRACE);
@@ -195,14 +197,15 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
 }
 
 /// Messages for the recovery of the store, of the history and of its spool.
-const RECOVERED: [&str; 3] = [
+const RECOVERED: [&str; 4] = [
     "the store works again, and all data is saved",
     "the history is being recorded again",
     "the spool of the history can be used again",
+    "the accounts and the certificate of the engine can be used again",
 ];
 
-/// Describes the current failures of the store, the history and its spool.
-fn failures(engine: &Engine) -> [Option<String>; 3] {
+/// Describes the current failures of the store, the history, its spool and the security folder.
+fn failures(engine: &Engine) -> [Option<String>; 4] {
     let store = engine.store_error().map(|error| {
         format!(
             "new retained values and deployments will not survive a restart: {error}; the engine keeps \
@@ -219,19 +222,23 @@ fn failures(engine: &Engine) -> [Option<String>; 3] {
     });
     let fault = spool.and_then(|spool| spool.fault);
     let spool = fault.map(|error| format!("{error}; the engine keeps trying"));
-    [store, history, spool]
+    let security = engine.security_error();
+    [store, history, spool, security]
 }
 
 /// Starts a thread that reports on standard error when the store or the history fails or recovers.
 /// The failures in `reported` were already reported. The thread ends when the sender is dropped.
 fn watch_failures(
     engine: &Engine,
-    mut reported: [Option<String>; 3],
+    plan: &DeploymentPlan,
+    mut reported: [Option<String>; 4],
     context: &Context,
 ) -> Result<mpsc::Sender<()>, CliError> {
     let (watch, ended) = mpsc::channel();
     let (engine, terminal) = (engine.clone(), context.terminal.clone());
+    let warnings = insecure_warnings(&engine, plan);
     let check = move || {
+        let mut checks: u64 = 0;
         while ended.recv_timeout(FAILURE_CHECK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
             let current = failures(&engine);
             for ((previous, failure), recovery) in reported.iter().zip(&current).zip(RECOVERED) {
@@ -244,6 +251,12 @@ fn watch_failures(
                 let _ = terminal.note(&format!("*** {sentence}"));
             }
             reported = current;
+            checks += 1;
+            if checks.is_multiple_of(INSECURE_CHECKS) {
+                for warning in &warnings {
+                    let _ = terminal.note(warning);
+                }
+            }
         }
     };
     let thread = std::thread::Builder::new().name("failure-watch".to_owned());
@@ -384,24 +397,30 @@ pub(super) fn warn(
         );
         context.warn(&sentence)?;
     }
-    let addresses = engine.local_addrs();
-    let is_local = |address: &&SocketAddr| address.ip().to_canonical().is_loopback();
-    for address in addresses.iter().filter(|address| !is_local(address)) {
-        if !plan.engine.insecure && plan.engine.security.is_some() {
-            continue;
-        }
-        let sentence = match plan.engine.same_user {
-            true => format!(
-                "*** other machines can reach {address}, but same_user refuses their connections and \
-                 those of other users of this machine"
-            ),
-            false => format!(
-                "*** insecure: anyone who can reach {address} may read and write every variable"
-            ),
-        };
-        context.warn(&sentence)?;
+    for warning in insecure_warnings(engine, plan) {
+        context.warn(&warning)?;
     }
     Ok(())
+}
+
+/// Returns a warning for each address that other machines can reach without encryption and without
+/// an identity.
+fn insecure_warnings(engine: &Engine, plan: &DeploymentPlan) -> Vec<String> {
+    if !plan.engine.insecure {
+        return Vec::new();
+    }
+    let addresses = engine.local_addrs().into_iter();
+    let reachable = addresses.filter(|address| !address.ip().to_canonical().is_loopback());
+    let warning = |address| match plan.engine.same_user {
+        true => format!(
+            "*** other machines can reach {address}, but same_user refuses their connections and those \
+             of other users of this machine"
+        ),
+        false => format!(
+            "*** insecure: anyone who can reach {address} may read and write every variable"
+        ),
+    };
+    reachable.map(warning).collect()
 }
 
 pub(super) fn urls(engine: &Engine) -> Vec<String> {

@@ -185,7 +185,14 @@ impl Engine {
         let server = Arc::new(Server::bind(server, Arc::new(sessions))?);
         let _already = facts.server.set(Arc::downgrade(&server));
         let _already = facts.deployments.set(Arc::downgrade(&deployments));
-        let health = Health::new(&core, &facts, &deployments, options.health, clock.now());
+        let health = Health::new(
+            &core,
+            &facts,
+            &deployments,
+            &logins,
+            options.health,
+            clock.now(),
+        );
         let health = Arc::new(health);
         let (polled, measured) = (core.clone(), Arc::clone(&health));
         let examined = Arc::clone(&logins);
