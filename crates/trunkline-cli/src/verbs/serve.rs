@@ -53,8 +53,8 @@ pub(crate) struct ListenArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen: Vec<ListenAddress>,
 
-    /// Permit addresses that other machines can reach, although connections are not authenticated
-    /// or encrypted yet
+    /// Permit addresses that other machines can reach without encryption and identities: anyone who
+    /// can reach them may do everything
     #[arg(long)]
     pub(crate) insecure: bool,
 
@@ -383,7 +383,7 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
 }
 
 /// Warns if the system allows fewer connections than configured, and if other users or machines can
-/// connect, because connections are not authenticated yet.
+/// connect without an identity.
 pub(super) fn warn(
     engine: &Engine,
     plan: &DeploymentPlan,
