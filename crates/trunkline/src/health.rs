@@ -251,6 +251,12 @@ impl Health {
             U64 "epoch" "" "Identifies this start of the engine; compare for equality only" = core.epoch();
             U64 "sessions" "" "Open connections" = self.facts.sessions();
             U64 "sessions_max" "" "Maximum number of open connections" = self.facts.sessions_max();
+            U64 "handshakes" "" "Connections whose client has not logged in yet" = self.facts.handshakes();
+            U64 "handshakes_max" "" "Maximum number of such connections"
+                = self.facts.handshakes_max as u64;
+            U64 "connections_per_address" "1/s"
+                "Maximum number of new connections per second from one address of another machine"
+                = u64::from(self.facts.connections_per_address);
             U64 "variables" "" "Deployed variables, without those of `_engine`" = core.libraries().variable_count() as u64;
             U64 "slots" "" "Slots in use by variables, including those of `_engine`, and by open fields"
                 = slots.used;

@@ -17,6 +17,7 @@ use trunkline_stream::directory::{DirectoryHost, DirectorySession, is_first};
 use trunkline_types::{Tick, Timestamp, WhyStep};
 
 use crate::deployments::Deployments;
+use crate::engine::EngineOptions;
 use crate::logins::Logins;
 
 pub(crate) struct Sessions {
@@ -64,6 +65,10 @@ impl SessionNumbers {
 pub(crate) struct Facts {
     /// Memory for the requests and items of all sessions.
     pub(crate) requests: Arc<RequestBudget>,
+    /// Maximum number of connections whose client has not logged in.
+    pub(crate) handshakes_max: usize,
+    /// Maximum number of connections per second from one address of another machine.
+    pub(crate) connections_per_address: u32,
     pub(crate) server: OnceLock<Weak<Server>>,
     pub(crate) deployments: OnceLock<Weak<Deployments>>,
     /// Set before the server is shut down, because the shutdown wakes every session.
@@ -71,13 +76,21 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn new(requests: Arc<RequestBudget>) -> Self {
+    pub(crate) fn new(requests: Arc<RequestBudget>, options: &EngineOptions) -> Self {
         Self {
             requests,
+            handshakes_max: options.handshakes_max,
+            connections_per_address: options.connections_per_address,
             server: OnceLock::new(),
             deployments: OnceLock::new(),
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// Returns the number of connections whose client has not logged in.
+    pub(crate) fn handshakes(&self) -> u64 {
+        let server = self.server.get().and_then(Weak::upgrade);
+        server.map_or(0, |server| server.counters().handshakes as u64)
     }
 
     /// Returns the limit on sessions; `u64::MAX` if there is none.

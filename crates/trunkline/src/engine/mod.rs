@@ -133,7 +133,7 @@ impl Engine {
         let order_worker =
             OrderWorker::start(Arc::clone(&deployments), clock).map_err(StartError::Thread)?;
         let requests = Arc::new(RequestBudget::new(options.request_bytes_max));
-        let facts = Arc::new(Facts::new(Arc::clone(&requests)));
+        let facts = Arc::new(Facts::new(Arc::clone(&requests), &options));
         let numbers = Arc::new(SessionNumbers::new());
         let flushes = Arc::new(FlushBroadcast::default());
         let serve = ServeOptions {
