@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
+use trunkline_engine::figures::AuditFigures;
 use trunkline_engine::store::{LogBound, StoreError};
 use trunkline_engine::{
     AUDIT_NOTES_MAX, AuditRoom, AuditStorage, Caller, Engine as Core, OrderNote, Wakes,
@@ -41,6 +42,8 @@ struct Shared {
     clock: Clock,
     entries: Mutex<Entries>,
     error: Mutex<Option<StoreError>>,
+    /// Number of entries that wait in `entries`, which is locked while entries are stored.
+    unstored: AtomicU64,
 }
 
 struct Entries {
@@ -93,6 +96,7 @@ impl AuditLog {
                 storage,
             }),
             error: Mutex::new(error),
+            unstored: AtomicU64::new(0),
         });
         shared.report_state(&lock(&shared.entries));
         let thread: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
@@ -198,6 +202,17 @@ impl AuditLog {
         Ok(page)
     }
 
+    /// Returns the figures of the audit, without waiting for the disk.
+    pub(crate) fn figures(&self) -> AuditFigures {
+        let (waiting, lost) = self.core.audit().waiting();
+        let unstored = self.shared.unstored.load(Ordering::Relaxed);
+        AuditFigures {
+            waiting: unstored + waiting as u64,
+            lost,
+            is_lasting: self.core.audit().storage().is_lasting,
+        }
+    }
+
     pub(crate) fn error(&self) -> Option<StoreError> {
         lock(&self.shared.error).clone()
     }
@@ -230,6 +245,7 @@ impl Shared {
             if entries.waiting.is_empty() {
                 entries.waiting = self.core.audit().take(entries.next, AUDIT_NOTES_MAX);
                 entries.next += entries.waiting.len() as u64;
+                self.count_unstored(&entries);
             }
             if entries.waiting.is_empty() {
                 break Ok(());
@@ -238,6 +254,7 @@ impl Shared {
                 break Err(error);
             }
         };
+        self.count_unstored(&entries);
         let is_stored = result.is_ok();
         let mut error = lock(&self.error);
         if *error != result.clone().err() {
@@ -246,6 +263,11 @@ impl Shared {
             self.report_state(&entries);
         }
         is_stored
+    }
+
+    fn count_unstored(&self, entries: &Entries) {
+        let count = entries.waiting.len() as u64;
+        self.unstored.store(count, Ordering::Relaxed);
     }
 
     /// Passes the state of the audit to the engine, which reports it for audited variables.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use trunkline_engine::figures::{StoreCondition, StoreFigures};
 use trunkline_engine::store::{
     Damage, RetainedValue, Store, StoreError, StoreErrorKind, StoredLibrary,
 };
@@ -346,20 +347,24 @@ impl Deployments {
         (!damage.is_empty()).then(|| damage_sentence(&store.location(), &damage))
     }
 
-    /// Returns the state of the store as one word, and its failure as a sentence.
-    pub(crate) fn store_health(&self) -> (&'static str, String) {
+    /// Returns the condition of the store, and its failure or damage as a sentence.
+    pub(crate) fn store_figures(&self) -> StoreFigures {
+        let with = |condition, error| StoreFigures { condition, error };
         let Some(store) = &self.store else {
-            return ("none", String::new());
+            return StoreFigures::default();
         };
         if let Some(error) = self.store_error() {
-            return ("failing", error.to_string());
+            return with(StoreCondition::Failing, error.to_string());
         }
         let Ok(mut store) = store.try_lock() else {
-            return ("good", String::new());
+            return with(StoreCondition::Good, String::new());
         };
         match store.damage() {
-            damage if damage.is_empty() => ("good", String::new()),
-            damage => ("damaged", damage_sentence(&store.location(), &damage)),
+            damage if damage.is_empty() => with(StoreCondition::Good, String::new()),
+            damage => {
+                let sentence = damage_sentence(&store.location(), &damage);
+                with(StoreCondition::Damaged, sentence)
+            }
         }
     }
 

@@ -25,7 +25,7 @@ use trunkline_types::{ListenAddress, SocketPath};
 use crate::administrator::OrderWorker;
 use crate::audit::LogLimits;
 use crate::deployments::Deployments;
-use crate::health::Health;
+use crate::health::{Health, HealthMonitor};
 use crate::history::{HistoryHost, HistoryStartError, OpenHistory};
 use crate::sessions::{Facts, SessionNumbers, Sessions};
 
@@ -49,6 +49,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Clock,
     pub(crate) server: Arc<Server>,
     facts: Arc<Facts>,
+    health: Arc<Health>,
     flushes: Arc<FlushBroadcast>,
     pub(crate) numbers: Arc<SessionNumbers>,
     pub(crate) uid: u32,
@@ -175,15 +176,15 @@ impl Engine {
         let health = Health::new(&core, &facts, &deployments, options.health, clock.now());
         let health = Arc::new(health);
         let (polled, measured) = (core.clone(), Arc::clone(&health));
+        let mut next_due = None;
         let housekeeper = Housekeeper::start(clock, move |now, wall| {
+            measured.note_run(now, next_due);
             measured.poll(now, wall);
             let mut wakes = Wakes::new();
             let latest = now.saturating_add(HOUSEKEEPING);
-            Some(
-                polled
-                    .poll(now, wall, &mut wakes)
-                    .map_or(latest, |due| due.min(latest)),
-            )
+            let due = polled.poll(now, wall, &mut wakes);
+            next_due = Some(due.map_or(latest, |due| due.min(latest)));
+            next_due
         })
         .map_err(StartError::Thread)?;
         let has_rt_writers = Arc::new(AtomicBool::new(false));
@@ -194,6 +195,7 @@ impl Engine {
                 clock,
                 server,
                 facts,
+                health: Arc::clone(&health),
                 flushes,
                 numbers,
                 uid,
@@ -376,6 +378,12 @@ impl Engine {
     /// Returns the counters of the listeners.
     pub fn counters(&self) -> ServerCounters {
         self.inner.server.counters()
+    }
+
+    /// Returns a monitor of the engine's health. From now on the engine measures itself once per
+    /// second, even if it does not update the variables of `_engine`.
+    pub fn health_monitor(&self) -> HealthMonitor {
+        HealthMonitor::new(&self.inner.health, self.inner.clock)
     }
 
     /// Sends the data gathered for clients in throughput mode at once, as a client's flush does.
