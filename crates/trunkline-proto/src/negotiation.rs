@@ -120,6 +120,8 @@ impl Features {
     pub const ALARMS: Features = Features(1024);
     /// The history of variables: HISTORY, HISTORY_ROWS.
     pub const HISTORY: Features = Features(2048);
+    /// Orders to the engine itself: the verb 4 of ORDER.
+    pub const ENGINE_ORDERS: Features = Features(4096);
     /// Running digests that also cover GONE and ENDED.
     pub const ENDS: Features = Features(1 << 20);
     /// Streams only: both ends are processes on one machine and share one ring buffer. No stream
@@ -130,7 +132,7 @@ impl Features {
     pub const DROPS: Features = Features(1 << 22);
     /// Every feature of this release.
     pub const OURS: Features =
-        Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 1 << 20);
+        Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 4096 | 1 << 20);
 
     /// Returns the bits on the wire. Bits unknown to this release are preserved and have no effect.
     pub const fn to_bits(self) -> u64 {

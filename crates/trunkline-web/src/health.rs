@@ -18,6 +18,8 @@ pub struct HealthSnapshot {
     pub housekeeping_age: Duration,
     /// Why the engine does not use the configuration of its files, as a sentence; `None` if it does.
     pub configuration_fault: Option<String>,
+    /// True once the engine has begun to stop.
+    pub is_stopping: bool,
 }
 
 impl HealthSnapshot {

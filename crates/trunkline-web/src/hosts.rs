@@ -54,7 +54,9 @@ impl AllowedHosts {
     }
 
     fn contains(&self, host: &str) -> bool {
-        self.0.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
+        self.0
+            .iter()
+            .any(|allowed| allowed.eq_ignore_ascii_case(host))
     }
 
     /// Checks the target and the `Host` of a request. Returns the status and the sentence of a
@@ -143,8 +145,14 @@ mod tests {
         ] {
             assert_eq!(status("/metrics", &[host]), Some(421), "{host}");
         }
-        assert_eq!(status("http://evil.example/metrics", &["localhost"]), Some(421));
-        assert_eq!(status("http://localhost/metrics", &["evil.example"]), Some(421));
+        assert_eq!(
+            status("http://evil.example/metrics", &["localhost"]),
+            Some(421)
+        );
+        assert_eq!(
+            status("http://localhost/metrics", &["evil.example"]),
+            Some(421)
+        );
         assert_eq!(status("http://localhost/metrics", &["localhost"]), None);
     }
 
@@ -156,7 +164,15 @@ mod tests {
 
     #[test]
     fn configured_names_are_names_without_a_port() {
-        for name in ["", "a..b", "plant:80", "http://plant", "*", "pl ant", "*.example"] {
+        for name in [
+            "",
+            "a..b",
+            "plant:80",
+            "http://plant",
+            "*",
+            "pl ant",
+            "*.example",
+        ] {
             let error = AllowedHosts::new([name]).unwrap_err();
             assert!(error.to_string().contains("is not a host name"), "{error}");
         }

@@ -488,7 +488,10 @@ mod tests {
     #[test]
     fn figure_that_is_unknown_has_no_sample() {
         let sut = exposition(snapshot()).unwrap();
-        assert!(sut.contains("# TYPE trunkline_sessions_max gauge\n# HELP"), "{sut}");
+        assert!(
+            sut.contains("# TYPE trunkline_sessions_max gauge\n# HELP"),
+            "{sut}"
+        );
         assert!(!sut.contains("\ntrunkline_sessions_max "), "{sut}");
         assert!(!sut.contains("\nprocess_open_fds "), "{sut}");
     }

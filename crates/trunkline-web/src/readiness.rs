@@ -46,7 +46,7 @@ pub(crate) fn readiness(snapshot: &HealthSnapshot) -> Readiness {
         reason,
     };
     let liveness = liveness_fault(snapshot);
-    let stopping = figures
+    let stopping = snapshot
         .is_stopping
         .then(|| "the engine is stopping".to_owned());
     let mut checks = vec![
@@ -70,7 +70,9 @@ pub(crate) fn readiness(snapshot: &HealthSnapshot) -> Readiness {
             "history",
             match figures.history.condition {
                 // Nothing is lost while the spool records the updates.
-                HistoryCondition::None | HistoryCondition::Good | HistoryCondition::Spooling => true,
+                HistoryCondition::None | HistoryCondition::Good | HistoryCondition::Spooling => {
+                    true
+                }
                 HistoryCondition::Failing => false,
             },
             some(&figures.history.error).or_else(|| some(&figures.history.spool_error)),
@@ -160,7 +162,10 @@ mod tests {
             history: history(HistoryCondition::Failing, "no such folder"),
             ..EngineFigures::default()
         });
-        assert_eq!(failed(&sut), ["store: the disk is full", "history: no such folder"]);
+        assert_eq!(
+            failed(&sut),
+            ["store: the disk is full", "history: no such folder"]
+        );
         let sut = with(EngineFigures {
             store: store(StoreCondition::Damaged, "3 rows"),
             history: history(HistoryCondition::Spooling, "the disk is full"),
@@ -184,10 +189,13 @@ mod tests {
             ],
             ..EngineFigures::default()
         });
-        assert_eq!(failed(&sut), [
-            "io:plc: timed out",
-            "io:daq: it is not running; start the process that runs it",
-        ]);
+        assert_eq!(
+            failed(&sut),
+            [
+                "io:plc: timed out",
+                "io:daq: it is not running; start the process that runs it",
+            ]
+        );
     }
 
     #[test]
@@ -197,10 +205,10 @@ mod tests {
             ..HealthSnapshot::default()
         };
         assert_eq!(failed(&sut), ["configuration: plant.toml:3:1 unknown key"]);
-        sut = with(EngineFigures {
+        sut = HealthSnapshot {
             is_stopping: true,
-            ..EngineFigures::default()
-        });
+            ..HealthSnapshot::default()
+        };
         assert_eq!(failed(&sut), ["running: the engine is stopping"]);
     }
 }

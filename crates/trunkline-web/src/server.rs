@@ -77,7 +77,9 @@ pub enum HttpError {
         source: io::Error,
     },
     /// The system cannot start another thread.
-    #[error("the thread of the HTTP server cannot be started ({0}); raise the system's limit on threads")]
+    #[error(
+        "the thread of the HTTP server cannot be started ({0}); raise the system's limit on threads"
+    )]
     Thread(#[source] io::Error),
 }
 

@@ -28,6 +28,9 @@ fn exposition_has_the_names_types_and_help_of_the_page() {
         let family = name.trim_end_matches("_total").trim_end_matches("_info");
         let help = format!("# HELP {family} {}.\n", metric.help);
         let kind = format!("# TYPE {family} {}\n", metric.type_name());
-        assert!(text.contains(&help) && text.contains(&kind), "{name}\n{text}");
+        assert!(
+            text.contains(&help) && text.contains(&kind),
+            "{name}\n{text}"
+        );
     }
 }

@@ -28,7 +28,9 @@ fn start() -> (HttpServer, Arc<Source>) {
     let listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let source = Arc::new(Source::default());
     let hosts = AllowedHosts::new(["plant7.example"]).unwrap();
-    let server = listener.serve(hosts, Arc::clone(&source) as Arc<_>).unwrap();
+    let server = listener
+        .serve(hosts, Arc::clone(&source) as Arc<_>)
+        .unwrap();
     (server, source)
 }
 
@@ -49,7 +51,10 @@ fn exchange(address: SocketAddr, request: &str) -> String {
 }
 
 fn get(address: SocketAddr, path: &str) -> String {
-    exchange(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    exchange(
+        address,
+        &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+    )
 }
 
 fn status(response: &str) -> &str {
@@ -61,7 +66,10 @@ fn addresses_that_other_machines_can_reach_are_refused() {
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:192.0.2.1]:0"] {
         let error = HttpListener::bind(address.parse().unwrap()).unwrap_err();
         assert!(matches!(error, HttpError::NotLoopback { .. }), "{error}");
-        assert!(error.to_string().contains("other machines can reach"), "{error}");
+        assert!(
+            error.to_string().contains("other machines can reach"),
+            "{error}"
+        );
     }
 }
 
@@ -69,7 +77,12 @@ fn addresses_that_other_machines_can_reach_are_refused() {
 fn port_in_use_is_an_error_that_names_it() {
     let (server, _) = start();
     let error = HttpListener::bind(server.address()).unwrap_err();
-    assert!(error.to_string().contains(&server.address().port().to_string()), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains(&server.address().port().to_string()),
+        "{error}"
+    );
 }
 
 #[test]
@@ -78,8 +91,14 @@ fn responses_permit_no_other_site_and_close_the_connection() {
     let response = get(server.address(), "/metrics").to_lowercase();
     assert_eq!(status(&response), "200", "{response}");
     assert!(response.contains("\r\nconnection: close\r\n"), "{response}");
-    assert!(response.contains("\r\nx-content-type-options: nosniff\r\n"), "{response}");
-    assert!(response.contains("content-type: application/openmetrics-text"), "{response}");
+    assert!(
+        response.contains("\r\nx-content-type-options: nosniff\r\n"),
+        "{response}"
+    );
+    assert!(
+        response.contains("content-type: application/openmetrics-text"),
+        "{response}"
+    );
     assert!(!response.contains("access-control"), "{response}");
     assert!(response.ends_with("# eof\n"), "{response}");
 }
@@ -103,7 +122,10 @@ fn liveness_follows_the_housekeeping_of_the_engine() {
     assert!(response.contains("has not run for 6.0 s"), "{response}");
     // The figures are available all the same.
     let response = get(server.address(), "/metrics");
-    assert!(response.contains("\ntrunkline_housekeeping_age_seconds 6.0\n"), "{response}");
+    assert!(
+        response.contains("\ntrunkline_housekeeping_age_seconds 6.0\n"),
+        "{response}"
+    );
 }
 
 #[test]
@@ -112,7 +134,10 @@ fn readiness_is_json_with_reasons() {
     let body = |response: &str| response.split("\r\n\r\n").nth(1).unwrap_or("").to_owned();
     let response = get(server.address(), "/readyz");
     assert_eq!(status(&response), "200", "{response}");
-    assert!(body(&response).starts_with(r#"{"ready":true,"checks":["#), "{response}");
+    assert!(
+        body(&response).starts_with(r#"{"ready":true,"checks":["#),
+        "{response}"
+    );
     source.0.lock().unwrap().configuration_fault = Some("\"x\" is unknown".to_owned());
     let response = get(server.address(), "/readyz");
     assert_eq!(status(&response), "503", "{response}");
@@ -124,7 +149,10 @@ fn readiness_is_json_with_reasons() {
 fn requests_for_other_hosts_are_refused() {
     let (server, _) = start();
     let to_host = |host: &str| {
-        exchange(server.address(), &format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+        exchange(
+            server.address(),
+            &format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+        )
     };
     assert_eq!(status(&to_host("plant7.example:8420")), "200");
     let response = to_host("evil.example");
@@ -160,13 +188,19 @@ fn headers_beyond_the_limit_are_refused() {
     };
     assert_eq!(status(&request(HEADER_BYTES_MAX - 200)), "200");
     let response = request(HEADER_BYTES_MAX);
-    assert!(["431", "no status"].contains(&status(&response)), "{response}");
+    assert!(
+        ["431", "no status"].contains(&status(&response)),
+        "{response}"
+    );
     let many = "a: b\r\n".repeat(200);
     let response = exchange(
         server.address(),
         &format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{many}\r\n"),
     );
-    assert!(["431", "no status"].contains(&status(&response)), "{response}");
+    assert!(
+        ["431", "no status"].contains(&status(&response)),
+        "{response}"
+    );
 }
 
 /// Silent connections take all places. They are closed after a few seconds, and others get their
@@ -174,7 +208,9 @@ fn headers_beyond_the_limit_are_refused() {
 #[test]
 fn silent_connections_are_closed_and_delay_others_only_until_then() {
     let (server, _) = start();
-    let mut silent: Vec<TcpStream> = (0..CONNECTIONS_MAX).map(|_| connect(server.address())).collect();
+    let mut silent: Vec<TcpStream> = (0..CONNECTIONS_MAX)
+        .map(|_| connect(server.address()))
+        .collect();
     silent[0].write_all(b"GET /healthz HTTP/1.1\r\n").unwrap();
     let response = get(server.address(), "/healthz");
     assert_eq!(status(&response), "200", "{response}");
@@ -188,7 +224,12 @@ fn silent_connections_are_closed_and_delay_others_only_until_then() {
 #[test]
 fn garbage_is_answered_or_ignored_and_does_no_harm() {
     let (server, _) = start();
-    for garbage in ["\0\0\0\0\r\n\r\n", "GET\r\n\r\n", "\u{16}\u{3}\u{1}hello\r\n\r\n", "\r\n\r\n\r\n"] {
+    for garbage in [
+        "\0\0\0\0\r\n\r\n",
+        "GET\r\n\r\n",
+        "\u{16}\u{3}\u{1}hello\r\n\r\n",
+        "\r\n\r\n\r\n",
+    ] {
         let mut stream = connect(server.address());
         stream.write_all(garbage.as_bytes()).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();

@@ -5,7 +5,7 @@
 //! start finds the stored order and carries it out.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use trunkline_engine::figures::{StoreCondition, StoreFigures};
@@ -77,6 +77,8 @@ pub(crate) struct Deployments {
     alarms: AlarmLog,
     history: Option<HistoryHost>,
     io: Mutex<Vec<IoHost>>,
+    /// Makes the program stop the engine; empty if the program does not accept such orders.
+    stop_handler: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Deployments {
@@ -110,6 +112,7 @@ impl Deployments {
             alarms,
             history,
             io: Mutex::new(Vec::new()),
+            stop_handler: OnceLock::new(),
         })
     }
 
@@ -366,6 +369,15 @@ impl Deployments {
                 with(StoreCondition::Damaged, sentence)
             }
         }
+    }
+
+    /// Sets what an order to stop the engine calls. Only the first call has an effect.
+    pub(crate) fn set_stop_handler(&self, handler: Box<dyn Fn() + Send + Sync>) {
+        let _already = self.stop_handler.set(handler);
+    }
+
+    pub(crate) fn stop_handler(&self) -> Option<&(dyn Fn() + Send + Sync)> {
+        Some(&**self.stop_handler.get()?)
     }
 
     pub(crate) fn audit(&self) -> &AuditLog {

@@ -136,6 +136,11 @@ impl HealthMonitor {
         lock(&self.health.newest).clone().unwrap_or_default()
     }
 
+    /// Returns true once the engine has begun to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.health.facts.stopping.load(Ordering::Acquire)
+    }
+
     /// Returns the time since the housekeeping thread last ran: below 300 ms in a healthy process,
     /// whose processors are not overloaded. That thread detects stale values and time-outs, and
     /// delays alarms.
@@ -361,7 +366,6 @@ impl Health {
             sources: core.providers().sources(),
             process: state.process(now, wall),
             housekeeping_delay: Duration::from_nanos(self.delay.swap(0, Ordering::Relaxed)),
-            is_stopping: self.facts.stopping.load(Ordering::Acquire),
         }
     }
 }

@@ -263,9 +263,8 @@ impl HistoryHost {
             Some(_) if self.spool_in_use().is_some() => HistoryCondition::Spooling,
             Some(_) => HistoryCondition::Failing,
         };
-        let sentence = |error: Option<HistoryError>| {
-            error.map_or_else(String::new, |error| error.to_string())
-        };
+        let sentence =
+            |error: Option<HistoryError>| error.map_or_else(String::new, |error| error.to_string());
         HistoryState {
             condition,
             error: sentence(error),

@@ -10,8 +10,8 @@ use super::reading::Reading;
 use super::readings::Written;
 use crate::Problem;
 use crate::verbs::{
-    alarm, audit, backup, force, history, info, io, library, limits, ls, monitor, serve, snapshot,
-    stream, tdms, why,
+    alarm, audit, backup, engine, force, history, info, io, library, limits, ls, monitor, serve,
+    snapshot, stream, tdms, why,
 };
 #[cfg(target_os = "linux")]
 use crate::verbs::{play, record};
@@ -59,6 +59,9 @@ pub(crate) fn schema() -> Json {
         ("backup_finding", schema_of::<backup::Found>()),
         ("driver", schema_of::<io::Driver>()),
         ("limit", schema_of::<limits::Limit>()),
+        ("engine", schema_of::<engine::info::Engine>()),
+        ("ping", schema_of::<engine::ping::PingEvent>()),
+        ("stopping", schema_of::<engine::stop::Stopping>()),
         ("event", schema_of::<Event>()),
         ("stream", schema_of::<stream::events::StreamEvent>()),
         ("stream_bench", schema_of::<stream::bench::BenchEvent>()),

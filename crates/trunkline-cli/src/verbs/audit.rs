@@ -58,7 +58,7 @@ pub(crate) struct Entry {
     /// Origin: the address, then the program, user and process that the client reported.
     from: String,
     /// put, set, send, force, unforce, forcing on, forcing off, forcing clear, deploy, undeploy,
-    /// start, stop, engine start, engine stop, lost, removed.
+    /// start, stop, engine start, engine stop, stop order, lost, removed.
     action: String,
     /// The variable or library. Left out for the whole engine.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -71,7 +71,7 @@ pub use self::forcing::Forcing;
 pub use self::history::History;
 pub use self::info::Info;
 pub use self::lease::{Lease, LeaseTerms};
-pub use self::library::{Deploy, OrderLibrary};
+pub use self::library::{Deploy, OrderLibrary, StopEngine};
 pub use self::open::Open;
 use self::pending::Requests;
 pub use self::read::{Read, ReadInto};
@@ -460,6 +460,7 @@ requests! {
         Forcing -> ForcedList,
         Deploy -> LibraryReport,
         OrderLibrary -> LibraryReport,
+        StopEngine -> (),
     }
     own {
         Restore,

@@ -39,8 +39,6 @@ pub struct EngineFigures {
     /// Longest delay of the housekeeping thread since the previous measurement: the time from the
     /// moment at which it should have run to the moment at which it ran.
     pub housekeeping_delay: Duration,
-    /// True once the engine has begun to stop.
-    pub is_stopping: bool,
 }
 
 /// Connections to the engine's listeners.

@@ -412,6 +412,13 @@ impl Engine {
         self.inner.core.realtime().reader(&self.caller(), name)
     }
 
+    /// Accepts orders of clients to stop the engine. Such an order calls `handler`, which must return
+    /// at once and cause a call of [`shutdown`](Self::shutdown) elsewhere. Without a handler, the
+    /// orders are refused. Only the first call of this function has an effect.
+    pub fn accept_stop_orders(&self, handler: impl Fn() + Send + Sync + 'static) {
+        self.inner.deployments.set_stop_handler(Box::new(handler));
+    }
+
     /// Stops the I/O servers, then the connections. Connections have `grace` to send waiting data
     /// and to close.
     pub fn shutdown(&self, grace: Duration) {

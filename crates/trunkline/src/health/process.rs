@@ -54,8 +54,7 @@ fn parse_stat(stat: &str) -> Option<Stat> {
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    let duration =
-        |ticks: u64| Some(Duration::from_millis(ticks.checked_mul(1000 / USER_HZ)?));
+    let duration = |ticks: u64| Some(Duration::from_millis(ticks.checked_mul(1000 / USER_HZ)?));
     Some(Stat {
         cpu_time: duration(number(11)?.checked_add(number(12)?)?)?,
         threads: number(17)?,
@@ -106,7 +105,10 @@ mod tests {
 
     #[test]
     fn uptime_is_the_first_number() {
-        assert_eq!(parse_uptime("12.5 40.1\n"), Some(Duration::from_millis(12_500)));
+        assert_eq!(
+            parse_uptime("12.5 40.1\n"),
+            Some(Duration::from_millis(12_500))
+        );
         assert_eq!(parse_uptime("-1 2"), None);
         assert_eq!(parse_uptime(""), None);
     }

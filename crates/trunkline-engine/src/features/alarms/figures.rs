@@ -171,10 +171,13 @@ mod tests {
             .by_state_and_band()
             .filter(|(_, _, count)| *count > 0)
             .collect();
-        assert_eq!(counted, [
-            (AlarmState::Normal, PriorityBand::Low, 1),
-            (AlarmState::Unacknowledged, PriorityBand::High, 1),
-        ]);
+        assert_eq!(
+            counted,
+            [
+                (AlarmState::Normal, PriorityBand::Low, 1),
+                (AlarmState::Unacknowledged, PriorityBand::High, 1),
+            ]
+        );
         assert_eq!(figures.in_states(AlarmState::is_unacknowledged), 1);
     }
 }

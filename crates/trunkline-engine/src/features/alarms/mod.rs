@@ -39,8 +39,8 @@ use trunkline_types::{
 
 pub use self::changes::{ALARM_CHANGES_MAX, AlarmNote, AlarmReader, AlarmSnapshot};
 use self::changes::{ChangeLog, kept_alarm, wire_form};
-pub use self::figures::{AlarmCounts, PriorityBand};
 use self::figures::Counts;
+pub use self::figures::{AlarmCounts, PriorityBand};
 use crate::caller::Caller;
 use crate::delivery::outbox::{Wake, Wakes};
 use crate::outcome::Refusal;
