@@ -197,6 +197,8 @@ actions! {
     EngineStart = 30, "engine start";
     /// The engine was shut down cleanly. A start without a preceding stop follows a crash.
     EngineStop = 31, "engine stop";
+    /// The engine was ordered to stop.
+    StopOrder = 32, "stop order";
     /// Entries are missing because the audit had no room for them.
     Lost = 40, "lost";
     /// The oldest entries were removed. The old value is the hash of the last removed entry.

@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
+use trunkline_engine::figures::AuditFigures;
 use trunkline_engine::store::{LogBound, StoreError};
 use trunkline_engine::{
     AUDIT_NOTES_MAX, AuditRoom, AuditStorage, Caller, Engine as Core, OrderNote, Wakes,
@@ -43,6 +44,8 @@ struct Shared {
     /// The last stored entry. Not part of `entries`, which are locked while they are stored.
     head: Mutex<AuditHead>,
     error: Mutex<Option<StoreError>>,
+    /// Number of entries that wait in `entries`, which is locked while entries are stored.
+    unstored: AtomicU64,
 }
 
 struct Entries {
@@ -100,6 +103,7 @@ impl AuditLog {
             }),
             head: Mutex::new(head.unwrap_or_default()),
             error: Mutex::new(error),
+            unstored: AtomicU64::new(0),
         });
         shared.report_state(&lock(&shared.entries));
         let thread: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
@@ -213,6 +217,21 @@ impl AuditLog {
         Ok(page)
     }
 
+    /// Returns the figures of the audit, without waiting for the disk.
+    pub(crate) fn figures(&self) -> AuditFigures {
+        let condition = self.core.audit().figures();
+        let unstored = self.shared.unstored.load(Ordering::Relaxed);
+        let head = self.head();
+        AuditFigures {
+            newest: head.number,
+            head: head.hash.to_string(),
+            is_full: condition.is_full,
+            waiting: unstored + condition.waiting as u64,
+            lost: condition.lost,
+            is_lasting: self.core.audit().storage().is_lasting,
+        }
+    }
+
     pub(crate) fn error(&self) -> Option<StoreError> {
         lock(&self.shared.error).clone()
     }
@@ -263,6 +282,7 @@ impl Shared {
             if entries.waiting.is_empty() {
                 entries.waiting = self.core.audit().take(entries.next, AUDIT_NOTES_MAX);
                 entries.next += entries.waiting.len() as u64;
+                self.count_unstored(&entries);
             }
             if entries.waiting.is_empty() {
                 break Ok(());
@@ -273,6 +293,7 @@ impl Shared {
                 Err(error) => break Err(error),
             }
         };
+        self.count_unstored(&entries);
         let is_stored = result.is_ok();
         let mut error = lock(&self.error);
         if *error != result.clone().err() {
@@ -281,6 +302,11 @@ impl Shared {
             self.report_state(&entries);
         }
         is_stored
+    }
+
+    fn count_unstored(&self, entries: &Entries) {
+        let count = entries.waiting.len() as u64;
+        self.unstored.store(count, Ordering::Relaxed);
     }
 
     /// Passes the state of the audit to the engine, which reports it for audited variables.

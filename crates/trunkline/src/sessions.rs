@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use trunkline_engine::{Caller, Engine, MirrorGuard, Principal, Rights, SessionInfo, Wake};
-use trunkline_net::server::{Refusal, Server, SessionFactory};
+use trunkline_net::server::{Refusal, Server, ServerCounters, SessionFactory};
 use trunkline_net::{Notifier, Peer, SharedFile, create_table};
 use trunkline_proto::frame::{FrameHeader, HEADER_BYTES};
 use trunkline_proto::message::closing::{Goodbye, Refused};
@@ -87,10 +87,10 @@ impl Facts {
         }
     }
 
-    /// Returns the number of connections whose client has not logged in.
-    pub(crate) fn handshakes(&self) -> u64 {
+    /// Returns the counters of the listeners; zeros before they exist.
+    pub(crate) fn counters(&self) -> ServerCounters {
         let server = self.server.get().and_then(Weak::upgrade);
-        server.map_or(0, |server| server.counters().handshakes as u64)
+        server.map_or_else(ServerCounters::default, |server| server.counters())
     }
 
     /// Returns the limit on sessions; `u64::MAX` if there is none.
@@ -102,12 +102,9 @@ impl Facts {
 
 impl EngineFacts for Facts {
     fn sessions(&self) -> u64 {
-        let server = self.server.get().and_then(Weak::upgrade);
         // A connection counts as a session once its client has introduced itself.
-        server.map_or(0, |server| {
-            let counters = server.counters();
-            counters.sessions.saturating_sub(counters.handshakes) as u64
-        })
+        let counters = self.counters();
+        counters.sessions.saturating_sub(counters.handshakes) as u64
     }
 
     fn goodbye(&self) -> Option<Goodbye> {

@@ -10,8 +10,8 @@ use super::reading::Reading;
 use super::readings::Written;
 use crate::Problem;
 use crate::verbs::{
-    alarm, audit, backup, force, history, info, io, join, library, limits, ls, monitor, pair,
-    serve, snapshot, stream, tdms, why,
+    alarm, audit, backup, engine, force, history, info, io, join, library, limits, ls, monitor,
+    pair, serve, snapshot, stream, tdms, why,
 };
 #[cfg(target_os = "linux")]
 use crate::verbs::{play, record};
@@ -62,6 +62,9 @@ pub(crate) fn schema() -> Json {
         ("backup_finding", schema_of::<backup::Found>()),
         ("driver", schema_of::<io::Driver>()),
         ("limit", schema_of::<limits::Limit>()),
+        ("engine", schema_of::<engine::info::Engine>()),
+        ("ping", schema_of::<engine::ping::PingEvent>()),
+        ("stopping", schema_of::<engine::stop::Stopping>()),
         ("event", schema_of::<Event>()),
         ("stream", schema_of::<stream::events::StreamEvent>()),
         ("stream_bench", schema_of::<stream::bench::BenchEvent>()),

@@ -6,6 +6,7 @@ pub(crate) mod backup;
 pub(crate) mod completion;
 pub(crate) mod demo;
 pub(crate) mod deploy;
+pub(crate) mod engine;
 pub(crate) mod find;
 pub(crate) mod force;
 pub(crate) mod get;
@@ -81,6 +82,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError
         Command::Audit(args) => audit::run(args, context),
         Command::History(args) => history::run(args, context),
         Command::Backup(command) => backup::run(command, context),
+        Command::Engine(command) => engine::run(command, context),
         Command::Stream(args) => stream::run(args, context),
         #[cfg(target_os = "linux")]
         Command::Record(args) => record::run(args, context),

@@ -124,6 +124,14 @@ pub(crate) const VERBS: &[Verb] = &[
         ],
     ),
     Verb::group(
+        "engine",
+        &[
+            Verb::reading("ping", &[0, 2, 3, 4, 130]),
+            Verb::reading("info", &[0, 2, 3, 4, 130]),
+            Verb::writing("stop", &[0, 2, 3, 4, 5, 6, 9, 130]),
+        ],
+    ),
+    Verb::group(
         "stream",
         &[
             Verb::writing("write", STREAM),

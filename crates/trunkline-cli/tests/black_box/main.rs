@@ -14,6 +14,7 @@ mod browsing;
 mod cut_recordings;
 mod diagnosis;
 mod displaced_recordings;
+mod engine_verbs;
 mod engines;
 mod examples;
 mod fake_engine;
@@ -21,6 +22,7 @@ mod fields;
 mod following;
 #[cfg(target_os = "linux")]
 mod full_disks;
+mod health;
 mod helping;
 mod history;
 mod history_exports;
@@ -52,6 +54,7 @@ mod rig;
 #[cfg(target_os = "linux")]
 mod running_recordings;
 mod schema;
+mod services;
 #[cfg(target_os = "linux")]
 mod shown;
 mod snapshots;

@@ -42,6 +42,8 @@ pub enum Order {
     Stop {
         library: String,
     },
+    /// Stop the engine. The host carries it out after it has sent the reply.
+    StopEngine,
     /// Look up entries of the audit. Changes nothing.
     Audit(AuditQuery),
     /// Look up entries of the alarm journal. Changes nothing.
@@ -67,13 +69,15 @@ fn permit(is_permitted: bool, what: impl fmt::Display) -> Result<(), Fault> {
 }
 
 impl Order {
-    /// Returns the order's action in the audit, and its library; `None` if it changes nothing.
+    /// Returns the order's action in the audit, and its library, which is empty for the whole
+    /// engine; `None` if it changes nothing.
     pub fn audited(&self) -> Option<(AuditAction, &str)> {
         match self {
             Order::Deploy { library, .. } => Some((AuditAction::Deploy, &library.name)),
             Order::Undeploy { library, .. } => Some((AuditAction::Undeploy, library)),
             Order::Start { library } => Some((AuditAction::Start, library)),
             Order::Stop { library } => Some((AuditAction::Stop, library)),
+            Order::StopEngine => Some((AuditAction::StopOrder, "")),
             Order::Audit(_) | Order::AlarmJournal(_) | Order::History(_) => None,
         }
     }
@@ -93,6 +97,10 @@ impl Order {
             Order::Undeploy { library, .. }
             | Order::Start { library }
             | Order::Stop { library } => check_configure(caller, library),
+            Order::StopEngine => {
+                let is_permitted = caller.rights.permit_on_engine(Action::Administer);
+                permit(is_permitted, "stop this engine")
+            }
             Order::Audit(_) => {
                 let is_permitted = caller.rights.permit_on_engine(Action::Audit);
                 permit(is_permitted, "read the audit of this engine")

@@ -82,7 +82,7 @@ impl Default for AuditStorage {
 
 /// The condition of the audit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AuditFigures {
+pub struct AuditCondition {
     /// Number of entries that wait to be stored.
     pub waiting: usize,
     /// Number of entries that were lost since the engine started, because there was no room.
@@ -230,9 +230,9 @@ impl Audit<'_> {
         (notes.waiting.len(), notes.lost)
     }
 
-    pub fn figures(&self) -> AuditFigures {
+    pub fn figures(&self) -> AuditCondition {
         let notes = self.table.notes.lock();
-        AuditFigures {
+        AuditCondition {
             waiting: notes.waiting.len(),
             lost: notes.lost_total,
             is_full: !notes.fits(1, AUDIT_BEST_EFFORT_MAX),

@@ -55,11 +55,34 @@ pub trait Provider: Send + Sync {
     }
     /// Returns a sentence that describes the provider's current failure, if any.
     fn error(&self) -> Option<String>;
+    /// Returns true while the provider has a connection to its device.
+    fn is_connected(&self) -> bool {
+        true
+    }
     /// Returns true if the provider runs in a separate process. Its faults then do not result from
     /// the engine's configuration.
     fn is_process(&self) -> bool {
         false
     }
+}
+
+/// The state of a provider that variables name as their source: an I/O server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceState {
+    pub name: Arc<str>,
+    pub connection: SourceConnection,
+    /// The provider's current failure as a sentence. A connected provider has one if some of its
+    /// items cannot be read.
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SourceConnection {
+    Connected,
+    /// The provider runs, but has no connection to its device.
+    Disconnected,
+    /// The provider was stopped, or the process that runs it is not connected to the engine.
+    NotRunning,
 }
 
 /// The error for a name that a running provider already has.
@@ -101,6 +124,22 @@ pub(crate) struct DetachedProvider {
 }
 
 impl Providers<'_> {
+    /// Returns the state of every provider that variables name as their source.
+    pub fn sources(&self) -> Vec<SourceState> {
+        let named = self.table.named().into_iter();
+        named
+            .map(|named| SourceState {
+                connection: match &named.provider {
+                    None => SourceConnection::NotRunning,
+                    Some(provider) if provider.is_connected() => SourceConnection::Connected,
+                    Some(_) => SourceConnection::Disconnected,
+                },
+                error: named.provider.and_then(|provider| provider.error()),
+                name: named.name,
+            })
+            .collect()
+    }
+
     /// Makes `provider` the owner of these variables' values. Variables without a value stay `bad:
     /// no-value` until it publishes one.
     pub fn attach(&self, provider: Arc<dyn Provider>, handles: &[u32]) -> ProviderId {
