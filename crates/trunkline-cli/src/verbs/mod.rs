@@ -17,6 +17,7 @@ pub(crate) mod io;
 pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod ls;
+pub(crate) mod man;
 pub(crate) mod monitor;
 #[cfg(target_os = "linux")]
 pub(crate) mod play;
@@ -90,6 +91,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError
         Command::Serve(args) => serve::run(args, context),
         Command::Demo(args) => demo::run(args, context),
         Command::Completion(args) => completion::run(args, context),
+        Command::Man(args) => man::run(args, context),
         Command::Help(args) => help::run(args, context),
     }
 }
