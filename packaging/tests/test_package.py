@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -37,6 +38,12 @@ class Scripts(unittest.TestCase):
         commands = [line for line in script.splitlines() if "echo" not in line]
         for line in commands:
             self.assertIsNone(re.search(r"systemctl.* (re)?start|deb-systemd-invoke", line), line)
+
+    def test_scripts_leave_the_running_system_alone_in_another_root(self):
+        for name in SCRIPTS:
+            for line in (files.ROOT / "packaging/deb" / name).read_text().splitlines():
+                if "/run/systemd/system" in line:
+                    self.assertIn('-z "$DPKG_ROOT"', line, name)
 
     def test_no_script_removes_data(self):
         for name in SCRIPTS:
@@ -133,6 +140,41 @@ class Content(unittest.TestCase):
         ).stdout
         self.assertNotRegex(needed, r"NEEDED +lib(ssl|crypto)")
         self.assertRegex(field("Depends"), r"\blibc6 \(>= ")
+
+    @unittest.skipUnless(os.geteuid() == 0, "dpkg needs root")
+    @unittest.skipUnless(shutil.which("systemd-sysusers") and shutil.which("deb-systemd-helper"), "systemd is missing")
+    def test_package_is_installed_updated_and_purged(self):
+        """In a root of its own. Behaviour DP-08: the service is enabled."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name in ("info", "updates", "triggers"):
+                (root / "var/lib/dpkg" / name).mkdir(parents=True)
+            (root / "var/lib/dpkg/status").touch()
+            (root / "etc").mkdir()
+
+            def dpkg(*arguments):
+                options = [f"--root={folder}", "--force-script-chrootless", "--force-depends", "--force-confold"]
+                return subprocess.run(["dpkg", *options, *arguments], capture_output=True, text=True, check=True)
+
+            dpkg("--install", PACKAGE)
+            user = (root / "etc/passwd").read_text().split(":")
+            self.assertEqual((user[0], user[-1].strip()), ("trunkline", "/usr/sbin/nologin"))
+            link = root / "etc/systemd/system/multi-user.target.wants/trunkline.service"
+            self.assertTrue(link.is_symlink())
+            configuration = root / "etc/trunkline/trunkline.toml"
+            configuration.write_text("# mine\n")
+            data = root / "var/lib/trunkline/engine-5850.db"
+            data.parent.mkdir()
+            data.touch()
+            link.unlink()
+            dpkg("--install", PACKAGE)
+            self.assertEqual(configuration.read_text(), "# mine\n")
+            self.assertFalse(link.is_symlink(), "an update enabled a service that was disabled")
+            purged = dpkg("--purge", "trunkline")
+            self.assertIn("/var/lib/trunkline has the data", purged.stdout)
+            self.assertTrue(data.exists())
+            self.assertFalse(configuration.exists())
+            self.assertFalse((root / "usr/bin/trunkline").exists())
 
     def test_bill_of_materials_is_complete(self):
         document = json.loads((self.extracted / "usr/share/doc/trunkline/sbom.cdx.json").read_text())
