@@ -99,6 +99,8 @@ pub(crate) enum Command {
     Serve(verbs::serve::Args),
     Demo(verbs::demo::Args),
     Completion(verbs::completion::Args),
+    #[command(hide = true)]
+    Man(verbs::man::Args),
     Help(verbs::help::Args),
 }
 

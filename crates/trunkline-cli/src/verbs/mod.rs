@@ -19,6 +19,7 @@ pub(crate) mod join;
 pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod ls;
+pub(crate) mod man;
 pub(crate) mod monitor;
 pub(crate) mod pair;
 #[cfg(target_os = "linux")]
@@ -96,6 +97,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError
         Command::Serve(args) => serve::run(args, context),
         Command::Demo(args) => demo::run(args, context),
         Command::Completion(args) => completion::run(args, context),
+        Command::Man(args) => man::run(args, context),
         Command::Help(args) => help::run(args, context),
     }
 }

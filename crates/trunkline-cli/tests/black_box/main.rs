@@ -37,6 +37,7 @@ mod lines;
 mod local_sockets;
 #[cfg(target_os = "linux")]
 mod memory_limits;
+mod packaged_service;
 #[cfg(target_os = "linux")]
 mod playing;
 mod providers;
