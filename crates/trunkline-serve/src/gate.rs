@@ -8,8 +8,9 @@
 use std::ops::Deref;
 
 use trunkline_access::Action;
-use trunkline_engine::Caller;
+use trunkline_engine::{Caller, Engine, SecurityEvent, SecurityNote, Wakes};
 use trunkline_proto::{Fault, FaultCode, Frame, FrameKind};
+use trunkline_types::Moment;
 
 /// The right that a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,6 +140,32 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         | FrameKind::StreamBell
         | FrameKind::StreamLost => NotFromClients,
     }
+}
+
+/// A request that the rights of the caller do not permit.
+pub(crate) struct RefusedRequest<'a> {
+    /// The kind of the request, such as `put` or `AUDIT`.
+    pub(crate) request: &'a str,
+    /// The variable or library; empty for the engine as a whole.
+    pub(crate) name: &'a str,
+}
+
+/// Records a refused request in the audit.
+pub(crate) fn note_refusal(
+    engine: &Engine,
+    caller: &Caller,
+    refused: RefusedRequest<'_>,
+    moment: Moment,
+    wakes: &mut Wakes,
+) {
+    let peer = caller.principal.to_string();
+    let event = SecurityEvent::RequestRefused {
+        request: refused.request,
+        name: refused.name,
+        rule: "no rule permits it",
+    };
+    let note = SecurityNote { peer: &peer, event };
+    engine.audit().note_security(caller, note, moment, wakes);
 }
 
 /// Lets a frame pass, or refuses its request as a whole. A request that passes may still be refused

@@ -35,7 +35,9 @@ use trunkline_net::{ClientCertificates, Clock, TlsError, TlsIdentity, TlsServer}
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::pair::{Pair, Paired};
 use trunkline_proto::{Channel, Fault, FaultCode};
-use trunkline_serve::{Authenticator, Identity, LoginAnswer, LoginRefusal, LoginRequest, Standing};
+use trunkline_serve::{
+    Authenticator, Identity, LoginAnswer, LoginRefusal, LoginRequest, OnEnd, Standing,
+};
 use trunkline_types::{Moment, Tick, Timestamp};
 
 use crate::deployments::lock;
@@ -487,6 +489,23 @@ impl LoginFacts {
         answer.send(identity);
     }
 
+    /// Returns what records the end of a session of this account.
+    fn on_end(&self, account: &UserName) -> OnEnd {
+        let caller = Caller {
+            principal: Principal::Account(Arc::from(account.as_str())),
+            ..self.caller.clone()
+        };
+        let (journal, peer) = (self.journal.clone(), self.peer.clone());
+        OnEnd(Arc::new(move |cause| {
+            let cause = cause.to_string();
+            journal.note(
+                &caller,
+                &peer,
+                SecurityEvent::SessionEnded { cause: &cause },
+            );
+        }))
+    }
+
     fn identity(&self, proof: Proof, standing: Arc<Standing>) -> Result<Identity, LoginRefusal> {
         let account = match proof {
             Proof::Owner | Proof::Nothing => {
@@ -500,6 +519,7 @@ impl LoginFacts {
                     account: String::new(),
                     role: String::new(),
                     standing,
+                    on_end: None,
                 });
             }
             Proof::Account(account) => account,
@@ -537,6 +557,7 @@ impl LoginFacts {
             account: account.to_string(),
             role,
             standing,
+            on_end: Some(self.on_end(&account)),
         })
     }
 }

@@ -220,6 +220,7 @@ impl Endpoint for Session {
         let elapsed = i64::try_from(now.since(last_call).as_nanos()).unwrap_or(i64::MAX);
         let wall = wall.saturating_add_nanos(elapsed);
         self.context.moment = Moment { now, wall };
+        self.report_end(&cause);
         self.phase = Phase::Ended;
         self.gathering = None;
         self.context.answers = Answers::default();
@@ -336,7 +337,19 @@ impl Session {
         if !reserve(context, kind, frame)? {
             return Ok(());
         }
-        let frame = &gate::pass(kind, frame, &context.caller)?;
+        let frame = match gate::pass(kind, frame, &context.caller) {
+            Ok(frame) => frame,
+            Err(fault) => {
+                let refused = gate::RefusedRequest {
+                    request: kind.name(),
+                    name: "",
+                };
+                let (engine, caller) = (&context.engine, &context.caller);
+                gate::note_refusal(engine, caller, refused, context.moment, &mut context.wakes);
+                return Err(fault.into());
+            }
+        };
+        let frame = &frame;
         match kind {
             FrameKind::Keepalive => {
                 let keepalive = Keepalive::decode(frame)?;
