@@ -55,9 +55,16 @@ struct Sum {
 #[derive(Clone, Debug, Default)]
 struct Index {
     /// Rules whose patterns match names of one library only, ordered by library.
-    libraries: Box<[(Box<str>, Box<[u32]>)]>,
+    libraries: Box<[LibraryRules]>,
     /// Rules whose patterns begin with a wildcard.
     others: Box<[u32]>,
+}
+
+/// Rules whose patterns match names of one library only.
+#[derive(Clone, Debug)]
+struct LibraryRules {
+    library: Box<str>,
+    rules: Box<[u32]>,
 }
 
 /// What an action is requested on.
@@ -318,11 +325,12 @@ impl Index {
                 None => others.push(index),
             }
         }
-        let libraries = libraries.into_iter();
+        let libraries = libraries.into_iter().map(|(library, rules)| LibraryRules {
+            library: library.into(),
+            rules: rules.into(),
+        });
         Self {
-            libraries: libraries
-                .map(|(library, rules)| (library.into(), rules.into()))
-                .collect(),
+            libraries: libraries.collect(),
             others: others.into(),
         }
     }
@@ -337,7 +345,7 @@ impl Index {
             let library = name.split('/').next().unwrap_or(name);
             let found = self
                 .libraries
-                .binary_search_by(|(one, _)| (**one).cmp(library));
+                .binary_search_by(|one| (*one.library).cmp(library));
             match found {
                 Ok(at) => self.libraries.get(at..=at).unwrap_or_default(),
                 Err(_) => &[],
@@ -349,7 +357,7 @@ impl Index {
             Object::Stream(_) => (&self.libraries, &self.others),
             Object::Engine => (&[], &[]),
         };
-        let in_libraries = libraries.iter().flat_map(|(_, rules)| rules);
+        let in_libraries = libraries.iter().flat_map(|one| &one.rules);
         in_libraries.chain(others).copied()
     }
 }

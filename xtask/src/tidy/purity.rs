@@ -18,7 +18,8 @@ const WITH_SYNC_MODULE: [&str; 5] = [
 ];
 
 /// Crates without input or output.
-const SANS_IO: [&str; 4] = [
+const SANS_IO: [&str; 5] = [
+    "trunkline-access",
     "trunkline-engine",
     "trunkline-serve",
     "trunkline-client",

@@ -172,7 +172,7 @@ fn every_mistake_has_its_sentence() {
 
 fn address() -> impl Strategy<Value = IpAddr> {
     let near = prop::sample::select(&[0u32, 1, 7, 0x7f00_0001, 0x0a00_0007, u32::MAX][..]);
-    let v4 = prop_oneof![any::<u32>(), near].prop_map(|bits| std::net::Ipv4Addr::from(bits));
+    let v4 = prop_oneof![any::<u32>(), near].prop_map(std::net::Ipv4Addr::from);
     prop_oneof![
         v4.clone().prop_map(IpAddr::V4),
         v4.prop_map(|address| IpAddr::V6(address.to_ipv6_mapped())),
