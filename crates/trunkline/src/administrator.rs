@@ -55,7 +55,7 @@ impl Lane {
                     Order::History(query) => Some(query.clone()),
                     _ => None,
                 };
-                let result = carry_out(&thread_deployments, order);
+                let result = carry_out(&thread_deployments, &caller, order);
                 if let Some((action, name)) = audited {
                     note(
                         &thread_deployments,
@@ -151,7 +151,7 @@ pub(crate) fn report_of(deployed: &Deployed, state: Option<LibraryState>) -> Rep
     }
 }
 
-fn carry_out(deployments: &Deployments, order: Order) -> OrderResult {
+fn carry_out(deployments: &Deployments, caller: &Caller, order: Order) -> OrderResult {
     let report = match order {
         Order::Deploy { library, replace } => deployments
             .deploy(&library, replace, true)
@@ -172,7 +172,16 @@ fn carry_out(deployments: &Deployments, order: Order) -> OrderResult {
         }
         Order::History(query) => return history_page_result(deployments, &query),
     };
-    report.map_err(|error| Fault::new(code_of(&error), error.to_string()))
+    report.map_err(|error| {
+        let sentence = match &error {
+            LibraryError::Deploy(error) => error.sentence_for(caller),
+            LibraryError::Unknown(_)
+            | LibraryError::InUse { .. }
+            | LibraryError::Reserved { .. }
+            | LibraryError::Store(_) => error.to_string(),
+        };
+        Fault::new(code_of(&error), sentence)
+    })
 }
 
 fn log_page_result(page: Result<LogPage, StoreError>) -> OrderResult {
