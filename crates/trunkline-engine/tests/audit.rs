@@ -17,6 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use rig::{Bell, Rig, applied, at, define, done};
+use trunkline_access::Action;
 use trunkline_engine::{
     AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_REPEAT_PERIOD, AUDIT_WAIT_MAX, Answer, Attempt,
     AuditStorage, Caller, Consumer, GroupAttempt, GroupMember, NoAuditRoom, Principal, Provider,
@@ -105,7 +106,12 @@ fn refusals_are_audited_with_the_rule_and_source_values_are_not() {
     };
     let value = Value::F64(5.0);
     let denied = rig.attempt_as(&reader, &x, &Write::value(&value));
-    assert_eq!(done(denied), WriteOutcome::Refused(Refusal::Denied));
+    assert_eq!(
+        done(denied),
+        WriteOutcome::Refused(Refusal::Denied {
+            action: Action::Write
+        })
+    );
     let wrong = Value::Bool(true);
     rig.attempt(&x, &Write::value(&wrong));
     rig.attempt(&x, &Write::wire(&[1, 2, 3]));

@@ -63,7 +63,10 @@ fn repeatedly_deployed_library_reuses_slots_and_memory() {
         assert!(rig.engine.tables().slots_end() <= 2 * VARIABLES + 10);
         for stale in last.iter().step_by(100) {
             assert!(rig.engine.variable(*stale).is_none());
-            assert_eq!(rig.engine.no_variable(*stale), AccessError::Gone);
+            assert_eq!(
+                rig.engine.no_variable(&Caller::engine(), *stale),
+                AccessError::Gone
+            );
         }
         let contracts = [Contract::Latest, Contract::ALL, Contract::Last(2)];
         for (handle, contract) in handles.iter().step_by(3000).zip(contracts) {

@@ -17,6 +17,7 @@ pub use self::chain::{
     AuditHash, AuditHashError, AuditHead, AuditLink, CHAIN_FAULTS_MAX, ChainAnchor, ChainCheck,
     ChainEnd, ChainFault, ChainReport, canonical_bytes,
 };
+use crate::permitted::PermittedNames;
 use crate::{Pattern, Position, StepBudget, Tick, Timestamp};
 
 /// Maximum length of the text of a value, in bytes; a longer text is truncated and ends in `…`.
@@ -265,6 +266,9 @@ pub struct AuditQuery {
     pub newest_first: bool,
     /// Maximum number of entries in the answer; 0 for the maximum of a page.
     pub limit: u32,
+    /// The variables and libraries about which the reader may read entries. Entries without a name
+    /// concern the engine as a whole, and are always included.
+    pub permitted: PermittedNames,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -293,7 +297,8 @@ impl AuditQuery {
                 .as_ref()
                 .is_none_or(|pattern| pattern.matches_within(budget, &entry.name))
         };
-        is_recent && is_by_principal && name_matches()
+        let is_permitted = || entry.name.is_empty() || self.permitted.contains(&entry.name);
+        is_recent && is_by_principal && name_matches() && is_permitted()
     }
 
     /// Takes a page from `entries`, which must start at [`from`](Self::from) and be in the

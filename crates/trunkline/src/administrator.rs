@@ -56,7 +56,7 @@ impl Lane {
                     _ => None,
                 };
                 let is_stop = order == Order::StopEngine;
-                let result = carry_out(&thread_deployments, order);
+                let result = carry_out(&thread_deployments, &caller, order);
                 let is_stop = is_stop && result.is_ok();
                 if let Some((action, name)) = audited {
                     note(
@@ -157,7 +157,7 @@ pub(crate) fn report_of(deployed: &Deployed, state: Option<LibraryState>) -> Rep
     }
 }
 
-fn carry_out(deployments: &Deployments, order: Order) -> OrderResult {
+fn carry_out(deployments: &Deployments, caller: &Caller, order: Order) -> OrderResult {
     let report = match order {
         Order::Deploy { library, replace } => deployments
             .deploy(&library, replace, true)
@@ -189,7 +189,16 @@ fn carry_out(deployments: &Deployments, order: Order) -> OrderResult {
         }
         Order::History(query) => return history_page_result(deployments, &query),
     };
-    report.map_err(|error| Fault::new(code_of(&error), error.to_string()))
+    report.map_err(|error| {
+        let sentence = match &error {
+            LibraryError::Deploy(error) => error.sentence_for(caller),
+            LibraryError::Unknown(_)
+            | LibraryError::InUse { .. }
+            | LibraryError::Reserved { .. }
+            | LibraryError::Store(_) => error.to_string(),
+        };
+        Fault::new(code_of(&error), sentence)
+    })
 }
 
 fn log_page_result(page: Result<LogPage, StoreError>) -> OrderResult {

@@ -66,6 +66,7 @@ pub(crate) fn handle_audit(context: &mut Context, frame: &Admitted<'_>) -> Resul
         who: (!audit.who.is_empty()).then(|| audit.who.to_owned()),
         newest_first: audit.newest_first,
         limit: audit.limit,
+        permitted: context.caller.rights.names_in_audit(),
     };
     let order = Order::Audit(query);
     let refused = refuse_order(context, order.check_rights(&context.caller));
@@ -91,6 +92,7 @@ pub(crate) fn handle_alarm_journal(
             .collect(),
         newest_first: journal.newest_first,
         limit: journal.limit,
+        permitted: context.caller.rights.names_with_history(),
     };
     let order = Order::AlarmJournal(Box::new(query));
     let refused = refuse_order(context, order.check_rights(&context.caller));

@@ -180,7 +180,7 @@ fn attempt(
     let Moment { now, wall } = context.moment;
     let may_use_fast_path = !is_published && has_only_value(&record.options);
     let Some(variable) = handles.visible(caller, record.handle) else {
-        return Err(Fault::from(&engine.no_variable(record.handle)));
+        return Err(Fault::from(&engine.no_variable(caller, record.handle)));
     };
     if may_use_fast_path
         && engine.is_clock_settled()
@@ -255,7 +255,7 @@ fn attempt(
     loop {
         match engine.try_write(caller, now, wall, variable, &write, &mut context.wakes) {
             Attempt::Done(outcome) => {
-                if outcome == WriteOutcome::Refused(Refusal::Denied) {
+                if matches!(outcome, WriteOutcome::Refused(Refusal::Denied { .. })) {
                     let request = gate::RefusedRequest {
                         request: FrameKind::Write.name(),
                         name: variable.name(),

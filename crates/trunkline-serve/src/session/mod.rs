@@ -166,6 +166,17 @@ impl Session {
         }
     }
 
+    /// Ends the session if its account was changed. Nothing that the client has requested is carried
+    /// out after this, even if it does not read its answers.
+    fn end_if_revoked(&mut self) -> bool {
+        let standing = self.standing.as_ref().filter(|_| self.is_open());
+        let goodbye = standing.and_then(|standing| standing.goodbye());
+        if let Some(goodbye) = &goodbye {
+            self.shut_down(goodbye);
+        }
+        goodbye.is_some()
+    }
+
     fn handle_hello(&mut self, mut hello: Hello) -> Result<(), Disconnect> {
         let agreement = match self.context.options.negotiation.accept(&hello) {
             Ok(agreement) => agreement,

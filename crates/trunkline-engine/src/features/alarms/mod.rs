@@ -935,10 +935,12 @@ impl Alarms<'_> {
         {
             return Err(AlarmRefusal::Time);
         }
-        let refuse = || AlarmRefusal::Variable(self.core.refuse_handle(handle));
+        let refuse = || AlarmRefusal::Variable(self.core.refuse_handle(caller, handle));
         let variable = self.core.visible(caller, handle).ok_or_else(refuse)?;
         if !variable.permits(caller, Action::Alarm) {
-            return Err(AlarmRefusal::Variable(Refusal::Denied));
+            return Err(AlarmRefusal::Variable(Refusal::Denied {
+                action: Action::Alarm,
+            }));
         }
         let state = variable.lock();
         let unknown = |known: String| AlarmRefusal::Unknown {

@@ -48,8 +48,8 @@ pub trait Provider: Send + Sync {
     /// provider is attached or when variables are deployed, with the variables whose `source`
     /// begins with the provider's name.
     fn bind(&self, _items: &[SourceItem]) {}
-    /// Returns true if the provider has the right to provide this variable. It does not become the
-    /// owner of any other variable.
+    /// Returns true if the provider has the right to provide this variable. Otherwise the variable
+    /// behaves as if its provider did not run.
     fn may_provide(&self, _variable: &Variable) -> bool {
         true
     }
@@ -202,13 +202,18 @@ impl Providers<'_> {
         for variable in variables {
             let properties = variable.properties();
             let (source, current) = (properties.source.as_str(), variable.provider_index());
-            let mut found = named.iter().zip(&mut items).filter_map(|(named, items)| {
+            let found = named.iter().zip(&mut items).find_map(|(named, items)| {
                 let item = source.strip_prefix(&*named.name)?.strip_prefix(':')?;
-                let provider = named.provider.as_ref();
-                let is_permitted = provider.is_none_or(|one| one.may_provide(&variable));
-                is_permitted.then_some((named, item, items))
+                Some((named, item, items))
             });
-            if let Some((named, item, items)) = found.next() {
+            if let Some((named, item, items)) = found {
+                let provider = named.provider.as_ref();
+                if provider.is_some_and(|one| !one.may_provide(&variable)) {
+                    // Without an owner, clients could write it past its source.
+                    variable.set_provider(Some(self.table.withheld(&named.name)));
+                    orphans.push(variable);
+                    continue;
+                }
                 // Binding again informs the provider of the new item.
                 variable.set_provider(Some(named.index));
                 let (handle, item) = (variable.handle(), Box::from(item));
@@ -216,7 +221,9 @@ impl Providers<'_> {
                     Some(_) => items.push(SourceItem { handle, item }),
                     None => orphans.push(Arc::clone(&variable)),
                 }
-            } else if named.iter().any(|named| Some(named.index) == current) {
+            } else if current.is_some_and(|current| {
+                named.iter().any(|named| named.index == current) || self.table.is_withheld(current)
+            }) {
                 // The variable's previous source was that provider.
                 variable.set_provider(None);
             }
