@@ -4,6 +4,7 @@ mod export;
 mod syslog;
 mod verify;
 
+use trunkline_types::permitted::PermittedNames;
 use trunkline_types::{AuditEntry, AuditOutcome, AuditQuery, Pattern, Tick, Timestamp};
 
 use crate::connection::{Connection, open_options};
@@ -174,6 +175,7 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
         newest_first: args.last.is_some(),
         limit: args.last.unwrap_or(0),
         from: None,
+        permitted: PermittedNames::default(),
     };
     let connection = Connection::new(&targets.engine, context)?;
     let mut table = context.table::<Entry>()?;
