@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::thread;
 use std::time::Duration;
@@ -607,7 +607,7 @@ impl Authenticator for Logins {
 }
 
 impl Security {
-    fn open(path: &PathBuf, moment: Moment) -> Result<Self, SecurityError> {
+    fn open(path: &Path, moment: Moment) -> Result<Self, SecurityError> {
         let folder = SecurityFolder::open(path)?;
         let mut engine = folder.engine()?;
         if engine.certificate.needs_renewal(moment.wall) {

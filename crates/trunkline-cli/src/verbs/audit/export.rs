@@ -1,7 +1,7 @@
 //! `audit export`: writes the entries of the audit for other programs, and continues with new entries.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
@@ -343,7 +343,7 @@ impl Target {
             Target::Output(lines) => {
                 let lines = std::mem::take(lines);
                 // Programs need the exact text. A terminal must not obey what an entry contains.
-                match io::stdout().is_terminal() {
+                match context.terminal.out_is_tty {
                     true => lines
                         .lines()
                         .try_for_each(|line| context.terminal.line(line)),

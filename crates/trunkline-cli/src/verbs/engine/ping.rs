@@ -157,7 +157,7 @@ fn summary(sent: u32, mut times: Vec<Duration>) -> PingEvent {
     times.sort_unstable();
     let middle = times.len() / 2;
     let median = match (times.get(middle.wrapping_sub(1)), times.get(middle)) {
-        (Some(below), Some(above)) if times.len() % 2 == 0 => Some((*below + *above) / 2),
+        (Some(below), Some(above)) if times.len().is_multiple_of(2) => Some((*below + *above) / 2),
         (_, middle) => middle.copied(),
     };
     PingEvent::Summary {
