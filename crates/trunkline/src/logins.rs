@@ -10,7 +10,6 @@
 //! accounts changes, the sessions whose rights changed end, and their clients connect again.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -45,7 +44,7 @@ use crate::deployments::lock;
 /// Time after which a client that is not known should try again. A person has to act before that
 /// helps, so it is long.
 const RETRY_UNKNOWN: Duration = Duration::from_secs(10);
-/// Interval at which the file of accounts is examined for changes.
+/// Interval at which the files of the accounts and certificates are examined for changes.
 const EXAMINED_EVERY: Duration = Duration::from_millis(500);
 /// Interval at which the validity of the engine's certificate is examined.
 const VALIDITY_EVERY: Duration = Duration::from_secs(3600);
@@ -100,12 +99,13 @@ struct Security {
 /// The last examination of the files.
 struct Examined {
     accounts: Option<Version>,
-    accounts_due: Tick,
+    certificates: Vec<Option<Version>>,
+    files_due: Tick,
     validity_due: Tick,
     /// Why the changed accounts are not used.
     accounts_error: Option<String>,
-    /// Why the certificate cannot be renewed.
-    renewal_error: Option<String>,
+    /// Why the changed certificate is not used, or why it cannot be renewed.
+    certificate_error: Option<String>,
     /// End of the validity of the engine's certificate or its authority, whichever is earlier.
     valid_until: Timestamp,
 }
@@ -186,7 +186,7 @@ impl Logins {
     pub(crate) fn error(&self) -> Option<String> {
         let security = self.security.as_ref()?;
         let examined = lock(&security.examined);
-        let errors = [&examined.accounts_error, &examined.renewal_error];
+        let errors = [&examined.accounts_error, &examined.certificate_error];
         let errors: Vec<&str> = errors.into_iter().flatten().map(String::as_str).collect();
         (!errors.is_empty()).then(|| errors.join("; "))
     }
@@ -610,11 +610,20 @@ impl Security {
     fn open(path: &Path, moment: Moment) -> Result<Self, SecurityError> {
         let folder = SecurityFolder::open(path)?;
         let mut engine = folder.engine()?;
+        let mut certificate_error = None;
         if engine.certificate.needs_renewal(moment.wall) {
-            engine = folder.renew(moment.wall)?;
+            match folder.renew(moment.wall) {
+                Ok(renewed) => engine = renewed,
+                // The engine serves this machine until somebody brings a new certificate.
+                Err(error @ FolderError::NotOurAuthority(_)) => {
+                    certificate_error = Some(not_renewed(&error));
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
+        let certificates = versions_of(&folder);
         let file = AccessFile::new(folder.access_file());
-        let version = version_of(&file).ok();
+        let version = version_of(file.path());
         let accounts = file.load()?;
         let tokens = PendingTokens::new(engine.authority.fingerprint());
         let tls = TlsServer::new(tls_identity(&engine), ClientCertificates::Accepted)?;
@@ -629,10 +638,11 @@ impl Security {
             verifier,
             examined: Mutex::new(Examined {
                 accounts: version,
-                accounts_due: moment.now,
+                certificates,
+                files_due: moment.now,
                 validity_due: moment.now.saturating_add(VALIDITY_EVERY),
                 accounts_error: None,
-                renewal_error: None,
+                certificate_error,
                 valid_until: valid_until(&engine),
             }),
         })
@@ -703,9 +713,23 @@ impl Security {
     fn examine(&self, moment: Moment) -> (Tick, Option<Arc<Accounts>>) {
         let mut examined = lock(&self.examined);
         let mut changed = None;
-        if examined.accounts_due <= moment.now {
-            examined.accounts_due = moment.now.saturating_add(EXAMINED_EVERY);
-            let version = version_of(&self.file).ok();
+        if examined.files_due <= moment.now {
+            examined.files_due = moment.now.saturating_add(EXAMINED_EVERY);
+            let certificates = versions_of(&self.folder);
+            if certificates != examined.certificates {
+                match self.use_changed_certificate() {
+                    Ok(valid_until) => {
+                        examined.valid_until = valid_until;
+                        examined.certificate_error = None;
+                    }
+                    Err(error) => {
+                        let text = format!("the changed certificate is not used: {error}");
+                        examined.certificate_error = Some(text);
+                    }
+                }
+                examined.certificates = certificates;
+            }
+            let version = version_of(self.file.path());
             if version != examined.accounts {
                 match self.file.load() {
                     Ok(accounts) => {
@@ -722,27 +746,35 @@ impl Security {
         }
         if examined.validity_due <= moment.now {
             examined.validity_due = moment.now.saturating_add(VALIDITY_EVERY);
-            examined.renewal_error = match self.renew_if_due(moment.wall) {
-                Ok(valid_until) => {
+            match self.renew_if_due(moment.wall) {
+                Ok(None) => {}
+                Ok(Some(valid_until)) => {
                     examined.valid_until = valid_until;
-                    None
+                    examined.certificate_error = None;
+                    examined.certificates = versions_of(&self.folder);
                 }
-                Err(error) => Some(format!(
-                    "the certificate of the engine cannot be renewed: {error}"
-                )),
-            };
+                Err(error) => examined.certificate_error = Some(not_renewed(&error)),
+            }
         }
-        let next = examined.accounts_due.min(examined.validity_due);
+        let next = examined.files_due.min(examined.validity_due);
         (next, changed)
     }
 
-    /// Renews the certificate if it is due. Returns the end of the validity.
-    fn renew_if_due(&self, wall: Timestamp) -> Result<Timestamp, SecurityError> {
-        let mut engine = self.folder.engine()?;
-        if engine.certificate.needs_renewal(wall) {
-            engine = self.folder.renew(wall)?;
-            self.tls.replace(tls_identity(&engine))?;
+    /// Renews the certificate if that is due. Returns the end of the new validity.
+    fn renew_if_due(&self, wall: Timestamp) -> Result<Option<Timestamp>, SecurityError> {
+        if !self.folder.engine()?.certificate.needs_renewal(wall) {
+            return Ok(None);
         }
+        let engine = self.folder.renew(wall)?;
+        self.tls.replace(tls_identity(&engine))?;
+        Ok(Some(valid_until(&engine)))
+    }
+
+    /// Uses the certificate that somebody has put into the folder. Returns the end of its validity.
+    fn use_changed_certificate(&self) -> Result<Timestamp, SecurityError> {
+        let engine = self.folder.engine()?;
+        self.tls.replace(tls_identity(&engine))?;
+        lock(&self.tokens).set_authority(engine.authority.fingerprint());
         Ok(valid_until(&engine))
     }
 }
@@ -871,17 +903,30 @@ fn valid_until(engine: &EngineIdentity) -> Timestamp {
 
 fn tls_identity(engine: &EngineIdentity) -> TlsIdentity {
     TlsIdentity {
-        chain: vec![
-            engine.certificate.der().to_vec(),
-            engine.authority.der().to_vec(),
-        ],
+        chain: [&engine.certificate]
+            .into_iter()
+            .chain(&engine.intermediates)
+            .chain([&engine.authority])
+            .map(|certificate| certificate.der().to_vec())
+            .collect(),
         key: engine.key.pkcs8().to_vec(),
     }
 }
 
-fn version_of(file: &AccessFile) -> io::Result<Version> {
-    let metadata = std::fs::symlink_metadata(file.path())?;
-    Ok(Version {
+fn not_renewed(error: &dyn std::error::Error) -> String {
+    format!("the certificate of the engine cannot be renewed: {error}")
+}
+
+/// Returns the versions of the engine's certificates and key. They change when somebody replaces them.
+fn versions_of(folder: &SecurityFolder) -> Vec<Option<Version>> {
+    let files = folder.engine_files();
+    files.iter().map(|path| version_of(path)).collect()
+}
+
+/// Returns `None` if the file cannot be examined, for example because it does not exist.
+fn version_of(path: &Path) -> Option<Version> {
+    let metadata = std::fs::symlink_metadata(path).ok()?;
+    Some(Version {
         inode: metadata.ino(),
         modified: (metadata.mtime(), metadata.mtime_nsec()),
         size: metadata.size(),
