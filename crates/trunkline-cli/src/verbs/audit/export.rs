@@ -53,7 +53,7 @@ pub(crate) struct Args {
     form: Form,
 
     /// Continue with new entries, until Ctrl-C
-    #[arg(short, long)]
+    #[arg(long)]
     follow: bool,
 
     /// Where to write: a file, to which entries are appended; unix:/dev/log or udp://HOST:PORT with
