@@ -287,6 +287,8 @@ fn verify_checks_an_engine_and_its_store_file_and_finds_a_forged_entry() {
             Some(2)
         );
     }
+    let misplaced = engine.run(&["audit", "--last", "3", "verify"]);
+    assert_eq!(misplaced.code, Some(2), "{misplaced:?}");
     let missing = engine.run(&["audit", "verify", "nothing.db"]);
     assert_eq!(missing.code, Some(1), "{missing:?}");
 

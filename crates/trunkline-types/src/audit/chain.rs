@@ -186,7 +186,7 @@ impl ChainCheck {
             return;
         };
         match self.before {
-            Some((number, Some(hash))) if number + 1 == entry.number => {
+            Some((number, Some(hash))) if number.checked_add(1) == Some(entry.number) => {
                 if hash != link.previous {
                     self.push_fault(entry.number, ChainFault::Unlinked);
                 }
@@ -291,7 +291,7 @@ impl ChainCheck {
         };
         let first = self.report.first.map_or(1, |first| first.number);
         match anchor.number {
-            Some(number) if number + 1 < first => {
+            Some(number) if number < first.saturating_sub(1) => {
                 self.push_fault(number, ChainFault::AnchorRemoved)
             }
             Some(number) => self.push_fault(number, ChainFault::OtherPast),
@@ -622,6 +622,20 @@ mod tests {
         assert_eq!(checked(kept, anchor(Some(3), noted(3))).anchored, Some(3));
         let found = checked(kept, anchor(Some(2), noted(2))).faults;
         assert!(found.contains(&(2, ChainFault::AnchorRemoved)), "{found:?}");
+    }
+
+    /// An engine can send any number.
+    #[test]
+    fn largest_numbers_are_checked_without_overflow() {
+        let mut entries = chain(2);
+        entries[0].number = u64::MAX;
+        let anchor = ChainAnchor {
+            number: Some(u64::MAX),
+            hash: AuditHash::ZERO,
+        };
+        let found = checked(&entries, Some(anchor)).faults;
+        assert!(found.contains(&(2, ChainFault::Order)), "{found:?}");
+        assert!(found.contains(&(u64::MAX, ChainFault::OtherPast)), "{found:?}");
     }
 
     #[test]
