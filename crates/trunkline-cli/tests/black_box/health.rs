@@ -145,8 +145,8 @@ fn engine_serves_its_counters_as_metrics() {
     sut.run(&["put", "rig/setpoint", "56"]);
     sut.await_metric("trunkline_writes_offered_total", offered + 2.0);
     assert_eq!(sut.metric("trunkline_writes_refused_total"), 0.0);
-    let sut_accepted = sut.metric("trunkline_connections_accepted_total");
-    assert_eq!(sut_accepted, accepted + 2.0);
+    // The connection of the engine's own program may be newer than the first measurement.
+    assert!(sut.metric("trunkline_connections_accepted_total") >= accepted + 2.0);
 }
 
 #[test]
