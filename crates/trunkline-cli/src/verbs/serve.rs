@@ -1,6 +1,5 @@
 //! `serve`: runs an engine from configuration files.
 
-mod applied;
 mod http;
 mod log;
 #[cfg(target_os = "linux")]
@@ -23,7 +22,6 @@ use trunkline::{Engine, config};
 use trunkline_config::{ConfigErrors, DeploymentPlan, HTTP_PORT, StoreChoice};
 use trunkline_net::server::{BindError, raise_descriptor_limit};
 
-use self::applied::AppliedConfiguration;
 use self::log::{LoadWatch, LogArgs, Part, Reporter};
 use self::service_manager::ServiceManager;
 use super::{backup, io};
@@ -173,11 +171,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
     let engine = start(&plan, &reporter, context)?;
     accept_stop_orders(&engine, context);
-    let configuration = AppliedConfiguration::default();
     let http = match http {
         Some(listener) => {
             let monitor = engine.health_monitor();
-            Some(http::serve(listener, &plan, monitor, configuration)?)
+            Some(http::serve(listener, &plan, monitor)?)
         }
         None => None,
     };

@@ -9,7 +9,6 @@ use trunkline_web::{
     AllowedHosts, HealthSnapshot, HealthSource, HttpError, HttpListener, HttpServer,
 };
 
-use super::applied::AppliedConfiguration;
 use crate::{Exit, Problem};
 
 /// Reserves the address of the HTTP server before the engine starts, so that an address that cannot
@@ -26,19 +25,14 @@ pub(super) fn serve(
     listener: HttpListener,
     plan: &DeploymentPlan,
     monitor: HealthMonitor,
-    configuration: AppliedConfiguration,
 ) -> Result<HttpServer, Problem> {
     let names = plan.engine.http_hosts.iter().map(String::as_str);
     let hosts = AllowedHosts::new(names).map_err(|error| {
         let sentence = format!("`http_hosts`: {error}");
         Problem::new(Exit::ProblemsFound, "invalid-host", sentence)
     })?;
-    let source = EngineHealth {
-        monitor,
-        configuration,
-    };
     listener
-        .serve(hosts, Arc::new(source))
+        .serve(hosts, Arc::new(EngineHealth(monitor)))
         .map_err(|error| problem(&error))
 }
 
@@ -46,18 +40,17 @@ pub(super) fn url(address: SocketAddr) -> String {
     format!("http://{address}")
 }
 
-struct EngineHealth {
-    monitor: HealthMonitor,
-    configuration: AppliedConfiguration,
-}
+struct EngineHealth(HealthMonitor);
 
 impl HealthSource for EngineHealth {
     fn snapshot(&self) -> HealthSnapshot {
+        let Self(monitor) = self;
         HealthSnapshot {
-            figures: self.monitor.figures(),
-            housekeeping_age: self.monitor.housekeeping_age(),
-            configuration_fault: self.configuration.fault(),
-            is_stopping: self.monitor.is_stopping(),
+            figures: monitor.figures(),
+            housekeeping_age: monitor.housekeeping_age(),
+            // An engine starts only with its whole configuration, and does not change it.
+            configuration_fault: None,
+            is_stopping: monitor.is_stopping(),
         }
     }
 }
