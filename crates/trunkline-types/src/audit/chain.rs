@@ -635,7 +635,10 @@ mod tests {
         };
         let found = checked(&entries, Some(anchor)).faults;
         assert!(found.contains(&(2, ChainFault::Order)), "{found:?}");
-        assert!(found.contains(&(u64::MAX, ChainFault::OtherPast)), "{found:?}");
+        assert!(
+            found.contains(&(u64::MAX, ChainFault::OtherPast)),
+            "{found:?}"
+        );
     }
 
     #[test]
