@@ -96,6 +96,11 @@ pub(crate) enum Command {
     Init(verbs::init::Args),
     Pair(verbs::pair::Args),
     Join(verbs::join::Args),
+    Ctx(verbs::ctx::Args),
+    #[command(subcommand, disable_help_subcommand = true)]
+    User(verbs::user::Subcommand),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Access(verbs::access::Subcommand),
     Serve(verbs::serve::Args),
     Demo(verbs::demo::Args),
     Completion(verbs::completion::Args),
@@ -108,16 +113,28 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalArgs {
-    /// URL of the engine; a name such as tl://HOST/LIBRARY/PATH overrides it
+    /// URL of the engine; a name such as tl://HOST/LIBRARY/PATH overrides it. Default: the URL of the
+    /// selected context (`trunkline ctx`), otherwise tl://localhost:5850
     #[arg(
         long,
         value_name = "URL",
         env = "TRUNKLINE_URL",
         hide_env_values = true,
-        default_value = "tl://localhost:5850",
         global = true
     )]
-    pub(crate) url: String,
+    pub(crate) url: Option<String>,
+
+    /// Log in to the engine with the password of this account. The command asks for the password on
+    /// the terminal, or reads it from the file that the environment variable TRUNKLINE_PASSWORD_FILE
+    /// names
+    #[arg(
+        long,
+        value_name = "ACCOUNT",
+        env = "TRUNKLINE_ACCOUNT",
+        hide_env_values = true,
+        global = true
+    )]
+    pub(crate) account: Option<String>,
 
     /// Maximum time to wait for the engine: a number of seconds, or a number with a unit: ns, us,
     /// ms, s, m, h or d

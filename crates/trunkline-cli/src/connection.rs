@@ -6,15 +6,16 @@ use std::time::Duration;
 use trunkline::proto::{Disconnect, Fault, FaultCode};
 use trunkline::{
     CallError, Client, ClientSecurity, ConnectOptions, ConnectionState, ContextError, Contexts,
-    Found, NotTried, OpenOptions, Opened, WriteOutcome,
+    Credentials, Found, NotTried, OpenOptions, Opened, WriteOutcome,
 };
 use trunkline_types::name::check_segment;
+use trunkline_types::url::Transport;
 use trunkline_types::{Access, Position, Properties, Tick, Url};
 
 use crate::output::Metadata;
 use crate::settings::Settings;
 use crate::targets::{self, Target, Targets, address};
-use crate::{CliError, Context, Exit, Problem, counted};
+use crate::{CliError, Context, Exit, Problem, counted, password};
 
 /// Interval at which a command that waits for an engine checks whether to give up.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -59,22 +60,68 @@ pub(crate) fn options(
     Ok(ConnectOptions {
         program: "trunkline".to_owned(),
         user: std::env::var("USER").unwrap_or_default(),
-        security: security(engine)?,
+        security: security(engine, settings)?,
         fail_fast,
         throughput_mode: settings.batch,
         ..ConnectOptions::to(engine)
     })
 }
 
-fn security(engine: &Url) -> Result<Option<ClientSecurity>, Problem> {
+/// Returns how the connection is encrypted, and the proof of the user's identity: the password of an
+/// account if one is given, otherwise the key of the context. Asks for the password if necessary.
+fn security(engine: &Url, settings: &Settings) -> Result<Option<ClientSecurity>, Problem> {
     let failed = |error: ContextError| Problem::failed("context", error.to_string());
     // Without a home folder, there are no contexts.
-    let Ok(contexts) = Contexts::of_user() else {
-        return Ok(None);
+    let context = match Contexts::of_user() {
+        Ok(contexts) => contexts.for_url(engine).map_err(failed)?,
+        Err(_) => None,
     };
-    let context = contexts.for_url(engine).map_err(failed)?;
-    let security = context.map(|context| ClientSecurity::of(&context));
-    security.transpose().map_err(failed)
+    let account = match (&settings.account, &context) {
+        (Some(account), _) => account.clone(),
+        (None, Some(context)) if context.key.is_none() => {
+            if context.account.is_empty() {
+                let sentence = format!(
+                    "the context {} has no key; log in with a password: --account ACCOUNT",
+                    context.name
+                );
+                return Err(Problem::failed("no-key", sentence));
+            }
+            context.account.clone()
+        }
+        (None, Some(context)) => return ClientSecurity::of(context).map(Some).map_err(failed),
+        (None, None) => return Ok(None),
+    };
+    let security = match (&context, &engine.via) {
+        (Some(context), _) => ClientSecurity::accepting(&context.authority).map_err(failed)?,
+        (None, Transport::Unix(_) | Transport::Shared(_)) => ClientSecurity::unencrypted(),
+        (None, Transport::Best | Transport::Tcp) => return Err(not_private(engine)),
+    };
+    let password = password::for_login(&account, &settings.password)?;
+    Ok(Some(
+        security.with(Credentials::Password { account, password }),
+    ))
+}
+
+fn not_private(engine: &Url) -> Problem {
+    let sentence = format!(
+        "a password is sent only over an encrypted connection or a Unix socket, and there is no context          for {engine}; add one with `trunkline ctx add NAME --url {engine} --authority FILE`, or use          --url tl+unix://PATH"
+    );
+    Problem::failed("not-private", sentence)
+}
+
+/// Checks that the session runs under the account whose password was given: an engine without
+/// accounts accepts a program of its own user without looking at the password.
+fn check_account(account: &str, settings: &Settings) -> Result<(), Problem> {
+    match &settings.account {
+        Some(wanted) if wanted != account => {
+            let sentence = format!(
+                "the engine did not look at the password of {wanted}, because it has no accounts; leave \
+                 out --account"
+            );
+            Err(Problem::failed("no-accounts", sentence))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// The least time for a login that may have to wait for others.
@@ -84,8 +131,13 @@ impl Connection {
     /// Connects, and waits until the connection is up.
     pub(crate) fn new(engine: &Url, context: &Context) -> Result<Self, CliError> {
         let client = dial(engine, &context.settings)?;
-        match client.wait_connected(context.settings.timeout) {
+        let timeout = match &context.settings.account {
+            Some(_) => context.settings.timeout.max(LOGIN_TIMEOUT_MIN),
+            None => context.settings.timeout,
+        };
+        match client.wait_connected(timeout) {
             Ok(session) => {
+                check_account(&session.account, &context.settings)?;
                 let identity = (session.engine_name.as_str(), session.epoch);
                 Ok(Self::from_client(client, identity, engine, context))
             }
@@ -129,6 +181,7 @@ impl Connection {
             let remaining = deadline.map_or(Duration::MAX, |deadline| deadline.since(now));
             let error = match client.wait_connected(remaining.min(CHECK_INTERVAL)) {
                 Ok(session) => {
+                    check_account(&session.account, &context.settings)?;
                     let identity = (session.engine_name.as_str(), session.epoch);
                     return Ok(Self::from_client(client, identity, engine, context));
                 }

@@ -17,6 +17,7 @@
 //!   prints.
 //! - `examples`: the examples in the help.
 //! - `problem`, `exit`: errors, and their exit codes. `interrupt`: Ctrl-C.
+//! - `password`: passwords, asked on the terminal or read from a file.
 //! - `condition`: `--until`. `instant`: times. `replace`: files that are replaced atomically.
 
 #![forbid(unsafe_code)]
@@ -29,6 +30,7 @@ mod exit;
 mod instant;
 mod interrupt;
 mod output;
+mod password;
 mod problem;
 mod replace;
 mod settings;

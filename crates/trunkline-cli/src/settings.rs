@@ -1,8 +1,9 @@
 //! The settings of a command: its global options, checked for conflicts.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use trunkline::proto::ThroughputMode;
+use trunkline::proto::{Password, ThroughputMode};
 use trunkline_types::Pattern;
 
 use crate::Problem;
@@ -13,8 +14,12 @@ use crate::output::values::ValueStyle;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// URL of the engine, as the user wrote it.
-    pub(crate) url: String,
+    /// URL of the engine, as the user wrote it; `None` if the user gave none.
+    pub(crate) url: Option<String>,
+    /// Account that logs in with its password.
+    pub(crate) account: Option<String>,
+    /// The password, once the user has given it. Clones share it, so that the user gives it once.
+    pub(crate) password: Arc<OnceLock<Password>>,
     pub(crate) batch: Option<ThroughputMode>,
     pub(crate) timeout: Duration,
     pub(crate) is_timeout_given: bool,
@@ -67,6 +72,8 @@ impl Settings {
         });
         Ok(Self {
             url: global.url.clone(),
+            account: global.account.clone(),
+            password: Arc::default(),
             batch: global.batch,
             timeout: global.timeout,
             is_timeout_given: false,

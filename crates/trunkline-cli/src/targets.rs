@@ -1,5 +1,6 @@
 //! The targets of a command: an engine, and names or patterns of its variables.
 
+use trunkline::Contexts;
 use trunkline_types::url::Transport;
 use trunkline_types::{Name, Pattern, Url};
 
@@ -40,8 +41,59 @@ impl Targets {
     }
 }
 
+/// Where the URL of the engine comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// `--url` or TRUNKLINE_URL.
+    Given,
+    /// The selected context, with its name.
+    Context(String),
+    Default,
+}
+
+const DEFAULT_URL: &str = "tl://localhost:5850";
+
+/// Returns the URL of the engine.
 pub(crate) fn engine(settings: &Settings) -> Result<Url, Problem> {
-    let text = settings.url.trim();
+    let (url, _) = engine_with_origin(settings)?;
+    Ok(url)
+}
+
+/// Returns the URL of the engine: the given one, otherwise that of the selected context, otherwise
+/// that of the engine on this machine.
+pub(crate) fn engine_with_origin(settings: &Settings) -> Result<(Url, Origin), Problem> {
+    if let Some(text) = &settings.url {
+        return Ok((parse_engine(text)?, Origin::Given));
+    }
+    if let Some((name, url)) = selected()? {
+        return Ok((url, Origin::Context(name)));
+    }
+    Ok((parse_engine(DEFAULT_URL)?, Origin::Default))
+}
+
+/// Returns the name and the URL of the selected context.
+fn selected() -> Result<Option<(String, Url)>, Problem> {
+    // Without a home folder, there are no contexts.
+    let Ok(contexts) = Contexts::of_user() else {
+        return Ok(None);
+    };
+    let failed = |error: &dyn std::fmt::Display| {
+        Problem::from_message("context", error.to_string()).with_hint(
+            "`trunkline ctx select NAME` selects another context, `trunkline ctx select -` none",
+        )
+    };
+    let Some(name) = contexts.selected().map_err(|error| failed(&error))? else {
+        return Ok(None);
+    };
+    // Not the default instead: the command would reach another engine than the user expects.
+    match contexts.get(&name) {
+        Ok(context) => Ok(Some((name, context.url))),
+        Err(error) => Err(failed(&format!("the selected context {name}: {error}"))),
+    }
+}
+
+fn parse_engine(text: &str) -> Result<Url, Problem> {
+    let text = text.trim();
     let with_scheme = match text.contains("://") {
         true => text.to_owned(),
         false => format!("tl://{text}"),

@@ -232,6 +232,16 @@ pub(crate) fn read(
     }
 }
 
+/// Reads a text file with a secret of the user, of at most `max` bytes, such as a password for
+/// logging in.
+///
+/// # Errors
+/// [`FileError`] if the file is not a regular file, is larger, is not UTF-8 text, or is accessible by
+/// other users.
+pub fn read_secret(path: &Path, max: usize) -> Result<Zeroizing<String>, FileError> {
+    read(path, Secrecy::Private, max)
+}
+
 /// Whether a write may replace a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Existing {

@@ -8,7 +8,8 @@
 //!
 //! The folder is `trunkline` in `XDG_CONFIG_HOME` or in `~/.config`. A connection to the URL of a
 //! context uses the context: it is encrypted, accepts only the engine of that authority, and logs in
-//! with the key.
+//! with the key. A context can also name a key in another file, or have no key, for persons who log in
+//! with a password.
 
 use std::fs;
 use std::io::{self, Write};
@@ -20,7 +21,7 @@ use std::time::Duration;
 use toml_edit::DocumentMut;
 use trunkline_client::{Credentials, LoginKey};
 use trunkline_identity::certificate::{Certificate, CertificateError};
-use trunkline_identity::keys::{KeyError, ProgramKey, login_signature};
+use trunkline_identity::keys::{KeyError, ProgramKey, PublicKey, login_signature};
 use trunkline_identity::token::{JoinToken, TokenTextError};
 use trunkline_net::{Dialler, TlsClient, TlsError, Trust};
 use trunkline_proto::message::login::TokenSecret;
@@ -47,20 +48,48 @@ pub struct Context {
     pub name: String,
     /// Host and port of the engine.
     pub url: Url,
-    /// Account of this program at the engine.
+    /// Account of this program at the engine; empty if it is not known, because the key was not
+    /// registered by a token.
     pub account: String,
     /// Role of the account when the program joined; empty without one.
     pub role: String,
     /// Certificate of the authority that issues the engine's certificates.
     pub authority: Certificate,
-    /// File of the private key.
-    pub key: PathBuf,
+    /// File of the private key; `None` if a password is the only proof.
+    pub key: Option<PathBuf>,
+}
+
+/// A context for an engine that the program has not joined with a token.
+#[derive(Clone, Debug)]
+pub struct NewContext<'a> {
+    /// Name of the context.
+    pub name: &'a str,
+    /// Host and port of the engine.
+    pub url: &'a Url,
+    /// Account of the program at the engine; empty if it is not known.
+    pub account: &'a str,
+    /// Certificate of the authority that issues the engine's certificates.
+    pub authority: Certificate,
+    /// The key with which the program logs in.
+    pub key: NewKey<'a>,
+}
+
+/// The key of a new context.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NewKey<'a> {
+    /// A new key, in the folder of the contexts.
+    Create,
+    /// The key in this file, which stays where it is.
+    File(&'a Path),
+    /// No key: a password is the only proof.
+    None,
 }
 
 /// How a connection is encrypted, and how the client proves its identity.
 #[derive(Clone, Debug)]
 pub struct ClientSecurity {
-    tls: Arc<TlsClient>,
+    /// `None` for Unix sockets.
+    tls: Option<Arc<TlsClient>>,
     credentials: Option<Credentials>,
 }
 
@@ -106,6 +135,12 @@ pub enum ContextError {
         /// The system's error.
         error: io::Error,
     },
+    /// The URL names no engine on a TCP port.
+    #[error("{url} is not a host and port of an engine; use a URL such as tl://plant.example:5850")]
+    Url {
+        /// The URL.
+        url: String,
+    },
     /// A file has another content than expected.
     #[error("{} is not the file of a context ({reason}); remove the context and join again", path.display())]
     Content {
@@ -129,13 +164,7 @@ pub enum JoinError {
     /// The joining token is mistyped.
     #[error("{0}")]
     Token(#[from] TokenTextError),
-    /// The URL names no engine on a TCP port.
-    #[error("{url} is not a host and port of an engine; use a URL such as tl://plant.example:5850")]
-    Url {
-        /// The URL.
-        url: String,
-    },
-    /// The context cannot be stored.
+    /// The context cannot be stored, or the URL names no engine on a TCP port.
     #[error("{0}")]
     Context(#[from] ContextError),
     /// The client cannot connect.
@@ -166,17 +195,40 @@ impl LoginKey for FileKey {
 }
 
 impl ClientSecurity {
-    /// Accepts only the engine of this context, and logs in with the key of the context.
+    /// Accepts only the engine of this context, and logs in with the key of the context, if it has
+    /// one.
     ///
     /// # Errors
     /// [`ContextError`] if the key or the certificate cannot be used.
     pub fn of(context: &Context) -> Result<Self, ContextError> {
-        let key = ProgramKey::load(&context.key)?;
-        let trust = Trust::Authorities(vec![context.authority.der().to_vec()]);
+        let security = Self::accepting(&context.authority)?;
+        let Some(key) = &context.key else {
+            return Ok(security);
+        };
+        let key = ProgramKey::load(key)?;
+        Ok(security.with(Credentials::Key(Arc::new(FileKey(key)))))
+    }
+
+    /// Accepts only the engine whose certificate this authority has issued, without a proof of the
+    /// client's identity; see [`with`](Self::with).
+    ///
+    /// # Errors
+    /// [`ContextError::Tls`] if the certificate is not one of an authority.
+    pub fn accepting(authority: &Certificate) -> Result<Self, ContextError> {
+        let trust = Trust::Authorities(vec![authority.der().to_vec()]);
         Ok(Self {
-            tls: Arc::new(TlsClient::new(trust, None)?),
-            credentials: Some(Credentials::Key(Arc::new(FileKey(key)))),
+            tls: Some(Arc::new(TlsClient::new(trust, None)?)),
+            credentials: None,
         })
+    }
+
+    /// Does not encrypt, for Unix sockets, which nobody else can read; see [`with`](Self::with). Over
+    /// any other connection, the client sends no proof of its identity then.
+    pub fn unencrypted() -> Self {
+        Self {
+            tls: None,
+            credentials: None,
+        }
     }
 
     /// Logs in with these credentials instead.
@@ -190,9 +242,11 @@ impl ClientSecurity {
         self.credentials.clone()
     }
 
-    pub(crate) fn dialler(&self, url: &Url) -> Dialler {
+    /// Returns how to reach an engine on a TCP port; `None` without encryption.
+    pub(crate) fn dialler(&self, url: &Url) -> Option<Dialler> {
         let host = url.host.as_deref().unwrap_or("localhost");
-        Dialler::tls(host, url.port_or_default(), Arc::clone(&self.tls))
+        let tls = Arc::clone(self.tls.as_ref()?);
+        Some(Dialler::tls(host, url.port_or_default(), tls))
     }
 }
 
@@ -268,14 +322,28 @@ impl Contexts {
         };
         let url = Url::parse(text("url")?).map_err(|error| wrong(error.to_string()))?;
         let authority = Certificate::from_pem(text("authority")?);
+        let key = match document.contains_key("key") {
+            false => Some(self.file(name, "key")?),
+            true => Some(text("key")?)
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
+        };
         Ok(Context {
             name: name.to_owned(),
             url,
             account: text("account")?.to_owned(),
             role: text("role").unwrap_or_default().to_owned(),
             authority: authority.map_err(|error| wrong(error.to_string()))?,
-            key: self.file(name, "key")?,
+            key,
         })
+    }
+
+    /// Returns the path of the file of a context, which need not exist.
+    ///
+    /// # Errors
+    /// [`ContextError::Name`].
+    pub fn path(&self, name: &str) -> Result<PathBuf, ContextError> {
+        self.file(name, "toml")
     }
 
     /// Returns the context of the engine at `url`, if there is one.
@@ -323,7 +391,8 @@ impl Contexts {
         self.write(&path, name, false)
     }
 
-    /// Removes a context and its key. The account at the engine stays.
+    /// Removes a context, and its key unless the key is in another folder. The account at the engine
+    /// stays.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -347,6 +416,58 @@ impl Contexts {
         Ok(())
     }
 
+    /// Stores a context for an engine whose authority is known. The first context is selected. The
+    /// engine is not asked.
+    ///
+    /// Returns the public key that the engine must know; `None` without a key.
+    ///
+    /// # Errors
+    /// [`ContextError`]. No context and no new key are then left.
+    pub fn add(&self, new: &NewContext<'_>) -> Result<Option<PublicKey>, ContextError> {
+        let &NewContext {
+            name,
+            url,
+            account,
+            ref authority,
+            key,
+        } = new;
+        check_engine(url)?;
+        let file = self.unused_file(name)?;
+        ClientSecurity::accepting(authority)?;
+        let key_file = self.file(name, "key")?;
+        let (key, public) = match key {
+            NewKey::Create => (
+                Some(key_file.clone()),
+                Some(ProgramKey::create(&key_file)?.public()),
+            ),
+            NewKey::File(path) => {
+                let public = ProgramKey::load(path)?.public();
+                let path = std::path::absolute(path).map_err(|error| self.failed(path, error))?;
+                (Some(path), Some(public))
+            }
+            NewKey::None => (None, None),
+        };
+        let context = Context {
+            name: name.to_owned(),
+            url: url.clone().without_name(),
+            account: account.to_owned(),
+            role: String::new(),
+            authority: authority.clone(),
+            key,
+        };
+        let stored = self.store(&file, &context);
+        match (&stored, new.key) {
+            (Err(_), NewKey::Create) => {
+                // The error that is reported is the more important one.
+                let _ = fs::remove_file(&key_file);
+            }
+            (Err(_), NewKey::File(_) | NewKey::None) | (Ok(()), _) => {}
+        }
+        stored?;
+        self.select_if_none(name)?;
+        Ok(public)
+    }
+
     /// Joins an engine with a joining token: creates a key, registers it with the engine, and stores
     /// the context under `name`. The first context is selected.
     ///
@@ -364,15 +485,8 @@ impl Contexts {
         timeout: Duration,
     ) -> Result<Context, JoinError> {
         let token = JoinToken::parse(token)?;
-        if !matches!(url.via, Transport::Best | Transport::Tcp) || url.host.is_none() {
-            let url = url.to_string();
-            return Err(JoinError::Url { url });
-        }
-        let file = self.file(name, "toml")?;
-        if file.exists() {
-            let name = name.to_owned();
-            return Err(ContextError::Exists { name }.into());
-        }
+        check_engine(url)?;
+        let file = self.unused_file(name)?;
         let key_file = self.file(name, "key")?;
         let key = ProgramKey::create(&key_file).map_err(ContextError::Key)?;
         let joined = self.register(name, url, &token, key, timeout);
@@ -382,9 +496,7 @@ impl Contexts {
         });
         match stored {
             Ok(context) => {
-                if self.selected()?.is_none() {
-                    self.select(Some(name))?;
-                }
+                self.select_if_none(name)?;
                 Ok(context)
             }
             Err(error) => {
@@ -406,7 +518,7 @@ impl Contexts {
         let trust = Trust::AuthorityFingerprint(*token.authority());
         let tls = TlsClient::new(trust, None).map_err(ContextError::Tls)?;
         let security = ClientSecurity {
-            tls: Arc::new(tls),
+            tls: Some(Arc::new(tls)),
             credentials: Some(Credentials::Token {
                 secret: TokenSecret(*token.secret()),
                 key: Arc::new(FileKey(key)),
@@ -427,7 +539,7 @@ impl Contexts {
             account: session.account.clone(),
             role: session.role.clone(),
             authority: Certificate::from_der(&authority)?,
-            key: self.file(name, "key")?,
+            key: Some(self.file(name, "key")?),
         })
     }
 
@@ -437,7 +549,36 @@ impl Contexts {
         document["account"] = toml_edit::value(&context.account);
         document["role"] = toml_edit::value(&context.role);
         document["authority"] = toml_edit::value(context.authority.to_pem());
+        match &context.key {
+            None => document["key"] = toml_edit::value(""),
+            Some(key) if *key == file.with_extension("key") => {}
+            Some(key) => {
+                let text = key.to_str().ok_or_else(|| {
+                    let reason = "the path of the key is not UTF-8 text; use another path";
+                    self.failed(key, io::Error::new(io::ErrorKind::InvalidFilename, reason))
+                })?;
+                document["key"] = toml_edit::value(text);
+            }
+        }
         self.write(file, &document.to_string(), true)
+    }
+
+    fn select_if_none(&self, name: &str) -> Result<(), ContextError> {
+        match self.selected()? {
+            Some(_) => Ok(()),
+            None => self.select(Some(name)),
+        }
+    }
+
+    /// Returns the file for a new context.
+    fn unused_file(&self, name: &str) -> Result<PathBuf, ContextError> {
+        let file = self.file(name, "toml")?;
+        match file.exists() {
+            false => Ok(file),
+            true => Err(ContextError::Exists {
+                name: name.to_owned(),
+            }),
+        }
     }
 
     /// Returns the path of a file of the context `name`.
@@ -474,6 +615,16 @@ impl Contexts {
     fn failed(&self, path: &Path, error: io::Error) -> ContextError {
         let path = path.to_owned();
         ContextError::File { path, error }
+    }
+}
+
+/// Checks that a URL names an engine on a TCP port.
+fn check_engine(url: &Url) -> Result<(), ContextError> {
+    match url.host.is_some() && matches!(url.via, Transport::Best | Transport::Tcp) {
+        true => Ok(()),
+        false => Err(ContextError::Url {
+            url: url.to_string(),
+        }),
     }
 }
 

@@ -62,17 +62,19 @@ pub use client::{
     PatternSet, PatternSubscription, RecordedSubscription, Subscription, VariableError, Watch, aio,
     polled,
 };
-pub use contexts::{ClientSecurity, Context, ContextError, Contexts, JoinError};
+pub use contexts::{
+    ClientSecurity, Context, ContextError, Contexts, JoinError, NewContext, NewKey,
+};
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use history::OpenHistory;
 pub use logins::SecurityError;
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
     AlarmName, AlarmQuery, Batch, BatchReading, Bookmark, Comparison, Condition, ConnectionState,
-    Event, FollowEvent, ForcedList, Found, FromValue, GROUP_MAX, GroupOutcome, IntoValue, Item,
-    Lease, LeaseTerms, LeaseVerb, NotTried, OpenOptions, Opened, ReadingBuffer, ReadingRef,
-    RecordedStart, Snapshot, Step, SubscribeOptions, SubscriptionAccount, Typed, VariableRef,
-    WatchEvent, Write, WriteCounts, WriteMode, WriteOutcome,
+    Credentials, Event, FollowEvent, ForcedList, Found, FromValue, GROUP_MAX, GroupOutcome,
+    IntoValue, Item, Lease, LeaseTerms, LeaseVerb, NotTried, OpenOptions, Opened, ReadingBuffer,
+    ReadingRef, RecordedStart, Snapshot, Step, SubscribeOptions, SubscriptionAccount, Typed,
+    VariableRef, WatchEvent, Write, WriteCounts, WriteMode, WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;
@@ -118,6 +120,7 @@ pub mod proto {
     pub use trunkline_proto::message::forcing::ForcedEntry;
     pub use trunkline_proto::message::info::{ReaderInfo, SubscriptionInfo, VariableInfo};
     pub use trunkline_proto::message::library::{LibraryAfter, LibraryReport, LibraryVerb};
+    pub use trunkline_proto::message::login::{Password, PasswordTooLong};
     pub use trunkline_proto::message::pair::{Pair, Paired};
     pub use trunkline_proto::message::why::{WhyStage, WhyVerdict};
     pub use trunkline_proto::{Disconnect, Fault, FaultCode, ThroughputMode, VersionMismatch};

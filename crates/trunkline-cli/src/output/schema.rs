@@ -10,8 +10,8 @@ use super::reading::Reading;
 use super::readings::Written;
 use crate::Problem;
 use crate::verbs::{
-    alarm, audit, backup, engine, force, history, info, io, join, library, limits, ls, monitor,
-    pair, serve, snapshot, stream, tdms, why,
+    access, alarm, audit, backup, ctx, engine, force, history, info, io, join, library, limits, ls,
+    monitor, pair, serve, snapshot, stream, tdms, user, why,
 };
 #[cfg(target_os = "linux")]
 use crate::verbs::{play, record};
@@ -45,6 +45,14 @@ pub(crate) fn schema() -> Json {
         ("forcing", schema_of::<force::Forcing>()),
         ("token", schema_of::<pair::Token>()),
         ("joined", schema_of::<join::Joined>()),
+        ("context", schema_of::<ctx::Listed>()),
+        ("context_info", schema_of::<ctx::Info>()),
+        ("context_added", schema_of::<ctx::Added>()),
+        ("account", schema_of::<user::Account>()),
+        ("account_removed", schema_of::<user::Removed>()),
+        ("rule", schema_of::<access::ListedRule>()),
+        ("permission", schema_of::<access::Permission>()),
+        ("action", schema_of::<access::ActionOfRoles>()),
         ("alarm", schema_of::<alarm::Alarm>()),
         ("alarm_action", schema_of::<alarm::Acted>()),
         ("alarm_entry", schema_of::<alarm::Entry>()),

@@ -1,6 +1,6 @@
 //! `join`: registers this user's key with an engine.
 
-use trunkline::{CallError, Contexts, JoinError};
+use trunkline::{CallError, ContextError, Contexts, JoinError};
 use trunkline_types::Url;
 
 use crate::connection::not_reached;
@@ -102,7 +102,9 @@ fn problem(url: &Url, error: &JoinError) -> Problem {
         JoinError::Refused(
             error @ (CallError::NotConnected { .. } | CallError::TimedOut { .. }),
         ) => not_reached(&address(url), error),
-        JoinError::Token(_) | JoinError::Url { .. } => Problem::usage(error.to_string()),
+        JoinError::Token(_) | JoinError::Context(ContextError::Url { .. }) => {
+            Problem::usage(error.to_string())
+        }
         _ => Problem::failed("join", error.to_string()),
     }
 }

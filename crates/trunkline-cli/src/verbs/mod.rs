@@ -1,9 +1,12 @@
 //! The verbs, each in its own file with its arguments; `set`, `send` and `request` are in `put`.
 
+pub(crate) mod access;
 pub(crate) mod alarm;
 pub(crate) mod audit;
 pub(crate) mod backup;
+mod certificate_file;
 pub(crate) mod completion;
+pub(crate) mod ctx;
 pub(crate) mod demo;
 pub(crate) mod deploy;
 pub(crate) mod engine;
@@ -28,6 +31,7 @@ mod progress;
 pub(crate) mod put;
 #[cfg(target_os = "linux")]
 pub(crate) mod record;
+mod security_folder;
 pub(crate) mod serve;
 pub(crate) mod snapshot;
 pub(crate) mod stream;
@@ -35,6 +39,7 @@ mod table;
 pub(crate) mod tdms;
 pub(crate) mod undeploy;
 pub(crate) mod unforce;
+pub(crate) mod user;
 pub(crate) mod why;
 
 pub(crate) use self::table::{VERBS, Verb};
@@ -94,6 +99,9 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError
         Command::Init(args) => init::run(args, context),
         Command::Pair(args) => pair::run(args, context),
         Command::Join(args) => join::run(args, context),
+        Command::Ctx(args) => ctx::run(args, context),
+        Command::User(command) => user::run(command, context),
+        Command::Access(command) => access::run(command, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Demo(args) => demo::run(args, context),
         Command::Completion(args) => completion::run(args, context),

@@ -46,6 +46,8 @@ const STREAM: &[u8] = &[0, 1, 2, 3, 4, 5, 7, 130];
 const HISTORY: &[u8] = &[0, 1, 2, 3, 4, 5, 7, 8, 130];
 /// Exit codes of commands that work on the folder of a history.
 const FOLDER: &[u8] = &[0, 1, 2, 5, 8, 130];
+/// Exit codes of commands that work on the accounts and rules of an engine.
+const ACCOUNTS: &[u8] = &[0, 1, 2, 8, 130];
 /// Exit codes of commands that read a TDMS file.
 const TDMS: &[u8] = &[0, 1, 2, 8, 130];
 
@@ -175,7 +177,47 @@ pub(crate) const VERBS: &[Verb] = &[
     ),
     Verb::writing("init", &[0, 1, 2]),
     Verb::writing("pair", &[0, 1, 2, 3, 4, 5, 130]),
-    Verb::writing("join", &[0, 1, 2, 4, 5, 130]),
+    Verb::writing("join", &[0, 1, 2, 3, 4, 5, 130]),
+    Verb {
+        exits: &[0, 1, 2],
+        ..Verb::group(
+            "ctx",
+            &[
+                Verb::reading("ls", &[0, 1, 2]),
+                Verb::writing("select", &[0, 1, 2]),
+                Verb::reading("info", &[0, 1, 2]),
+                Verb::writing("add", &[0, 1, 2]),
+                Verb::writing("rm", &[0, 1, 2]),
+            ],
+        )
+    },
+    Verb::group(
+        "user",
+        &[
+            Verb::reading("ls", ACCOUNTS),
+            Verb::reading("info", ACCOUNTS),
+            Verb::writing("add", ACCOUNTS),
+            Verb::writing("rm", ACCOUNTS),
+            Verb::writing("role", ACCOUNTS),
+            Verb::writing("groups", ACCOUNTS),
+            Verb::writing("disable", ACCOUNTS),
+            Verb::writing("enable", ACCOUNTS),
+            Verb::writing("password", ACCOUNTS),
+            Verb::writing("key", ACCOUNTS),
+            Verb::writing("certificate", ACCOUNTS),
+        ],
+    ),
+    Verb::group(
+        "access",
+        &[
+            Verb::reading("ls", ACCOUNTS),
+            Verb::writing("grant", ACCOUNTS),
+            Verb::writing("deny", ACCOUNTS),
+            Verb::writing("rm", ACCOUNTS),
+            Verb::reading("check", &[0, 1, 2, 5, 8, 130]),
+            Verb::reading("roles", &[0, 2]),
+        ],
+    ),
     Verb::writing("serve", &[0, 1, 2, 5, 8]),
     Verb::reading("demo", &[0, 1, 2, 5]),
     Verb::reading("completion", &[0, 2]),

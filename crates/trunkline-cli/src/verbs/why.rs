@@ -16,7 +16,7 @@ use crate::connection::dial;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::times::TimeColumn;
 use crate::settings::Columns;
-use crate::targets::{self, Target, address};
+use crate::targets::{self, Origin, Target, address};
 use crate::terminal::{Style, escaped};
 use crate::{CliError, Context, Exit, Problem, counted};
 
@@ -89,7 +89,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let operands: Vec<String> = args.name.iter().cloned().collect();
     let targets = targets::resolve(&operands, &context.settings)?;
     let engine = &targets.engine;
-    let mut findings = vec![ok("address", address_sentence(engine, args, context))];
+    let (_, origin) = targets::engine_with_origin(&context.settings)?;
+    let sentence = address_sentence(engine, origin, args, context);
+    let mut findings = vec![ok("address", sentence)];
     let name = match targets.list.first() {
         None => {
             connection_steps(engine, context, &mut findings)?;
@@ -115,14 +117,16 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     report(name, findings, context)
 }
 
-fn address_sentence(engine: &Url, args: &Args, context: &Context) -> String {
-    let origin = match (&args.name, &context.settings.url) {
-        (Some(name), _) if name.contains("://") => "given by the URL",
-        _ if std::env::var("TRUNKLINE_URL").as_deref() == Ok(context.settings.url.as_str()) => {
-            "given by TRUNKLINE_URL"
+fn address_sentence(engine: &Url, origin: Origin, args: &Args, context: &Context) -> String {
+    let given = context.settings.url.as_deref();
+    let origin = match (&args.name, origin) {
+        (Some(name), _) if name.contains("://") => "given by the URL".to_owned(),
+        (_, Origin::Given) if std::env::var("TRUNKLINE_URL").ok().as_deref() == given => {
+            "given by TRUNKLINE_URL".to_owned()
         }
-        (_, url) if url == "tl://localhost:5850" => "which is the default",
-        _ => "given by --url",
+        (_, Origin::Given) => "given by --url".to_owned(),
+        (_, Origin::Context(name)) => format!("of the selected context {name}"),
+        (_, Origin::Default) => "which is the default".to_owned(),
     };
     format!("connecting to {}, {origin}", address(engine))
 }

@@ -5,11 +5,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
+mod access_file;
+mod accounts;
 mod alarms;
 mod aliases;
 mod audit;
 mod backups;
 mod browsing;
+mod contexts;
 #[cfg(target_os = "linux")]
 mod cut_recordings;
 mod diagnosis;

@@ -108,7 +108,13 @@ pub fn command(arguments: &[&str]) -> Command {
     command
         .args(arguments)
         .env_remove("TRUNKLINE_URL")
+        .env_remove("TRUNKLINE_ACCOUNT")
+        .env_remove("TRUNKLINE_PASSWORD_FILE")
         .env("TRUNKLINE_TIMEOUT", "60s")
+        .env(
+            "XDG_CONFIG_HOME",
+            concat!(env!("CARGO_TARGET_TMPDIR"), "/config"),
+        )
         .env(
             "XDG_STATE_HOME",
             concat!(env!("CARGO_TARGET_TMPDIR"), "/state"),

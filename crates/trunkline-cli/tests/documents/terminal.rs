@@ -191,7 +191,10 @@ impl<'a> Terminal<'a> {
             .env("TZ", "UTC")
             .env("TERM", "xterm")
             .env("NO_COLOR", "1")
+            .env_remove("XDG_CONFIG_HOME")
             .env_remove("TRUNKLINE_TIMEOUT")
+            .env_remove("TRUNKLINE_ACCOUNT")
+            .env_remove("TRUNKLINE_PASSWORD_FILE")
             .env_remove("TRUNKLINE_URL");
         command
     }

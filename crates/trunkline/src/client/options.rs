@@ -73,10 +73,11 @@ impl ConnectOptions {
     }
 
     pub(crate) fn dialler(&self) -> Dialler {
-        if let Some(security) = &self.security
-            && matches!(self.url.via, Transport::Best | Transport::Tcp)
+        let security = self.security.as_ref();
+        if matches!(self.url.via, Transport::Best | Transport::Tcp)
+            && let Some(dialler) = security.and_then(|security| security.dialler(&self.url))
         {
-            return security.dialler(&self.url);
+            return dialler;
         }
         let host = self.url.host.as_deref().unwrap_or("localhost");
         let port = self.url.port_or_default();
