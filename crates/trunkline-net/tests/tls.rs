@@ -767,11 +767,17 @@ fn a_session_announces_its_end_and_answers_a_peer_that_has_ended_first() {
 fn changed_bytes_end_the_connection() {
     let authority = Authority::new("plant");
     let (link, mut raw) = link_to_raw(&authority);
+    // Data that comes before them, in the same packet, is not lost.
+    raw.tls
+        .writer()
+        .write_all(&[3, 0, 0, 0, b'y', b'e', b's'])
+        .unwrap();
     raw.tls.writer().write_all(&[9; 100]).unwrap();
     let mut record = Vec::new();
     raw.tls.write_tls(&mut record).unwrap();
     *record.last_mut().unwrap() ^= 1;
     raw.stream.write_all(&record).unwrap();
+    assert_eq!(link.receive(), b"yes");
     let cause = link.wait_disconnected().to_string();
     assert!(cause.contains("changed on their way"), "{cause}");
     // The other end is told, too.
