@@ -18,7 +18,7 @@ pub(crate) struct Args {
     /// Account of the program. A new account needs --role or --group; for an existing account, the
     /// token adds a key
     #[arg(value_name = "ACCOUNT")]
-    account: String,
+    account_name: String,
 
     /// Role of the new account
     #[arg(long, value_name = "ROLE", value_parser = role)]
@@ -53,7 +53,7 @@ fn role(text: &str) -> Result<Role, String> {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let connection = Connection::to_engine(context)?;
     let pair = Pair {
-        account: args.account.clone(),
+        account: args.account_name.clone(),
         role: args
             .role
             .map_or_else(String::new, |role| role.name().to_owned()),
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let paired = paired.map_err(|error| library::problem_of_order(&connection, &error))?;
     let minutes = paired.valid_for.as_secs() / 60;
     let token = Token {
-        account: args.account.clone(),
+        account: args.account_name.clone(),
         token: paired.token,
         valid_s: paired.valid_for.as_secs(),
     };
