@@ -64,6 +64,9 @@ define share_dependencies
 		find '$(TARGET)/planted/sim' -name '*trunkline*' -prune -exec rm -rf {} +; }
 endef
 
+# The service, the dependencies, and the Debian package if there is one. What needs systemd is skipped without it.
+PACKAGING := python3 -m unittest discover --start-directory packaging/tests
+
 SIMULATE := cargo run --quiet --profile sim -p trunkline-sim --
 
 .PHONY: help
@@ -103,6 +106,7 @@ test: toolchain nptdms ## Everything that must hold before a change goes in
 		CARGO_TARGET_DIR='$(TARGET)/planted' cargo test --profile sim -p trunkline-sim --features planted \
 			--test planted --test planted_history)
 	$(call step,docs,cargo build --bin trunkline && cargo xtask docs --check --require-binary)
+	$(call step,packaging,$(PACKAGING))
 	$(call step,rustdoc,RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps)
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
 	$(call step,shuttle,$(call run_under,shuttle,$(SHUTTLE_TESTS)); \
@@ -158,6 +162,25 @@ picture: toolchain ## The picture of README, made by running commands against th
 .PHONY: install
 install: toolchain ## Installs the commands trunkline and tl for the current user
 	@cargo install --path crates/trunkline-cli --locked
+
+.PHONY: packaging
+packaging: toolchain ## Tests of the service, the dependencies, and the Debian package if it is built
+	@cargo build --bin trunkline
+	@$(PACKAGING)
+
+.PHONY: deb
+deb: toolchain ## The Debian package, in target/package
+	@packaging/build-release
+	@packaging/deb/build '$(TARGET)/release/trunkline' '$(TARGET)/package'
+
+.PHONY: sbom
+sbom: toolchain ## The bill of materials in CycloneDX, in target/sbom.cdx.json
+	@cargo xtask sbom
+
+.PHONY: deny
+deny: toolchain ## Known holes, licences, bans and sources of the dependencies, by deny.toml
+	@command -v cargo-deny >/dev/null || cargo install cargo-deny --locked --root '$(TOOLS)'
+	@cargo deny check
 
 # What the other targets need: Rust with its formatter and linter, and a linker.
 .PHONY: toolchain

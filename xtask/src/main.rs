@@ -3,10 +3,11 @@
 //! # Layout
 //!
 //! - [`layers`]: permitted dependencies between crates and between rooms, and permitted unsafe code.
-//! - [`tidy`]: links, manifests, and crates that may not use threads and clocks.
+//! - [`tidy`]: links, manifests, the tests that pages name, and crates that may not use threads and clocks.
 //! - [`behaviours`]: which tests check which behaviours of the specification.
 //! - [`docs`]: reference pages generated from the program, and facts that the texts repeat.
 //! - [`picture`]: the picture in README, made by running commands.
+//! - [`sbom`]: the bill of materials of the program.
 //! - [`mutants`]: the tree with the bugs that the simulator must find.
 //!
 //! Below them: [`tree`] holds the files, [`words`] finds words in a line, [`markdown`] finds links and
@@ -22,6 +23,7 @@ mod layers;
 mod markdown;
 mod mutants;
 mod picture;
+mod sbom;
 mod tidy;
 mod tree;
 mod words;
@@ -41,6 +43,8 @@ cargo xtask <command>
        --binary PATH     the trunkline binary to ask (default: the newest one under the target folder)
        --require-binary  fail when there is no binary, instead of skipping the page made from it
   picture                run commands against the demo and write the picture of README
+  sbom                   write the bill of materials of the program, in CycloneDX
+       --output PATH     the file (default: target/sbom.cdx.json)
   mutants                make target/mutants/tree: this tree with the bugs planted on purpose
        --edit NAME       open a bug's patch for editing, in target/mutants/edit
        --save NAME       write the edited patch back
@@ -72,6 +76,7 @@ fn run(args: &[String]) -> Result<Outcome, String> {
         "behaviours" => behaviours::run(&Tree::load(&root)?, options),
         "mutants" => mutants::run(&root, options),
         "picture" => refuse_options().and_then(|()| picture::run(&Tree::load(&root)?)),
+        "sbom" => sbom::run(&Tree::load(&root)?, options),
         "docs" => docs::run(&Tree::load(&root)?, options),
         other => Err(format!("there is no command `{other}`\n\n{USAGE}")),
     }

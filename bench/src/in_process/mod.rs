@@ -1,6 +1,7 @@
 //! W7: the cost of a variable within one process, compared with what programs use otherwise: one
 //! value shared by threads (T1), and a FIFO between two threads (T2). Then single parts of the
-//! program: the mark set, the engine's calls, both ends of a stream, a link and its server.
+//! program: the mark set, the engine's calls, both ends of a stream, a link and its server, with
+//! and without encryption.
 //!
 //! All systems of a cell take turns round by round in one process, so that disturbances affect all
 //! alike. A row is the median of the rounds.
@@ -11,6 +12,7 @@ mod links;
 mod marks;
 mod seqlock;
 mod stream_ends;
+mod tls;
 mod values;
 
 use std::fmt;
@@ -28,13 +30,14 @@ pub const SCENARIO: &str = "in_process";
 /// All systems of a cell run in one process.
 pub const SYSTEMS: &str = "all";
 /// The parts of the scenario, as the setting `part` names them.
-pub const PARTS: [&str; 6] = [
+pub const PARTS: [&str; 7] = [
     "values",
     "fifos",
     "marks",
     "engine-calls",
     "stream-ends",
     "links",
+    "tls",
 ];
 /// Elements of each FIFO.
 pub const CAPACITY: usize = 100;
@@ -110,6 +113,11 @@ pub fn measure(settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
                     round,
                     "one thread",
                 ));
+            }
+        }
+        "tls" => {
+            for case in tls::CASES {
+                rows.extend(run(tls::cell(case)?, rounds, round, placement));
             }
         }
         "links" => rows.extend(run(links::cell()?, rounds, round, placement)),
@@ -189,7 +197,7 @@ mod tests {
         for part in PARTS {
             let rows = rows(part);
             let systems: BTreeSet<&str> = rows.iter().map(|row| row.system.as_str()).collect();
-            let has_few = matches!(part, "marks" | "stream-ends" | "links");
+            let has_few = matches!(part, "marks" | "stream-ends" | "links" | "tls");
             assert!(systems.len() > 5 || has_few, "{systems:?}");
             for row in &rows {
                 assert_eq!(row.invalid, Vec::<String>::new(), "{row:?}");

@@ -176,6 +176,20 @@ impl SubjectRules {
         self.possible.contains(action)
     }
 
+    /// Returns true if the action is permitted on every name, whether anything has it or not.
+    ///
+    /// Takes time proportional to the number of rules that concern the caller.
+    pub fn may_all(&self, action: Action) -> bool {
+        let needed = Actions::of(&[action, Action::Read]);
+        let is_granted = self.everywhere.permitted().contains_all(needed);
+        let denies = |rule: &Rule| match rule.effect {
+            Effect::Deny => !rule.actions.intersection(needed).is_empty(),
+            Effect::Grant => false,
+        };
+        let mut narrow = self.narrow.all().filter_map(|index| self.at(index));
+        is_granted && !narrow.any(|prepared| denies(&prepared.rule))
+    }
+
     /// Returns the actions permitted on every variable, stream and library, if they are the same for all of
     /// them; `None` if they depend on the name. [`Actions::ALL`] means that nothing need be checked.
     pub fn uniform_actions(&self) -> Option<Actions> {
@@ -337,6 +351,12 @@ impl Index {
 
     fn is_empty(&self) -> bool {
         self.libraries.is_empty() && self.others.is_empty()
+    }
+
+    /// Iterates over every rule.
+    fn all(&self) -> impl Iterator<Item = u32> {
+        let in_libraries = self.libraries.iter().flat_map(|one| &one.rules);
+        in_libraries.chain(&self.others).copied()
     }
 
     /// Iterates over the rules that can reach the object.

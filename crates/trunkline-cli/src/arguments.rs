@@ -81,6 +81,8 @@ pub(crate) enum Command {
     #[command(subcommand, disable_help_subcommand = true)]
     Backup(verbs::backup::Subcommand),
     #[command(subcommand, disable_help_subcommand = true)]
+    Engine(verbs::engine::Subcommand),
+    #[command(subcommand, disable_help_subcommand = true)]
     Stream(verbs::stream::Subcommand),
     #[cfg(target_os = "linux")]
     #[command(subcommand, disable_help_subcommand = true)]
@@ -102,6 +104,8 @@ pub(crate) enum Command {
     Serve(verbs::serve::Args),
     Demo(verbs::demo::Args),
     Completion(verbs::completion::Args),
+    #[command(hide = true)]
+    Man(verbs::man::Args),
     Help(verbs::help::Args),
 }
 

@@ -60,6 +60,9 @@ const EXAMPLES: &[&str] = &[
     "trunkline audit --since 10m",
     "trunkline audit boiler/setpoint",
     "trunkline audit --last 20",
+    "trunkline audit verify",
+    "trunkline audit verify plant.db",
+    "trunkline audit export --as syslog --follow --to unix:/dev/log",
     "trunkline history boiler/level --since 10m",
     "trunkline history 'boiler/*' --since today --every 5m",
     "trunkline history boiler/level --since 1h --plot",
@@ -71,6 +74,15 @@ const EXAMPLES: &[&str] = &[
     "trunkline backup create /mnt/backup/plant plant.toml",
     "trunkline backup verify /mnt/backup/plant",
     "trunkline backup restore /mnt/backup/plant plant.toml --replace",
+    "trunkline engine ping",
+    "trunkline engine ping --count 100 --interval 10ms",
+    "trunkline engine ping --json --url tl://plant-7",
+    "trunkline engine info",
+    "trunkline engine info --json",
+    "trunkline engine info --url tl://plant-7",
+    "trunkline engine stop",
+    "trunkline engine stop --json",
+    "trunkline engine stop --url tl://plant-7",
     "trunkline stream read daq/raw --type i32",
     "trunkline stream write lab/source --to daq/raw --type i32",
     "trunkline stream ls",
@@ -179,7 +191,8 @@ mod tests {
     #[test]
     fn every_command_has_examples_that_it_accepts() {
         let cli = Cli::command();
-        for command in cli.get_subcommands() {
+        let listed = cli.get_subcommands();
+        for command in listed.filter(|command| !command.is_hide_set()) {
             let name = command.get_name();
             assert!(
                 !examples_for(name, None).is_empty(),

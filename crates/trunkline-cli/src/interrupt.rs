@@ -73,6 +73,14 @@ impl Interrupted {
         }
     }
 
+    /// Counts a press by another way than a signal, for a command that
+    /// [handles](Self::handle_presses) it.
+    pub(crate) fn request_end(&self) {
+        let mut presses = self.lock();
+        presses.count = presses.count.saturating_add(1);
+        self.0.1.notify_all();
+    }
+
     /// Lets the command handle the first `presses`. The next one ends the process.
     pub(crate) fn handle_presses(&self, presses: u32) {
         self.lock().handled = presses;

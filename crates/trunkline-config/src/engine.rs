@@ -17,7 +17,12 @@ use crate::plan::{EngineConfig, Limits, StoreChoice};
 use crate::report::Report;
 use crate::sections::{check_keys, table};
 
+/// The port of the HTTP server unless the address has one.
+pub const HTTP_PORT: u16 = 8420;
+
 const NAME_BYTES_MAX: usize = 255;
+const HOST_NAME_BYTES_MAX: usize = 253;
+const HTTP_HOSTS_MAX: usize = 100;
 const PATH_BYTES_MAX: usize = 4096;
 const LOG_ENTRIES_MIN: i64 = 100;
 const LOG_ENTRIES_MAX: i64 = 100_000_000;
@@ -97,6 +102,12 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
         .and_then(|node| listen(node, is_reachable_safely, &mut values))
     {
         engine.listen = listen;
+    }
+    if let Some(node) = section.node("http") {
+        engine.http = http(node, &mut values);
+    }
+    if let Some(node) = section.node("http_hosts") {
+        engine.http_hosts = http_hosts(node, &mut values).unwrap_or_default();
     }
     if let Some(node) = section.node("local_socket") {
         engine.local_socket = values.boolean("local_socket", node).unwrap_or(true);
@@ -208,7 +219,7 @@ fn listen(
                     .error(node.place, Kind::InvalidSocket { reason });
                 continue;
             }
-            None => match parse_address(&text) {
+            None => match parse_address(&text, DEFAULT_PORT) {
                 Some(address) => address.into(),
                 None => {
                     values
@@ -233,14 +244,62 @@ fn listen(
     Some(addresses)
 }
 
+/// Reads the address of the HTTP server. Until its requests are authenticated, `insecure` does not
+/// permit other addresses than loopback.
+fn http(node: &Node, values: &mut Values<'_, '_>) -> Option<SocketAddr> {
+    let text = values.text("http", node)?;
+    let Some(address) = parse_address(&text, HTTP_PORT) else {
+        values
+            .report
+            .error(node.place, Kind::InvalidAddress { text });
+        return None;
+    };
+    if !address.ip().to_canonical().is_loopback() {
+        let address = address.to_string();
+        values
+            .report
+            .error(node.place, Kind::HttpNotLoopback { address });
+        return None;
+    }
+    Some(address)
+}
+
+fn http_hosts(node: &Node, values: &mut Values<'_, '_>) -> Option<Vec<String>> {
+    let nodes = match &node.kind {
+        NodeKind::List(nodes) if nodes.len() <= HTTP_HOSTS_MAX => nodes.as_slice(),
+        NodeKind::Text(_) => std::slice::from_ref(node),
+        _ => {
+            let expected = "a host name, or a list of at most 100 host names";
+            return values.wrong_form("http_hosts", node, expected);
+        }
+    };
+    let mut hosts = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let text = values.text("http_hosts", node)?;
+        match is_host_name(&text) {
+            true => hosts.push(text),
+            false => values.report.error(node.place, Kind::InvalidHost { text }),
+        }
+    }
+    Some(hosts)
+}
+
+fn is_host_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_permitted = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        (1..=63).contains(&label.len()) && label.bytes().all(is_permitted)
+    };
+    name.len() <= HOST_NAME_BYTES_MAX && name.split('.').all(is_label)
+}
+
 /// Parses an address with or without a port.
-fn parse_address(text: &str) -> Option<SocketAddr> {
+fn parse_address(text: &str, default_port: u16) -> Option<SocketAddr> {
     let text = text.trim();
     let host = text
         .strip_prefix('[')
         .and_then(|text| text.strip_suffix(']'))
         .unwrap_or(text);
-    let with_default_port = |ip: IpAddr| SocketAddr::new(ip, DEFAULT_PORT);
+    let with_default_port = |ip: IpAddr| SocketAddr::new(ip, default_port);
     text.parse()
         .ok()
         .or_else(|| host.parse().ok().map(with_default_port))

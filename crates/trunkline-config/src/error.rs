@@ -285,6 +285,13 @@ pub enum ConfigErrorKind {
          the risk with insecure = true"
     )]
     NotLoopback { address: String },
+    #[error(
+        "other machines can reach {address}, and HTTP requests are not authenticated or encrypted yet; use \
+         127.0.0.1 or [::1]"
+    )]
+    HttpNotLoopback { address: String },
+    #[error("\"{text}\" is not a host name such as plant7.example, without a port")]
+    InvalidHost { text: String },
     #[error("deadline must be at least twice keep_alive ({keep_alive}), not {deadline}")]
     DeadlineTooShort {
         keep_alive: String,
@@ -380,6 +387,8 @@ codes! {
     InvalidSocket => "invalid-socket",
     AddressTwice => "address-twice",
     NotLoopback => "not-loopback",
+    HttpNotLoopback => "http-not-loopback",
+    InvalidHost => "invalid-host",
     DeadlineTooShort => "deadline-too-short",
 }
 

@@ -44,6 +44,7 @@ mod suggestion;
 mod template;
 mod variable;
 
+pub use engine::HTTP_PORT;
 pub use error::{ConfigError, ConfigErrorKind, ConfigErrors, ERRORS_MAX, Position};
 pub use load::{LoadOptions, default_config_text, load, load_with, parse, parse_with};
 pub use plan::{DeploymentPlan, EngineConfig, HistoryConfig, IoConfig, Limits, StoreChoice};

@@ -46,6 +46,10 @@ pub struct EngineConfig {
     pub history_spool: Option<PathBuf>,
     /// Addresses to listen on; at least one.
     pub listen: Vec<ListenAddress>,
+    /// Loopback address of the HTTP server for metrics and health; `None`: no server.
+    pub http: Option<SocketAddr>,
+    /// Host names under which the HTTP server answers, besides those of the loopback addresses.
+    pub http_hosts: Vec<String>,
     /// Adds a Unix socket to each loopback port, for programs of the same user.
     pub local_socket: bool,
     /// Lets programs of the same user use shared memory.
@@ -196,6 +200,8 @@ impl Default for EngineConfig {
             history: None,
             history_spool: None,
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)).into()],
+            http: None,
+            http_hosts: Vec::new(),
             local_socket: true,
             shared_memory: true,
             insecure: false,

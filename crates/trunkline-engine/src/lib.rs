@@ -57,12 +57,13 @@ pub use delivery::outbox::{Reader, SessionInfo, Wake, Wakes};
 pub use delivery::rings::BUFFER_BYTES_MAX;
 pub use engine::{Engine, EngineOptions, alarms};
 pub use features::alarms::{
-    ALARM_CHANGES_MAX, AlarmCounts, AlarmNote, AlarmReader, AlarmRefusal, AlarmSnapshot, SHELVE_MAX,
+    ALARM_CHANGES_MAX, AlarmCounts, AlarmNote, AlarmReader, AlarmRefusal, AlarmSnapshot,
+    PriorityBand, SHELVE_MAX,
 };
 pub use features::alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
 pub use features::audit::{
-    AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_WAIT_MAX, AuditRoom, AuditStorage, NoAuditRoom,
-    OrderNote,
+    AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_REPEAT_PERIOD, AUDIT_WAIT_MAX, AuditCondition,
+    AuditRoom, AuditStorage, NoAuditRoom, OrderNote, SecurityEvent, SecurityNote,
 };
 pub use features::forcing::{ForcedPage, ForcedVariable};
 pub use features::groups::{GroupAttempt, GroupMember, GroupOutcome, Snapshot};
@@ -72,11 +73,13 @@ pub use features::leases::{
 pub use features::libraries::{
     DeployError, Deployed, Library, Retained, RetainedValues, UnknownLibrary,
 };
-pub use features::providers::{Answer, NameTaken, PROVIDER_PENDING_MAX, Provider};
+pub use features::providers::{
+    Answer, NameTaken, PROVIDER_PENDING_MAX, Provider, SourceConnection, SourceState,
+};
 pub use features::tables::MirrorGuard;
 pub use features::{fields, providers, realtime};
 pub use host::orders::{Administrator, Order, Reply, check_configure};
-pub use host::{history, store};
+pub use host::{figures, history, store};
 pub use outcome::orders::{LibraryState, LogPage, OrderResult, Report};
 pub use outcome::{AccessError, Attempt, LateKept, Refusal, UnknownCause, WriteOutcome};
 pub use queries::names::{Watch, WatchProgress, WatchSlice};

@@ -21,6 +21,8 @@ pub enum Rights {
 /// same rules share a class.
 pub struct RightsClass {
     rules: SubjectRules,
+    /// The rules permit to read every variable.
+    reads_all: bool,
     /// What the rules permit on the variable of each slot, in chunks that are allocated at their
     /// first use.
     chunks: Box<[OnceLock<Chunk>]>,
@@ -44,8 +46,9 @@ impl Rights {
     /// Prepares the rules of one subject.
     pub fn of(rules: SubjectRules) -> Self {
         match rules.uniform_actions() {
-            Some(actions) => Rights::Uniform(actions),
-            None => Rights::ByName(Arc::new(RightsClass::new(rules))),
+            // Actions on the engine as a whole need no right to read, so they can differ.
+            Some(actions) if actions == rules.engine_actions() => Rights::Uniform(actions),
+            Some(_) | None => Rights::ByName(Arc::new(RightsClass::new(rules))),
         }
     }
 
@@ -92,25 +95,55 @@ impl Rights {
         }
     }
 
-    /// Returns true if the caller may read every variable.
-    pub fn permit_all_reads(&self) -> bool {
-        matches!(self, Rights::Uniform(actions) if actions.contains(Action::Read))
+    /// Returns true if the caller may perform `action` on every variable, stream and library,
+    /// whether it exists or not.
+    pub fn permit_everywhere(&self, action: Action) -> bool {
+        match self {
+            Rights::Uniform(actions) => actions.contains(action),
+            Rights::ByName(class) => class.rules.may_all(action),
+        }
     }
 
-    /// Returns the names whose history the caller may query.
+    /// Returns true if the caller may read every variable. For any other caller, answers must not
+    /// depend on the variables that it may not read (B-82).
+    pub fn permit_all_reads(&self) -> bool {
+        match self {
+            Rights::Uniform(actions) => actions.contains(Action::Read),
+            Rights::ByName(class) => class.reads_all,
+        }
+    }
+
+    /// Returns the names whose history, and whose entries in the alarm journal, the caller may
+    /// query.
     pub fn names_with_history(&self) -> PermittedNames {
         match self {
             Rights::Uniform(actions) if actions.contains(Action::History) => {
                 PermittedNames::default()
             }
             Rights::Uniform(_) => PermittedNames::by(Arc::new(NoName)),
+            // The same rule for every query of the class, so that equal queries are equal.
             Rights::ByName(class) => PermittedNames::by(class.clone()),
+        }
+    }
+
+    /// Returns the names whose entries in the audit the caller may read, provided that it may read
+    /// the audit at all. The names of variables and libraries are told apart by their slashes.
+    pub fn names_in_audit(&self) -> PermittedNames {
+        match self {
+            Rights::Uniform(actions) if actions.contains(Action::Audit) => {
+                PermittedNames::default()
+            }
+            Rights::Uniform(_) => PermittedNames::by(Arc::new(NoName)),
+            Rights::ByName(class) => PermittedNames::by(Arc::new(AuditedNames(class.clone()))),
         }
     }
 }
 
-/// Permits the history of no variable.
+/// Permits no name.
 struct NoName;
+
+/// Permits the names of variables and libraries whose entries in the audit may be read.
+struct AuditedNames(Arc<RightsClass>);
 
 impl PermitName for NoName {
     fn permits(&self, _: &str) -> bool {
@@ -125,10 +158,22 @@ impl PermitName for RightsClass {
     }
 }
 
+impl PermitName for AuditedNames {
+    fn permits(&self, name: &str) -> bool {
+        let Self(class) = self;
+        let actions = match name.contains('/') {
+            true => class.rules.actions(name),
+            false => class.rules.library_actions(name),
+        };
+        actions.contains(Action::Audit)
+    }
+}
+
 impl RightsClass {
     fn new(rules: SubjectRules) -> Self {
         let chunks = VARIABLES_MAX.div_ceil(CHUNK);
         Self {
+            reads_all: rules.may_all(Action::Read),
             rules,
             chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
         }

@@ -17,14 +17,17 @@ use std::thread;
 use std::time::Duration;
 
 use rig::{Bell, Rig, applied, at, define, done};
+use trunkline_access::Action;
 use trunkline_engine::{
-    AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_WAIT_MAX, Answer, Attempt, AuditStorage, Caller,
-    Consumer, GroupAttempt, GroupMember, NoAuditRoom, Principal, Provider, Refusal, Rights, Ticket,
-    Variable, Wake, Wakes, Write, WriteOutcome, WriteValue, WriteVerb,
+    AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_REPEAT_PERIOD, AUDIT_WAIT_MAX, Answer, Attempt,
+    AuditStorage, Caller, Consumer, GroupAttempt, GroupMember, NoAuditRoom, Principal, Provider,
+    Refusal, Rights, SecurityEvent, SecurityNote, Ticket, Variable, Wake, Wakes, Write,
+    WriteOutcome, WriteValue, WriteVerb,
 };
 use trunkline_types::WhyVerdict;
 use trunkline_types::{
-    Access, AuditAction, AuditEntry, AuditMode, AuditOutcome, DataType, Properties, Value,
+    Access, AuditAction, AuditEntry, AuditMode, AuditOutcome, DataType, Moment, Properties, Tick,
+    Value,
 };
 
 fn audited() -> (Rig, Arc<Variable>) {
@@ -69,6 +72,7 @@ fn audit_has_caller_origin_values_time_and_outcome_of_each_write() {
     let expected = AuditEntry {
         number: 1,
         when: rig.wall().saturating_add_nanos(-1_000_000_000),
+        monotonic: entries[0].monotonic,
         who: "local:1000".to_owned(),
         from: "this process".to_owned(),
         action: AuditAction::Put,
@@ -77,8 +81,11 @@ fn audit_has_caller_origin_values_time_and_outcome_of_each_write() {
         old: String::new(),
         new: "1.5".to_owned(),
         outcome: AuditOutcome::Applied(at(1)),
+        link: None,
     };
     assert_eq!(entries[0], expected);
+    let [first, second] = [0, 1].map(|index| entries[index].monotonic);
+    assert_eq!(second.since(first), Duration::from_secs(1));
     assert_eq!(entries[1].number, 2);
     assert_eq!(entries[1].when, rig.wall());
     assert_eq!(described(&entries[1..]), ["set 1.5 -> 2.5: applied"]);
@@ -99,7 +106,12 @@ fn refusals_are_audited_with_the_rule_and_source_values_are_not() {
     };
     let value = Value::F64(5.0);
     let denied = rig.attempt_as(&reader, &x, &Write::value(&value));
-    assert_eq!(done(denied), WriteOutcome::Refused(Refusal::Denied));
+    assert_eq!(
+        done(denied),
+        WriteOutcome::Refused(Refusal::Denied {
+            action: Action::Write
+        })
+    );
     let wrong = Value::Bool(true);
     rig.attempt(&x, &Write::value(&wrong));
     rig.attempt(&x, &Write::wire(&[1, 2, 3]));
@@ -648,4 +660,220 @@ fn waiting_write_is_audited_only_when_it_ends() {
     rig.advance(Duration::from_secs(2));
     assert_eq!(done(rig.attempt(&x, &write)), applied(2));
     assert_eq!(described(&taken(&rig)), ["put 1.0 -> 2.0: applied"]);
+}
+
+/// Notes a security event of a peer.
+fn note(rig: &Rig, caller: &Caller, peer: &str, event: SecurityEvent<'_>) {
+    let moment = moment(rig);
+    let note = SecurityNote { peer, event };
+    let audit = rig.engine.audit();
+    audit.note_security(caller, note, moment, &mut Wakes::new());
+}
+
+fn moment(rig: &Rig) -> Moment {
+    Moment {
+        now: rig.now(),
+        wall: rig.wall(),
+    }
+}
+
+/// Lets the counts become due.
+fn note_repeats(rig: &Rig) -> Option<Tick> {
+    let audit = rig.engine.audit();
+    audit.note_repeats(moment(rig), &mut Wakes::new())
+}
+
+fn wrong_password(account: &str) -> SecurityEvent<'_> {
+    SecurityEvent::LoginRefused {
+        account,
+        method: "password",
+        rule: "the password is wrong",
+    }
+}
+
+/// Returns the entries as `action name new: outcome`.
+fn security(entries: &[AuditEntry]) -> Vec<String> {
+    let described = |entry: &AuditEntry| {
+        let (action, name, new) = (entry.action, &entry.name, &entry.new);
+        format!("{action} {name} {new}: {}", entry.outcome)
+    };
+    entries.iter().map(described).collect()
+}
+
+/// Behaviour: B-24.
+#[test]
+fn each_kind_of_security_event_has_its_own_entry() {
+    let (rig, _) = audited();
+    let caller = Caller::local(7, 1000);
+    for event in [
+        SecurityEvent::LoginAccepted {
+            account: "ann",
+            method: "key",
+        },
+        wrong_password("bob"),
+        SecurityEvent::RequestRefused {
+            request: "write",
+            name: "rig/x",
+            rule: "no rule grants write",
+        },
+        SecurityEvent::AccessChanged {
+            change: "rule 3 added",
+            refused: None,
+        },
+        SecurityEvent::AccessChanged {
+            change: "rule 4 added",
+            refused: Some("only an admin may change rules"),
+        },
+        SecurityEvent::ConfigurationChanged {
+            change: "listen",
+            refused: None,
+        },
+        SecurityEvent::SessionRevoked {
+            cause: "the account ann was removed",
+        },
+        SecurityEvent::SessionEnded {
+            cause: "closed by the client",
+        },
+    ] {
+        note(&rig, &caller, "local:1000", event);
+    }
+    let entries = taken(&rig);
+    assert_eq!(
+        security(&entries),
+        [
+            "login  account ann by key: done",
+            "login  account bob by password: refused: the password is wrong",
+            "request rig/x write: refused: no rule grants write",
+            "access change  rule 3 added: done",
+            "access change  rule 4 added: refused: only an admin may change rules",
+            "configure  listen: done",
+            "revoke  the account ann was removed: done",
+            "logout  closed by the client: done",
+        ]
+    );
+    assert!(entries.iter().all(|entry| entry.who == "local:1000"));
+    assert!(entries.iter().all(|entry| entry.from == "this process"));
+}
+
+/// An attack with wrong passwords adds a few entries, and every attempt is counted.
+///
+/// Behaviour: B-24.
+#[test]
+fn ten_thousand_wrong_passwords_of_a_peer_add_an_entry_per_minute() {
+    let (rig, _) = audited();
+    let caller = Caller::local(7, 1000);
+    for attempt in 0..10_000 {
+        note(
+            &rig,
+            &caller,
+            "10.0.0.7",
+            wrong_password(&format!("user{attempt}")),
+        );
+        // A hundred attempts per second: 100 s.
+        rig.advance(Duration::from_millis(10));
+        note_repeats(&rig);
+    }
+    rig.advance(Duration::from_secs(60));
+    note_repeats(&rig);
+    let entries = taken(&rig);
+    assert_eq!(entries.len(), 3, "{:?}", security(&entries));
+    assert_eq!(entries[0].new, "account user0 by password");
+    let counts = entries[1..].iter().map(|entry| {
+        let (count, _) = entry
+            .new
+            .split_once(" more since ")
+            .expect("it has a count");
+        count.parse::<u64>().expect("it is a number")
+    });
+    assert_eq!(counts.sum::<u64>(), 9_999);
+    assert!(
+        entries[2]
+            .new
+            .ends_with("the last: account user9999 by password")
+    );
+    // After a minute without attempts, the peer is forgotten.
+    rig.advance(Duration::from_secs(60));
+    assert_eq!(note_repeats(&rig), None);
+    assert_eq!(taken(&rig), []);
+}
+
+/// An attack from many addresses is limited as a whole, and other kinds of events are not affected.
+#[test]
+fn wrong_passwords_of_many_peers_are_counted_together() {
+    let (rig, _) = audited();
+    let caller = Caller::local(7, 1000);
+    for minute in 0..10 {
+        for peer in 0..1_000 {
+            let peer = format!("10.{minute}.{}.{}", peer / 256, peer % 256);
+            note(&rig, &caller, &peer, wrong_password("root"));
+        }
+        rig.advance(Duration::from_secs(60));
+        note_repeats(&rig);
+    }
+    let accepted = SecurityEvent::LoginAccepted {
+        account: "ann",
+        method: "key",
+    };
+    note(&rig, &caller, "10.0.0.7", accepted);
+    let entries = taken(&rig);
+    let mut attempts = 0;
+    for entry in &entries {
+        attempts += match entry.new.split_once(" more of other peers since ") {
+            Some((count, _)) => count.parse::<u64>().expect("it is a number"),
+            None => u64::from(matches!(entry.outcome, AuditOutcome::Refused(_))),
+        };
+    }
+    assert_eq!(attempts, 10_000);
+    assert!((70..=85).contains(&entries.len()), "{}", entries.len());
+    let last = security(&entries[entries.len() - 1..]);
+    assert_eq!(last, ["login  account ann by key: done"]);
+}
+
+#[test]
+fn refused_requests_are_counted_by_session_and_rule() {
+    let (rig, _) = audited();
+    let caller = Caller::local(7, 1000);
+    let refused = |rule| SecurityEvent::RequestRefused {
+        request: "write",
+        name: "rig/x",
+        rule,
+    };
+    for _ in 0..500 {
+        note(&rig, &caller, "session 7", refused("rule 1"));
+        note(&rig, &caller, "session 7", refused("rule 2"));
+        note(&rig, &caller, "session 8", refused("rule 1"));
+    }
+    assert_eq!(taken(&rig).len(), 3);
+    let due = note_repeats(&rig).expect("there are counts");
+    assert_eq!(due.since(rig.now()), AUDIT_REPEAT_PERIOD);
+    let audit = rig.engine.audit();
+    audit.note_all_repeats(moment(&rig), &mut Wakes::new());
+    let entries = taken(&rig);
+    assert_eq!(entries.len(), 3);
+    for entry in &entries {
+        assert!(entry.new.starts_with("499 more since "), "{}", entry.new);
+        assert_eq!(entry.name, "rig/x");
+    }
+}
+
+/// A full disk is visible, and does not stop the control by variables with a best-effort audit.
+///
+/// Behaviour: B-24.
+#[test]
+fn full_best_effort_audit_refuses_nothing_and_is_reported() {
+    let mut properties = properties();
+    properties.audit = AuditMode::BestEffort;
+    let (rig, x) = Rig::of(properties);
+    rig.engine.audit().keep(Box::new(Bell::default()));
+    let total = AUDIT_BEST_EFFORT_MAX + 1_000;
+    for number in 1..=total {
+        assert_eq!(rig.write(&x, number as f64), applied(number as u64));
+    }
+    let figures = rig.engine.audit().figures();
+    assert!(figures.is_full);
+    assert!(figures.waiting <= AUDIT_BEST_EFFORT_MAX);
+    assert_eq!(figures.waiting as u64 + figures.lost, total as u64);
+    taken(&rig);
+    let figures = rig.engine.audit().figures();
+    assert!(!figures.is_full && figures.lost > 0, "{figures:?}");
 }

@@ -9,6 +9,7 @@ mod rig;
 use std::sync::Arc;
 
 use rig::{ConsumerEvent, Rig, applied, define, drain, library_of, updates};
+use trunkline_access::Action;
 use trunkline_engine::{
     AccessError, Attempt, Caller, DeployError, Refusal, Subscribe, UnknownLibrary, VARIABLES_MAX,
     Variable, Wakes, Write, WriteOutcome,
@@ -323,7 +324,10 @@ fn redeployed_variable_has_a_new_handle_and_continues_its_sequences() {
     assert_eq!(rig.write(&rig.variable("plant/b"), 2.0), applied(1));
     assert_eq!(old.sample().value, Value::F64(1.0));
     assert!(old.is_gone() && rig.engine.variable(first[0]).is_none());
-    assert_eq!(rig.engine.no_variable(first[0]), AccessError::Gone);
+    assert_eq!(
+        rig.engine.no_variable(&Caller::engine(), first[0]),
+        AccessError::Gone
+    );
 }
 
 /// Writes a variable twice, and deploys it again.
@@ -472,15 +476,27 @@ fn single_process_variables_are_hidden_from_connections() {
     assert!(rig.engine.visible(&remote, x.handle()).is_none());
     assert_eq!(found(&rig, &remote, "**"), [""; 0]);
     assert_eq!(found(&rig, &rig.caller, "**"), ["rig/x"]);
-    assert_eq!(x.check_readable(&remote), Err(AccessError::Denied));
+    assert_eq!(
+        x.check_readable(&remote),
+        Err(AccessError::Denied {
+            action: Action::Read
+        })
+    );
     let mut consumer = rig.consumer();
     let subscribed = consumer.subscribe(&remote, &x, Subscribe::new(1, Contract::Latest));
-    assert_eq!(subscribed, Err(AccessError::Denied));
+    assert_eq!(
+        subscribed,
+        Err(AccessError::Denied {
+            action: Action::Read
+        })
+    );
     let value = Value::F64(1.0);
     let attempt = rig.attempt_as(&remote, &x, &Write::value(&value));
     assert_eq!(
         attempt,
-        Attempt::Done(WriteOutcome::Refused(Refusal::Denied))
+        Attempt::Done(WriteOutcome::Refused(Refusal::Denied {
+            action: Action::Write
+        }))
     );
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rig::{EPOCH, Rig, applied, define, done, library_of};
+use trunkline_access::Action;
 use trunkline_engine::{
     Caller, Granted, GroupAttempt, GroupMember, LEASE_MAX, LeaseRequest, Refusal, Variable,
     WRITERS_WAITING_MAX, Wakes, Write, WriteOutcome, WriteVerb,
@@ -200,7 +201,12 @@ fn unwritable_variables_cannot_be_leased() {
     let request = LeaseRequest::acquire(TEN);
     let (handle, now) = (x.handle(), rig.now());
     let denied = rig.engine.leases().request(&looker, now, handle, request);
-    assert_eq!(denied, Err(Refusal::Denied));
+    assert_eq!(
+        denied,
+        Err(Refusal::Denied {
+            action: Action::Write
+        })
+    );
     let unknown = rig.engine.leases().request(&caller(1), now, 999, request);
     assert_eq!(unknown, Err(Refusal::UnknownHandle { handle: 999 }));
 }

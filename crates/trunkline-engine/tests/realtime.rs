@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rig::{Rig, balanced, define, numbers, updates};
+use trunkline_access::Action;
 use trunkline_engine::realtime::{Pumped, RtError, RtRead, RtWrite};
 use trunkline_engine::{AccessError, Caller, Refusal, Rights, Wakes, Write, WriteOutcome};
 use trunkline_types::{
@@ -691,7 +692,9 @@ fn endpoint_is_refused_without_permission() {
     viewer.rights = Rights::READ;
     assert_eq!(
         writer(&viewer, "rig/x"),
-        Err(RtError::Refused(Refusal::Denied))
+        Err(RtError::Refused(Refusal::Denied {
+            action: Action::Write
+        }))
     );
     assert_eq!(
         writer(&rig.caller, "rig/input"),

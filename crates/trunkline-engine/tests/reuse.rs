@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rig::{ConsumerEvent, Mirrored, Rig, drain, library_of};
 use trunkline_engine::{
-    AccessError, Attempt, Engine, GroupAttempt, GroupMember, LeaseRequest, Refusal, Wakes, Write,
-    WriteOutcome,
+    AccessError, Attempt, Caller, Engine, GroupAttempt, GroupMember, LeaseRequest, Refusal, Wakes,
+    Write, WriteOutcome,
 };
 use trunkline_types::definition::slot_of;
 use trunkline_types::{Contract, DataType, LibraryDefinition, Value, VariableDefinition};
@@ -63,7 +63,10 @@ fn repeatedly_deployed_library_reuses_slots_and_memory() {
         assert!(rig.engine.tables().slots_end() <= 2 * VARIABLES + 10);
         for stale in last.iter().step_by(100) {
             assert!(rig.engine.variable(*stale).is_none());
-            assert_eq!(rig.engine.no_variable(*stale), AccessError::Gone);
+            assert_eq!(
+                rig.engine.no_variable(&Caller::engine(), *stale),
+                AccessError::Gone
+            );
         }
         let contracts = [Contract::Latest, Contract::ALL, Contract::Last(2)];
         for (handle, contract) in handles.iter().step_by(3000).zip(contracts) {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rig::{Rig, applied, done};
+use trunkline_access::Action;
 use trunkline_engine::{Caller, LateKept, Origin, Refusal, Rights, Write, WriteOutcome, WriteVerb};
 use trunkline_types::{
     Access, Array, ArrayType, Clock, ClockSync, DataType, ElementType, Elements, EnumType, Level,
@@ -226,17 +227,26 @@ fn caller_without_rights_is_refused_without_details() {
     nobody.rights = Rights::NONE;
     let value = Value::Bool(true);
     let attempt = rig.attempt_as(&nobody, &x, &Write::value(&value));
-    assert_eq!(refusal(done(attempt)), Refusal::Denied);
+    assert_eq!(
+        refusal(done(attempt)),
+        Refusal::Denied {
+            action: Action::Write
+        }
+    );
     assert_eq!(
         x.check_readable(&nobody),
-        Err(trunkline_engine::AccessError::Denied)
+        Err(trunkline_engine::AccessError::Denied {
+            action: Action::Read
+        })
     );
     let mut reader = Caller::local(5, 1000);
     reader.rights = Rights::READ;
     assert_eq!(x.check_readable(&reader), Ok(()));
     assert_eq!(
         refusal(done(rig.attempt_as(&reader, &x, &Write::value(&value)))),
-        Refusal::Denied
+        Refusal::Denied {
+            action: Action::Write
+        }
     );
 }
 
@@ -682,7 +692,9 @@ fn every_refusal_has_a_message() {
     let provider = Arc::from("plc");
     let refusals = [
         Refusal::ReadOnly,
-        Refusal::Denied,
+        Refusal::Denied {
+            action: Action::Write,
+        },
         Refusal::WrongType {
             expected: "f64".into(),
         },

@@ -139,14 +139,14 @@ impl PrivateKey {
         Ok(Self(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?))
     }
 
-    /// Reads a key in PEM.
+    /// Reads a key in PEM: an ECDSA key on P-256 or P-384, an Ed25519 key, or an RSA key.
     ///
     /// # Errors
-    /// [`AuthorityError::Pem`] if the text is not an ECDSA P-256 key in PKCS #8.
+    /// [`AuthorityError::Pem`] if the text is no such key in PKCS #8.
     pub fn from_pem(text: &str) -> Result<Self, AuthorityError> {
         let der = pem::first(text, PRIVATE_KEY)?;
         let der = PrivatePkcs8KeyDer::from(der.as_slice());
-        let key = KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_ECDSA_P256_SHA256);
+        let key = KeyPair::try_from(&der);
         match key {
             Ok(key) => Ok(Self(key)),
             Err(error) => Err(AuthorityError::Pem(PemError::Content {

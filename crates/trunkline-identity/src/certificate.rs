@@ -73,6 +73,16 @@ impl Certificate {
         Self::from_der(&pem::first(text, CERTIFICATE)?)
     }
 
+    /// Reads all certificates of a PEM text, in their order.
+    ///
+    /// # Errors
+    /// [`CertificateError`] if there is none, one cannot be read, or the text has other blocks.
+    pub fn all_from_pem(text: &str) -> Result<Vec<Self>, CertificateError> {
+        let contents = pem::all(text, CERTIFICATE)?;
+        let certificates = contents.iter().map(|content| Self::from_der(content));
+        certificates.collect()
+    }
+
     /// Reads a certificate in DER.
     ///
     /// # Errors

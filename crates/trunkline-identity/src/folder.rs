@@ -1,8 +1,8 @@
 //! The security folder of an engine.
 //!
 //! ```text
-//! authority.crt    certificate of the private authority         mode 0644
-//! authority.key    its private key                                   0600
+//! authority.crt    certificate of the authority                 mode 0644
+//! authority.key    its private key, if the authority is private      0600
 //! engine.crt       certificate of the engine                         0644
 //! engine.key       its private key                                   0600
 //! access.toml      accounts and rules                                0600
@@ -10,6 +10,10 @@
 //!
 //! The key of the engine stays when its certificate is renewed. So a renewal replaces one file, and the two
 //! files fit together after an interruption at any point.
+//!
+//! A folder without `authority.key` uses the certificates of another authority, for example that of a
+//! company. Then `engine.crt` may contain certificates of intermediate authorities after that of the
+//! engine, and whoever administers the authority renews the certificate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +23,7 @@ use trunkline_types::Timestamp;
 use crate::authority::{Authority, AuthorityError, EngineSubject, PrivateKey};
 use crate::certificate::{Certificate, CertificateError};
 use crate::files::{self, Existing, FileError, Secrecy, ShellWord};
+use crate::pem::{CERTIFICATE, PemError};
 
 /// Names of the files.
 pub const AUTHORITY_CERTIFICATE: &str = "authority.crt";
@@ -50,8 +55,11 @@ pub struct EngineIdentity {
     pub certificate: Certificate,
     /// Its private key.
     pub key: PrivateKey,
-    /// The certificate of the authority. The engine sends it after its own, because a new client knows no more
-    /// than its fingerprint.
+    /// The certificates between that of the engine and that of the authority, each the issuer of the one
+    /// before it. A private authority has none.
+    pub intermediates: Vec<Certificate>,
+    /// The certificate of the authority. The engine sends it after the others, because a new client knows no
+    /// more than its fingerprint.
     pub authority: Certificate,
 }
 
@@ -96,10 +104,18 @@ pub enum FolderError {
     Authority(#[from] AuthorityError),
     /// The certificate of the engine is not by the authority of the folder.
     #[error(
-        "{} was not issued by the authority in the same folder; restore both from the same backup",
+        "{} was not issued by the authority in the same folder; restore both from the same backup, or \
+         append the certificates of the authorities between them, each after the one that it issued",
         ShellWord(.0)
     )]
     OtherAuthority(PathBuf),
+    /// The certificate of the engine can only be renewed by others.
+    #[error(
+        "{} was issued by an authority whose key is not in the same folder; replace it with a new \
+         certificate of that authority",
+        ShellWord(.0)
+    )]
+    NotOurAuthority(PathBuf),
 }
 
 impl SecurityFolder {
@@ -162,7 +178,7 @@ impl SecurityFolder {
     }
 
     /// Opens a folder: checks the owners and permissions of the folder and of all files, and that keys and
-    /// certificates belong together. Certificates may be expired; [`SecurityFolder::renew`] replaces that of the
+    /// certificates belong together. `authority.key` may be missing. Certificates may be expired; [`SecurityFolder::renew`] replaces that of the
     /// engine.
     ///
     /// # Errors
@@ -178,7 +194,14 @@ impl SecurityFolder {
         };
         // The largest permitted access.toml is read by the accounts; only its permissions matter here.
         folder.read(ACCESS, Secrecy::Private, crate::accounts::FILE_BYTES_MAX)?;
-        folder.authority()?;
+        match folder.authority() {
+            Ok(_)
+            | Err(FolderError::Incomplete {
+                file: AUTHORITY_KEY,
+                ..
+            }) => {}
+            Err(error) => return Err(error),
+        }
         folder.engine()?;
         Ok(folder)
     }
@@ -186,6 +209,11 @@ impl SecurityFolder {
     /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the paths of the files with the certificates and the key of the engine.
+    pub fn engine_files(&self) -> [PathBuf; 3] {
+        [ENGINE_CERTIFICATE, ENGINE_KEY, AUTHORITY_CERTIFICATE].map(|name| self.path.join(name))
     }
 
     /// Returns the path of the file of accounts and rules.
@@ -225,13 +253,32 @@ impl SecurityFolder {
     /// [`FolderError`] if a file is missing or accessible by others, or if they do not belong together.
     pub fn engine(&self) -> Result<EngineIdentity, FolderError> {
         let authority = self.authority_certificate()?;
-        let certificate = self.certificate(ENGINE_CERTIFICATE)?;
+        if !authority.is_authority() {
+            return Err(self.content(AUTHORITY_CERTIFICATE)(
+                AuthorityError::NotAnAuthority,
+            ));
+        }
+        let text = self.read(ENGINE_CERTIFICATE, Secrecy::Public, PEM_BYTES_MAX)?;
+        let chain = Certificate::all_from_pem(&text);
+        let chain = chain.map_err(|error| self.content(ENGINE_CERTIFICATE)(error.into()))?;
+        let mut chain = chain.into_iter();
+        let Some(certificate) = chain.next() else {
+            let nothing = CertificateError::Pem(PemError::Nothing(CERTIFICATE));
+            return Err(self.content(ENGINE_CERTIFICATE)(nothing.into()));
+        };
+        // Some authorities deliver their own certificate with the chain.
+        let intermediates: Vec<_> = chain.filter(|one| *one != authority).collect();
         let key = self.read(ENGINE_KEY, Secrecy::Private, PEM_BYTES_MAX)?;
         let key = PrivateKey::from_pem(&key).map_err(self.content(ENGINE_KEY))?;
         if key.fingerprint() != certificate.fingerprint() {
             return Err(self.content(ENGINE_KEY)(AuthorityError::OtherKey));
         }
-        if !certificate.is_signed_by(&authority) {
+        let issued = [&certificate].into_iter().chain(&intermediates);
+        let issuers = intermediates.iter().chain([&authority]);
+        if !issued
+            .zip(issuers)
+            .all(|(one, issuer)| one.is_signed_by(issuer))
+        {
             return Err(FolderError::OtherAuthority(
                 self.path.join(ENGINE_CERTIFICATE),
             ));
@@ -239,6 +286,7 @@ impl SecurityFolder {
         Ok(EngineIdentity {
             certificate,
             key,
+            intermediates,
             authority,
         })
     }
@@ -247,10 +295,18 @@ impl SecurityFolder {
     /// [`Certificate::needs_renewal`] returns true.
     ///
     /// # Errors
-    /// [`FolderError`]; the old certificate is then still there.
+    /// [`FolderError`]; the old certificate is then still there. [`FolderError::NotOurAuthority`] without
+    /// `authority.key`.
     pub fn renew(&self, wall: Timestamp) -> Result<EngineIdentity, FolderError> {
         let old = self.engine()?;
-        let certificate = self.authority()?.renew(&old.certificate, &old.key, wall)?;
+        let authority = self.authority().map_err(|error| match error {
+            FolderError::Incomplete {
+                file: AUTHORITY_KEY,
+                ..
+            } => FolderError::NotOurAuthority(self.path.join(ENGINE_CERTIFICATE)),
+            error => error,
+        })?;
+        let certificate = authority.renew(&old.certificate, &old.key, wall)?;
         let path = self.path.join(ENGINE_CERTIFICATE);
         let text = certificate.to_pem();
         files::write(&path, text.as_bytes(), Secrecy::Public, Existing::Replace)?;

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use trunkline_access::Host;
+
 /// Where a peer is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Origin {
@@ -34,6 +36,15 @@ impl Origin {
     }
 }
 
+impl From<Host> for Origin {
+    fn from(host: Host) -> Self {
+        match host {
+            Host::Local => Self::Local,
+            Host::Address(address) => Self::of(address),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,7 +57,12 @@ mod tests {
     fn loopback_addresses_are_local() {
         for address in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
             assert_eq!(of(address), Origin::Local, "{address}");
+            let host = Host::Address(address.parse().unwrap());
+            assert_eq!(Origin::from(host), Origin::Local);
         }
+        assert_eq!(Origin::from(Host::Local), Origin::Local);
+        let host = Host::Address("192.0.2.1".parse().unwrap());
+        assert_eq!(Origin::from(host), of("192.0.2.1"));
     }
 
     #[test]

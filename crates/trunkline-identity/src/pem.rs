@@ -126,7 +126,20 @@ pub(crate) fn blocks(text: &str) -> Result<Vec<Block<'_>>, PemError> {
 /// Returns the content of the first block, which must have the label `expected`.
 pub(crate) fn first(text: &str, expected: &'static str) -> Result<Zeroizing<Vec<u8>>, PemError> {
     let first = blocks(text)?.into_iter().next();
-    let block = first.ok_or(PemError::Nothing(expected))?;
+    content(first.ok_or(PemError::Nothing(expected))?, expected)
+}
+
+/// Returns the contents of all blocks, at least one, which must have the label `expected`.
+pub(crate) fn all(text: &str, expected: &'static str) -> Result<Vec<Zeroizing<Vec<u8>>>, PemError> {
+    let blocks = blocks(text)?;
+    if blocks.is_empty() {
+        return Err(PemError::Nothing(expected));
+    }
+    let contents = blocks.into_iter().map(|block| content(block, expected));
+    contents.collect()
+}
+
+fn content(block: Block<'_>, expected: &'static str) -> Result<Zeroizing<Vec<u8>>, PemError> {
     if block.label == expected {
         return Ok(block.content);
     }

@@ -122,6 +122,8 @@ impl Features {
     pub const HISTORY: Features = Features(2048);
     /// Accounts: PAIR, PAIRED.
     pub const ACCOUNTS: Features = Features(4096);
+    /// Orders to the engine itself: the verb 4 of ORDER.
+    pub const ENGINE_ORDERS: Features = Features(8192);
     /// Running digests that also cover GONE and ENDED.
     pub const ENDS: Features = Features(1 << 20);
     /// Streams only: both ends are processes on one machine and share one ring buffer. No stream
@@ -131,8 +133,9 @@ impl Features {
     /// S_LOST.
     pub const DROPS: Features = Features(1 << 22);
     /// Every feature of this release.
-    pub const OURS: Features =
-        Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 4096 | 1 << 20);
+    pub const OURS: Features = Features(
+        1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 4096 | 8192 | 1 << 20,
+    );
 
     /// Returns the bits on the wire. Bits unknown to this release are preserved and have no effect.
     pub const fn to_bits(self) -> u64 {

@@ -8,8 +8,9 @@
 use std::ops::Deref;
 
 use trunkline_access::Action;
-use trunkline_engine::Caller;
+use trunkline_engine::{Caller, Engine, SecurityEvent, SecurityNote, Wakes};
 use trunkline_proto::{Fault, FaultCode, Frame, FrameKind};
+use trunkline_types::Moment;
 
 /// The right that a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,12 +23,12 @@ pub enum Requirement {
     /// The action on at least one name, or the request is refused as a whole. The answer contains
     /// only the names on which the action is permitted.
     SomeName(Action),
-    /// The action, on the library that the request names.
+    /// The action, on the library that the request names. It is checked with the order, because the
+    /// audit records refused orders.
     Library(Action),
     /// The action, on the engine as a whole.
     Engine(Action),
-    /// The first action on at least one name to list, and the second on the engine as a whole to
-    /// change.
+    /// The first action on at least one name to list, and the second on every name to change.
     ListOrChange(Action, Action),
     /// The engine does not accept this frame from clients.
     NotFromClients,
@@ -60,16 +61,16 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         | FrameKind::Unwatch
         | FrameKind::Flush
         | FrameKind::ProviderAnswer => Session,
-        // Name, version, uptime, and the libraries in which the client may read a variable.
-        FrameKind::Engine => Session,
-        FrameKind::Open | FrameKind::Read | FrameKind::Info | FrameKind::Why => {
-            EachName(&[Action::Read])
-        }
+        // OPEN can subscribe the variables as well.
+        FrameKind::Open => EachName(&[Action::Read, Action::Subscribe]),
+        FrameKind::Read | FrameKind::Info | FrameKind::Why => EachName(&[Action::Read]),
         FrameKind::Subscribe => EachName(&[Action::Subscribe]),
+        // Facts about the engine, and the libraries of which the client may read a variable.
+        FrameKind::Engine => EachName(&[Action::Read]),
         FrameKind::Snapshot => EachName(&[Action::Read]),
         FrameKind::Find | FrameKind::Watch => EachName(&[Action::Read]),
-        // The verb decides: request reads, force and unforce force, every other verb writes.
-        FrameKind::Write => EachName(&[Action::Write, Action::Force, Action::Read]),
+        // The verb decides: force and unforce force, every other verb writes.
+        FrameKind::Write => EachName(&[Action::Write, Action::Force]),
         FrameKind::GroupWrite | FrameKind::Lease | FrameKind::RequestValue | FrameKind::Publish => {
             EachName(&[Action::Write])
         }
@@ -141,6 +142,32 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
     }
 }
 
+/// A request that the rights of the caller do not permit.
+pub(crate) struct RefusedRequest<'a> {
+    /// The kind of the request, such as `put` or `AUDIT`.
+    pub(crate) request: &'a str,
+    /// The variable or library; empty for the engine as a whole.
+    pub(crate) name: &'a str,
+}
+
+/// Records a refused request in the audit.
+pub(crate) fn note_refusal(
+    engine: &Engine,
+    caller: &Caller,
+    refused: RefusedRequest<'_>,
+    moment: Moment,
+    wakes: &mut Wakes,
+) {
+    let peer = caller.principal.to_string();
+    let event = SecurityEvent::RequestRefused {
+        request: refused.request,
+        name: refused.name,
+        rule: "no rule permits it",
+    };
+    let note = SecurityNote { peer: &peer, event };
+    engine.audit().note_security(caller, note, moment, wakes);
+}
+
 /// Lets a frame pass, or refuses its request as a whole. A request that passes may still be refused
 /// for some of its items, or, for a library, where its name is known.
 pub(crate) fn pass<'a>(
@@ -152,11 +179,13 @@ pub(crate) fn pass<'a>(
     let is_permitted = match requirement(kind) {
         Requirement::SomeName(action) => rights.permit_somewhere(action),
         Requirement::Engine(action) => rights.permit_on_engine(action),
-        Requirement::Library(action) => rights.permit_somewhere(action),
         Requirement::ListOrChange(list, change) => {
-            rights.permit_somewhere(list) || rights.permit_on_engine(change)
+            rights.permit_somewhere(list) || rights.permit_everywhere(change)
         }
-        Requirement::Session | Requirement::EachName(_) | Requirement::NotFromClients => true,
+        Requirement::Session
+        | Requirement::EachName(_)
+        | Requirement::Library(_)
+        | Requirement::NotFromClients => true,
     };
     match is_permitted {
         true => Ok(Admitted(frame)),

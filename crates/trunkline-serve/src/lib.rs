@@ -60,7 +60,9 @@ mod window;
 mod write_run;
 
 pub use gathering::FlushBroadcast;
-pub use login::{Authenticator, Identity, LoginAnswer, LoginRefusal, LoginRequest, Standing};
+pub use login::{
+    Authenticator, Identity, LoginAnswer, LoginRefusal, LoginRequest, OnEnd, Standing,
+};
 pub use options::{EngineFacts, RESUME_FOR, ServeOptions};
 pub use request_budget::RequestBudget;
 pub use session::Session;

@@ -1,12 +1,13 @@
 //! Establishes who the client of a session is, before the session opens.
 
+use std::fmt;
 use std::time::Duration;
 
 use trunkline_engine::{Caller, Principal, Rights, Wake};
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::pair::{Pair, Paired};
-use trunkline_proto::{Channel, Fault, FaultCode};
+use trunkline_proto::{Channel, Disconnect, Fault, FaultCode};
 use trunkline_types::Moment;
 
 use crate::gathering::SharedWake;
@@ -49,6 +50,18 @@ pub struct Identity {
     /// Role of the account; empty without one.
     pub role: String,
     pub standing: Arc<Standing>,
+    /// Called when the session ends.
+    pub on_end: Option<OnEnd>,
+}
+
+/// What the host does when a session ends, with the reason.
+#[derive(Clone)]
+pub struct OnEnd(pub Arc<dyn Fn(&Disconnect) + Send + Sync>);
+
+impl fmt::Debug for OnEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnEnd")
+    }
 }
 
 /// The reason why a client is not accepted.

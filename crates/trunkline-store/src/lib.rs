@@ -11,7 +11,8 @@
 //! start      count | engine_id                              one row
 //! library    place | name | description | state | variables        in the order of `place`
 //! retained   name | type | value | source_timestamp | quality
-//! audit      number | at | who | origin | action | name | type | old | new | outcome ..
+//! audit      number | at | who | origin | action | name | type | old | new | outcome .. monotonic | hash
+//! audit_anchor   number | hash                              one row: the last removed entry of the audit
 //! alarm_state    variable | alarm | definition | process | hidden | delayed_since | state ..
 //! alarm_journal  number | at | event | variable | alarm | priority | area | from_state | who ..
 //! ```
@@ -25,6 +26,7 @@
 //! - `library`: libraries and their variables; `retained`: values; `audit`: the audit entries;
 //!   `alarm`: states of alarms and the entries of their journal; `log`: the common part of the audit and
 //!   the journal.
+//! - `verification`: checks the chain of hashes of the audit.
 //! - `creation`: creates the file; `damage`: finds and moves damaged rows.
 //! - `copied`: store files that no engine uses, for backups.
 //! - `error`: translates SQLite's errors into errors with a remedy.
@@ -41,6 +43,7 @@ mod library;
 mod log;
 mod retained;
 mod schema;
+mod verification;
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -55,9 +58,11 @@ use trunkline_engine::store::{
     Damage, LogBound, RetainedValue, Start, Store, StoreError, StoredLibrary,
 };
 use trunkline_types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, SavedAlarm};
+use trunkline_types::audit::AuditHead;
 use trunkline_types::{AuditEntry, AuditPage, AuditQuery, LibraryDefinition};
 
 pub use crate::copied::{StoreContents, StoreLock, complete_copy};
+pub use crate::verification::verify_audit;
 
 use crate::error::Error;
 
@@ -264,11 +269,15 @@ impl Store for SqliteStore {
         self.transaction(|transaction| retained::put(transaction, values))
     }
 
-    fn audit_end(&mut self) -> Result<u64, StoreError> {
-        self.transaction(|transaction| audit::AUDIT.end(transaction))
+    fn audit_end(&mut self) -> Result<AuditHead, StoreError> {
+        self.transaction(audit::head)
     }
 
-    fn append_audit(&mut self, entries: &[AuditEntry], bound: LogBound) -> Result<u64, StoreError> {
+    fn append_audit(
+        &mut self,
+        entries: &[AuditEntry],
+        bound: LogBound,
+    ) -> Result<AuditHead, StoreError> {
         self.transaction(|transaction| audit::append(transaction, entries, bound))
     }
 

@@ -3,13 +3,14 @@
 use rusqlite::{Connection, TransactionBehavior};
 use trunkline_engine::store::Damage;
 
+use crate::audit;
 use crate::damage;
 use crate::error::Error;
 
 /// Identifies a file as a Trunkline store: `Trnk`.
-const APPLICATION_ID: i32 = i32::from_be_bytes(*b"Trnk");
+pub(crate) const APPLICATION_ID: i32 = i32::from_be_bytes(*b"Trnk");
 /// Increased with every change to the tables.
-const SCHEMA_VERSION: u32 = 5;
+pub(crate) const SCHEMA_VERSION: u32 = 6;
 
 const TABLES: &str = "
 CREATE TABLE start (count INTEGER NOT NULL);
@@ -146,8 +147,26 @@ WHEN OLD.number <> (SELECT min(number) FROM alarm_journal)
 BEGIN SELECT RAISE(ABORT, 'only the oldest entry of the alarm journal is removed'); END;
 ";
 
+/// Added in version 6: the chain of hashes of the audit. The entries of an older store are linked afterwards
+/// by [`audit::chain_existing`].
+const CHAIN: &str = "
+ALTER TABLE audit ADD COLUMN monotonic INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE audit ADD COLUMN hash BLOB NOT NULL DEFAULT x'';
+CREATE TABLE audit_anchor (
+    number INTEGER NOT NULL,
+    hash   BLOB NOT NULL,
+    sum    INTEGER NOT NULL
+);
+INSERT INTO audit_anchor
+    SELECT ifnull(min(number) - 1, 0), zeroblob(32), row_sum(ifnull(min(number) - 1, 0), zeroblob(32))
+    FROM audit;
+";
+/// The version that added the chain.
+const CHAIN_VERSION: u32 = 6;
+
 /// The migration from each version to the next one.
-const MIGRATIONS: [&str; SCHEMA_VERSION as usize - 1] = [AUDIT, ENGINE_ID, CHECKSUMS, ALARMS];
+const MIGRATIONS: [&str; SCHEMA_VERSION as usize - 1] =
+    [AUDIT, ENGINE_ID, CHECKSUMS, ALARMS, CHAIN];
 
 /// Creates the tables in a new file, and checks an existing file, which must be an intact store of a
 /// known version. Returns the damaged rows.
@@ -171,6 +190,9 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<Vec<Damage>, Error>
         (APPLICATION_ID, older @ 1..SCHEMA_VERSION) => {
             let mut migrations = MIGRATIONS.iter().skip(older as usize - 1);
             migrations.try_for_each(|migration| transaction.execute_batch(migration))?;
+            if older < CHAIN_VERSION {
+                audit::chain_existing(&transaction)?;
+            }
             transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
         }
         (APPLICATION_ID, found) if found > SCHEMA_VERSION => {
@@ -207,7 +229,7 @@ fn create_tables(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Returns SQLite's definitions of tables, indexes and triggers.
-fn definitions(connection: &Connection) -> rusqlite::Result<Vec<[String; 4]>> {
+pub(crate) fn definitions(connection: &Connection) -> rusqlite::Result<Vec<[String; 4]>> {
     let mut statement = connection.prepare(
         "SELECT quote(type), quote(name), quote(tbl_name), quote(sql) FROM sqlite_schema
          ORDER BY name",
@@ -219,7 +241,7 @@ fn definitions(connection: &Connection) -> rusqlite::Result<Vec<[String; 4]>> {
 }
 
 /// Returns the definitions in a newly created store.
-fn expected_definitions() -> rusqlite::Result<Vec<[String; 4]>> {
+pub(crate) fn expected_definitions() -> rusqlite::Result<Vec<[String; 4]>> {
     let connection = Connection::open_in_memory()?;
     damage::add_row_sum(&connection)?;
     create_tables(&connection)?;

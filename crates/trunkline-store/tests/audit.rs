@@ -7,11 +7,11 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::{bound, entries, library, open, store_path};
+use rig::{bound, entries, library, linked, open, store_path};
 use rusqlite::Connection;
-use trunkline_engine::store::{LogBound, Store, StoreErrorKind};
+use trunkline_engine::store::{LogBound, Store, StoreError, StoreErrorKind};
 use trunkline_store::SqliteStore;
-use trunkline_types::audit::{AUDIT_PAGE_MAX, AUDIT_SCAN_MAX};
+use trunkline_types::audit::{AUDIT_PAGE_MAX, AUDIT_SCAN_MAX, AuditHead};
 use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Pattern, Timestamp};
 
 /// Returns all pages of an answer, and their number.
@@ -29,6 +29,11 @@ fn all_entries(store: &mut SqliteStore, query: &AuditQuery) -> (Vec<AuditEntry>,
     }
 }
 
+/// Returns the number of the last entry.
+fn end(head: Result<AuditHead, StoreError>) -> u64 {
+    head.expect("the store is accessible").number
+}
+
 fn numbers(entries: &[AuditEntry]) -> Vec<u64> {
     entries.iter().map(|entry| entry.number).collect()
 }
@@ -37,13 +42,13 @@ fn numbers(entries: &[AuditEntry]) -> Vec<u64> {
 #[test]
 fn entries_survive_a_restart_and_numbers_continue() {
     let (_folder, path) = store_path();
-    let written = entries(1..=1200);
+    let written = linked(entries(1..=1200));
     let mut store = open(&path);
-    assert_eq!(store.audit_end(), Ok(0));
+    assert_eq!(end(store.audit_end()), 0);
     store.append_audit(&written[..700], bound(10_000)).unwrap();
     drop(store);
     let mut store = open(&path);
-    assert_eq!(store.audit_end(), Ok(700));
+    assert_eq!(end(store.audit_end()), 700);
     store.append_audit(&written[700..], bound(10_000)).unwrap();
     drop(store);
     let mut store = open(&path);
@@ -59,7 +64,7 @@ fn entries_survive_a_restart_and_numbers_continue() {
     // Saving and removing libraries does not affect the audit.
     store.save_library(&library("plant", 3)).unwrap();
     store.remove_library("plant").unwrap();
-    assert_eq!(store.audit_end(), Ok(1200));
+    assert_eq!(end(store.audit_end()), 1200);
 }
 
 /// A step with an unknown outcome can be repeated without duplicate entries.
@@ -67,7 +72,7 @@ fn entries_survive_a_restart_and_numbers_continue() {
 fn entries_appended_twice_are_stored_once() {
     let (_folder, path) = store_path();
     let mut store = open(&path);
-    let written = entries(1..=30);
+    let written = linked(entries(1..=30));
     store.append_audit(&written[..20], bound(100)).unwrap();
     store.append_audit(&written[10..], bound(100)).unwrap();
     store.append_audit(&written, bound(100)).unwrap();
@@ -82,8 +87,7 @@ fn oldest_entries_beyond_the_bound_are_removed_and_counted() {
     let mut store = open(&path);
     let mut next = 1;
     while next < 1_000 {
-        let last = store.append_audit(&entries(next..=next + 9), bound(100));
-        next = last.unwrap() + 1;
+        next = end(store.append_audit(&entries(next..=next + 9), bound(100))) + 1;
     }
     let page = store.audit(&AuditQuery::default()).unwrap();
     let (first, last) = (page.removed + 1, page.entries.len() as u64 + page.removed);
@@ -113,18 +117,22 @@ fn oldest_entries_beyond_the_bound_are_removed_and_counted() {
     // A smaller bound applies from the next entry on. One entry always stays, so numbers continue.
     let next = last + 1;
     assert_eq!(
-        store.append_audit(&entries(next..=next), bound(0)),
-        Ok(next + 1)
+        end(store.append_audit(&entries(next..=next), bound(0))),
+        next + 1
     );
     drop(store);
     let page = open(&path).audit(&AuditQuery::default()).unwrap();
-    let (entry, removal) = (&entries(next..=next)[0], &page.entries[1]);
-    assert_eq!((page.removed, &page.entries[0]), (last, entry));
+    let (mut entry, removal) = (entries(next..=next).remove(0), &page.entries[1]);
+    // It is linked to the last removed entry, whose hash the removal states.
+    entry.link = page.entries[0].link;
+    let previous = entry.link.unwrap().previous.to_string();
+    assert_eq!((page.removed, &page.entries[0]), (last, &entry));
+    assert_eq!(removal.old, previous);
     assert_eq!(
         (removal.number, removal.action),
         (next + 1, AuditAction::Removed)
     );
-    assert_eq!(open(&path).audit_end(), Ok(next + 1));
+    assert_eq!(end(open(&path).audit_end()), next + 1);
 }
 
 /// If a flood of actions displaces the entries of writes, entries of the audit report the removed entries.
@@ -140,7 +148,7 @@ fn every_removed_entry_is_covered_by_a_later_entry() {
         for order in &mut written {
             order.action = AuditAction::Deploy;
         }
-        let last = store.append_audit(&written, bound(100)).unwrap();
+        let last = end(store.append_audit(&written, bound(100)));
         if last > next + 6 {
             let query = AuditQuery {
                 from: Some(last),
@@ -150,17 +158,17 @@ fn every_removed_entry_is_covered_by_a_later_entry() {
         }
         next = last + 1;
     }
-    let mut end = 0;
+    let mut removed = 0;
     for entry in &removals {
         assert_eq!(entry.action, AuditAction::Removed);
         let (_, range) = entry.new.split_once("numbers ").unwrap();
         let (first, rest) = range.split_once(" to ").unwrap();
         let (last, _) = rest.split_once(',').unwrap();
-        assert_eq!(first.parse(), Ok(end + 1), "{}", entry.new);
-        end = last.parse().unwrap();
+        assert_eq!(first.parse(), Ok(removed + 1), "{}", entry.new);
+        removed = last.parse().unwrap();
     }
     let page = store.audit(&AuditQuery::default()).unwrap();
-    assert_eq!(page.removed, end);
+    assert_eq!(page.removed, removed);
     assert!(removals.len() < 250, "{} in {next} entries", removals.len());
 }
 
@@ -178,14 +186,10 @@ fn entries_beyond_their_age_are_removed_once_the_oldest_is_a_tenth_older() {
             .saturating_add_nanos(seconds * 1_000_000_000),
     };
     // The first entry is a tenth older than allowed, and not more.
-    assert_eq!(
-        store.append_audit(&written[..110], bound_after(110)),
-        Ok(110)
-    );
-    assert_eq!(
-        store.append_audit(&written[110..111], bound_after(111)),
-        Ok(112)
-    );
+    let mut append =
+        |entries: &[AuditEntry], seconds| end(store.append_audit(entries, bound_after(seconds)));
+    assert_eq!(append(&written[..110], 110), 110);
+    assert_eq!(append(&written[110..111], 111), 112);
     let page = store.audit(&AuditQuery::default()).unwrap();
     assert_eq!((page.removed, page.entries.len()), (11, 101));
     let removal = &page.entries[100];
@@ -195,7 +199,8 @@ fn entries_beyond_their_age_are_removed_once_the_oldest_is_a_tenth_older() {
         removal.new
     );
     // The last entry stays even if all entries are too old, so numbers continue.
-    assert_eq!(store.append_audit(&[], bound_after(10_000)), Ok(113));
+    let head = store.append_audit(&[], bound_after(10_000));
+    assert_eq!(end(head), 113);
     let page = store.audit(&AuditQuery::default()).unwrap();
     assert_eq!((page.removed, page.entries.len()), (111, 2));
 }
@@ -204,7 +209,7 @@ fn entries_beyond_their_age_are_removed_once_the_oldest_is_a_tenth_older() {
 fn queries_select_by_name_principal_time_and_number() {
     let (_folder, path) = store_path();
     let mut store = open(&path);
-    let written = entries(1..=2000);
+    let written = linked(entries(1..=2000));
     store.append_audit(&written, bound(10_000)).unwrap();
     let mut found = |query: AuditQuery| {
         let (found, _) = all_entries(&mut store, &query);
@@ -291,7 +296,7 @@ fn page_examines_a_bounded_number_of_entries() {
 #[test]
 fn entries_cannot_be_modified_or_removed() {
     let (_folder, path) = store_path();
-    let written = entries(1..=9);
+    let written = linked(entries(1..=9));
     open(&path).append_audit(&written, bound(100)).unwrap();
     let file = Connection::open(&path).unwrap();
     for refused in [
@@ -301,9 +306,9 @@ fn entries_cannot_be_modified_or_removed() {
         "DELETE FROM audit WHERE number = 9",
         "DELETE FROM audit",
         "INSERT INTO audit SELECT 11, at, who, origin, action, name, type, old, new, outcome, \
-         epoch, count, sentence, sum FROM audit WHERE number = 1",
+         epoch, count, sentence, sum, monotonic, hash FROM audit WHERE number = 1",
         "INSERT OR REPLACE INTO audit SELECT 4, at, 'x', origin, action, name, type, old, new, \
-         outcome, epoch, count, sentence, sum FROM audit WHERE number = 1",
+         outcome, epoch, count, sentence, sum, monotonic, hash FROM audit WHERE number = 1",
     ] {
         file.execute_batch(refused).expect_err(refused);
     }
@@ -327,7 +332,7 @@ fn store_of_an_older_version_gets_an_audit() {
     store.save_library(&saved).unwrap();
     drop(store);
     let older = Connection::open(&path).unwrap();
-    let downgrade = "DROP TABLE audit; DROP TABLE damaged; DROP TABLE alarm_state; \
+    let downgrade = "DROP TABLE audit; DROP TABLE audit_anchor; DROP TABLE damaged; DROP TABLE alarm_state; \
                      DROP TABLE alarm_journal; ALTER TABLE start DROP COLUMN sum; \
                      ALTER TABLE start DROP COLUMN engine_id; \
                      ALTER TABLE library DROP COLUMN sum; ALTER TABLE retained DROP COLUMN sum; \
@@ -341,5 +346,5 @@ fn store_of_an_older_version_gets_an_audit() {
     assert_eq!(store.libraries(), Ok(vec![saved]));
     store.append_audit(&entries(1..=3), bound(10)).unwrap();
     drop(store);
-    assert_eq!(open(&path).audit_end(), Ok(3));
+    assert_eq!(end(open(&path).audit_end()), 3);
 }

@@ -19,7 +19,7 @@ use rig::{
 use trunkline_engine::store::{
     Damage, RetainedValue, Start, Store, StoreError, StoreErrorKind, StoredLibrary,
 };
-use trunkline_store::SqliteStore;
+use trunkline_store::{SqliteStore, verify_audit};
 use trunkline_types::alarm::{AlarmEntry, AlarmJournalQuery, JournalEvent, SavedAlarm};
 use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Value};
 
@@ -210,6 +210,92 @@ fn damaged_value_is_quarantined_and_reported() {
     assert_eq!(altered.retained.len(), 19);
     let again = read(&copy).expect("the rest is intact");
     assert_eq!((again.damage, again.retained.len()), (vec![expected], 19));
+}
+
+/// Every byte of the pages that contain the entries, in the file of SQLite itself.
+///
+/// Behaviour: B-24.
+#[test]
+fn every_altered_byte_of_the_entries_in_the_file_is_found() {
+    let (folder, path) = store_path();
+    let mut store = open(&path);
+    // The second step removes the oldest entries, so that there is an anchor.
+    for numbers in [1..=6, 7..=14] {
+        store
+            .append_audit(&entries(numbers), bound(12))
+            .expect("the disk has room");
+    }
+    drop(store);
+    let copy = folder.path().join("copy.db");
+    let pages: Vec<usize> = {
+        let file = rusqlite::Connection::open(&path).expect("the file is a database");
+        let mut select = file
+            .prepare("SELECT pageno FROM dbstat WHERE name IN ('audit', 'audit_anchor') ORDER BY 1")
+            .expect("SQLite was built with dbstat");
+        let pages = select
+            .query_map([], |row| row.get(0))
+            .expect("it is readable");
+        let pages: Vec<i64> = pages.collect::<Result<_, _>>().expect("it is readable");
+        pages.into_iter().map(|page| page as usize).collect()
+    };
+    let intact = fs::read(&path).expect("the file is accessible");
+    let page_size = usize::from(u16::from_be_bytes([intact[16], intact[17]]));
+    let number = |at: usize| usize::from(u16::from_be_bytes([intact[at], intact[at + 1]]));
+    let verify = |bytes: &[u8]| {
+        fs::write(&copy, bytes).expect("the disk has room");
+        verify_audit(&copy, None)
+    };
+    let report = verify(&intact)
+        .expect("the copy is intact")
+        .expect("it has a chain");
+    assert!(report.is_intact() && report.entries > 9, "{report:?}");
+    let (mut found, mut damaged) = (0, 0);
+    for page in pages {
+        let page = (page - 1) * page_size;
+        if intact[page] != 13 {
+            // An interior page has no rows.
+            continue;
+        }
+        // Cells are found by their pointers. Space between them was freed by removed entries.
+        let cells: Vec<usize> = (0..number(page + 3))
+            .map(|cell| page + number(page + 8 + 2 * cell))
+            .collect();
+        for cell in cells {
+            let (length, used) = varint(&intact[cell..]);
+            let (_, key) = varint(&intact[cell + used..]);
+            let end = cell + used + key + length as usize;
+            assert!(end <= page + page_size, "the rows need no overflow pages");
+            for at in cell..end {
+                let mut altered = intact.clone();
+                altered[at] ^= 0x01;
+                match verify(&altered) {
+                    Ok(Some(report)) => {
+                        assert!(!report.is_intact(), "byte {at} is not found");
+                        found += 1;
+                    }
+                    Ok(None) => panic!("byte {at}: no chain"),
+                    Err(error) => {
+                        let is_damage = matches!(error.kind, StoreErrorKind::Damaged(_));
+                        assert!(is_damage, "byte {at}: {error}");
+                        damaged += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(found > 2_000, "{found} found, {damaged} reported by SQLite");
+}
+
+/// Reads SQLite's variable-length number. Returns the number and its length in bytes.
+fn varint(bytes: &[u8]) -> (u64, usize) {
+    let mut number = 0;
+    for (index, byte) in bytes.iter().take(8).enumerate() {
+        number = number << 7 | u64::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            return (number, index + 1);
+        }
+    }
+    (number << 8 | u64::from(bytes[8]), 9)
 }
 
 #[test]

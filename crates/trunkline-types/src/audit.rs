@@ -6,12 +6,19 @@
 //!
 //! Entries are numbered consecutively from 1, even across crashes and restarts of the engine. The
 //! oldest entries are removed; the number of the oldest remaining entry shows how many have been
-//! removed.
+//! removed. A chain of hashes makes every other change evident.
+
+mod chain;
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use crate::{Pattern, Position, StepBudget, Timestamp};
+pub use self::chain::{
+    AuditHash, AuditHashError, AuditHead, AuditLink, CHAIN_FAULTS_MAX, ChainAnchor, ChainCheck,
+    ChainEnd, ChainFault, ChainReport, canonical_bytes,
+};
+use crate::permitted::PermittedNames;
+use crate::{Pattern, Position, StepBudget, Tick, Timestamp};
 
 /// Maximum length of the text of a value, in bytes; a longer text is truncated and ends in `…`.
 pub const AUDIT_VALUE_BYTES_MAX: usize = 256;
@@ -46,6 +53,9 @@ pub struct AuditEntry {
     pub number: u64,
     /// Time at which the action ended, by the engine's clock.
     pub when: Timestamp,
+    /// The same time by the engine's monotonic clock, which no change of the system clock affects.
+    /// Comparable only between entries of one start of the engine. Zero if it is not known.
+    pub monotonic: Tick,
     /// The principal on whose behalf the action was carried out.
     pub who: String,
     /// The origin of the action: address, program and process, as far as they are known.
@@ -61,6 +71,9 @@ pub struct AuditEntry {
     /// change.
     pub new: String,
     pub outcome: AuditOutcome,
+    /// Place in the chain of hashes; `None` before the entry is stored, and if the engine is of an
+    /// earlier version.
+    pub link: Option<AuditLink>,
 }
 
 /// The removal of the oldest entries of the audit or of the alarm journal.
@@ -96,19 +109,22 @@ impl fmt::Display for Removal {
 }
 
 impl AuditEntry {
-    /// Builds the entry that reports a removal.
-    pub fn of_removal(removal: &Removal, when: Timestamp) -> Self {
+    /// Builds the entry that reports a removal. `hash` is the hash of the last removed entry, to
+    /// which the oldest remaining entry is linked.
+    pub fn of_removal(removal: &Removal, when: Timestamp, hash: Option<AuditHash>) -> Self {
         Self {
             number: removal.number,
             when,
+            monotonic: Tick::ZERO,
             who: "engine".to_owned(),
             from: "engine".to_owned(),
             action: AuditAction::Removed,
             name: String::new(),
             data_type: String::new(),
-            old: String::new(),
+            old: hash.map(|hash| hash.to_string()).unwrap_or_default(),
             new: removal.to_string(),
             outcome: AuditOutcome::Done,
+            link: None,
         }
     }
 }
@@ -182,10 +198,39 @@ actions! {
     EngineStart = 30, "engine start";
     /// The engine was shut down cleanly. A start without a preceding stop follows a crash.
     EngineStop = 31, "engine stop";
+    /// The engine was ordered to stop.
+    StopOrder = 32, "stop order";
     /// Entries are missing because the audit had no room for them.
     Lost = 40, "lost";
-    /// The oldest entries were removed.
+    /// The oldest entries were removed. The old value is the hash of the last removed entry.
     Removed = 41, "removed";
+    /// A caller proved an identity, or failed to. The new value names the account and the method.
+    Login = 50, "login";
+    /// A session ended. The new value is the cause.
+    Logout = 51, "logout";
+    /// The engine ended a session, because its account or its rights were withdrawn. The new value is
+    /// the cause.
+    Revoke = 52, "revoke";
+    /// A request was refused, because the caller has no right to make it. The new value names the
+    /// request.
+    Request = 53, "request";
+    /// The accounts, roles or rules of access were changed. The new value is the change.
+    AccessChange = 54, "access change";
+    /// The configuration of the engine was changed. The new value is the change.
+    Configure = 55, "configure";
+    /// An alarm was acknowledged. The name is that of its variable; the new value is the name of the
+    /// alarm, its new state and the comment. The same applies to the next actions.
+    AlarmAcknowledge = 60, "alarm ack";
+    /// A latched alarm was reset.
+    AlarmReset = 61, "alarm reset";
+    /// An alarm was shelved, so that it is hidden for a time.
+    AlarmShelve = 62, "alarm shelve";
+    /// An alarm was unshelved before its time was over.
+    AlarmUnshelve = 63, "alarm unshelve";
+    /// An alarm was taken out of service.
+    AlarmDisable = 64, "alarm disable";
+    /// An alarm was returned to service.
+    AlarmEnable = 65, "alarm enable";
 }
 
 /// The outcome of an audited action.
@@ -221,6 +266,9 @@ pub struct AuditQuery {
     pub newest_first: bool,
     /// Maximum number of entries in the answer; 0 for the maximum of a page.
     pub limit: u32,
+    /// The variables and libraries about which the reader may read entries. Entries without a name
+    /// concern the engine as a whole, and are always included.
+    pub permitted: PermittedNames,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -249,7 +297,8 @@ impl AuditQuery {
                 .as_ref()
                 .is_none_or(|pattern| pattern.matches_within(budget, &entry.name))
         };
-        is_recent && is_by_principal && name_matches()
+        let is_permitted = || entry.name.is_empty() || self.permitted.contains(&entry.name);
+        is_recent && is_by_principal && name_matches() && is_permitted()
     }
 
     /// Takes a page from `entries`, which must start at [`from`](Self::from) and be in the
@@ -303,7 +352,37 @@ impl PageScan {
     }
 }
 
+/// The content of an outcome in columns. Columns that a kind of outcome does not use are 0 or empty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutcomeParts<'a> {
+    /// Number of the kind of outcome, in stores and canonical bytes.
+    pub number: u8,
+    pub epoch: u64,
+    /// The sequence of a position, or the number of missing entries.
+    pub count: u64,
+    /// The rule or the cause.
+    pub sentence: &'a str,
+}
+
 impl AuditOutcome {
+    /// Returns the content of the outcome in columns.
+    pub fn parts(&self) -> OutcomeParts<'_> {
+        let parts = |number, epoch, count, sentence| OutcomeParts {
+            number,
+            epoch,
+            count,
+            sentence,
+        };
+        match self {
+            AuditOutcome::Done => parts(1, 0, 0, ""),
+            AuditOutcome::Applied(position) => parts(2, position.epoch, position.sequence, ""),
+            AuditOutcome::Unchanged(position) => parts(3, position.epoch, position.sequence, ""),
+            AuditOutcome::Refused(rule) => parts(4, 0, 0, rule),
+            AuditOutcome::Unknown(cause) => parts(5, 0, 0, cause),
+            AuditOutcome::Lost(count) => parts(6, 0, *count, ""),
+        }
+    }
+
     /// Returns the kind of outcome, in one word.
     pub fn name(&self) -> &'static str {
         match self {
@@ -383,6 +462,7 @@ mod tests {
         let entry = |number: u64| AuditEntry {
             number,
             when: Timestamp::UNIX_EPOCH,
+            monotonic: Tick::ZERO,
             who: String::new(),
             from: String::new(),
             action: AuditAction::Put,
@@ -394,6 +474,7 @@ mod tests {
             old: String::new(),
             new: String::new(),
             outcome: AuditOutcome::Done,
+            link: None,
         };
         for (pattern, pages_min, pages_max) in [(slow, 5, 400), ("rig/**", 1, 4)] {
             let mut sut = AuditQuery {

@@ -49,6 +49,7 @@ pub mod ledger;
 pub mod name;
 pub mod outcome;
 pub mod pattern;
+pub mod permitted;
 pub mod quality;
 pub mod sample;
 pub mod scaling;

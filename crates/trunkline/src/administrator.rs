@@ -55,7 +55,9 @@ impl Lane {
                     Order::History(query) => Some(query.clone()),
                     _ => None,
                 };
-                let result = carry_out(&thread_deployments, order);
+                let is_stop = order == Order::StopEngine;
+                let result = carry_out(&thread_deployments, &caller, order);
+                let is_stop = is_stop && result.is_ok();
                 if let Some((action, name)) = audited {
                     note(
                         &thread_deployments,
@@ -67,6 +69,9 @@ impl Lane {
                 }
                 let next = query.and_then(|query| next_page_query(*query, &result));
                 reply.send(result);
+                if let Some(stop) = thread_deployments.stop_handler().filter(|_| is_stop) {
+                    stop();
+                }
                 // Reads the next page while this page is being sent.
                 if let (Some(next), Some(history)) = (next, thread_deployments.history()) {
                     history.read_ahead(next);
@@ -100,6 +105,7 @@ impl Administrator for OrderWorker {
                 | Order::Undeploy { .. }
                 | Order::Start { .. }
                 | Order::Stop { .. }
+                | Order::StopEngine
                 | Order::Audit(_)
                 | Order::AlarmJournal(_) => &self.orders,
             };
@@ -151,7 +157,7 @@ pub(crate) fn report_of(deployed: &Deployed, state: Option<LibraryState>) -> Rep
     }
 }
 
-fn carry_out(deployments: &Deployments, order: Order) -> OrderResult {
+fn carry_out(deployments: &Deployments, caller: &Caller, order: Order) -> OrderResult {
     let report = match order {
         Order::Deploy { library, replace } => deployments
             .deploy(&library, replace, true)
@@ -164,6 +170,17 @@ fn carry_out(deployments: &Deployments, order: Order) -> OrderResult {
         }
         Order::Start { library } => set_state(deployments, &library, LibraryState::Running),
         Order::Stop { library } => set_state(deployments, &library, LibraryState::Stopped),
+        Order::StopEngine => {
+            // The lane stops the engine after it has sent the reply.
+            return match deployments.stop_handler() {
+                Some(_) => Ok(Report::default()),
+                None => {
+                    let sentence = "this engine does not stop by order of a client; stop the program \
+                                    that runs it";
+                    Err(Fault::new(FaultCode::NotSupported, sentence))
+                }
+            };
+        }
         Order::Audit(query) => {
             return log_page_result(deployments.audit().page(&query).map(LogPage::Audit));
         }
@@ -172,7 +189,16 @@ fn carry_out(deployments: &Deployments, order: Order) -> OrderResult {
         }
         Order::History(query) => return history_page_result(deployments, &query),
     };
-    report.map_err(|error| Fault::new(code_of(&error), error.to_string()))
+    report.map_err(|error| {
+        let sentence = match &error {
+            LibraryError::Deploy(error) => error.sentence_for(caller),
+            LibraryError::Unknown(_)
+            | LibraryError::InUse { .. }
+            | LibraryError::Reserved { .. }
+            | LibraryError::Store(_) => error.to_string(),
+        };
+        Fault::new(code_of(&error), sentence)
+    })
 }
 
 fn log_page_result(page: Result<LogPage, StoreError>) -> OrderResult {

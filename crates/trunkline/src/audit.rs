@@ -3,18 +3,19 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
+use trunkline_engine::figures::AuditFigures;
 use trunkline_engine::store::{LogBound, StoreError};
 use trunkline_engine::{
     AUDIT_NOTES_MAX, AuditRoom, AuditStorage, Caller, Engine as Core, OrderNote, Wakes,
 };
 use trunkline_net::{Clock, Housekeeper};
-use trunkline_types::audit::Removal;
+use trunkline_types::audit::{AuditHead, AuditLink, Removal};
 use trunkline_types::{
-    AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Tick, Timestamp,
+    AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Moment, Tick, Timestamp,
 };
 
 use crate::deployments::{SharedStore, lock};
@@ -40,7 +41,11 @@ struct Shared {
     core: Core,
     clock: Clock,
     entries: Mutex<Entries>,
+    /// The last stored entry. Not part of `entries`, which are locked while they are stored.
+    head: Mutex<AuditHead>,
     error: Mutex<Option<StoreError>>,
+    /// Number of entries that wait in `entries`, which is locked while entries are stored.
+    unstored: AtomicU64,
 }
 
 struct Entries {
@@ -74,32 +79,43 @@ impl AuditLog {
         clock: Clock,
         store: Option<(SharedStore, LogLimits)>,
     ) -> io::Result<Self> {
-        let (next, storage, error) = match store {
+        let (head, storage, error) = match store {
             Some((store, limits)) => {
                 let end = lock(&store).audit_end();
                 // If the store cannot be read now, its end is read before the first entry is
                 // stored.
-                let next = end.as_ref().map_or(0, |end| end + 1);
-                (next, Storage::Store { store, limits }, end.err())
+                let head = end.as_ref().ok().copied();
+                (head, Storage::Store { store, limits }, end.err())
             }
-            None => (1, Storage::Memory(VecDeque::new()), None),
+            None => (
+                Some(AuditHead::default()),
+                Storage::Memory(VecDeque::new()),
+                None,
+            ),
         };
         let shared = Arc::new(Shared {
             core: core.clone(),
             clock,
             entries: Mutex::new(Entries {
-                next,
+                next: head.map_or(0, |head| head.number + 1),
                 waiting: Vec::new(),
                 storage,
             }),
+            head: Mutex::new(head.unwrap_or_default()),
             error: Mutex::new(error),
+            unstored: AtomicU64::new(0),
         });
         shared.report_state(&lock(&shared.entries));
         let thread: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
         core.audit().keep(Box::new(WakeThread(Arc::clone(&thread))));
         let thread_state = Arc::clone(&shared);
-        let running = start_thread(clock, &thread, move |now, due| {
-            thread_state.run_step(now, due)
+        let mut store_due = None;
+        let running = start_thread(clock, &thread, move |now, _| {
+            // Counts of repeated events first, so that their entries are stored in this step if one
+            // is due.
+            let counts_due = thread_state.note_repeats();
+            store_due = thread_state.run_step(now, store_due);
+            [store_due, counts_due].into_iter().flatten().min()
         })?;
         Ok(Self {
             core: core.clone(),
@@ -146,7 +162,6 @@ impl AuditLog {
             Ok(effect) => (effect, AuditOutcome::Done),
             Err(rule) => (String::new(), AuditOutcome::Refused(rule)),
         };
-        let (_, wall) = self.clock.moment();
         let note = OrderNote {
             action,
             name,
@@ -156,7 +171,7 @@ impl AuditLog {
         let mut wakes = Wakes::new();
         self.core
             .audit()
-            .note_order(caller, wall, note, room, &mut wakes);
+            .note_order(caller, self.shared.moment(), note, room, &mut wakes);
     }
 
     pub(crate) fn note_start(&self) {
@@ -168,6 +183,10 @@ impl AuditLog {
     /// crash.
     pub(crate) fn note_stop(&self) {
         if !self.has_stopped.swap(true, Ordering::Relaxed) {
+            let moment = self.shared.moment();
+            self.core
+                .audit()
+                .note_all_repeats(moment, &mut Wakes::new());
             self.note_own(AuditAction::EngineStop, String::new());
         }
     }
@@ -198,12 +217,43 @@ impl AuditLog {
         Ok(page)
     }
 
+    /// Returns the figures of the audit, without waiting for the disk.
+    pub(crate) fn figures(&self) -> AuditFigures {
+        let condition = self.core.audit().figures();
+        let unstored = self.shared.unstored.load(Ordering::Relaxed);
+        let head = self.head();
+        AuditFigures {
+            newest: head.number,
+            head: head.hash.to_string(),
+            is_full: condition.is_full,
+            waiting: unstored + condition.waiting as u64,
+            lost: condition.lost,
+            is_lasting: self.core.audit().storage().is_lasting,
+        }
+    }
+
     pub(crate) fn error(&self) -> Option<StoreError> {
         lock(&self.shared.error).clone()
+    }
+
+    /// Returns the number and the hash of the last stored entry.
+    pub(crate) fn head(&self) -> AuditHead {
+        *lock(&self.shared.head)
     }
 }
 
 impl Shared {
+    fn moment(&self) -> Moment {
+        let (now, wall) = self.clock.moment();
+        Moment { now, wall }
+    }
+
+    /// Notes the counts of repeated security events that are due. Returns the time of the next call.
+    fn note_repeats(&self) -> Option<Tick> {
+        let mut wakes = Wakes::new();
+        self.core.audit().note_repeats(self.moment(), &mut wakes)
+    }
+
     /// Stores what is due, and returns the time of the next step.
     fn run_step(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
         next_step(
@@ -224,20 +274,26 @@ impl Shared {
     fn store_notes(&self) -> bool {
         let mut entries = lock(&self.entries);
         let result = loop {
-            if let Err(error) = entries.read_next_number() {
-                break Err(error);
+            match entries.read_head() {
+                Ok(Some(head)) => *lock(&self.head) = head,
+                Ok(None) => {}
+                Err(error) => break Err(error),
             }
             if entries.waiting.is_empty() {
                 entries.waiting = self.core.audit().take(entries.next, AUDIT_NOTES_MAX);
                 entries.next += entries.waiting.len() as u64;
+                self.count_unstored(&entries);
             }
             if entries.waiting.is_empty() {
                 break Ok(());
             }
-            if let Err(error) = entries.store(self.clock.moment().1) {
-                break Err(error);
+            let head = *lock(&self.head);
+            match entries.store(self.clock.moment().1, head) {
+                Ok(head) => *lock(&self.head) = head,
+                Err(error) => break Err(error),
             }
         };
+        self.count_unstored(&entries);
         let is_stored = result.is_ok();
         let mut error = lock(&self.error);
         if *error != result.clone().err() {
@@ -246,6 +302,11 @@ impl Shared {
             self.report_state(&entries);
         }
         is_stored
+    }
+
+    fn count_unstored(&self, entries: &Entries) {
+        let count = entries.waiting.len() as u64;
+        self.unstored.store(count, Ordering::Relaxed);
     }
 
     /// Passes the state of the audit to the engine, which reports it for audited variables.
@@ -285,32 +346,49 @@ impl Shared {
 }
 
 impl Entries {
-    fn read_next_number(&mut self) -> Result<(), StoreError> {
-        if let (0, Storage::Store { store, .. }) = (self.next, &self.storage) {
-            self.next = lock(store).audit_end()? + 1;
-        }
-        Ok(())
+    /// Reads the last entry of the store, unless it is known.
+    fn read_head(&mut self) -> Result<Option<AuditHead>, StoreError> {
+        let (0, Storage::Store { store, .. }) = (self.next, &self.storage) else {
+            return Ok(None);
+        };
+        let head = lock(store).audit_end()?;
+        self.next = head.number + 1;
+        Ok(Some(head))
     }
 
-    fn store(&mut self, now: Timestamp) -> Result<(), StoreError> {
+    /// Stores the waiting entries after the entry `head`. Returns the last entry.
+    fn store(&mut self, now: Timestamp, head: AuditHead) -> Result<AuditHead, StoreError> {
         match &mut self.storage {
             Storage::Store { store, limits } => {
                 let LogLimits { entries, age } = *limits;
                 let bound = LogBound { entries, age, now };
-                let last = lock(store).append_audit(&self.waiting, bound)?;
+                let head = lock(store).append_audit(&self.waiting, bound)?;
                 self.waiting.clear();
-                self.next = last + 1;
+                self.next = head.number + 1;
+                Ok(head)
             }
             Storage::Memory(newest) => {
-                newest.extend(self.waiting.drain(..));
+                let mut head = head;
+                let mut link = |mut entry: AuditEntry| {
+                    let link = AuditLink::new(head.hash, &entry);
+                    entry.link = Some(link);
+                    head = AuditHead {
+                        number: entry.number,
+                        hash: link.hash,
+                    };
+                    entry
+                };
+                newest.extend(self.waiting.drain(..).map(&mut link));
                 let number_and_time = |entry: &AuditEntry| (entry.number, entry.when);
                 if let Some(removal) = remove_oldest(newest, now, number_and_time) {
                     self.next = removal.number + 1;
-                    newest.push_back(AuditEntry::of_removal(&removal, now));
+                    let oldest = newest.front().and_then(|entry| entry.link);
+                    let removed = oldest.map(|link| link.previous);
+                    newest.push_back(link(AuditEntry::of_removal(&removal, now, removed)));
                 }
+                Ok(head)
             }
         }
-        Ok(())
     }
 }
 
@@ -380,3 +458,57 @@ fn page_from_memory(newest: &VecDeque<AuditEntry>, query: &AuditQuery) -> AuditP
 
 /// The error type of the audit in memory, which cannot fail.
 type Never = std::convert::Infallible;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
+mod tests {
+    use trunkline_engine::{EngineOptions, SecurityEvent, SecurityNote};
+    use trunkline_types::audit::ChainCheck;
+
+    use super::*;
+
+    /// The number of refused logins that were not yet due is stored before the stop, and the entries
+    /// are a chain.
+    #[test]
+    fn counted_logins_are_stored_when_the_engine_stops() {
+        let core = Core::new(EngineOptions::new("rig", 1));
+        let sut = AuditLog::start(&core, Clock::new(), None).unwrap();
+        sut.note_start();
+        for _ in 0..1_000 {
+            let event = SecurityEvent::LoginRefused {
+                account: "root",
+                method: "password",
+                rule: "the password is wrong",
+            };
+            let note = SecurityNote {
+                peer: "10.0.0.7",
+                event,
+            };
+            let caller = Caller::local(1, 1000);
+            let moment = sut.shared.moment();
+            core.audit()
+                .note_security(&caller, note, moment, &mut Wakes::new());
+        }
+        sut.note_stop();
+        let page = sut.page(&AuditQuery::default()).unwrap();
+        let actions: Vec<AuditAction> = page.entries.iter().map(|entry| entry.action).collect();
+        let expected = [
+            AuditAction::EngineStart,
+            AuditAction::Login,
+            AuditAction::Login,
+            AuditAction::EngineStop,
+        ];
+        assert_eq!(actions, expected);
+        let count = &page.entries[2].new;
+        assert!(count.starts_with("999 more since "), "{count}");
+        let mut check = ChainCheck::new(None);
+        page.entries.iter().for_each(|entry| check.push(entry));
+        let report = check.finish();
+        assert!(report.is_intact(), "{report:?}");
+        let last = AuditHead {
+            number: 4,
+            hash: report.head,
+        };
+        assert_eq!(sut.head(), last);
+    }
+}

@@ -5,9 +5,10 @@
 //! start finds the stored order and carries it out.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use trunkline_engine::figures::{StoreCondition, StoreFigures};
 use trunkline_engine::store::{
     Damage, RetainedValue, Store, StoreError, StoreErrorKind, StoredLibrary,
 };
@@ -76,6 +77,8 @@ pub(crate) struct Deployments {
     alarms: AlarmLog,
     history: Option<HistoryHost>,
     io: Mutex<Vec<IoHost>>,
+    /// Makes the program stop the engine; empty if the program does not accept such orders.
+    stop_handler: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Deployments {
@@ -109,6 +112,7 @@ impl Deployments {
             alarms,
             history,
             io: Mutex::new(Vec::new()),
+            stop_handler: OnceLock::new(),
         })
     }
 
@@ -346,21 +350,34 @@ impl Deployments {
         (!damage.is_empty()).then(|| damage_sentence(&store.location(), &damage))
     }
 
-    /// Returns the state of the store as one word, and its failure as a sentence.
-    pub(crate) fn store_health(&self) -> (&'static str, String) {
+    /// Returns the condition of the store, and its failure or damage as a sentence.
+    pub(crate) fn store_figures(&self) -> StoreFigures {
+        let with = |condition, error| StoreFigures { condition, error };
         let Some(store) = &self.store else {
-            return ("none", String::new());
+            return StoreFigures::default();
         };
         if let Some(error) = self.store_error() {
-            return ("failing", error.to_string());
+            return with(StoreCondition::Failing, error.to_string());
         }
         let Ok(mut store) = store.try_lock() else {
-            return ("good", String::new());
+            return with(StoreCondition::Good, String::new());
         };
         match store.damage() {
-            damage if damage.is_empty() => ("good", String::new()),
-            damage => ("damaged", damage_sentence(&store.location(), &damage)),
+            damage if damage.is_empty() => with(StoreCondition::Good, String::new()),
+            damage => {
+                let sentence = damage_sentence(&store.location(), &damage);
+                with(StoreCondition::Damaged, sentence)
+            }
         }
+    }
+
+    /// Sets what an order to stop the engine calls. Only the first call has an effect.
+    pub(crate) fn set_stop_handler(&self, handler: Box<dyn Fn() + Send + Sync>) {
+        let _already = self.stop_handler.set(handler);
+    }
+
+    pub(crate) fn stop_handler(&self) -> Option<&(dyn Fn() + Send + Sync)> {
+        Some(&**self.stop_handler.get()?)
     }
 
     pub(crate) fn audit(&self) -> &AuditLog {

@@ -1,15 +1,26 @@
-//! Publishes the engine's health as variables of the library `_engine`. They are read-only and
-//! never stored. Only patterns that begin with `_` list them.
+//! Measures the engine, and publishes the measurements: as variables of the library `_engine`, and
+//! to monitors ([`HealthMonitor`]).
 //!
-//! In each period, the housekeeping thread examines a slice of all variables, and writes the health
-//! values that have changed.
+//! The variables are read-only and never stored. Only patterns that begin with `_` list them. In each
+//! period, the housekeeping thread examines a slice of all variables, and writes the health values
+//! that have changed.
 
+mod process;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use trunkline_engine::fields::FIELDS_MAX;
+use trunkline_engine::figures::{
+    AlarmFigures, AuditFigures, ClockFigures, ConnectionFigures, DeliveryFigures, EngineFigures,
+    ForcingFigures, HistoryState, MemoryFigures, ProcessFigures, SecurityFigures, StoreCondition,
+    StoreFigures, VariableFigures,
+};
 use trunkline_engine::health::{Totals, TotalsCounter};
 use trunkline_engine::{Caller, Engine as Core, Origin, Wakes, Write};
+use trunkline_net::Clock;
 use trunkline_types::alarm::{AlarmDefinition, AlarmKind, AlarmState};
 use trunkline_types::{
     Access, DataType, LibraryDefinition, Properties, Quality, Reason, Tick, Timestamp, Value,
@@ -17,16 +28,26 @@ use trunkline_types::{
 };
 
 use crate::deployments::{Deployments, LibraryError, lock};
+use crate::logins::Logins;
 use crate::sessions::Facts;
 
 /// Maximum number of alarms in ten minutes; more of them are an alarm flood (ISA-18.2).
 const FLOOD_THRESHOLD: u64 = 10;
+
+/// The alarm of the certificate is raised this many days before its end. The engine renews its
+/// certificate 30 days before, so the alarm of that certificate means that renewal fails.
+const EXPIRING_DAYS: f64 = 29.9;
+const NANOS_PER_DAY: f64 = 86_400e9;
 
 pub(crate) const LIBRARY: &str = "_engine";
 /// Variables examined per period.
 const CENSUS_SLICE: usize = 50_000;
 /// Number of periods between counts after a count that found no writes.
 const IDLE_PERIODS: u32 = 4;
+/// Interval of the measurements for a [`HealthMonitor`].
+const MONITORED_PERIOD: Duration = Duration::from_secs(1);
+/// Shortest period over which the use of the processor is computed.
+const CPU_PERIOD_MIN: Duration = Duration::from_millis(200);
 
 /// A variable of the library: its definition and its current value. The value is `None` if this
 /// system does not provide it.
@@ -55,17 +76,29 @@ pub(crate) struct Health {
     core: Core,
     facts: Arc<Facts>,
     deployments: Weak<Deployments>,
+    logins: Arc<Logins>,
+    /// Interval of the updates of `_engine`; zero if there are none.
     period: Duration,
     started: Tick,
     /// Handles in the order of the rows, once the library is deployed.
     handles: OnceLock<Vec<u32>>,
     state: Mutex<State>,
+    /// The newest measurement; `None` before the first one. Locked only to exchange the reference.
+    newest: Mutex<Option<Arc<EngineFigures>>>,
+    /// True if a [`HealthMonitor`] reads the measurements.
+    is_monitored: AtomicBool,
+    /// Tick at which the housekeeping thread ran last, in nanoseconds.
+    last_run: AtomicU64,
+    /// Longest delay of the housekeeping thread since the last measurement, in nanoseconds.
+    delay: AtomicU64,
 }
 
 /// State carried over from earlier periods.
 #[derive(Default)]
 struct State {
-    due: Option<Tick>,
+    /// Time of the next measurement, and of the next update of `_engine`.
+    measurement_due: Option<Tick>,
+    update_due: Option<Tick>,
     census: TotalsCounter,
     totals: Totals,
     /// Time of the last census, and the number of updates counted by then.
@@ -76,8 +109,58 @@ struct State {
     rate: f64,
     /// Time of the last measurement, and the processor time used by then.
     cpu: Option<(Tick, Duration)>,
+    /// Percent of one processor in the last period.
+    cpu_percent: Option<f64>,
     /// The values that were written last, in the order of the rows.
     written: Vec<Option<Value>>,
+}
+
+/// Reads the measurements of an engine. It never waits for the engine, so it also works when the
+/// engine does not.
+#[derive(Clone)]
+pub struct HealthMonitor {
+    health: Arc<Health>,
+    clock: Clock,
+}
+
+impl HealthMonitor {
+    pub(crate) fn new(health: &Arc<Health>, clock: Clock) -> Self {
+        let (now, wall) = clock.moment();
+        let monitor = Self {
+            health: Arc::clone(health),
+            clock,
+        };
+        health.is_monitored.store(true, Ordering::Release);
+        let state = &mut lock(&health.state);
+        if lock(&health.newest).is_none() {
+            health.measure(state, now, wall);
+        }
+        monitor
+    }
+
+    /// Returns the newest measurement. While the engine runs, it is at most about a second old.
+    pub fn figures(&self) -> Arc<EngineFigures> {
+        lock(&self.health.newest).clone().unwrap_or_default()
+    }
+
+    /// Returns true once the engine has begun to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.health.facts.stopping.load(Ordering::Acquire)
+    }
+
+    /// Returns the time since the housekeeping thread last ran: below 300 ms in a healthy process,
+    /// whose processors are not overloaded. That thread detects stale values and time-outs, and
+    /// delays alarms.
+    pub fn housekeeping_age(&self) -> Duration {
+        let last = self.health.last_run.load(Ordering::Relaxed);
+        self.clock.now().since(Tick::from_nanos(last))
+    }
+}
+
+impl fmt::Debug for HealthMonitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HealthMonitor").finish_non_exhaustive()
+    }
 }
 
 impl Health {
@@ -85,6 +168,7 @@ impl Health {
         core: &Core,
         facts: &Arc<Facts>,
         deployments: &Arc<Deployments>,
+        logins: &Arc<Logins>,
         period: Duration,
         started: Tick,
     ) -> Self {
@@ -92,20 +176,37 @@ impl Health {
             core: core.clone(),
             facts: Arc::clone(facts),
             deployments: Arc::downgrade(deployments),
+            logins: Arc::clone(logins),
             period,
             started,
             handles: OnceLock::new(),
             state: Mutex::default(),
+            newest: Mutex::default(),
+            is_monitored: AtomicBool::new(false),
+            last_run: AtomicU64::new(started.as_nanos()),
+            delay: AtomicU64::new(0),
         }
     }
 
     /// Deploys the library with its first values.
     pub(crate) fn begin(&self, now: Tick, wall: Timestamp) -> Result<(), LibraryError> {
-        let rows = self.rows(&mut State::default(), now).into_iter();
-        let variables = rows.map(|row| {
+        let figures = self.measure(&mut lock(&self.state), now, wall);
+        let variables = rows(&figures).into_iter().map(|row| {
             let alarms = match row.path {
                 "store/failing" => vec![failing("the store cannot be written")],
                 "history/failing" => vec![failing("the history cannot be written")],
+                "audit/full" => vec![failing("the audit has no room for further entries")],
+                "insecure" => vec![failing(
+                    "clients on other machines need neither encryption nor an identity",
+                )],
+                "security/failing" => vec![failing(
+                    "the changed accounts cannot be used, or the certificate cannot be renewed",
+                )],
+                "security/expiring" => {
+                    vec![failing(
+                        "the certificate of the engine or its authority expires soon",
+                    )]
+                }
                 _ => Vec::new(),
             };
             let properties = Properties {
@@ -131,19 +232,32 @@ impl Health {
         Ok(())
     }
 
-    /// Measures if a measurement is due. Returns the time of the next measurement; `None` while the
-    /// library is not deployed.
-    pub(crate) fn poll(&self, now: Tick, wall: Timestamp) -> Option<Tick> {
-        let handles = self.handles.get()?;
+    /// Records that the housekeeping thread runs, although it was `due` earlier.
+    pub(crate) fn note_run(&self, now: Tick, due: Option<Tick>) {
+        self.last_run.store(now.as_nanos(), Ordering::Relaxed);
+        let delay = due.map_or(Duration::ZERO, |due| now.since(due));
+        let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        self.delay.fetch_max(nanos, Ordering::Relaxed);
+    }
+
+    /// Measures if a measurement is due, and updates the variables of `_engine` if their update is
+    /// due.
+    pub(crate) fn poll(&self, now: Tick, wall: Timestamp) {
+        let handles = self.handles.get();
         let mut state = lock(&self.state);
-        if let Some(due) = state.due.filter(|due| now < *due) {
-            return Some(due);
+        let is_due = |due: Option<Tick>| due.is_none_or(|due| due <= now);
+        let is_update_due = handles.is_some() && is_due(state.update_due);
+        let is_measurement_due =
+            self.is_monitored.load(Ordering::Acquire) && is_due(state.measurement_due);
+        if !is_update_due && !is_measurement_due {
+            return;
         }
-        let due = now.saturating_add(self.period);
-        state.due = Some(due);
-        state.count(&self.core, now);
-        let rows = self.rows(&mut state, now).into_iter();
-        let values: Vec<_> = rows.map(|row| row.value).collect();
+        let figures = self.measure(&mut state, now, wall);
+        let Some(handles) = handles.filter(|_| is_update_due) else {
+            return;
+        };
+        state.update_due = Some(now.saturating_add(self.period));
+        let values: Vec<_> = rows(&figures).into_iter().map(|row| row.value).collect();
         let mut wakes = Wakes::new();
         for (index, (value, handle)) in values.iter().zip(handles).enumerate() {
             if state.written.get(index) != Some(value) {
@@ -151,7 +265,15 @@ impl Health {
             }
         }
         state.written = values;
-        Some(due)
+    }
+
+    /// Measures, and publishes the measurement for monitors.
+    fn measure(&self, state: &mut State, now: Tick, wall: Timestamp) -> Arc<EngineFigures> {
+        state.measurement_due = Some(now.saturating_add(MONITORED_PERIOD));
+        state.count(&self.core, now);
+        let figures = Arc::new(self.figures(state, now, wall));
+        *lock(&self.newest) = Some(Arc::clone(&figures));
+        figures
     }
 
     fn write(
@@ -184,109 +306,222 @@ impl Health {
         }
     }
 
-    fn rows(&self, state: &mut State, now: Tick) -> Vec<Row> {
+    fn figures(&self, state: &mut State, now: Tick, wall: Timestamp) -> EngineFigures {
         use trunkline_serve::EngineFacts as _;
         let (core, totals) = (&self.core, state.totals);
-        let (lost, overruns) = core.health().lost_and_overruns();
+        let health = core.health();
+        let (lost, overruns) = health.lost_and_overruns();
+        let (repaired, marked) = health.repaired_and_marked();
         let clock = core.clock_steps();
-        let (repaired, marked) = core.health().repaired_and_marked();
         let forced = core.forcing().page(&Caller::engine(), 0, 0);
-        let deployments = self.deployments.upgrade();
-        let alarms = core.alarms().figures(now);
-        let (journal, journal_lost) = deployments
-            .as_ref()
-            .map_or((0, 0), |d| d.alarms().end_and_lost());
-        let history = deployments.as_ref().and_then(|d| d.history());
-        let recorded = history.map(|history| history.figures()).unwrap_or_default();
-        let history_error = history.and_then(|history| history.error());
-        let spooling = history.and_then(|history| history.spool_in_use());
-        let history_state = match (history, &history_error) {
-            (None, _) => "none",
-            (Some(_), None) => "good",
-            (Some(_), Some(_)) if spooling.is_some() => "spooling",
-            (Some(_), Some(_)) => "failing",
-        };
-        let is_history_failing = history_error.is_some();
-        let spool_fault = history.and_then(|history| history.spool()?.fault);
-        let spool_error = spool_fault.map_or_else(String::new, |error| error.to_string());
-        let history_error = history_error.map_or_else(String::new, |error| error.to_string());
-        let (store, store_error) = deployments
-            .as_ref()
-            .map_or(("none", String::new()), |d| d.store_health());
-        let queue = core.health().queue_memory();
-        let queued = queue.map_or(totals.queued_bytes, |queue| queue.used);
         let (slots, requests) = (core.slots(), &self.facts.requests);
-        rows! {
-            F64 "uptime" "s" "Time since the engine started"
-                = now.since(self.started).as_secs() as f64;
-            U64 "epoch" "" "Identifies this start of the engine; compare for equality only" = core.epoch();
-            U64 "sessions" "" "Open connections" = self.facts.sessions();
-            U64 "sessions_max" "" "Maximum number of open connections" = self.facts.sessions_max();
-            U64 "variables" "" "Deployed variables, without those of `_engine`" = core.libraries().variable_count() as u64;
-            U64 "slots" "" "Slots in use by variables, including those of `_engine`, and by open fields"
-                = slots.used;
-            U64 "slots_max" "" "Maximum number of slots, without those whose handles are used up"
-                = slots.max - slots.retired;
-            U64 "fields" "" "Open fields" = core.fields().count();
-            U64 "fields_max" "" "Maximum number of open fields" = u64::from(FIELDS_MAX);
-            U64 "subscriptions" "" "Subscriptions to variables" = core.health().subscription_count();
-            U64 "updates" "" "Updates of all variables so far" = totals.written;
-            F64 "updates_rate" "1/s" "Updates of all variables per second" = state.rate;
-            U64 "writes/offered" "" "Completed writes, accepted or refused, so far" = totals.offered;
-            U64 "writes/refused" "" "Refused writes so far" = totals.refused;
-            U64 "queued" "B" "Memory used by updates that wait for slow subscribers" = queued;
-            U64 "queued_max" "B" "Limit of `queued`, for all subscribers together"
-                = queue.map_or(u64::MAX, |queue| queue.max);
-            U64 "queue_refusals" "" "Number of times that queued_max was reached"
-                = queue.map_or(0, |queue| queue.refusals);
-            U64 "requested" "B" "Memory used by requests and items of clients" = requests.used() as u64;
-            U64 "requested_max" "B" "Limit of `requested`, for all clients together"
-                = requests.max() as u64;
-            U64 "request_refusals" "" "Requests and items refused because requested_max was reached"
-                = requests.refusals() as u64;
-            U64 "sessions_absent" ""
-                "Lost connections whose `all` subscriptions wait for the client to reconnect"
-                = core.health().detached_sessions();
-            U64 "lost" "" "Updates that `last`, `first` and `all` subscriptions lost because their buffer was full" = lost;
-            U64 "overruns" "" "`all` subscriptions that ended because their buffer was full" = overruns;
-            U64 "repaired" ""
-                "Items with a wrong value at a client, which the engine sent again; above 0 indicates a defect"
-                = repaired + marked;
-            U64 "clock/steps" "" "Number of times the system clock was set by 100 ms or more"
-                = clock.count;
-            F64 "clock/last_step" "s" "Size of the last step of the system clock; negative: backward"
-                = clock.last_nanos as f64 / 1e9;
-            Bool "forcing/on" "" "True if forced values take effect" = forced.is_on;
-            U64 "forcing/variables" "" "Variables in the list of forced variables" = forced.total as u64;
-            U64 "alarms/active" "" "Alarms whose condition is met" = alarms.active;
-            U64 "alarms/unacknowledged" "" "Alarms that wait for an acknowledgement"
-                = alarms.in_states(AlarmState::is_unacknowledged);
-            U64 "alarms/hidden" "" "Alarms that are shelved, suppressed by design or out of service"
-                = alarms.in_states(AlarmState::is_hidden);
-            U64 "alarms/rate" "" "Alarms raised within the last 10 minutes" = alarms.raised_recently;
-            Bool "alarms/flood" "" "True if more than 10 alarms were raised within the last 10 minutes"
-                = alarms.raised_recently > FLOOD_THRESHOLD;
-            U64 "alarms/journal" "" "Number of the newest entry of the alarm journal" = journal;
-            U64 "alarms/lost" "" "Changes of alarms that are missing from the journal" = journal_lost;
-            String "store/state" "" "none, good, damaged or failing" = Arc::<str>::from(store);
-            String "store/error" "" "Current failure of the store; empty if there is none" = Arc::<str>::from(store_error);
-            Bool "store/failing" "" "True if nothing can be stored now" = store == "failing";
-            String "history/state" "" "none, good, spooling or failing"
-                = Arc::<str>::from(history_state);
-            String "history/error" "" "Current failure of the history; empty if there is none" = Arc::<str>::from(history_error);
-            Bool "history/failing" "" "True if the history cannot be written now"
-                = is_history_failing;
-            U64 "history/recorded" "" "Rows recorded since the engine started" = recorded.recorded;
-            U64 "history/lost" "" "Updates that are missing from the history" = recorded.lost;
-            U64 "history/unsealed" "" "Rows that are still in the log, not yet in files"
-                = recorded.unsealed;
-            U64 "history/spooled" "" "Rows that are in the log of the spool; included in history/unsealed" = recorded.spooled;
-            String "history/spool_error" "" "Current failure of the spool; empty if there is none"
-                = Arc::<str>::from(spool_error);
-            U64 "history/bytes" "B" "Size of the history on disk" = recorded.bytes;
-            F64 "process/cpu" "%" "Processor time of the process over the last period, in percent of one processor" = state.cpu(now);
-            U64 "process/memory" "B" "Resident memory of the process" = process::resident_bytes();
+        let deployments = self.deployments.upgrade();
+        let deployments = deployments.as_ref();
+        let (journal, journal_lost) = deployments.map_or((0, 0), |d| d.alarms().end_and_lost());
+        let history = deployments.and_then(|d| d.history());
+        let server = self.facts.counters();
+        let queue = health.queue_memory().map_or(
+            MemoryFigures {
+                bytes: totals.queued_bytes,
+                ..MemoryFigures::default()
+            },
+            |queue| MemoryFigures {
+                bytes: queue.used,
+                bytes_max: Some(queue.max),
+                refusals: queue.refusals,
+            },
+        );
+        EngineFigures {
+            name: core.name().to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            epoch: core.epoch(),
+            uptime: now.since(self.started),
+            connections: ConnectionFigures {
+                sessions: self.facts.sessions(),
+                sessions_max: Some(self.facts.sessions_max()).filter(|max| *max < u64::MAX),
+                handshakes: server.handshakes as u64,
+                handshakes_max: self.facts.handshakes_max as u64,
+                per_address_max: u64::from(self.facts.connections_per_address),
+                accepted: server.accepted,
+                refused: server.refused,
+                accept_failures: server.accept_failures,
+                detached: health.detached_sessions(),
+            },
+            security: SecurityFigures {
+                is_insecure: self.logins.is_insecure(),
+                error: self.logins.error().unwrap_or_default(),
+                valid_days: self.logins.valid_until().map(|until| {
+                    let nanos = until.as_nanos().saturating_sub(wall.as_nanos());
+                    (nanos as f64 / NANOS_PER_DAY * 10.0).round() / 10.0
+                }),
+            },
+            variables: VariableFigures {
+                deployed: core.libraries().variable_count() as u64,
+                slots: slots.used,
+                slots_max: slots.max - slots.retired,
+                fields: core.fields().count(),
+                fields_max: u64::from(FIELDS_MAX),
+                subscriptions: health.subscription_count(),
+            },
+            delivery: DeliveryFigures {
+                offered: totals.offered,
+                written: totals.written,
+                refused: totals.refused,
+                rate: state.rate,
+                lost,
+                overruns,
+                repaired: repaired + marked,
+            },
+            queue,
+            requests: MemoryFigures {
+                bytes: requests.used() as u64,
+                bytes_max: Some(requests.max() as u64),
+                refusals: requests.refusals() as u64,
+            },
+            clock: ClockFigures {
+                steps: clock.count,
+                last_step_nanos: clock.last_nanos,
+            },
+            forcing: ForcingFigures {
+                is_on: forced.is_on,
+                variables: forced.total as u64,
+            },
+            alarms: AlarmFigures {
+                counts: core.alarms().figures(now),
+                journal,
+                lost: journal_lost,
+            },
+            audit: deployments.map_or_else(AuditFigures::default, |d| d.audit().figures()),
+            store: deployments.map_or_else(StoreFigures::default, |d| d.store_figures()),
+            history: history.map_or_else(HistoryState::default, |history| history.state()),
+            sources: core.providers().sources(),
+            process: state.process(now, wall),
+            housekeeping_delay: Duration::from_nanos(self.delay.swap(0, Ordering::Relaxed)),
         }
+    }
+}
+
+/// Returns the rows of the library, with the values of a measurement.
+fn rows(figures: &EngineFigures) -> Vec<Row> {
+    let EngineFigures {
+        connections,
+        security,
+        variables,
+        delivery,
+        queue,
+        requests,
+        clock,
+        forcing,
+        alarms,
+        audit,
+        store,
+        history,
+        process,
+        ..
+    } = figures;
+    let counts = &alarms.counts;
+    let text = |text: &str| Arc::<str>::from(text);
+    rows! {
+        F64 "uptime" "s" "Time since the engine started"
+            = figures.uptime.as_secs() as f64;
+        U64 "epoch" "" "Identifies this start of the engine; compare for equality only" = figures.epoch;
+        U64 "sessions" "" "Open connections" = connections.sessions;
+        U64 "sessions_max" "" "Maximum number of open connections"
+            = connections.sessions_max.unwrap_or(u64::MAX);
+        U64 "handshakes" "" "Connections whose client has not logged in yet" = connections.handshakes;
+        U64 "handshakes_max" "" "Maximum number of such connections" = connections.handshakes_max;
+        U64 "connections_per_address" "1/s"
+            "Maximum number of new connections per second from one address of another machine"
+            = connections.per_address_max;
+        U64 "variables" "" "Deployed variables, without those of `_engine`" = variables.deployed;
+        U64 "slots" "" "Slots in use by variables, including those of `_engine`, and by open fields"
+            = variables.slots;
+        U64 "slots_max" "" "Maximum number of slots, without those whose handles are used up"
+            = variables.slots_max;
+        U64 "fields" "" "Open fields" = variables.fields;
+        U64 "fields_max" "" "Maximum number of open fields" = variables.fields_max;
+        U64 "subscriptions" "" "Subscriptions to variables" = variables.subscriptions;
+        U64 "updates" "" "Updates of all variables so far" = delivery.written;
+        F64 "updates_rate" "1/s" "Updates of all variables per second" = delivery.rate;
+        U64 "writes/offered" "" "Completed writes, accepted or refused, so far" = delivery.offered;
+        U64 "writes/refused" "" "Refused writes so far" = delivery.refused;
+        U64 "queued" "B" "Memory used by updates that wait for slow subscribers" = queue.bytes;
+        U64 "queued_max" "B" "Limit of `queued`, for all subscribers together"
+            = queue.bytes_max.unwrap_or(u64::MAX);
+        U64 "queue_refusals" "" "Number of times that queued_max was reached"
+            = queue.refusals;
+        U64 "requested" "B" "Memory used by requests and items of clients" = requests.bytes;
+        U64 "requested_max" "B" "Limit of `requested`, for all clients together"
+            = requests.bytes_max.unwrap_or(u64::MAX);
+        U64 "request_refusals" "" "Requests and items refused because requested_max was reached"
+            = requests.refusals;
+        U64 "sessions_absent" ""
+            "Lost connections whose `all` subscriptions wait for the client to reconnect"
+            = connections.detached;
+        U64 "lost" "" "Updates that `last`, `first` and `all` subscriptions lost because their buffer was full"
+            = delivery.lost;
+        U64 "overruns" "" "`all` subscriptions that ended because their buffer was full"
+            = delivery.overruns;
+        U64 "repaired" ""
+            "Items with a wrong value at a client, which the engine sent again; above 0 indicates a defect"
+            = delivery.repaired;
+        U64 "clock/steps" "" "Number of times the system clock was set by 100 ms or more"
+            = clock.steps;
+        F64 "clock/last_step" "s" "Size of the last step of the system clock; negative: backward"
+            = clock.last_step_nanos as f64 / 1e9;
+        Bool "forcing/on" "" "True if forced values take effect" = forcing.is_on;
+        U64 "forcing/variables" "" "Variables in the list of forced variables" = forcing.variables;
+        U64 "alarms/active" "" "Alarms whose condition is met" = counts.active;
+        U64 "alarms/unacknowledged" "" "Alarms that wait for an acknowledgement"
+            = counts.in_states(AlarmState::is_unacknowledged);
+        U64 "alarms/hidden" "" "Alarms that are shelved, suppressed by design or out of service"
+            = counts.in_states(AlarmState::is_hidden);
+        U64 "alarms/rate" "" "Alarms raised within the last 10 minutes" = counts.raised_recently;
+        Bool "alarms/flood" "" "True if more than 10 alarms were raised within the last 10 minutes"
+            = counts.raised_recently > FLOOD_THRESHOLD;
+        U64 "alarms/journal" "" "Number of the newest entry of the alarm journal" = alarms.journal;
+        U64 "alarms/lost" "" "Changes of alarms that are missing from the journal" = alarms.lost;
+        U64 "audit/newest" "" "Number of the newest stored entry of the audit" = audit.newest;
+        String "audit/head" "" "Hash of this entry, which covers all earlier entries" = text(&audit.head);
+        U64 "audit/waiting" "" "Entries of the audit that are not stored yet" = audit.waiting;
+        U64 "audit/lost" "" "Entries that are missing from the audit, because it had no room" = audit.lost;
+        Bool "audit/full" ""
+            "True if the audit has no room for the entries of actions that do not wait for it"
+            = audit.is_full;
+        Bool "insecure" ""
+            "True if clients on other machines need neither encryption nor an identity"
+            = security.is_insecure;
+        Bool "security/failing" ""
+            "True if the changed accounts cannot be used, or the certificate cannot be renewed"
+            = !security.error.is_empty();
+        String "security/error" "" "The reason; empty if there is none" = text(&security.error);
+        F64 "security/valid_days" "d"
+            "Time until the certificate of the engine or its authority expires"
+            = security.valid_days;
+        Bool "security/expiring" ""
+            "True if this time is less than 30 days; the engine renews its own certificate before"
+            = security.valid_days.is_some_and(|days| days < EXPIRING_DAYS);
+        String "store/state" "" "none, good, damaged or failing" = text(store.condition.name());
+        String "store/error" "" "Current failure of the store; empty if there is none" = text(&store.error);
+        Bool "store/failing" "" "True if nothing can be stored now"
+            = store.condition == StoreCondition::Failing;
+        String "history/state" "" "none, good, spooling or failing"
+            = text(history.condition.name());
+        String "history/error" "" "Current failure of the history; empty if there is none" = text(&history.error);
+        Bool "history/failing" "" "True if the history cannot be written now"
+            = !history.error.is_empty();
+        U64 "history/recorded" "" "Rows recorded since the engine started" = history.figures.recorded;
+        U64 "history/lost" "" "Updates that are missing from the history" = history.figures.lost;
+        U64 "history/unsealed" "" "Rows that are still in the log, not yet in files"
+            = history.figures.unsealed;
+        U64 "history/spooled" "" "Rows that are in the log of the spool; included in history/unsealed"
+            = history.figures.spooled;
+        String "history/spool_error" "" "Current failure of the spool; empty if there is none"
+            = text(&history.spool_error);
+        U64 "history/bytes" "B" "Size of the history on disk" = history.figures.bytes;
+        F64 "process/cpu" "%" "Processor time of the process over the last period, in percent of one processor"
+            = process.cpu_percent;
+        U64 "process/memory" "B" "Resident memory of the process" = process.resident_bytes;
     }
 }
 
@@ -326,68 +561,26 @@ impl State {
         self.totals = totals;
     }
 
-    /// Returns the processor time since the last measurement, in percent of the elapsed time; 0 at
-    /// the first measurement.
-    fn cpu(&mut self, now: Tick) -> Option<f64> {
-        let used = process::cpu_time()?;
-        let before = self.cpu.replace((now, used));
-        let Some((then, used_before)) = before.filter(|(then, _)| *then < now) else {
-            return Some(0.0);
+    /// Measures the process. The processor time in percent covers the time since the last
+    /// measurement; it is 0 at the first one.
+    fn process(&mut self, now: Tick, wall: Timestamp) -> ProcessFigures {
+        let figures = process::figures(wall);
+        let Some(used) = figures.cpu_time else {
+            return figures;
         };
-        let share = used.saturating_sub(used_before).as_secs_f64() / now.since(then).as_secs_f64();
-        Some((share * 1000.0).round() / 10.0)
-    }
-}
-
-/// Resource use of this process, read from `/proc` on Linux; `None` on other systems.
-mod process {
-    use std::time::Duration;
-
-    /// Ticks per second of the times in `/proc`: a constant of the kernel's interface.
-    const USER_HZ: u64 = 100;
-
-    pub(super) fn cpu_time() -> Option<Duration> {
-        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-        parse_cpu_time(&stat)
-    }
-
-    pub(super) fn resident_bytes() -> Option<u64> {
-        let status = std::fs::read_to_string("/proc/self/status").ok()?;
-        parse_resident(&status)
-    }
-
-    /// Parses the user and the system time, which are the 12th and 13th fields after the program
-    /// name. The name is in parentheses and may contain any character.
-    fn parse_cpu_time(stat: &str) -> Option<Duration> {
-        let (_, fields) = stat.rsplit_once(')')?;
-        let mut times = fields.split_whitespace().skip(11);
-        let user: u64 = times.next()?.parse().ok()?;
-        let system: u64 = times.next()?.parse().ok()?;
-        let ticks = user.checked_add(system)?;
-        Some(Duration::from_millis(ticks.checked_mul(1000 / USER_HZ)?))
-    }
-
-    fn parse_resident(status: &str) -> Option<u64> {
-        crate::machine::bytes_of(status, "VmRSS:")
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn cpu_times_are_found_after_any_process_name() {
-            let stat = "42 (a ) b) S 1 2 3 4 5 6 7 8 9 10 123 45 0 0 20 0 1";
-            assert_eq!(parse_cpu_time(stat), Some(Duration::from_millis(1680)));
-            assert_eq!(parse_cpu_time("42 (a) S 1 2"), None);
-            assert_eq!(parse_cpu_time(""), None);
+        // A period that is too short would be dominated by the resolution of the processor time.
+        let is_too_short = |(then, _): (Tick, _)| now.since(then) < CPU_PERIOD_MIN;
+        if !self.cpu.is_some_and(is_too_short) {
+            let before = self.cpu.replace((now, used));
+            let share = before.map_or(0.0, |(then, used_before)| {
+                let period = now.since(then).as_secs_f64();
+                used.saturating_sub(used_before).as_secs_f64() / period
+            });
+            self.cpu_percent = Some((share * 1000.0).round() / 10.0);
         }
-
-        #[test]
-        fn resident_memory_is_found_in_its_line() {
-            let status = "Name:\ta\nVmRSS:\t    1024 kB\nThreads:\t3\n";
-            assert_eq!(parse_resident(status), Some(1 << 20));
-            assert_eq!(parse_resident("Name:\ta\n"), None);
+        ProcessFigures {
+            cpu_percent: self.cpu_percent,
+            ..figures
         }
     }
 }

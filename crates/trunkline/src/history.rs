@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use trunkline_config::HistoryConfig;
+use trunkline_engine::figures::{HistoryCondition, HistoryState};
 use trunkline_engine::history::{History, HistoryError, HistoryFigures, SpoolState};
 use trunkline_engine::store::{OpenFault, StoreErrorKind};
 use trunkline_engine::{Engine as Core, Wake};
@@ -252,6 +253,24 @@ impl HistoryHost {
             spool.cause = None;
         }
         Some(spool)
+    }
+
+    /// Returns the condition of the history, its failures as sentences, and its statistics.
+    pub(crate) fn state(&self) -> HistoryState {
+        let error = self.error();
+        let condition = match &error {
+            None => HistoryCondition::Good,
+            Some(_) if self.spool_in_use().is_some() => HistoryCondition::Spooling,
+            Some(_) => HistoryCondition::Failing,
+        };
+        let sentence =
+            |error: Option<HistoryError>| error.map_or_else(String::new, |error| error.to_string());
+        HistoryState {
+            condition,
+            error: sentence(error),
+            spool_error: sentence(self.spool().and_then(|spool| spool.fault)),
+            figures: self.figures(),
+        }
     }
 
     /// Returns the folder of the spool if updates are recorded there now.

@@ -46,6 +46,8 @@ struct Queue {
     /// Variables to bind or unbind, each with its item name.
     binds: Vec<SourceItem>,
     error: Option<String>,
+    /// True while the device is open.
+    is_connected: bool,
 }
 
 impl Provider for Orders {
@@ -77,6 +79,10 @@ impl Provider for Orders {
 
     fn error(&self) -> Option<String> {
         lock(&self.queue).error.clone()
+    }
+
+    fn is_connected(&self) -> bool {
+        lock(&self.queue).is_connected
     }
 }
 
@@ -257,7 +263,10 @@ impl Runner {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) {
-        lock(&self.orders.queue).error = Some(sentence);
+        let mut queue = lock(&self.orders.queue);
+        queue.error = Some(sentence);
+        queue.is_connected = self.device.is_open();
+        drop(queue);
         if let Some(id) = self.id.get() {
             let quality = Quality::bad(reason);
             self.engine
@@ -367,7 +376,9 @@ impl Runner {
                 HealthState::Good => None,
                 _ => health.last_error,
             };
-            lock(&self.orders.queue).error = error;
+            let mut queue = lock(&self.orders.queue);
+            queue.error = error;
+            queue.is_connected = true;
         }
     }
 }

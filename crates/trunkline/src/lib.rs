@@ -89,6 +89,13 @@ pub mod realtime {
     pub use trunkline_engine::realtime::{RtError, RtRead, RtReader, RtReading, RtWrite, RtWriter};
 }
 
+/// Measurements of an engine.
+pub mod figures {
+    pub use crate::health::HealthMonitor;
+    pub use trunkline_engine::figures::*;
+    pub use trunkline_engine::{AlarmCounts, PriorityBand, SourceConnection, SourceState};
+}
+
 /// The history interface of an engine, for programs that record history themselves.
 pub mod recording {
     pub use trunkline_engine::history::{

@@ -10,16 +10,17 @@
 //! accounts changes, the sessions whose rights changed end, and their clients connect again.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::thread;
 use std::time::Duration;
 
 use trunkline_access::{Host, Policy, SubjectError, SubjectRules, UserName};
-use trunkline_engine::{Caller, Principal, Rights, RightsClass};
+use trunkline_engine::{
+    Caller, Engine as Core, Principal, Rights, RightsClass, SecurityEvent, SecurityNote, Wakes,
+};
 use trunkline_identity::accounts::{AccessFile, AccessFileError, Accounts};
 use trunkline_identity::attempts::LoginAttempts;
 use trunkline_identity::certificate::Certificate;
@@ -29,11 +30,13 @@ use trunkline_identity::origin::Origin;
 use trunkline_identity::password::{Password, PasswordCheck, PasswordVerifier};
 use trunkline_identity::token::{JoinGrant, PendingTokens, TOKEN_LIFETIME};
 
-use trunkline_net::{ClientCertificates, TlsError, TlsIdentity, TlsServer};
+use trunkline_net::{ClientCertificates, Clock, TlsError, TlsIdentity, TlsServer};
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::pair::{Pair, Paired};
 use trunkline_proto::{Channel, Fault, FaultCode};
-use trunkline_serve::{Authenticator, Identity, LoginAnswer, LoginRefusal, LoginRequest, Standing};
+use trunkline_serve::{
+    Authenticator, Identity, LoginAnswer, LoginRefusal, LoginRequest, OnEnd, Standing,
+};
 use trunkline_types::{Moment, Tick, Timestamp};
 
 use crate::deployments::lock;
@@ -41,7 +44,7 @@ use crate::deployments::lock;
 /// Time after which a client that is not known should try again. A person has to act before that
 /// helps, so it is long.
 const RETRY_UNKNOWN: Duration = Duration::from_secs(10);
-/// Interval at which the file of accounts is examined for changes.
+/// Interval at which the files of the accounts and certificates are examined for changes.
 const EXAMINED_EVERY: Duration = Duration::from_millis(500);
 /// Interval at which the validity of the engine's certificate is examined.
 const VALIDITY_EVERY: Duration = Duration::from_secs(3600);
@@ -71,6 +74,14 @@ pub(crate) struct Logins {
     is_insecure: bool,
     security: Option<Arc<Security>>,
     sessions: Arc<Mutex<OpenSessions>>,
+    journal: Journal,
+}
+
+/// Records security events in the audit.
+#[derive(Clone)]
+struct Journal {
+    core: Core,
+    clock: Clock,
 }
 
 /// What the security folder contains.
@@ -88,10 +99,15 @@ struct Security {
 /// The last examination of the files.
 struct Examined {
     accounts: Option<Version>,
-    accounts_due: Tick,
+    certificates: Vec<Option<Version>>,
+    files_due: Tick,
     validity_due: Tick,
-    /// Why the accounts or the certificate cannot be renewed.
-    error: Option<String>,
+    /// Why the changed accounts are not used.
+    accounts_error: Option<String>,
+    /// Why the changed certificate is not used, or why it cannot be renewed.
+    certificate_error: Option<String>,
+    /// End of the validity of the engine's certificate or its authority, whichever is earlier.
+    valid_until: Timestamp,
 }
 
 /// Tells whether a file has changed.
@@ -110,6 +126,8 @@ struct OpenSessions {
 }
 
 struct OpenSession {
+    caller: Caller,
+    peer: String,
     account: UserName,
     host: Host,
     rules: SubjectRules,
@@ -131,11 +149,14 @@ impl Logins {
     /// # Errors
     /// [`SecurityError`]; the engine must not start.
     pub(crate) fn open(
+        core: &Core,
+        clock: Clock,
         uid: u32,
         is_insecure: bool,
         folder: Option<&PathBuf>,
-        moment: Moment,
     ) -> Result<Self, SecurityError> {
+        let (now, wall) = clock.moment();
+        let moment = Moment { now, wall };
         let security = folder
             .map(|path| Security::open(path, moment))
             .transpose()?;
@@ -144,6 +165,10 @@ impl Logins {
             is_insecure,
             security: security.map(Arc::new),
             sessions: Arc::default(),
+            journal: Journal {
+                core: core.clone(),
+                clock,
+            },
         })
     }
 
@@ -152,10 +177,25 @@ impl Logins {
         Some(Arc::clone(&self.security.as_ref()?.tls))
     }
 
+    /// Clients on other machines need neither encryption nor an identity.
+    pub(crate) fn is_insecure(&self) -> bool {
+        self.is_insecure
+    }
+
     /// Why the accounts or the certificate cannot be used or renewed now; `None` if they can.
     pub(crate) fn error(&self) -> Option<String> {
         let security = self.security.as_ref()?;
-        lock(&security.examined).error.clone()
+        let examined = lock(&security.examined);
+        let errors = [&examined.accounts_error, &examined.certificate_error];
+        let errors: Vec<&str> = errors.into_iter().flatten().map(String::as_str).collect();
+        (!errors.is_empty()).then(|| errors.join("; "))
+    }
+
+    /// Returns the end of the validity of the engine's certificate or its authority, whichever is
+    /// earlier; `None` without certificates.
+    pub(crate) fn valid_until(&self) -> Option<Timestamp> {
+        let security = self.security.as_ref()?;
+        Some(lock(&security.examined).valid_until)
     }
 
     /// Reads the file of accounts again if it was changed, and renews the certificate if it is due.
@@ -164,9 +204,31 @@ impl Logins {
         let security = self.security.as_ref()?;
         let (next, new) = security.examine(moment);
         if let Some(accounts) = new {
-            lock(&self.sessions).end_changed(&accounts);
+            let change = "accounts and rules were read again from the changed file";
+            let changed = SecurityEvent::AccessChanged {
+                change,
+                refused: None,
+            };
+            self.journal.note(&Caller::engine(), "engine", changed);
+            lock(&self.sessions).end_changed(&accounts, &self.journal);
         }
         Some(next)
+    }
+
+    /// Checks whether a peer may use the streams of this machine. Streams have no identities yet, so
+    /// only programs of the engine's user may use them, unless the engine is insecure.
+    ///
+    /// # Errors
+    /// [`Fault`] for the peer.
+    pub(crate) fn check_stream(&self, channel: &Channel) -> Result<(), Fault> {
+        let is_local = channel.address.is_none_or(is_loopback);
+        let is_owner = channel.uid.is_some_and(|uid| uid == self.uid || uid == 0);
+        if self.is_insecure || (is_local && is_owner) {
+            return Ok(());
+        }
+        let sentence = "streams of this machine are for programs of the engine's user; run the program as \
+                        that user on the engine's machine, or start the engine with insecure = true";
+        Err(Fault::new(FaultCode::Denied, sentence))
     }
 
     /// Checks the proof in a HELLO. Returns `None` if `answer` gets the result later.
@@ -332,9 +394,27 @@ impl Logins {
     }
 
     fn facts(&self, request: &LoginRequest<'_>) -> LoginFacts {
+        let LoginRequest {
+            caller,
+            channel,
+            hello,
+            ..
+        } = request;
+        let stated = match () {
+            () if hello.token.is_some() => ("", "joining token"),
+            () if hello.key.is_some() => ("", "key"),
+            () if !hello.account.is_empty() => (hello.account.as_str(), "password"),
+            () if channel.peer_certificate.is_some() => ("", "certificate"),
+            () => ("", "user id"),
+        };
         LoginFacts {
-            principal: request.caller.principal.clone(),
-            host: host_of(request.channel),
+            caller: (*caller).clone(),
+            uid: channel.uid,
+            peer: peer_of(channel),
+            stated_account: stated.0.to_owned(),
+            method: stated.1,
+            journal: self.journal.clone(),
+            host: host_of(channel),
             security: self.security.clone(),
             sessions: Arc::clone(&self.sessions),
         }
@@ -344,7 +424,15 @@ impl Logins {
 /// What is needed to accept a client whose proof was checked.
 struct LoginFacts {
     /// The client as the transport knows it.
-    principal: Principal,
+    caller: Caller,
+    uid: Option<u32>,
+    /// The client without what differs between its connections, for the audit.
+    peer: String,
+    /// The account that the client states; empty if its proof identifies the account.
+    stated_account: String,
+    /// How the client proves its identity.
+    method: &'static str,
+    journal: Journal,
     host: Host,
     security: Option<Arc<Security>>,
     sessions: Arc<Mutex<OpenSessions>>,
@@ -376,18 +464,62 @@ impl LoginFacts {
     /// Sends the identity that a proof gives, or the refusal.
     fn answer(&self, proof: Result<Proof, LoginRefusal>, answer: LoginAnswer) {
         let identity = proof.and_then(|proof| self.identity(proof, answer.standing()));
+        match &identity {
+            Ok(identity) if identity.account.is_empty() => {}
+            Ok(identity) => {
+                let caller = Caller {
+                    principal: identity.principal.clone(),
+                    ..self.caller.clone()
+                };
+                let accepted = SecurityEvent::LoginAccepted {
+                    account: &identity.account,
+                    method: self.method,
+                };
+                self.journal.note(&caller, &self.peer, accepted);
+            }
+            Err(refusal) => {
+                let refused = SecurityEvent::LoginRefused {
+                    account: &self.stated_account,
+                    method: self.method,
+                    rule: &refusal.fault.sentence,
+                };
+                self.journal.note(&self.caller, &self.peer, refused);
+            }
+        }
         answer.send(identity);
+    }
+
+    /// Returns what records the end of a session of this account.
+    fn on_end(&self, account: &UserName) -> OnEnd {
+        let caller = Caller {
+            principal: Principal::Account(Arc::from(account.as_str())),
+            ..self.caller.clone()
+        };
+        let (journal, peer) = (self.journal.clone(), self.peer.clone());
+        OnEnd(Arc::new(move |cause| {
+            let cause = cause.to_string();
+            journal.note(
+                &caller,
+                &peer,
+                SecurityEvent::SessionEnded { cause: &cause },
+            );
+        }))
     }
 
     fn identity(&self, proof: Proof, standing: Arc<Standing>) -> Result<Identity, LoginRefusal> {
         let account = match proof {
             Proof::Owner | Proof::Nothing => {
+                let principal = match self.uid {
+                    Some(uid) => Principal::Local(uid),
+                    None => self.caller.principal.clone(),
+                };
                 return Ok(Identity {
-                    principal: self.principal.clone(),
+                    principal,
                     rights: Rights::ALL,
                     account: String::new(),
                     role: String::new(),
                     standing,
+                    on_end: None,
                 });
             }
             Proof::Account(account) => account,
@@ -404,22 +536,41 @@ impl LoginFacts {
         };
         let role = rules.role().map_or("", |role| role.name()).to_owned();
         let rights = sessions.rights(&rules);
+        let principal = Principal::Account(Arc::from(account.as_str()));
         sessions
             .sessions
             .retain(|one| one.standing.strong_count() > 0);
         sessions.sessions.push(OpenSession {
+            caller: Caller {
+                principal: principal.clone(),
+                ..self.caller.clone()
+            },
+            peer: self.peer.clone(),
             account: account.clone(),
             host: self.host,
             rules,
             standing: Arc::downgrade(&standing),
         });
         Ok(Identity {
-            principal: Principal::Account(Arc::from(account.as_str())),
+            principal,
             rights,
             account: account.to_string(),
             role,
             standing,
+            on_end: Some(self.on_end(&account)),
         })
+    }
+}
+
+impl Journal {
+    fn note(&self, caller: &Caller, peer: &str, event: SecurityEvent<'_>) {
+        let (now, wall) = self.clock.moment();
+        let note = SecurityNote { peer, event };
+        let mut wakes = Wakes::new();
+        let moment = Moment { now, wall };
+        self.core
+            .audit()
+            .note_security(caller, note, moment, &mut wakes);
     }
 }
 
@@ -430,14 +581,22 @@ impl Authenticator for Logins {
         }
     }
 
-    fn pair(&self, _caller: &Caller, pair: &Pair, moment: Moment) -> Result<Paired, Fault> {
+    fn pair(&self, caller: &Caller, pair: &Pair, moment: Moment) -> Result<Paired, Fault> {
         let Some(security) = &self.security else {
             let sentence = "this engine has no accounts; create its security folder with `trunkline \
                             init`, and name it in the configuration as `security`";
             return Err(Fault::new(FaultCode::NotSupported, sentence));
         };
         let grant = security.grant(pair)?;
+        let change = format!("joining token issued for account {}", grant.account);
         let issued = lock(&security.tokens).issue(grant, moment.now);
+        let refused = issued.as_ref().err().map(ToString::to_string);
+        let changed = SecurityEvent::AccessChanged {
+            change: &change,
+            refused: refused.as_deref(),
+        };
+        self.journal
+            .note(caller, &caller.principal.to_string(), changed);
         let token =
             issued.map_err(|error| Fault::new(FaultCode::LimitReached, error.to_string()))?;
         Ok(Paired {
@@ -448,14 +607,23 @@ impl Authenticator for Logins {
 }
 
 impl Security {
-    fn open(path: &PathBuf, moment: Moment) -> Result<Self, SecurityError> {
+    fn open(path: &Path, moment: Moment) -> Result<Self, SecurityError> {
         let folder = SecurityFolder::open(path)?;
         let mut engine = folder.engine()?;
+        let mut certificate_error = None;
         if engine.certificate.needs_renewal(moment.wall) {
-            engine = folder.renew(moment.wall)?;
+            match folder.renew(moment.wall) {
+                Ok(renewed) => engine = renewed,
+                // The engine serves this machine until somebody brings a new certificate.
+                Err(error @ FolderError::NotOurAuthority(_)) => {
+                    certificate_error = Some(not_renewed(&error));
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
+        let certificates = versions_of(&folder);
         let file = AccessFile::new(folder.access_file());
-        let version = version_of(&file).ok();
+        let version = version_of(file.path());
         let accounts = file.load()?;
         let tokens = PendingTokens::new(engine.authority.fingerprint());
         let tls = TlsServer::new(tls_identity(&engine), ClientCertificates::Accepted)?;
@@ -470,9 +638,12 @@ impl Security {
             verifier,
             examined: Mutex::new(Examined {
                 accounts: version,
-                accounts_due: moment.now,
+                certificates,
+                files_due: moment.now,
                 validity_due: moment.now.saturating_add(VALIDITY_EVERY),
-                error: None,
+                accounts_error: None,
+                certificate_error,
+                valid_until: valid_until(&engine),
             }),
         })
     }
@@ -542,18 +713,32 @@ impl Security {
     fn examine(&self, moment: Moment) -> (Tick, Option<Arc<Accounts>>) {
         let mut examined = lock(&self.examined);
         let mut changed = None;
-        if examined.accounts_due <= moment.now {
-            examined.accounts_due = moment.now.saturating_add(EXAMINED_EVERY);
-            let version = version_of(&self.file).ok();
+        if examined.files_due <= moment.now {
+            examined.files_due = moment.now.saturating_add(EXAMINED_EVERY);
+            let certificates = versions_of(&self.folder);
+            if certificates != examined.certificates {
+                match self.use_changed_certificate() {
+                    Ok(valid_until) => {
+                        examined.valid_until = valid_until;
+                        examined.certificate_error = None;
+                    }
+                    Err(error) => {
+                        let text = format!("the changed certificate is not used: {error}");
+                        examined.certificate_error = Some(text);
+                    }
+                }
+                examined.certificates = certificates;
+            }
+            let version = version_of(self.file.path());
             if version != examined.accounts {
                 match self.file.load() {
                     Ok(accounts) => {
                         changed = Some(self.set_accounts(accounts));
-                        examined.error = None;
+                        examined.accounts_error = None;
                     }
                     Err(error) => {
                         let text = format!("the changed accounts and rules are not used: {error}");
-                        examined.error = Some(text);
+                        examined.accounts_error = Some(text);
                     }
                 }
                 examined.accounts = version;
@@ -561,22 +746,36 @@ impl Security {
         }
         if examined.validity_due <= moment.now {
             examined.validity_due = moment.now.saturating_add(VALIDITY_EVERY);
-            if let Err(error) = self.renew_if_due(moment.wall) {
-                let text = format!("the certificate of the engine cannot be renewed: {error}");
-                examined.error = Some(text);
+            match self.renew_if_due(moment.wall) {
+                Ok(None) => {}
+                Ok(Some(valid_until)) => {
+                    examined.valid_until = valid_until;
+                    examined.certificate_error = None;
+                    examined.certificates = versions_of(&self.folder);
+                }
+                Err(error) => examined.certificate_error = Some(not_renewed(&error)),
             }
         }
-        let next = examined.accounts_due.min(examined.validity_due);
+        let next = examined.files_due.min(examined.validity_due);
         (next, changed)
     }
 
-    fn renew_if_due(&self, wall: Timestamp) -> Result<(), SecurityError> {
-        let engine = self.folder.engine()?;
-        if engine.certificate.needs_renewal(wall) {
-            let renewed = self.folder.renew(wall)?;
-            self.tls.replace(tls_identity(&renewed))?;
+    /// Renews the certificate if that is due. Returns the end of the new validity.
+    fn renew_if_due(&self, wall: Timestamp) -> Result<Option<Timestamp>, SecurityError> {
+        if !self.folder.engine()?.certificate.needs_renewal(wall) {
+            return Ok(None);
         }
-        Ok(())
+        let engine = self.folder.renew(wall)?;
+        self.tls.replace(tls_identity(&engine))?;
+        Ok(Some(valid_until(&engine)))
+    }
+
+    /// Uses the certificate that somebody has put into the folder. Returns the end of its validity.
+    fn use_changed_certificate(&self) -> Result<Timestamp, SecurityError> {
+        let engine = self.folder.engine()?;
+        self.tls.replace(tls_identity(&engine))?;
+        lock(&self.tokens).set_authority(engine.authority.fingerprint());
+        Ok(valid_until(&engine))
     }
 }
 
@@ -595,7 +794,7 @@ impl OpenSessions {
     }
 
     /// Ends the sessions whose rights are no longer those with which they began.
-    fn end_changed(&mut self, accounts: &Accounts) {
+    fn end_changed(&mut self, accounts: &Accounts, journal: &Journal) {
         self.sessions.retain(|session| {
             let Some(standing) = session.standing.upgrade() else {
                 return false;
@@ -615,6 +814,10 @@ impl OpenSessions {
                             .to_owned(),
                 },
             };
+            let revoked = SecurityEvent::SessionRevoked {
+                cause: &goodbye.sentence,
+            };
+            journal.note(&session.caller, &session.peer, revoked);
             standing.end(goodbye);
             false
         });
@@ -680,23 +883,50 @@ fn origin_of(channel: &Channel) -> Origin {
     channel.address.map_or(Origin::Local, Origin::of)
 }
 
+/// Describes a peer without what differs between its connections.
+fn peer_of(channel: &Channel) -> String {
+    match (channel.address, channel.uid) {
+        (_, Some(uid)) => format!("local:{uid}"),
+        (Some(address), None) => address.to_canonical().to_string(),
+        (None, None) => "this program".to_owned(),
+    }
+}
+
 fn host_of(channel: &Channel) -> Host {
     channel.address.map_or(Host::Local, Host::Address)
 }
 
+fn valid_until(engine: &EngineIdentity) -> Timestamp {
+    let authority = engine.authority.not_after();
+    engine.certificate.not_after().min(authority)
+}
+
 fn tls_identity(engine: &EngineIdentity) -> TlsIdentity {
     TlsIdentity {
-        chain: vec![
-            engine.certificate.der().to_vec(),
-            engine.authority.der().to_vec(),
-        ],
+        chain: [&engine.certificate]
+            .into_iter()
+            .chain(&engine.intermediates)
+            .chain([&engine.authority])
+            .map(|certificate| certificate.der().to_vec())
+            .collect(),
         key: engine.key.pkcs8().to_vec(),
     }
 }
 
-fn version_of(file: &AccessFile) -> io::Result<Version> {
-    let metadata = std::fs::symlink_metadata(file.path())?;
-    Ok(Version {
+fn not_renewed(error: &dyn std::error::Error) -> String {
+    format!("the certificate of the engine cannot be renewed: {error}")
+}
+
+/// Returns the versions of the engine's certificates and key. They change when somebody replaces them.
+fn versions_of(folder: &SecurityFolder) -> Vec<Option<Version>> {
+    let files = folder.engine_files();
+    files.iter().map(|path| version_of(path)).collect()
+}
+
+/// Returns `None` if the file cannot be examined, for example because it does not exist.
+fn version_of(path: &Path) -> Option<Version> {
+    let metadata = std::fs::symlink_metadata(path).ok()?;
+    Some(Version {
         inode: metadata.ino(),
         modified: (metadata.mtime(), metadata.mtime_nsec()),
         size: metadata.size(),

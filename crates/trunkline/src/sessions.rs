@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use trunkline_engine::{Caller, Engine, MirrorGuard, Principal, Rights, SessionInfo, Wake};
-use trunkline_net::server::{Refusal, Server, SessionFactory};
+use trunkline_net::server::{Refusal, Server, ServerCounters, SessionFactory};
 use trunkline_net::{Notifier, Peer, SharedFile, create_table};
 use trunkline_proto::frame::{FrameHeader, HEADER_BYTES};
 use trunkline_proto::message::closing::{Goodbye, Refused};
@@ -17,6 +17,8 @@ use trunkline_stream::directory::{DirectoryHost, DirectorySession, is_first};
 use trunkline_types::{Tick, Timestamp, WhyStep};
 
 use crate::deployments::Deployments;
+use crate::engine::EngineOptions;
+use crate::logins::Logins;
 
 pub(crate) struct Sessions {
     pub(crate) engine: Engine,
@@ -26,6 +28,7 @@ pub(crate) struct Sessions {
     pub(crate) uid: u32,
     /// The directory of stream endpoints on this machine.
     pub(crate) directory: Arc<DirectoryHost>,
+    pub(crate) logins: Arc<Logins>,
     /// The newest table of last values that clients have mapped into memory.
     pub(crate) shown_values: Mutex<Weak<ShownValues>>,
 }
@@ -62,6 +65,10 @@ impl SessionNumbers {
 pub(crate) struct Facts {
     /// Memory for the requests and items of all sessions.
     pub(crate) requests: Arc<RequestBudget>,
+    /// Maximum number of connections whose client has not logged in.
+    pub(crate) handshakes_max: usize,
+    /// Maximum number of connections per second from one address of another machine.
+    pub(crate) connections_per_address: u32,
     pub(crate) server: OnceLock<Weak<Server>>,
     pub(crate) deployments: OnceLock<Weak<Deployments>>,
     /// Set before the server is shut down, because the shutdown wakes every session.
@@ -69,13 +76,21 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn new(requests: Arc<RequestBudget>) -> Self {
+    pub(crate) fn new(requests: Arc<RequestBudget>, options: &EngineOptions) -> Self {
         Self {
             requests,
+            handshakes_max: options.handshakes_max,
+            connections_per_address: options.connections_per_address,
             server: OnceLock::new(),
             deployments: OnceLock::new(),
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// Returns the counters of the listeners; zeros before they exist.
+    pub(crate) fn counters(&self) -> ServerCounters {
+        let server = self.server.get().and_then(Weak::upgrade);
+        server.map_or_else(ServerCounters::default, |server| server.counters())
     }
 
     /// Returns the limit on sessions; `u64::MAX` if there is none.
@@ -87,12 +102,9 @@ impl Facts {
 
 impl EngineFacts for Facts {
     fn sessions(&self) -> u64 {
-        let server = self.server.get().and_then(Weak::upgrade);
         // A connection counts as a session once its client has introduced itself.
-        server.map_or(0, |server| {
-            let counters = server.counters();
-            counters.sessions.saturating_sub(counters.handshakes) as u64
-        })
+        let counters = self.counters();
+        counters.sessions.saturating_sub(counters.handshakes) as u64
     }
 
     fn goodbye(&self) -> Option<Goodbye> {
@@ -171,8 +183,15 @@ impl SessionFactory for Sessions {
         let session = Session::new(self.engine.clone(), options, caller, wake);
         let directory = Arc::clone(&self.directory);
         let can_hand_over = matches!(peer, Peer::Unix { .. });
-        let router = FirstFrameRouter::new(session, directory, notifier, can_hand_over);
-        Ok(Box::new(router))
+        Ok(Box::new(FirstFrameRouter {
+            session: Kind::Variables(session),
+            received: Some(Vec::new()),
+            directory,
+            logins: Arc::clone(&self.logins),
+            notifier,
+            can_hand_over,
+            channel: Channel::default(),
+        }))
     }
 
     fn hand_over(&self, number: u64, _: Peer, socket: OwnedFd) {
@@ -242,7 +261,9 @@ struct FirstFrameRouter {
     /// afterwards.
     received: Option<Vec<u8>>,
     directory: Arc<DirectoryHost>,
+    logins: Arc<Logins>,
     notifier: Notifier,
+    /// The connection's socket can be handed over to another process.
     can_hand_over: bool,
     /// The security of the connection, for the session that the first frame selects.
     channel: Channel,
@@ -259,23 +280,6 @@ enum Kind {
 }
 
 impl FirstFrameRouter {
-    /// `can_hand_over` is true if the connection's socket can be handed over to another process.
-    fn new(
-        session: Session,
-        directory: Arc<DirectoryHost>,
-        notifier: Notifier,
-        can_hand_over: bool,
-    ) -> Self {
-        Self {
-            can_hand_over,
-            channel: Channel::default(),
-            session: Kind::Variables(session),
-            received: Some(Vec::new()),
-            directory,
-            notifier,
-        }
-    }
-
     /// Decides from the header of the first frame. Returns the bytes received so far once the kind
     /// is decided.
     fn decide(&mut self, now: Tick, bytes: &[u8]) -> Option<Vec<u8>> {
@@ -292,6 +296,10 @@ impl FirstFrameRouter {
             let session = match self.can_hand_over {
                 true => session,
                 false => session.without_registration(),
+            };
+            let session = match self.logins.check_stream(&self.channel) {
+                Ok(()) => session,
+                Err(fault) => session.refused(fault),
             };
             let mut session = Box::new(session);
             session.handle_channel(&self.channel);

@@ -14,6 +14,7 @@ use trunkline::store::{
     StoredLibrary,
 };
 use trunkline::types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, SavedAlarm};
+use trunkline::types::audit::{AuditHead, ChainCheck};
 use trunkline::types::{
     AuditAction, AuditEntry, AuditMode, AuditOutcome, AuditPage, AuditQuery, DataType,
     LibraryDefinition, Properties, Timestamp, VariableDefinition,
@@ -67,6 +68,14 @@ fn everything(engine: &Engine) -> AuditPage {
         "without a gap"
     );
     page
+}
+
+/// Checks that the entries, which are all that are kept, are an intact chain.
+fn assert_chained(entries: &[AuditEntry]) {
+    let mut check = ChainCheck::new(None);
+    entries.iter().for_each(|entry| check.push(entry));
+    let report = check.finish();
+    assert!(report.is_intact(), "{:?}", report.faults);
 }
 
 fn told(entries: &[AuditEntry]) -> Vec<String> {
@@ -124,6 +133,9 @@ fn audit_continues_across_restarts_and_shows_orderly_stops() {
     assert!(page.state.contains("store.db"), "{}", page.state);
     let times = page.entries.iter().map(|entry| entry.when);
     assert!(times.is_sorted());
+    assert_chained(&page.entries);
+    let ticks = |entries: &[AuditEntry]| entries.iter().map(|entry| entry.monotonic).is_sorted();
+    assert!(ticks(&page.entries[..8]) && ticks(&page.entries[8..]));
 }
 
 /// Behaviour: B-24.
@@ -154,6 +166,7 @@ fn oldest_entries_beyond_the_bound_are_removed_and_counted() {
     let removal = page.entries.iter().rfind(is_removal).expect("it says so");
     let range = format!(" to {}, from ", page.removed);
     assert!(removal.new.contains(&range), "{}", removal.new);
+    assert_chained(&page.entries);
 }
 
 #[test]
@@ -183,6 +196,7 @@ fn without_a_store_entries_are_kept_in_memory_and_marked_so() {
     let kept = all_from(&engine, 1);
     let numbers = kept.iter().map(|entry| entry.number);
     assert!(numbers.eq(removed + 1..=10_103), "without a gap");
+    assert_chained(&kept);
     let is_removal = |entry: &&AuditEntry| entry.action == AuditAction::Removed;
     let removals: Vec<&AuditEntry> = kept.iter().filter(is_removal).collect();
     let [removal] = removals[..] else {
@@ -288,11 +302,15 @@ impl Store for Switch {
         self.inner.retain(values)
     }
 
-    fn audit_end(&mut self) -> Result<u64, StoreError> {
+    fn audit_end(&mut self) -> Result<AuditHead, StoreError> {
         self.inner.audit_end()
     }
 
-    fn append_audit(&mut self, entries: &[AuditEntry], bound: LogBound) -> Result<u64, StoreError> {
+    fn append_audit(
+        &mut self,
+        entries: &[AuditEntry],
+        bound: LogBound,
+    ) -> Result<AuditHead, StoreError> {
         self.check()?;
         self.inner.append_audit(entries, bound)
     }

@@ -147,7 +147,7 @@ fn a_peer_of_a_newer_minor_version_is_understood() {
     let mut bytes = hello(VersionRange { min: 1, max: 2 });
     let unknown = FrameHeader {
         length: 3,
-        kind: 99,
+        kind: 250,
         flags: 0,
         request: 5,
         count: 1,

@@ -13,6 +13,7 @@ use trunkline::store::{
     LibraryState, LogBound, RetainedValue, Start, Store, StoreError, StoreErrorKind, StoredLibrary,
 };
 use trunkline::types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, SavedAlarm};
+use trunkline::types::audit::AuditHead;
 use trunkline::types::{
     AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Properties, Reason, Value,
     VariableDefinition,
@@ -248,17 +249,19 @@ impl Store for Faulty {
         Ok(())
     }
 
-    fn audit_end(&mut self) -> Result<u64, StoreError> {
-        self.check().map(|()| 0)
+    fn audit_end(&mut self) -> Result<AuditHead, StoreError> {
+        self.check().map(|()| AuditHead::default())
     }
 
     fn append_audit(
         &mut self,
         entries: &[AuditEntry],
         _bound: LogBound,
-    ) -> Result<u64, StoreError> {
-        self.check()
-            .map(|()| entries.last().map_or(0, |last| last.number))
+    ) -> Result<AuditHead, StoreError> {
+        self.check().map(|()| AuditHead {
+            number: entries.last().map_or(0, |last| last.number),
+            ..AuditHead::default()
+        })
     }
 
     fn audit(&mut self, _query: &AuditQuery) -> Result<AuditPage, StoreError> {

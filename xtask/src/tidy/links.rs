@@ -6,13 +6,14 @@ use crate::markdown::{Page, resolve};
 use crate::tree::Tree;
 
 /// Folders in which a code span may name a path.
-const FOLDERS: [&str; 8] = [
+const FOLDERS: [&str; 9] = [
     "bench/",
     "crates/",
     "docs/",
     "examples/",
     "fuzz/",
     "hmi/",
+    "packaging/",
     "vectors/",
     "xtask/",
 ];

@@ -4,6 +4,7 @@
 
 mod links;
 mod manifests;
+mod proofs;
 mod purity;
 
 use crate::finding::{Finding, Outcome};
@@ -17,6 +18,7 @@ const RULES: &[Rule] = &[
     purity::environment_in_sans_io,
     links::links,
     links::paths_in_code_spans,
+    proofs::proofs,
     manifests::licences,
     manifests::lints_and_description,
 ];

@@ -10,7 +10,7 @@ use super::reading::Reading;
 use super::readings::Written;
 use crate::Problem;
 use crate::verbs::{
-    access, alarm, audit, backup, ctx, force, history, info, io, join, library, limits, ls,
+    access, alarm, audit, backup, ctx, engine, force, history, info, io, join, library, limits, ls,
     monitor, pair, serve, snapshot, stream, tdms, user, why,
 };
 #[cfg(target_os = "linux")]
@@ -58,6 +58,7 @@ pub(crate) fn schema() -> Json {
         ("alarm_entry", schema_of::<alarm::Entry>()),
         ("alarm_report", schema_of::<alarm::Report>()),
         ("audit", schema_of::<audit::Entry>()),
+        ("audit_verified", schema_of::<audit::Verified>()),
         ("history_interval", schema_of::<history::Bucket>()),
         ("history_coverage", schema_of::<history::Coverage>()),
         ("history_event", schema_of::<history::Event>()),
@@ -69,6 +70,9 @@ pub(crate) fn schema() -> Json {
         ("backup_finding", schema_of::<backup::Found>()),
         ("driver", schema_of::<io::Driver>()),
         ("limit", schema_of::<limits::Limit>()),
+        ("engine", schema_of::<engine::info::Engine>()),
+        ("ping", schema_of::<engine::ping::PingEvent>()),
+        ("stopping", schema_of::<engine::stop::Stopping>()),
         ("event", schema_of::<Event>()),
         ("stream", schema_of::<stream::events::StreamEvent>()),
         ("stream_bench", schema_of::<stream::bench::BenchEvent>()),

@@ -80,6 +80,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
     let engine = Engine::from_plan_with(&plan, &io::drivers(), Some(trunkline_history::open))
         .map_err(|error| serve::start_problem(&error, &plan))?;
+    serve::accept_stop_orders(&engine, context);
     match context.settings.is_json() {
         true => {
             let line = json(&ServeEvent::new(&engine, &plan));
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         }
         false => announce(&engine, context)?,
     }
-    serve::warn(&engine, &plan, context)?;
+    serve::warn(&engine, &plan, &serve::notes(context), context)?;
     context.interrupted.wait_for_first();
     engine.shutdown(serve::GRACE);
     Ok(Exit::Success)

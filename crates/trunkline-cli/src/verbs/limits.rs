@@ -3,6 +3,10 @@
 use std::collections::HashMap;
 
 use trunkline::Client;
+use trunkline_access::policy::ACCOUNTS_MAX;
+use trunkline_identity::password::{VERIFICATIONS_MAX, WAITING_MAX};
+use trunkline_identity::token::{JOINS_WRONG_MAX, PENDING_MAX, TOKEN_LIFETIME};
+use trunkline_proto::limits::{HELLO_DEADLINE, HELLO_FRAME_MAX};
 use trunkline_types::Value;
 use trunkline_types::name::NAME_BYTES_MAX;
 use trunkline_types::pattern::PATTERN_BYTES_MAX;
@@ -29,8 +33,18 @@ pub(crate) struct Args {}
 /// For each limit: its name, the engine's variables with its usage and its maximum, its unit, and
 /// the key that sets it.
 #[rustfmt::skip]
-const LIMITS: [(&str, &str, &str, &str, &str); 15] = [
+const LIMITS: [(&str, &str, &str, &str, &str); 25] = [
     ("sessions", "sessions", "sessions_max", "", "sessions_max"),
+    ("connections without login", "handshakes", "handshakes_max", "", "handshakes_max"),
+    ("connections of an address", "", "connections_per_address", "1/s", "connections_per_address"),
+    ("login", "", "", "s", ""),
+    ("frame before login", "", "", "B", ""),
+    ("password checks at a time", "", "", "", ""),
+    ("waiting password checks", "", "", "", ""),
+    ("wrong tokens in a minute", "", "", "", ""),
+    ("unused joining tokens", "", "", "", ""),
+    ("life of a joining token", "", "", "s", ""),
+    ("accounts", "", "", "", ""),
     ("queued", "queued", "queued_max", "B", "queue_bytes_max"),
     ("queued of a session", "", "", "B", "queue_bytes_per_session_max"),
     ("requests and items", "requested", "requested_max", "B", "request_bytes_max"),
@@ -57,7 +71,7 @@ pub(crate) struct Limit {
     used: Option<WideInt>,
     /// Maximum; null if there is no separate limit, or if the engine does not report it.
     max: Option<WideInt>,
-    /// Unit: B for bytes. Left out for counts.
+    /// Unit: B for bytes, s for seconds, 1/s for a rate. Left out for counts.
     #[serde(skip_serializing_if = "str::is_empty")]
     unit: &'static str,
     /// The key under [engine.limits] that sets it. Left out for fixed limits.
@@ -96,6 +110,14 @@ fn limits(connection: &Connection, values: ValueStyle) -> Result<Vec<Limit>, Cli
             "items of a session" => Some(u64::from(session.items_max)),
             "writes of a session" => Some(u64::from(session.writes_max)),
             "write bytes of a session" => Some(u64::from(session.write_bytes_max)),
+            "login" => Some(HELLO_DEADLINE.as_secs()),
+            "frame before login" => Some(u64::from(HELLO_FRAME_MAX)),
+            "password checks at a time" => Some(VERIFICATIONS_MAX as u64),
+            "waiting password checks" => Some(WAITING_MAX as u64),
+            "wrong tokens in a minute" => Some(JOINS_WRONG_MAX as u64),
+            "unused joining tokens" => Some(PENDING_MAX as u64),
+            "life of a joining token" => Some(TOKEN_LIFETIME.as_secs()),
+            "accounts" => Some(ACCOUNTS_MAX as u64),
             "value" => Some(VALUE_BYTES_MAX as u64),
             "name" => Some(NAME_BYTES_MAX as u64),
             "pattern" => Some(PATTERN_BYTES_MAX as u64),

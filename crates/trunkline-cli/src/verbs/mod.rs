@@ -9,6 +9,7 @@ pub(crate) mod completion;
 pub(crate) mod ctx;
 pub(crate) mod demo;
 pub(crate) mod deploy;
+pub(crate) mod engine;
 pub(crate) mod find;
 pub(crate) mod force;
 pub(crate) mod get;
@@ -21,6 +22,7 @@ pub(crate) mod join;
 pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod ls;
+pub(crate) mod man;
 pub(crate) mod monitor;
 pub(crate) mod pair;
 #[cfg(target_os = "linux")]
@@ -86,6 +88,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError
         Command::Audit(args) => audit::run(args, context),
         Command::History(args) => history::run(args, context),
         Command::Backup(command) => backup::run(command, context),
+        Command::Engine(command) => engine::run(command, context),
         Command::Stream(args) => stream::run(args, context),
         #[cfg(target_os = "linux")]
         Command::Record(args) => record::run(args, context),
@@ -102,6 +105,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError
         Command::Serve(args) => serve::run(args, context),
         Command::Demo(args) => demo::run(args, context),
         Command::Completion(args) => completion::run(args, context),
+        Command::Man(args) => man::run(args, context),
         Command::Help(args) => help::run(args, context),
     }
 }

@@ -1,5 +1,10 @@
 //! `serve`: runs an engine from configuration files.
 
+mod http;
+mod log;
+#[cfg(target_os = "linux")]
+mod service_manager;
+
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
@@ -14,9 +19,11 @@ use trunkline::store::StoreErrorKind;
 use trunkline::types::ListenAddress;
 use trunkline::types::url::DEFAULT_PORT;
 use trunkline::{Engine, config};
-use trunkline_config::{ConfigErrors, DeploymentPlan, StoreChoice};
+use trunkline_config::{ConfigErrors, DeploymentPlan, HTTP_PORT, StoreChoice};
 use trunkline_net::server::{BindError, raise_descriptor_limit};
 
+use self::log::{LoadWatch, LogArgs, Part, Reporter};
+use self::service_manager::ServiceManager;
 use super::{backup, io};
 use crate::output::record::{JsonSchema, Serialize, json};
 use crate::problem::folder_reason;
@@ -25,8 +32,8 @@ use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Run an engine with the libraries and I/O servers of configuration files
 ///
-/// The command prints a summary with the engine's addresses, and runs until Ctrl-C or SIGTERM.
-/// Libraries deployed earlier are loaded from the store; without FILE, the engine serves only these.
+/// The command prints a summary with its addresses, and runs until Ctrl-C or SIGTERM. Libraries
+/// deployed earlier are loaded from the store; without FILE, the engine serves only these.
 /// `trunkline init` writes an example configuration; `trunkline help config` lists all keys.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -34,7 +41,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// File for deployed libraries, retained values, alarm states, the audit and the alarm
+    /// File for deployed libraries, retained values, states of alarms, the audit and the alarm
     /// journal; `none` keeps them in memory only. Default: the configured store, otherwise
     /// ~/.local/state/trunkline/engine-PORT.db
     #[arg(long, value_name = "FILE")]
@@ -42,23 +49,31 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     listen: ListenArgs,
+
+    /// Serve metrics and health over HTTP on this loopback address: an IP address, a port, or both;
+    /// without port: 8420. Default: the configured address, otherwise none
+    #[arg(long, value_name = "ADDRESS", value_parser = http_address)]
+    http: Option<SocketAddr>,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 /// The addresses of an engine, and who may connect to it.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ListenArgs {
-    /// Listen on this address instead of the configured one: an IP address, a port, or both. Port 0
-    /// selects a free port. `unix:PATH` is a Unix socket, whose PATH must be absolute and end in
-    /// .sock. May be given several times
+    /// Listen on this address instead of the configured one: an IP address, a port, or both; port 0
+    /// is any free port; unix:PATH is a Unix socket; PATH must be absolute and end in .sock. May be
+    /// given several times
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen: Vec<ListenAddress>,
 
-    /// Permit addresses that other machines can reach, although connections are not authenticated
-    /// or encrypted yet
+    /// Permit addresses that other machines can reach without encryption and identities: anyone who
+    /// can reach them may do everything
     #[arg(long)]
     pub(crate) insecure: bool,
 
-    /// Refuse connections from other machines and from programs of other users; on loopback ports,
+    /// Refuse connections from other machines and from programs of other users; at loopback ports,
     /// this requires that the system can identify the user
     #[arg(long)]
     pub(crate) same_user: bool,
@@ -71,6 +86,8 @@ const LISTEN_FORM: &str =
 const STORE_ATTEMPTS: u32 = 50;
 const STORE_PAUSE: Duration = Duration::from_millis(100);
 const FAILURE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// An insecure engine repeats its warning after this number of checks, which is every minute.
+const INSECURE_CHECKS: u64 = 60;
 
 /// Time that connections get to send their queued data at shutdown.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
@@ -93,6 +110,9 @@ pub(crate) enum ServeEvent {
         local_sockets: Vec<String>,
         /// Names of its I/O servers.
         io: Vec<String>,
+        /// URL of its HTTP server. Left out when there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        http: Option<String>,
         /// The file of its store. Left out when there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         store: Option<String>,
@@ -112,6 +132,7 @@ impl ServeEvent {
             listen: urls(engine),
             local_sockets: sockets.iter().map(ToString::to_string).collect(),
             io: plan.io.iter().map(|io| io.name.clone()).collect(),
+            http: plan.engine.http.map(http::url),
             store: match &plan.engine.store {
                 StoreChoice::File(path) => Some(path.display().to_string()),
                 _ => None,
@@ -126,34 +147,75 @@ pub(super) fn name_of(plan: &DeploymentPlan) -> &str {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
+    let reporter = Reporter::start(args.log, context)?;
+    reporter.starting(args.files.len());
     let mut plan = match config::load(&args.files) {
         Ok(plan) => plan,
         Err(errors) => return show_errors(&errors, context),
     };
     apply(&mut plan, &args.listen);
+    plan.engine.http = args.http.or(plan.engine.http);
     let (store, advice) = store(args.store.as_deref(), &plan)?;
     plan.set_store(store);
     backup::check_restored(&plan)?;
     if let Some(advice) = advice {
-        context.terminal.note(&advice)?;
+        reporter.advice(&advice)?;
     }
     context.interrupted.handle_presses(u32::MAX);
     raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
-    let engine = start(&plan, context)?;
-    announce(&engine, &plan, context)?;
-    let reported = failures(&engine);
-    for sentence in reported
-        .iter()
-        .flatten()
-        .cloned()
-        .chain(engine.store_damage())
-    {
-        context.warn(&format!("*** {sentence}"))?;
+    let manager = ServiceManager::of_this_process()?;
+    let http = http::bind(&plan)?;
+    if let Some(listener) = &http {
+        // The system has chosen the port if it was 0.
+        plan.engine.http = Some(listener.address());
     }
-    let watch = watch_failures(&engine, reported, context)?;
+    let engine = start(&plan, &reporter, context)?;
+    accept_stop_orders(&engine, context);
+    let http = match http {
+        Some(listener) => {
+            let monitor = engine.health_monitor();
+            Some(http::serve(listener, &plan, monitor)?)
+        }
+        None => None,
+    };
+    let watchdog = match manager.wants_signs_of_life() {
+        true => manager.watch(engine.health_monitor())?,
+        false => None,
+    };
+    announce(&engine, &plan, &reporter, context)?;
+    let reported = failures(&engine);
+    for (part, sentence) in Part::ALL.into_iter().zip(&reported) {
+        if let Some(sentence) = sentence {
+            reporter.initial_failure(part, sentence, context)?;
+        }
+    }
+    if let Some(sentence) = engine.store_damage() {
+        reporter.initial_failure(Part::Store, &sentence, context)?;
+    }
+    let normal = format!(
+        "{}, {}",
+        urls(&engine).join(" and "),
+        counted(engine.variable_count() as u64, "variable")
+    );
+    let failure = reported.iter().flatten().next();
+    manager.ready(failure.map_or(normal.as_str(), String::as_str));
+    let watch = FailureWatch {
+        engine: engine.clone(),
+        reporter: reporter.clone(),
+        manager: manager.clone(),
+        normal_status: normal,
+        reported,
+        insecure: insecure_warnings(&engine, &plan),
+    };
+    let watch = watch.start(context)?;
     context.interrupted.wait_for_first();
+    manager.stopping();
+    reporter.stopping();
     drop(watch);
     engine.shutdown(GRACE);
+    reporter.stopped();
+    drop(watchdog);
+    drop(http);
     match engine.store_error() {
         None => Ok(Exit::Success),
         Some(error) => {
@@ -165,9 +227,24 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
 }
 
+/// Returns the reporter of a command that writes notes for people.
+pub(super) fn notes(context: &Context) -> Reporter {
+    Reporter::Notes(context.terminal.clone())
+}
+
+/// Lets `trunkline engine stop` end this command as Ctrl-C does.
+pub(super) fn accept_stop_orders(engine: &Engine, context: &Context) {
+    let interrupted = context.interrupted.clone();
+    engine.accept_stop_orders(move || interrupted.request_end());
+}
+
 /// Starts the engine. If another engine still uses the store or the history, reports this and
 /// retries for a few seconds.
-fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
+fn start(
+    plan: &DeploymentPlan,
+    reporter: &Reporter,
+    context: &Context,
+) -> Result<Engine, CliError> {
     for attempt in 0..STORE_ATTEMPTS {
         let started = Engine::from_plan_with(plan, &io::drivers(), Some(trunkline_history::open));
         let location = match &started {
@@ -183,10 +260,10 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
         if attempt == 0 {
             let seconds = (STORE_PAUSE * STORE_ATTEMPTS).as_secs();
             let sentence = format!(
-                "*** {location} is in use by another engine; waiting up to {seconds} s for that \
+                "{location} is in use by another engine; waiting up to {seconds} s for that \
                  engine to stop"
             );
-            context.terminal.note(&sentence)?;
+            reporter.advice(&sentence)?;
         }
         context.interrupted.wait(STORE_PAUSE);
     }
@@ -194,15 +271,8 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
         .map_err(|error| start_problem(&error, plan).into())
 }
 
-/// Messages for the recovery of the store, of the history and of its spool.
-const RECOVERED: [&str; 3] = [
-    "the store works again, and all data is saved",
-    "the history is being recorded again",
-    "the spool of the history can be used again",
-];
-
-/// Describes the current failures of the store, the history and its spool.
-fn failures(engine: &Engine) -> [Option<String>; 3] {
+/// Describes the current failures of the [parts](Part) of the engine.
+fn failures(engine: &Engine) -> [Option<String>; 4] {
     let store = engine.store_error().map(|error| {
         format!(
             "new retained values and deployments will not survive a restart: {error}; the engine keeps \
@@ -219,39 +289,75 @@ fn failures(engine: &Engine) -> [Option<String>; 3] {
     });
     let fault = spool.and_then(|spool| spool.fault);
     let spool = fault.map(|error| format!("{error}; the engine keeps trying"));
-    [store, history, spool]
+    [store, history, spool, engine.security_error()]
 }
 
-/// Starts a thread that reports on standard error when the store or the history fails or recovers.
-/// The failures in `reported` were already reported. The thread ends when the sender is dropped.
-fn watch_failures(
-    engine: &Engine,
-    mut reported: [Option<String>; 3],
-    context: &Context,
-) -> Result<mpsc::Sender<()>, CliError> {
-    let (watch, ended) = mpsc::channel();
-    let (engine, terminal) = (engine.clone(), context.terminal.clone());
-    let check = move || {
-        while ended.recv_timeout(FAILURE_CHECK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let current = failures(&engine);
-            for ((previous, failure), recovery) in reported.iter().zip(&current).zip(RECOVERED) {
-                let sentence = match (previous, failure) {
-                    (Some(_), None) => recovery,
-                    (previous, Some(sentence)) if previous.as_ref() != Some(sentence) => sentence,
-                    _ => continue,
-                };
-                // A closed standard error is no reason to stop serving.
-                let _ = terminal.note(&format!("*** {sentence}"));
+/// Reports when a part of the engine fails or recovers, also to the service manager.
+struct FailureWatch {
+    engine: Engine,
+    reporter: Reporter,
+    manager: ServiceManager,
+    /// What the service manager shows while nothing fails.
+    normal_status: String,
+    /// The failures that were already reported.
+    reported: [Option<String>; 4],
+    /// Warnings of an insecure engine, which are repeated.
+    insecure: Vec<String>,
+}
+
+impl FailureWatch {
+    /// Starts the thread of the watch, which ends when the sender is dropped.
+    fn start(mut self, context: &Context) -> Result<mpsc::Sender<()>, CliError> {
+        let (watch, ended) = mpsc::channel();
+        let (engine, clock) = (self.engine.clone(), context.clock);
+        let monitor = || engine.health_monitor();
+        let mut load = LoadWatch::new(&self.reporter, monitor, engine.counters());
+        let check = move || {
+            let mut checks: u64 = 0;
+            while ended.recv_timeout(FAILURE_CHECK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout)
+            {
+                self.check();
+                checks += 1;
+                if checks.is_multiple_of(INSECURE_CHECKS) {
+                    for warning in &self.insecure {
+                        // A closed standard error is no reason to stop serving.
+                        let _ = self.reporter.advice(warning);
+                    }
+                }
+                if let Some(load) = &mut load {
+                    load.check(clock.now(), self.engine.counters());
+                }
             }
-            reported = current;
+        };
+        let thread = std::thread::Builder::new().name("failure-watch".to_owned());
+        thread.spawn(check).map_err(|error| {
+            let sentence = format!("the operating system cannot start another thread: {error}");
+            Problem::failed("system", sentence)
+        })?;
+        Ok(watch)
+    }
+
+    fn check(&mut self) {
+        let current = failures(&self.engine);
+        for (part, (previous, failure)) in Part::ALL
+            .into_iter()
+            .zip(self.reported.iter().zip(&current))
+        {
+            match (previous, failure) {
+                (Some(_), None) => self.reporter.recovery(part),
+                (previous, Some(sentence)) if previous.as_ref() != Some(sentence) => {
+                    self.reporter.failure(part, sentence);
+                }
+                (Some(_), Some(_)) | (None, _) => {}
+            }
         }
-    };
-    let thread = std::thread::Builder::new().name("failure-watch".to_owned());
-    thread.spawn(check).map_err(|error| {
-        let sentence = format!("the operating system cannot start another thread: {error}");
-        Problem::failed("system", sentence)
-    })?;
-    Ok(watch)
+        if self.reported != current {
+            let failure = current.iter().flatten().next();
+            self.manager
+                .status(failure.map_or(self.normal_status.as_str(), String::as_str));
+        }
+        self.reported = current;
+    }
 }
 
 /// Returns where the engine stores data that survives a restart, and advice if nothing survives.
@@ -275,13 +381,13 @@ fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>),
     let port = first.map_or(0, |address| address.port());
     if port == 0 {
         let mut variables = plan.libraries.iter().flat_map(|library| &library.variables);
-        let advice = "*** no values survive a restart, although variables have `retain`: an engine \
+        let advice = "no values survive a restart, although variables have `retain`: an engine \
                       without a fixed port has no store by default; specify a file with --store";
         let has_retained = variables.any(|variable| variable.properties.retain);
         return Ok((StoreChoice::Off, has_retained.then(|| advice.to_owned())));
     }
     let Some(folder) = state_folder(|name| std::env::var_os(name)) else {
-        let advice = "*** no values or deployments survive a restart, because none of the environment \
+        let advice = "no values or deployments survive a restart, because none of the environment \
                       variables STATE_DIRECTORY, XDG_STATE_HOME and HOME contains an absolute path; use \
                       --store FILE, or accept this with --store none";
         return Ok((StoreChoice::Off, Some(advice.to_owned())));
@@ -333,7 +439,12 @@ pub(super) fn host_name() -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result<(), CliError> {
+fn announce(
+    engine: &Engine,
+    plan: &DeploymentPlan,
+    reporter: &Reporter,
+    context: &Context,
+) -> Result<(), CliError> {
     let name = name_of(plan);
     let terminal = &context.terminal;
     if context.settings.is_json() {
@@ -360,54 +471,59 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
                 terminal.line(&format!("Spool: {}", spool.display()))?;
             }
         }
+        if let Some(address) = plan.engine.http {
+            terminal.line(&format!("HTTP: {}", http::url(address)))?;
+        }
         terminal.line(&format!(
             "Listening on {} · press Ctrl-C to stop",
             urls(engine).join(" and ")
         ))?;
     }
     terminal.flush()?;
-    warn(engine, plan, context)
+    reporter.listening(name, &urls(engine), engine.variable_count());
+    warn(engine, plan, reporter, context)
 }
 
 /// Warns if the system allows fewer connections than configured, and if other users or machines can
-/// connect, because connections are not authenticated yet.
+/// connect without an identity.
 pub(super) fn warn(
     engine: &Engine,
     plan: &DeploymentPlan,
+    reporter: &Reporter,
     context: &Context,
 ) -> Result<(), CliError> {
     let (sessions, configured) = (engine.sessions_max(), plan.engine.limits.sessions_max);
     if sessions < configured as usize {
         let sentence = format!(
-            "*** at most {sessions} connections at a time, not {configured}: the system limits the \
+            "at most {sessions} connections at a time, not {configured}: the system limits the \
              file descriptors of this process; raise its `ulimit -n`"
         );
-        context.warn(&sentence)?;
+        reporter.warning(&sentence, context)?;
     }
-    let addresses = engine.local_addrs();
-    let is_local = |address: &&SocketAddr| address.ip().to_canonical().is_loopback();
-    for address in addresses.iter().filter(|address| !is_local(address)) {
-        if !plan.engine.insecure && plan.engine.security.is_some() {
-            continue;
+    for warning in insecure_warnings(engine, plan) {
+        reporter.warning(&warning, context)?;
+    }
+    Ok(())
+}
+
+/// Returns a warning for each address that other machines can reach without encryption and without
+/// an identity.
+fn insecure_warnings(engine: &Engine, plan: &DeploymentPlan) -> Vec<String> {
+    if !plan.engine.insecure {
+        return Vec::new();
+    }
+    let addresses = engine.local_addrs().into_iter();
+    let reachable = addresses.filter(|address| !address.ip().to_canonical().is_loopback());
+    let warning = |address| match plan.engine.same_user {
+        true => format!(
+            "other machines can reach {address}, but same_user refuses their connections and those \
+             of other users of this machine"
+        ),
+        false => {
+            format!("insecure: anyone who can reach {address} may read and write every variable")
         }
-        let sentence = match plan.engine.same_user {
-            true => format!(
-                "*** other machines can reach {address}, but same_user refuses their connections and \
-                 those of other users of this machine"
-            ),
-            false => format!(
-                "*** insecure: anyone who can reach {address} may read and write every variable"
-            ),
-        };
-        context.warn(&sentence)?;
-    }
-    match addresses.iter().find(is_local) {
-        Some(address) if !plan.engine.same_user => context.warn(&format!(
-            "*** every user of this machine may read and write every variable over {address}; \
-             use --same-user to refuse programs of other users"
-        )),
-        _ => Ok(()),
-    }
+    };
+    reachable.map(warning).collect()
 }
 
 pub(super) fn urls(engine: &Engine) -> Vec<String> {
@@ -545,11 +661,34 @@ fn place_of_variable(plan: &DeploymentPlan, name: &str) -> String {
 fn listen_address(text: &str) -> Result<ListenAddress, String> {
     match ListenAddress::parse_unix(text) {
         Some(socket) => socket.map_err(|error| error.to_string()),
-        None => tcp_address(text).map(ListenAddress::from),
+        None => {
+            let address = tcp_address(text, DEFAULT_PORT).map(ListenAddress::from);
+            address.map_err(|fault| match fault {
+                AddressFault::Form => LISTEN_FORM.to_owned(),
+                AddressFault::Port(sentence) => sentence,
+            })
+        }
     }
 }
 
-fn tcp_address(text: &str) -> Result<SocketAddr, String> {
+/// Parses an address of the HTTP server, in the same forms, except for Unix sockets.
+fn http_address(text: &str) -> Result<SocketAddr, String> {
+    tcp_address(text, HTTP_PORT).map_err(|fault| match fault {
+        AddressFault::Form => {
+            "not an address; use an address such as 127.0.0.1:8420, or a port".to_owned()
+        }
+        AddressFault::Port(sentence) => sentence,
+    })
+}
+
+enum AddressFault {
+    /// It is no address at all.
+    Form,
+    /// Its port is impossible; a sentence says why.
+    Port(String),
+}
+
+fn tcp_address(text: &str, default_port: u16) -> Result<SocketAddr, AddressFault> {
     let text = match text.strip_prefix("localhost") {
         Some(rest) => &format!("127.0.0.1{rest}"),
         None => text,
@@ -561,15 +700,17 @@ fn tcp_address(text: &str) -> Result<SocketAddr, String> {
         .strip_prefix('[')
         .and_then(|text| text.strip_suffix(']'));
     if let Ok(ip) = bare.unwrap_or(text).parse::<IpAddr>() {
-        return Ok(SocketAddr::new(ip, DEFAULT_PORT));
+        return Ok(SocketAddr::new(ip, default_port));
     }
     let (_, last) = text.rsplit_once(':').unwrap_or(("", text));
     let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
     let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
     port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
         .map_err(|_| match last.parse::<u16>() {
-            Err(_) if is_number => format!("{last} is not a port; use a number from 0 to 65535"),
-            _ => LISTEN_FORM.to_owned(),
+            Err(_) if is_number => AddressFault::Port(format!(
+                "{last} is not a port; use a number from 0 to 65535"
+            )),
+            _ => AddressFault::Form,
         })
 }
 
@@ -597,6 +738,16 @@ mod tests {
             folder(&[user, state, service]),
             Some("/var/lib/plant".into())
         );
+    }
+
+    #[test]
+    fn http_address_has_its_own_port_and_no_sockets() {
+        let parsed = |text| http_address(text).map(|address| address.to_string());
+        assert_eq!(parsed("localhost").as_deref(), Ok("127.0.0.1:8420"));
+        assert_eq!(parsed("[::1]").as_deref(), Ok("[::1]:8420"));
+        assert_eq!(parsed("9000").as_deref(), Ok("127.0.0.1:9000"));
+        assert!(parsed("unix:/run/a.sock").unwrap_err().contains("8420"));
+        assert!(parsed("70000").unwrap_err().contains("not a port"));
     }
 
     #[test]

@@ -93,7 +93,16 @@ pub(crate) const VERBS: &[Verb] = &[
             Verb::writing("enable", WRITE),
         ],
     ),
-    Verb::reading("audit", READ),
+    Verb {
+        exits: READ,
+        ..Verb::group(
+            "audit",
+            &[
+                Verb::reading("verify", &[0, 1, 2, 3, 4, 5, 8, 130]),
+                Verb::writing("export", &[0, 1, 2, 3, 4, 5, 8, 130]),
+            ],
+        )
+    },
     Verb {
         exits: HISTORY,
         ..Verb::group(
@@ -114,6 +123,14 @@ pub(crate) const VERBS: &[Verb] = &[
             Verb::writing("create", &[0, 1, 2, 8, 130]),
             Verb::reading("verify", &[0, 1, 2, 8, 130]),
             Verb::writing("restore", &[0, 1, 2, 8, 130]),
+        ],
+    ),
+    Verb::group(
+        "engine",
+        &[
+            Verb::reading("ping", &[0, 2, 3, 4, 130]),
+            Verb::reading("info", &[0, 2, 3, 4, 130]),
+            Verb::writing("stop", &[0, 2, 3, 4, 5, 6, 9, 130]),
         ],
     ),
     Verb::group(

@@ -1,5 +1,8 @@
 //! `help`, `completion`, and the pages that are made from them.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use serde_json::Value as Json;
 
 use crate::rig::run;
@@ -223,6 +226,79 @@ fn shells_get_scripts_for_both_names() {
     }
     assert!(run(&["completion", "bash"]).out.contains(" tl"));
     assert_eq!(run(&["completion", "csh"]).code, Some(2));
+}
+
+/// zsh and fish load a script by the name of the command, so packages need one for each name.
+#[test]
+fn a_script_for_one_name_completes_no_other() {
+    for name in ["trunkline", "tl"] {
+        let zsh = run(&["completion", "zsh", "--name", name]).out;
+        assert!(zsh.starts_with(&format!("#compdef {name}\n")), "{zsh}");
+        assert_eq!(zsh.matches("#compdef").count(), 1);
+        let fish = run(&["completion", "fish", "--name", name]).out;
+        let other = if name == "tl" { "trunkline" } else { "tl" };
+        assert!(fish.contains(&format!("complete -c {name} ")));
+        assert!(!fish.contains(&format!("complete -c {other} ")));
+    }
+    let refused = run(&["completion", "zsh", "--name", "sh"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+}
+
+#[test]
+fn every_command_has_a_manual_page_with_its_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    // The second run replaces the pages.
+    for _ in 0..2 {
+        assert_eq!(run(&["man", path]).code, Some(0));
+    }
+    let help: Json = serde_json::from_str(&run(&["help", "--json"]).out).unwrap();
+    let mut missing_pages: BTreeSet<String> = pages(folder.path());
+    let mut check = |name: &str, described: &Json| {
+        let file = format!("{name}.1");
+        assert!(missing_pages.remove(&file), "{file}");
+        let page = std::fs::read_to_string(folder.path().join(&file)).unwrap();
+        assert!(page.contains(&format!(".TH {name} 1 ")), "{page}");
+        for argument in described["args"].as_array().unwrap() {
+            let Some(long) = argument["long"].as_str() else {
+                continue;
+            };
+            let option = format!("\\-\\-{}", long.replace('-', "\\-"));
+            assert!(page.contains(&option), "{file}: {option}");
+        }
+    };
+    check("trunkline", &help);
+    for command in help["commands"].as_array().unwrap() {
+        let name = format!("trunkline-{}", command["name"].as_str().unwrap());
+        check(&name, command);
+        for verb in command["commands"].as_array().into_iter().flatten() {
+            check(&format!("{name}-{}", verb["name"].as_str().unwrap()), verb);
+        }
+    }
+    assert!(missing_pages.remove("tl.1"));
+    assert_eq!(missing_pages, BTreeSet::new(), "no command has these pages");
+}
+
+fn pages(folder: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn manual_pages_need_an_existing_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let none = folder.path().join("none");
+    let output = run(&["man", none.to_str().unwrap()]);
+    assert_eq!(output.code, Some(1));
+    assert!(
+        output.err.contains("there is no such folder"),
+        "{}",
+        output.err
+    );
+    // People find the pages with `man`; the command that writes them is for packages.
+    assert!(!run(&["help"]).out.contains("manual pages"));
 }
 
 #[test]

@@ -190,6 +190,17 @@ fn audit_entries_follow_the_schema() {
         .out;
     let lines = checked(&strings, Some("audit"));
     assert_eq!((lines.len(), &lines[1]["number"]), (2, &"5".into()));
+    let exported = checked(&rig.run(&["audit", "export"]).out, Some("audit"));
+    assert_eq!(exported.len(), 5);
+    let verified = rig.run(&["audit", "verify", "--json"]).out;
+    let verified = checked(&verified, Some("audit_verified"));
+    assert_eq!(verified[0]["fault_count"], 0);
+    let other = format!("1:{}", "0".repeat(64));
+    let faults = rig
+        .run(&["audit", "verify", "--json", "--head", &other])
+        .out;
+    let faults = checked(&faults, Some("audit_verified"));
+    assert_eq!(faults[0]["faults"][0]["fault"], "other-past");
     let info = checked(&rig.run(&["info", "--json", "x/f"]).out, Some("info"));
     assert!(info[0]["audit"].as_str().unwrap().contains("no store"));
 }

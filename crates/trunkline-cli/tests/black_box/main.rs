@@ -17,6 +17,7 @@ mod contexts;
 mod cut_recordings;
 mod diagnosis;
 mod displaced_recordings;
+mod engine_verbs;
 mod engines;
 mod examples;
 mod fake_engine;
@@ -24,6 +25,7 @@ mod fields;
 mod following;
 #[cfg(target_os = "linux")]
 mod full_disks;
+mod health;
 mod helping;
 mod history;
 mod history_exports;
@@ -38,6 +40,7 @@ mod lines;
 mod local_sockets;
 #[cfg(target_os = "linux")]
 mod memory_limits;
+mod packaged_service;
 #[cfg(target_os = "linux")]
 mod playing;
 mod providers;
@@ -55,6 +58,7 @@ mod rig;
 #[cfg(target_os = "linux")]
 mod running_recordings;
 mod schema;
+mod services;
 #[cfg(target_os = "linux")]
 mod shown;
 mod snapshots;

@@ -122,6 +122,8 @@ pages! {
     streams: "docs/how-to/streams.md",
     swap_the_hardware: "docs/how-to/swap-the-hardware.md",
     tdms_files: "docs/how-to/tdms-files.md",
+    use_certificates_of_your_own: "docs/how-to/use-certificates-of-your-own.md",
+    watch_health: "docs/how-to/watch-health.md",
     watch_the_engine: "docs/how-to/watch-the-engine.md",
     write_a_configuration: "docs/how-to/write-a-configuration.md",
     write_values_that_belong_together: "docs/how-to/write-values-that-belong-together.md",

@@ -146,7 +146,8 @@ fn serve(launch: &Launch, listen: &str, config: PathBuf) -> (Running, SocketAddr
     for further in &launch.listen[1..] {
         arguments.extend(["--listen", further]);
     }
-    if !listen.starts_with("127.") {
+    let is_secure = launch.config.contains("\nsecurity = ");
+    if !listen.starts_with("127.") && !is_secure {
         arguments.push("--insecure");
     }
     let plain = command(&arguments);

@@ -36,6 +36,7 @@ mod fans;
 mod figures;
 mod floods;
 mod idle_memory;
+mod joins;
 mod kills;
 mod late_writes;
 mod limits;

@@ -20,7 +20,7 @@ use crate::parts::Parts;
 use crate::request::{
     ActOnAlarms, AlarmJournal, AlarmName, AlarmQuery, Alarms, AnyRequest, Audit, Close, Deploy,
     Engine, Find, Flush, Forcing, History, Info, Lease, LeaseTerms, Open, OrderLibrary, Pair, Read,
-    ReadInto, Request, RequestId, RequestValue, Snapshot, Why, WriteGroup,
+    ReadInto, Request, RequestId, RequestValue, Snapshot, StopEngine, Why, WriteGroup,
 };
 use crate::variables::VariableRef;
 use crate::variables::page::Page;
@@ -426,5 +426,10 @@ impl ClientCore {
             report: None,
         };
         self.ask(1, order)
+    }
+
+    /// Stops the engine. The answer arrives before the engine closes the connection.
+    pub fn stop_engine(&mut self) -> Result<RequestId<StopEngine>, RequestError> {
+        self.ask(1, StopEngine::default())
     }
 }

@@ -1,4 +1,4 @@
-//! Deploys libraries, and undeploys, starts or stops them.
+//! Deploys libraries, and undeploys, starts or stops them; stops the engine.
 
 use std::sync::Arc;
 
@@ -106,5 +106,38 @@ impl Exchange for OrderLibrary {
 
     fn end(self, ending: Ending<'_>) -> Self::End {
         ending.whole(self.report)
+    }
+}
+
+/// Stops the engine.
+#[derive(Debug, Default)]
+pub struct StopEngine(Option<LibraryReport>);
+
+impl Exchange for StopEngine {
+    const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Report);
+    type End = Result<(), Fault>;
+
+    fn requires(&self) -> Option<(Features, &'static str)> {
+        let sentence =
+            "does not stop by order of a client; stop the program that runs it, or update it";
+        Some((Features::ENGINE_ORDERS, sentence))
+    }
+
+    fn changes_engine(&self) -> bool {
+        true
+    }
+
+    fn encode(&mut self, sending: &mut Sending<'_>) {
+        let (verb, library) = (LibraryVerb::StopEngine, "");
+        LibraryOrder { verb, library }.encode(sending.number, sending.out);
+    }
+
+    fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
+        self.0 = Some(LibraryReport::decode(answer.frame)?);
+        Ok(Next::Settle)
+    }
+
+    fn end(self, ending: Ending<'_>) -> Self::End {
+        ending.whole(self.0.map(|_| ()))
     }
 }

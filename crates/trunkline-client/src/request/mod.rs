@@ -73,7 +73,7 @@ pub use self::forcing::Forcing;
 pub use self::history::History;
 pub use self::info::Info;
 pub use self::lease::{Lease, LeaseTerms};
-pub use self::library::{Deploy, OrderLibrary};
+pub use self::library::{Deploy, OrderLibrary, StopEngine};
 pub use self::open::Open;
 pub use self::pair::Pair;
 use self::pending::Requests;
@@ -464,6 +464,7 @@ requests! {
         Forcing -> ForcedList,
         Deploy -> LibraryReport,
         OrderLibrary -> LibraryReport,
+        StopEngine -> (),
     }
     own {
         Restore,

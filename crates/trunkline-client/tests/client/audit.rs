@@ -5,7 +5,10 @@ use trunkline_client::RequestId;
 use trunkline_client::request::Audit;
 use trunkline_proto::message::audit::{AuditPageBuilder, AuditPageHead};
 use trunkline_proto::{Features, FrameKind};
-use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Timestamp};
+use trunkline_types::audit::{AuditHash, AuditLink};
+use trunkline_types::{
+    AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Tick, Timestamp,
+};
 
 use super::hostile::sentence;
 use super::rig::{Rig, Said};
@@ -14,6 +17,7 @@ fn entry(number: u64) -> AuditEntry {
     AuditEntry {
         number,
         when: Timestamp::from_nanos(7),
+        monotonic: Tick::from_nanos(8),
         who: "loopback".to_owned(),
         from: "127.0.0.1:50000".to_owned(),
         action: AuditAction::Put,
@@ -22,6 +26,10 @@ fn entry(number: u64) -> AuditEntry {
         old: "1.0".to_owned(),
         new: "2.0".to_owned(),
         outcome: AuditOutcome::Refused("it may not".to_owned()),
+        link: Some(AuditLink {
+            previous: AuditHash([1; 32]),
+            hash: AuditHash([2; 32]),
+        }),
     }
 }
 

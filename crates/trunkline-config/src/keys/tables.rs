@@ -143,6 +143,19 @@ pub(super) const ENGINE: &[Key] = &[
         "addresses at which the engine accepts connections; those other than loopback need `security`, or `insecure = true`",
     ),
     key(
+        "http",
+        "a loopback address and port; without port: 8420",
+        "none",
+        "address of the HTTP server for `/metrics`, `/healthz` and `/readyz`; without this key, there is none",
+    ),
+    key(
+        "http_hosts",
+        "a host name, or a list of them, without ports",
+        "none",
+        "names by which HTTP requests may address the engine, besides `localhost`, `127.0.0.1` and `[::1]`, \
+         for example those of a reverse proxy",
+    ),
+    key(
         "local_socket",
         "true or false",
         "true",

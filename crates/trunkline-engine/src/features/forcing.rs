@@ -290,8 +290,8 @@ impl Forcing<'_> {
             true => AuditAction::ForcingOn,
             false => AuditAction::ForcingOff,
         };
-        self.note(caller, wall, action, list.handles.len(), &room, wakes);
         let moment = Moment { now, wall };
+        self.note(caller, moment, action, list.handles.len(), &room, wakes);
         let variables = list.handles.iter();
         for variable in variables.filter_map(|handle| self.core.variable(*handle)) {
             let mut state = variable.lock();
@@ -319,8 +319,8 @@ impl Forcing<'_> {
         let mut list = self.table.list.lock();
         let handles = std::mem::take(&mut list.handles);
         let action = AuditAction::ForcingClear;
-        self.note(caller, wall, action, handles.len(), &room, wakes);
         let moment = Moment { now, wall };
+        self.note(caller, moment, action, handles.len(), &room, wakes);
         let variables = handles.iter();
         for variable in variables.filter_map(|handle| self.core.variable(*handle)) {
             let _sequence = release(&variable, &mut variable.lock(), moment, wakes);
@@ -334,8 +334,8 @@ impl Forcing<'_> {
         self.page(&caller, 0, usize::MAX).variables
     }
 
-    /// Returns a page of the list of forced variables: those visible to `caller` among the next
-    /// `limit` entries, beginning at handle `cursor`.
+    /// Returns a page of the list of forced variables: the next `limit` of those visible to
+    /// `caller`, beginning at handle `cursor`.
     pub fn page(&self, caller: &Caller, cursor: u32, limit: usize) -> ForcedPage {
         let mut list = self.table.list.lock();
         let is_deployed = |handle: &u32| {
@@ -345,13 +345,14 @@ impl Forcing<'_> {
         if cursor == 0 {
             list.handles.retain(is_deployed);
         }
-        let mut rest = list.handles.range(cursor..).copied();
-        let page: Vec<u32> = rest.by_ref().take(limit).collect();
-        let next = rest.next();
-        let variables = page.iter().filter_map(|handle| {
-            let variable = self.core.visible(caller, *handle)?;
-            ForcedVariable::of(&variable)
-        });
+        let handles = list.handles.range(cursor..);
+        let mut rest = handles.filter_map(|handle| self.core.visible(caller, *handle));
+        let page: Vec<_> = rest.by_ref().take(limit).collect();
+        let next = rest.next().map(|variable| variable.handle());
+        drop(rest);
+        let variables = page
+            .iter()
+            .filter_map(|variable| ForcedVariable::of(variable));
         ForcedPage {
             is_on: !list.is_off,
             total: match caller.rights.permit_all_reads() {
@@ -371,7 +372,7 @@ impl Forcing<'_> {
     fn note(
         &self,
         caller: &Caller,
-        wall: Timestamp,
+        moment: Moment,
         action: AuditAction,
         count: usize,
         room: &AuditRoom,
@@ -386,7 +387,7 @@ impl Forcing<'_> {
             },
             outcome: AuditOutcome::Done,
         };
-        self.audit().note_order(caller, wall, note, room, wakes);
+        self.audit().note_order(caller, moment, note, room, wakes);
     }
 
     fn audit(&self) -> Audit<'_> {

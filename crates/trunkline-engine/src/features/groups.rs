@@ -201,7 +201,8 @@ impl Groups<'_> {
         variable: Option<&'e Variable>,
     ) -> Result<Candidate<'e>, Refusal> {
         let write = &member.write;
-        let variable = variable.ok_or_else(|| self.core.refuse_handle(member.handle))?;
+        let variable =
+            variable.ok_or_else(|| self.core.refuse_handle(group.caller, member.handle))?;
         let properties = variable.properties();
         let call = Call::of(group.caller, group.moment, variable, write);
         call.check(&properties)?;
@@ -405,7 +406,7 @@ impl Groups<'_> {
             let variable = self
                 .core
                 .visible(caller, *handle)
-                .ok_or_else(|| self.core.no_variable(*handle))?;
+                .ok_or_else(|| self.core.no_variable(caller, *handle))?;
             variable.check_readable(caller)?;
             Ok(variable)
         };

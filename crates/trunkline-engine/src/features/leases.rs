@@ -201,9 +201,11 @@ impl Leases<'_> {
         let variable = self
             .core
             .visible(caller, handle)
-            .ok_or_else(|| self.core.refuse_handle(handle))?;
+            .ok_or_else(|| self.core.refuse_handle(caller, handle))?;
         if !variable.permits(caller, Action::Write) {
-            return Err(Refusal::Denied);
+            return Err(Refusal::Denied {
+                action: Action::Write,
+            });
         }
         let mut state = variable.lock();
         let properties = variable.shared_properties(&state);

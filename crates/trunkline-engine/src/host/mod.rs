@@ -1,5 +1,6 @@
-//! What the engine's host does for it: stores state, records history, carries out orders.
+//! What the engine's host does for it: stores state, records history, carries out orders, measures.
 
+pub mod figures;
 pub mod history;
 pub(crate) mod orders;
 pub mod store;

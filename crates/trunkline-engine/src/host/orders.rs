@@ -10,7 +10,9 @@ use std::fmt;
 use trunkline_access::Action;
 use trunkline_types::alarm::AlarmJournalQuery;
 use trunkline_types::history::HistoryQuery;
-use trunkline_types::{AuditAction, AuditQuery, Fault, FaultCode, LibraryDefinition};
+use trunkline_types::{
+    Access, AuditAction, AuditQuery, Fault, FaultCode, LibraryDefinition, Name, VariableDefinition,
+};
 
 use crate::caller::Caller;
 use crate::delivery::outbox::{Outbox, Wakes};
@@ -42,6 +44,8 @@ pub enum Order {
     Stop {
         library: String,
     },
+    /// Stop the engine. The host carries it out after it has sent the reply.
+    StopEngine,
     /// Look up entries of the audit. Changes nothing.
     Audit(AuditQuery),
     /// Look up entries of the alarm journal. Changes nothing.
@@ -58,6 +62,76 @@ pub fn check_configure(caller: &Caller, library: &str) -> Result<(), Fault> {
     )
 }
 
+/// Checks whether `caller` has the rights that the variables of a library give to others: the engine
+/// reads the variables that a definition names, and everyone who may read an alias or an alarm sees
+/// what it reads. So its author must have the right to read them, and to write the target of an alias
+/// that can be written.
+///
+/// The decision depends only on the names, so it does not show whether the variables exist (B-82).
+fn check_references(caller: &Caller, library: &LibraryDefinition) -> Result<(), Fault> {
+    let rights = &caller.rights;
+    if rights.permit_everywhere(Action::Read) && rights.permit_everywhere(Action::Write) {
+        return Ok(());
+    }
+    for definition in &library.variables {
+        for Reference {
+            what,
+            name,
+            actions,
+        } in references(definition)
+        {
+            // The deployment reports a name that is not valid.
+            let Ok(parsed) = Name::parse(name) else {
+                continue;
+            };
+            let permits = |action: &&Action| rights.permit_name(**action, parsed.as_str());
+            if let Some(missing) = actions.iter().find(|action| !permits(action)) {
+                let (library, path) = (&library.name, &definition.path);
+                let sentence = format!(
+                    "{library}/{path}: you have no right to {missing} the {what} {name}; use a \
+                     variable on which you have this right, or ask the engine's administrator for it"
+                );
+                return Err(Fault::new(FaultCode::Denied, sentence));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A variable that the definition of another variable names.
+struct Reference<'a> {
+    /// The role of the variable in the definition.
+    what: &'static str,
+    name: &'a str,
+    /// The actions that the author of the definition must be permitted.
+    actions: &'static [Action],
+}
+
+fn references(definition: &VariableDefinition) -> impl Iterator<Item = Reference<'_>> {
+    let properties = &definition.properties;
+    let target = (!properties.alias.is_empty()).then_some(Reference {
+        what: "alias target",
+        name: &properties.alias,
+        actions: match properties.access {
+            Access::ReadOnly => &[Action::Read],
+            Access::ReadWrite | Access::WriteOnly => &[Action::Read, Action::Write],
+        },
+    });
+    let read = |what, name| Reference {
+        what,
+        name,
+        actions: &[Action::Read],
+    };
+    let of_alarms = properties.alarms.iter().flat_map(move |alarm| {
+        let operand = alarm.kind.variable().map(String::as_str);
+        let suppressing = Some(alarm.suppressed_by.as_str()).filter(|name| !name.is_empty());
+        let operand = operand.map(|name| read("limit or setpoint", name));
+        let suppressing = suppressing.map(|name| read("suppressing variable", name));
+        operand.into_iter().chain(suppressing)
+    });
+    target.into_iter().chain(of_alarms)
+}
+
 fn permit(is_permitted: bool, what: impl fmt::Display) -> Result<(), Fault> {
     if is_permitted {
         return Ok(());
@@ -67,32 +141,42 @@ fn permit(is_permitted: bool, what: impl fmt::Display) -> Result<(), Fault> {
 }
 
 impl Order {
-    /// Returns the order's action in the audit, and its library; `None` if it changes nothing.
+    /// Returns the order's action in the audit, and its library, which is empty for the whole
+    /// engine; `None` if it changes nothing.
     pub fn audited(&self) -> Option<(AuditAction, &str)> {
         match self {
             Order::Deploy { library, .. } => Some((AuditAction::Deploy, &library.name)),
             Order::Undeploy { library, .. } => Some((AuditAction::Undeploy, library)),
             Order::Start { library } => Some((AuditAction::Start, library)),
             Order::Stop { library } => Some((AuditAction::Stop, library)),
+            Order::StopEngine => Some((AuditAction::StopOrder, "")),
             Order::Audit(_) | Order::AlarmJournal(_) | Order::History(_) => None,
         }
     }
 
-    /// Checks whether `caller` has the right to give the order.
+    /// Checks whether `caller` has the right to give the order. The answer to a query contains only
+    /// what the query permits.
     pub fn check_rights(&self, caller: &Caller) -> Result<(), Fault> {
         match self {
             Order::AlarmJournal(_) => {
-                let is_permitted = caller.rights.permit_somewhere(Action::Read);
-                permit(is_permitted, "read the alarms of this engine")
+                let is_permitted = caller.rights.permit_somewhere(Action::History);
+                permit(is_permitted, "read the alarm journal of this engine")
             }
             Order::History(_) => {
                 let is_permitted = caller.rights.permit_somewhere(Action::History);
                 permit(is_permitted, "read the history of this engine")
             }
-            Order::Deploy { library, .. } => check_configure(caller, &library.name),
+            Order::Deploy { library, .. } => {
+                check_configure(caller, &library.name)?;
+                check_references(caller, library)
+            }
             Order::Undeploy { library, .. }
             | Order::Start { library }
             | Order::Stop { library } => check_configure(caller, library),
+            Order::StopEngine => {
+                let is_permitted = caller.rights.permit_on_engine(Action::Administer);
+                permit(is_permitted, "stop this engine")
+            }
             Order::Audit(_) => {
                 let is_permitted = caller.rights.permit_on_engine(Action::Audit);
                 permit(is_permitted, "read the audit of this engine")

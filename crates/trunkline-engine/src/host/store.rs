@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use trunkline_types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, SavedAlarm};
+use trunkline_types::audit::AuditHead;
 use trunkline_types::{
     AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Quality, Timestamp,
 };
@@ -103,10 +104,11 @@ pub trait Store: Send {
     /// [`StoreError`]; the values retained before remain.
     fn retain(&mut self, values: &[RetainedValue]) -> Result<(), StoreError>;
 
-    /// Returns the number of the audit's last entry; 0 if there is none.
-    fn audit_end(&mut self) -> Result<u64, StoreError>;
+    /// Returns the number and the hash of the audit's last entry.
+    fn audit_end(&mut self) -> Result<AuditHead, StoreError>;
 
-    /// Appends entries to the audit, all or none, and returns the number of the last entry.
+    /// Links entries to the chain of hashes and appends them to the audit, all or none. Returns the
+    /// number and the hash of the last entry.
     ///
     /// In the same step the oldest entries beyond `bound` are removed; the step then ends with an
     /// entry that reports the removal. The numbers of new entries must follow those of existing
@@ -115,7 +117,11 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// [`StoreError`]; the audit is unchanged.
-    fn append_audit(&mut self, entries: &[AuditEntry], bound: LogBound) -> Result<u64, StoreError>;
+    fn append_audit(
+        &mut self,
+        entries: &[AuditEntry],
+        bound: LogBound,
+    ) -> Result<AuditHead, StoreError>;
 
     fn audit(&mut self, query: &AuditQuery) -> Result<AuditPage, StoreError>;
 

@@ -5,6 +5,7 @@ pub(crate) mod orders;
 use std::sync::Arc;
 use std::time::Duration;
 
+use trunkline_access::Action;
 use trunkline_types::scaling::ScalingError;
 use trunkline_types::wire::DecodeError;
 use trunkline_types::{Access, Fault, FaultCode, Position, Tick, Timestamp};
@@ -44,8 +45,11 @@ pub enum Refusal {
         "only the engine writes the fields of a variable; write the variable itself, or change its configuration"
     )]
     Field,
-    #[error("no write access to this variable; ask the engine's administrator for it")]
-    Denied,
+    /// The caller may read the variable, but may not perform this action.
+    #[error(
+        "your rights on this variable do not include `{action}`; ask the engine's administrator for it"
+    )]
+    Denied { action: Action },
     #[error("the value does not have the variable's type, {expected}; write a value of that type")]
     WrongType { expected: String },
     #[error("the value cannot be decoded: {0}; correct the program that wrote it")]
@@ -194,8 +198,11 @@ pub enum AccessError {
     InvalidName(trunkline_types::name::NameError),
     #[error("the variable is write-only; change `access` in its library to read it")]
     NotReadable,
-    #[error("no read access to this variable; ask the engine's administrator for it")]
-    Denied,
+    /// The caller may not perform this action.
+    #[error(
+        "your rights on this variable do not include `{action}`; ask the engine's administrator for it"
+    )]
+    Denied { action: Action },
     #[error("the variable is no longer deployed; open it again by its name")]
     Gone,
     #[error("{handle} is not a handle of this engine; open the variable by its name")]
@@ -247,7 +254,7 @@ impl AccessError {
             AccessError::UnknownField { .. } => FaultCode::UnknownField,
             AccessError::InvalidName(_) => FaultCode::BadName,
             AccessError::NotReadable => FaultCode::NotReadable,
-            AccessError::Denied => FaultCode::Denied,
+            AccessError::Denied { .. } => FaultCode::Denied,
             AccessError::Gone => FaultCode::Gone,
             AccessError::UnknownHandle { .. } => FaultCode::UnknownHandle,
             AccessError::Limit { .. } => FaultCode::LimitReached,
@@ -291,7 +298,7 @@ impl Refusal {
     pub fn code(&self) -> FaultCode {
         match self {
             Refusal::ReadOnly | Refusal::Field => FaultCode::NotWritable,
-            Refusal::Denied => FaultCode::Denied,
+            Refusal::Denied { .. } => FaultCode::Denied,
             Refusal::WrongType { .. } => FaultCode::WrongType,
             Refusal::InvalidValue(_) | Refusal::Length { .. } => FaultCode::InvalidValue,
             Refusal::OutOfRange { .. } | Refusal::Scaling(_) => FaultCode::OutOfRange,

@@ -35,7 +35,9 @@ impl Consumer {
         let subscription = wanted.subscription;
         variable.check_readable(caller)?;
         if !variable.permits(caller, Action::Subscribe) {
-            return Err(AccessError::Denied);
+            return Err(AccessError::Denied {
+                action: Action::Subscribe,
+            });
         }
         check_contract(wanted.contract)?;
         if self.item_count() >= ITEMS_MAX {

@@ -227,7 +227,9 @@ impl Variable {
 
     pub fn check_readable(&self, caller: &Caller) -> Result<(), AccessError> {
         if !self.is_visible_to(caller) {
-            return Err(AccessError::Denied);
+            return Err(AccessError::Denied {
+                action: Action::Read,
+            });
         }
         if self.properties().access == Access::WriteOnly {
             return Err(AccessError::NotReadable);

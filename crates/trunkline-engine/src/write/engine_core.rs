@@ -84,18 +84,27 @@ impl EngineCore {
         self.variables.handles()
     }
 
-    pub fn no_variable(&self, handle: u32) -> AccessError {
-        match self.variables.may_have_existed(handle) {
+    /// Returns the error for a handle with which the caller sees no variable.
+    pub fn no_variable(&self, caller: &Caller, handle: u32) -> AccessError {
+        match self.may_be_gone(caller, handle) {
             true => AccessError::Gone,
             false => AccessError::UnknownHandle { handle },
         }
     }
 
-    pub(crate) fn refuse_handle(&self, handle: u32) -> Refusal {
-        match self.variables.may_have_existed(handle) {
+    /// Returns the refusal for a handle with which the caller sees no variable.
+    pub(crate) fn refuse_handle(&self, caller: &Caller, handle: u32) -> Refusal {
+        match self.may_be_gone(caller, handle) {
             true => Refusal::Gone,
             false => Refusal::UnknownHandle { handle },
         }
+    }
+
+    /// A caller from which variables are hidden gets the same answer for every handle, because the
+    /// difference would show which handles belong, or belonged, to hidden variables (B-82). It has
+    /// been given each handle that it uses, so the variable is probably gone.
+    fn may_be_gone(&self, caller: &Caller, handle: u32) -> bool {
+        !caller.rights.permit_all_reads() || self.variables.may_have_existed(handle)
     }
 
     pub fn slots(&self) -> SlotCounts {
@@ -165,8 +174,10 @@ impl EngineCore {
     /// Visits the visible, deployed variables whose names match, beginning with slot `cursor`.
     ///
     /// Stops when `limit` variables have matched or `budget` is used up, but examines at least one
-    /// slot. Returns the cursor at which to continue, or `None` at the end. Names of the engine's
-    /// own libraries match only patterns that also begin with `_`.
+    /// slot. Returns the cursor at which to continue, or `None` at the end. For a caller from which
+    /// variables are hidden, a search that has reached `limit` continues at a variable that matches,
+    /// so that the cursor does not report variables that follow and are all hidden. Names of the
+    /// engine's own libraries match only patterns that also begin with `_`.
     pub fn find(
         &self,
         caller: &Caller,
@@ -178,9 +189,11 @@ impl EngineCore {
     ) -> Option<u32> {
         let end = self.variables.end();
         let shows = |name: &str| !is_reserved(name) || is_reserved(pattern.as_str());
+        let sees_all = caller.rights.permit_all_reads();
         let mut found = 0;
         for (examined, slot) in (cursor.max(1)..end).enumerate() {
-            if found >= limit || (examined > 0 && budget.is_spent()) {
+            let is_full = found >= limit;
+            if (is_full && sees_all) || (examined > 0 && budget.is_spent()) {
                 return Some(slot);
             }
             budget.spend(STEPS_PER_VARIABLE);
@@ -190,6 +203,9 @@ impl EngineCore {
                 && shows(variable.name())
                 && !variable.is_gone()
             {
+                if is_full {
+                    return Some(slot);
+                }
                 found += 1;
                 visit(&variable);
             }

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::fmt::Debug;
 
-use trunkline_types::Timestamp;
+use trunkline_types::Moment;
 
 use super::{Call, EngineCore};
 use crate::delivery::outbox::{Outbox, Wakes};
@@ -47,7 +47,7 @@ pub(crate) trait WriteObserver: Any + Debug + Send {
 
 pub(crate) struct WriteEnd<'a> {
     pub(crate) variable: &'a Variable,
-    pub(crate) wall: Timestamp,
+    pub(crate) moment: Moment,
     pub(crate) old: &'a Update,
     /// The value after the write; `None` if it is the requested one.
     pub(crate) new: Option<&'a Encoded>,

@@ -88,13 +88,12 @@ impl<'a> Call<'a> {
             return Ok(());
         }
         let action = match write.verb {
-            // A request only reads.
-            WriteVerb::Request => Action::Read,
-            WriteVerb::Put | WriteVerb::Set | WriteVerb::Send => Action::Write,
+            // A request makes the source act, such as an I/O server read its device.
+            WriteVerb::Put | WriteVerb::Set | WriteVerb::Send | WriteVerb::Request => Action::Write,
             WriteVerb::Force | WriteVerb::Unforce => Action::Force,
         };
         if !self.variable.permits(caller, action) {
-            return Err(Refusal::Denied);
+            return Err(Refusal::Denied { action });
         }
         if matches!(
             write.verb,
@@ -128,7 +127,7 @@ impl<'a> Call<'a> {
         if let Some(observer) = self.observer {
             let end = WriteEnd {
                 variable: self.variable,
-                wall: self.moment.wall,
+                moment: self.moment,
                 old,
                 new,
                 outcome,

@@ -75,9 +75,17 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Returns the first series that was not compared yet; `None` if all were.
+    /// Returns the first series that was not compared yet; `None` if all were. Skips series that the
+    /// reader may not query: they must not be named in a cursor, and must not count as work, because the
+    /// ends of pages would then show that they exist.
     pub(crate) fn next_candidate(&self) -> Option<&'a Series> {
-        self.series.get(self.compared.get())
+        loop {
+            let one = self.series.get(self.compared.get())?;
+            if self.permitted.contains(&one.name) {
+                return Some(one);
+            }
+            self.compared.set(self.compared.get() + 1);
+        }
     }
 
     fn includes(&self, series: &Series, page: &PageState) -> bool {
@@ -95,6 +103,6 @@ impl<'a> Selection<'a> {
         let steps = self.steps.get() + (usize::MAX - budget.left());
         page.spend(steps / STEPS_PER_WORK);
         self.steps.set(steps % STEPS_PER_WORK);
-        is_selected && self.permitted.contains(&series.name)
+        is_selected
     }
 }

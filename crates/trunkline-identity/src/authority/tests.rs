@@ -99,6 +99,13 @@ fn certificates_of_another_authority_are_not_ours() {
     let sut = other.issue(&subject(&[]), &key, NOW).unwrap();
     assert!(!sut.is_signed_by(authority.certificate()));
     assert!(sut.is_signed_by(other.certificate()));
+    // The same key under another subject: a client would find no chain by names.
+    let mut renamed = CertificateParams::default();
+    renamed.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    let renamed = renamed.self_signed(&other.key.0).unwrap();
+    let renamed = Certificate::from_der(renamed.der()).unwrap();
+    assert_eq!(renamed.fingerprint(), other.certificate().fingerprint());
+    assert!(!sut.is_signed_by(&renamed));
 }
 
 #[test]

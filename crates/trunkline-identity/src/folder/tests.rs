@@ -2,6 +2,8 @@ use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Duration;
 
+use rcgen::{CertificateParams, KeyPair};
+
 use super::*;
 use crate::certificate::{DAY, Validity, later};
 
@@ -154,7 +156,8 @@ fn files_that_others_can_read_or_write_are_refused() {
 
 #[test]
 fn missing_linked_and_large_files_are_refused() {
-    for (name, _) in FILES {
+    let required = FILES.iter().filter(|(name, _)| *name != AUTHORITY_KEY);
+    for (name, _) in required {
         let made = made();
         let (file, aside) = (made.file(name), made.sut.path().with_extension("aside"));
         fs::rename(&file, &aside).unwrap();
@@ -204,6 +207,79 @@ fn files_that_do_not_belong_together_are_refused() {
         let opened = SecurityFolder::open(made.sut.path());
         assert_eq!(opened.is_ok(), name == ACCESS, "{name}");
     }
+}
+
+/// Creates a certificate with a key on P-384, issued by `issuer` or by itself.
+fn certificate_of_a_company(
+    name: &str,
+    is_authority: bool,
+    issuer: Option<&rcgen::Issuer<'_, &KeyPair>>,
+) -> (CertificateParams, KeyPair, String) {
+    let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
+    let mut params = CertificateParams::new(vec!["plant7.example".to_owned()]).unwrap();
+    params
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, name);
+    if is_authority {
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    }
+    let certificate = match issuer {
+        Some(issuer) => params.signed_by(&key, issuer).unwrap(),
+        None => params.self_signed(&key).unwrap(),
+    };
+    let text = crate::pem::encode(CERTIFICATE, certificate.der());
+    (params, key, text.as_str().to_owned())
+}
+
+#[test]
+fn certificates_of_another_authority_need_no_key_of_it() {
+    let made = made();
+    let (root, root_key, root_text) = certificate_of_a_company("Company", true, None);
+    let root = rcgen::Issuer::from_params(&root, &root_key);
+    let (middle, middle_key, middle_text) =
+        certificate_of_a_company("Company plants", true, Some(&root));
+    let middle = rcgen::Issuer::from_params(&middle, &middle_key);
+    let (_, key, text) = certificate_of_a_company("plant7", false, Some(&middle));
+    fs::write(made.file(AUTHORITY_CERTIFICATE), &root_text).unwrap();
+    let key = crate::pem::encode(crate::pem::PRIVATE_KEY, key.serialized_der());
+    fs::write(made.file(ENGINE_KEY), &*key).unwrap();
+    fs::write(
+        made.file(ENGINE_CERTIFICATE),
+        format!("{text}{middle_text}"),
+    )
+    .unwrap();
+    // The old key of the authority does not belong to the new certificate.
+    assert!(made.refusal().contains("does not belong"));
+    fs::remove_file(made.file(AUTHORITY_KEY)).unwrap();
+
+    let engine = SecurityFolder::open(made.sut.path()).unwrap().engine();
+    let engine = engine.unwrap();
+    assert_eq!(engine.certificate.subject(), "plant7");
+    assert_eq!(engine.intermediates.len(), 1);
+    assert_eq!(engine.authority.subject(), "Company");
+    let refused = made.sut.renew(NOW).unwrap_err();
+    assert!(
+        matches!(refused, FolderError::NotOurAuthority(_)),
+        "{refused}"
+    );
+
+    // A chain that includes its authority is the same chain.
+    fs::write(
+        made.file(ENGINE_CERTIFICATE),
+        format!("{text}{middle_text}{root_text}"),
+    )
+    .unwrap();
+    assert_eq!(made.sut.engine().unwrap().intermediates.len(), 1);
+    // One without its intermediate authority is none, nor one in another order.
+    for wrong in [text.clone(), format!("{middle_text}{text}")] {
+        fs::write(made.file(ENGINE_CERTIFICATE), wrong).unwrap();
+        made.sut.engine().unwrap_err();
+    }
+    // The certificate of an engine cannot be the authority.
+    fs::write(made.file(ENGINE_CERTIFICATE), &text).unwrap();
+    fs::write(made.file(AUTHORITY_CERTIFICATE), &text).unwrap();
+    let refused = made.refusal();
+    assert!(refused.contains("may not sign other"), "{refused}");
 }
 
 #[test]

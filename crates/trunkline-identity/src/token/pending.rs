@@ -124,6 +124,12 @@ impl PendingTokens {
         }
     }
 
+    /// Names the authority in the tokens that are issued from now on. A pending token names the old one, so
+    /// no client can use it with the new certificate.
+    pub fn set_authority(&mut self, authority: Fingerprint) {
+        self.authority = authority;
+    }
+
     /// Issues a token, which is valid once, for [`TOKEN_LIFETIME`].
     ///
     /// # Errors

@@ -110,8 +110,8 @@ pub enum Refusal {
     NotSameUser { owner: u32, uid: Option<u32> },
     /// The peer does not encrypt, and the port is reachable from other machines.
     #[error(
-        "this port accepts only encrypted connections; join the engine, then connect with TLS, or \
-         connect on the engine's machine over its loopback address"
+        "this port accepts only encrypted connections; get a joining token with `trunkline pair` on the \
+         engine's machine, then run `trunkline join`"
     )]
     EncryptionRequired,
     #[error("the engine has no file descriptor left; close connections, or raise its `ulimit -n`")]

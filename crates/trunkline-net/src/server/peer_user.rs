@@ -1,12 +1,17 @@
 //! Finds the user of the program at the other end of a TCP connection on this machine.
 //!
-//! The system lists every TCP socket with its user in `/proc/net/tcp` and `tcp6`. The peer's socket
+//! The kernel answers a question about one socket. Where it does not, the tables of all sockets
+//! are searched: the system lists every TCP socket with its user in `/proc/net/tcp` and `tcp6`. The peer's socket
 //! is the established one with the same addresses, seen from the other end. A socket is attributed
 //! to its creator, even if another program has received it.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+};
 
 /// The state of an established connection. Sockets in other states may have lost their user, and
 /// are listed as user 0.
@@ -25,13 +30,95 @@ pub(super) fn of_socket(socket: impl AsFd, peer: SocketAddr) -> Option<u32> {
 /// Returns the peer's user, or `None` if the peer is on another machine or the system does not
 /// report it.
 pub(super) fn of_tcp_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
-    ["/proc/net/tcp", "/proc/net/tcp6"]
-        .into_iter()
-        .find_map(|table| find(&fs::read_to_string(table).ok()?, local, peer))
+    let (local, peer) = (canonical(local), canonical(peer));
+    // The tables take as long as the machine has sockets, so the exact question comes first.
+    ask_kernel(local, peer).or_else(|| {
+        ["/proc/net/tcp", "/proc/net/tcp6"]
+            .into_iter()
+            .find_map(|table| find(&fs::read_to_string(table).ok()?, local, peer))
+    })
 }
 
-fn find(table: &str, local: SocketAddr, peer: SocketAddr) -> Option<u32> {
-    let (local, peer) = (canonical(local), canonical(peer));
+/// Asks the kernel about the one socket with these addresses (`sock_diag(7)`). Returns `None` if
+/// there is no such socket or the kernel does not support the question.
+fn ask_kernel(local: Endpoint, peer: Endpoint) -> Option<u32> {
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(netlink::SOCK_DIAG),
+    )
+    .ok()?;
+    send(&socket, &question(local, peer), SendFlags::empty()).ok()?;
+    let mut answer = [0; 512];
+    // The kernel has answered when `send` returns.
+    let (count, _) = recv(&socket, &mut answer, RecvFlags::DONTWAIT).ok()?;
+    user_in(answer.get(..count)?)
+}
+
+/// Length of the header of a message, `struct nlmsghdr`.
+const HEADER: usize = 16;
+/// Length of the question, `struct inet_diag_req_v2`.
+const QUESTION: usize = 56;
+/// `SOCK_DIAG_BY_FAMILY`, the type of the question and of its answer.
+const BY_FAMILY: u16 = 20;
+/// `NLM_F_REQUEST`.
+const REQUEST: u16 = 1;
+/// Places of the user and the inode in an answer: after the header, in `struct inet_diag_msg`.
+const USER_AT: usize = HEADER + 64;
+const INODE_AT: usize = HEADER + 68;
+
+fn question(local: Endpoint, peer: Endpoint) -> [u8; HEADER + QUESTION] {
+    let mut bytes = Vec::with_capacity(HEADER + QUESTION);
+    bytes.extend_from_slice(&((HEADER + QUESTION) as u32).to_ne_bytes());
+    bytes.extend_from_slice(&BY_FAMILY.to_ne_bytes());
+    bytes.extend_from_slice(&REQUEST.to_ne_bytes());
+    // Sequence number and sender, which the only question of a socket does not need.
+    bytes.extend_from_slice(&[0; 8]);
+    let family = match peer.0 {
+        IpAddr::V4(_) => AddressFamily::INET,
+        IpAddr::V6(_) => AddressFamily::INET6,
+    };
+    // Families and protocols have small numbers.
+    bytes.extend_from_slice(&[family.as_raw() as u8, IPPROTO_TCP, 0, 0]);
+    bytes.extend_from_slice(&u32::MAX.to_ne_bytes());
+    // The socket of the peer, as the peer sees it.
+    for (_, port) in [peer, local] {
+        bytes.extend_from_slice(&port.to_be_bytes());
+    }
+    for (ip, _) in [peer, local] {
+        let mut address = [0; 16];
+        match ip {
+            IpAddr::V4(ip) => address[..4].copy_from_slice(&ip.octets()),
+            IpAddr::V6(ip) => address.copy_from_slice(&ip.octets()),
+        }
+        bytes.extend_from_slice(&address);
+    }
+    // Any interface, and no cookie.
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(&[u8::MAX; 8]);
+    let mut question = [0; HEADER + QUESTION];
+    question.copy_from_slice(&bytes);
+    question
+}
+
+const IPPROTO_TCP: u8 = 6;
+
+fn user_in(answer: &[u8]) -> Option<u32> {
+    let kind = answer.get(4..6)?.try_into().ok().map(u16::from_ne_bytes)?;
+    let number = |at: usize| {
+        let bytes = answer.get(at..at.checked_add(4)?)?;
+        bytes.try_into().ok().map(u32::from_ne_bytes)
+    };
+    // A socket that its program has closed has no inode, and may be listed as one of user 0.
+    let is_open = kind == BY_FAMILY && number(INODE_AT)? != 0;
+    number(USER_AT).filter(|_| is_open)
+}
+
+/// An address and a port. An IPv4 address within IPv6 counts as IPv4.
+type Endpoint = (IpAddr, u16);
+
+fn find(table: &str, local: Endpoint, peer: Endpoint) -> Option<u32> {
     table.lines().skip(1).find_map(|line| {
         let mut fields = line.split_whitespace().skip(1);
         let (from, to) = (address(fields.next()?)?, address(fields.next()?)?);
@@ -43,7 +130,7 @@ fn find(table: &str, local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     })
 }
 
-fn canonical(address: SocketAddr) -> (IpAddr, u16) {
+fn canonical(address: SocketAddr) -> Endpoint {
     (address.ip().to_canonical(), address.port())
 }
 
@@ -83,7 +170,17 @@ mod tests {
             let (server, peer) = listener.accept().unwrap();
             let local = server.local_addr().unwrap();
             assert_eq!(of_tcp_peer(local, peer), Some(own_uid()), "{listen}");
+            let (local, peer) = (canonical(local), canonical(peer));
+            if ask_kernel(local, peer).is_none() {
+                println!("this kernel does not answer questions about one socket");
+                continue;
+            }
+            assert_eq!(ask_kernel(peer, (local.0, 1)), None, "{listen}");
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+            assert_eq!(ask_kernel(local, peer), Some(own_uid()), "half-closed");
+            // The system keeps the socket of a closed program, which must not count as root's.
             drop(client);
+            assert_eq!(ask_kernel(local, peer), None, "closed");
         }
     }
 
@@ -95,7 +192,7 @@ mod tests {
                      0        0 0\n   \
                      1: 0100007F:C351 0100007F:16DA 01 00000000:00000000 00:00000000 00000000  \
                      1000        0 4711\n";
-        let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let at = |port: u16| canonical(SocketAddr::from(([127, 0, 0, 1], port)));
         if cfg!(target_endian = "little") {
             assert_eq!(find(table, at(0x16da), at(0xc351)), Some(1000));
         }

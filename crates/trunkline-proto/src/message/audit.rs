@@ -5,11 +5,15 @@
 //! all with the same head; a page may be empty although more pages follow. To get the next page,
 //! set `from` of the next AUDIT to `next`, unless it is 0. An outcome that this version does not
 //! know is read as [`Unknown`](trunkline_types::AuditOutcome::Unknown), with its sentence.
+//!
+//! Each entry has its place in the chain of hashes, if the engine has one: the hash of the entry
+//! before it, and its own.
 
-use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, Position, Timestamp};
+use trunkline_types::audit::{AuditHash, AuditLink};
+use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, Position, Tick, Timestamp};
 
 use super::fields::{Always, IfSet, Mark, Maybe, fields};
-use super::form::{Fixed, Flat, Nanos, Text, Varint, VarintOrZero, Whole};
+use super::form::{Fixed, Flat, Nanos, Text, Varint, VarintOrZero, Whole, mapped};
 use super::layout::{Field, FieldSink, FieldValue, FrameContext, Record, record};
 use super::list::list_frame;
 #[cfg(test)]
@@ -81,6 +85,10 @@ fields! {
         11: pub position: Option<Position> = Maybe<Flat>,
         12: pub sentence: &'a str = IfSet<Whole>,
         13: pub lost: Option<u64> = Maybe<Varint>,
+        /// The time `when` by the engine's monotonic clock, in nanoseconds; 0 if it is not known.
+        14: pub monotonic: u64 = IfSet<Varint>,
+        /// Place of the entry in the chain of hashes: the hash of the entry before, then its own.
+        15: pub link: Option<AuditLink> = Maybe<Flat>,
     }
     absent Self { outcome: DONE, ..Self::default() }
 }
@@ -90,6 +98,21 @@ record! {
         epoch: u64 = Varint,
         sequence: u64 = Varint,
     }
+}
+
+record! {
+    impl AuditLink {
+        previous: AuditHash = HashBytes,
+        hash: AuditHash = HashBytes,
+    }
+}
+
+/// A hash, 32 bytes.
+#[derive(Debug)]
+pub enum HashBytes {}
+
+mapped! {
+    HashBytes: AuditHash = Fixed: [u8; 32], |hash| hash.0, AuditHash;
 }
 
 impl<'a> EntryFields<'a> {
@@ -104,6 +127,8 @@ impl<'a> EntryFields<'a> {
             data_type: &entry.data_type,
             old: &entry.old,
             new: &entry.new,
+            monotonic: entry.monotonic.as_nanos(),
+            link: entry.link,
             ..Self::default()
         };
         match &entry.outcome {
@@ -127,6 +152,7 @@ impl<'a> EntryFields<'a> {
         AuditEntry {
             number: self.number,
             when: Timestamp::from_nanos(self.when),
+            monotonic: Tick::from_nanos(self.monotonic),
             who: self.who.to_owned(),
             from: self.from.to_owned(),
             action: AuditAction::from_number(self.action),
@@ -142,6 +168,7 @@ impl<'a> EntryFields<'a> {
                 LOST => AuditOutcome::Lost(self.lost.unwrap_or(0)),
                 _ => AuditOutcome::Unknown(self.sentence.to_owned()),
             },
+            link: self.link,
         }
     }
 }
@@ -181,6 +208,14 @@ impl<'a> Record<'a> for AuditEntry {
                 to.field("detail", FieldValue::Text(sentence));
             }
             AuditOutcome::Lost(count) => to.field("detail", FieldValue::NumberAsText(*count)),
+        }
+        // Engines of earlier versions send neither of these fields.
+        if self.monotonic != Tick::ZERO {
+            let monotonic = FieldValue::NumberAsText(self.monotonic.as_nanos());
+            to.field("monotonic", monotonic);
+        }
+        if let Some(link) = &self.link {
+            link.show(to);
         }
     }
 

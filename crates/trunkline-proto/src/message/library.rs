@@ -1,4 +1,5 @@
-//! DEPLOY, ORDER and REPORT: deploying, undeploying, starting and stopping libraries.
+//! DEPLOY, ORDER and REPORT: deploying, undeploying, starting and stopping libraries, and stopping the
+//! engine.
 //!
 //! ```text
 //! DEPLOY   flags u8 | library text | description text
@@ -12,7 +13,8 @@
 //! arrived. With REPLACE, the library may already be deployed; unchanged variables keep their
 //! handles. Without FORCE, UNDEPLOY of a library with subscribers is refused. REPORT confirms that an
 //! order was carried out, and FAULT reports that it was not. REPORT is sent only when the result is
-//! certain to survive a restart.
+//! certain to survive a restart. The order to stop the engine, with an empty name, needs the feature
+//! ENGINE_ORDERS as well; its REPORT is sent before the engine stops.
 
 use trunkline_types::VariableDefinition;
 use trunkline_types::wire::{VariablesDecoder, VariablesEncoder, put_str, put_u8};
@@ -113,7 +115,7 @@ impl Iterator for Deploy<'_> {
     }
 }
 
-/// The action on a deployed library.
+/// The action on a deployed library, or on the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LibraryVerb {
     /// Remove its variables.
@@ -125,6 +127,8 @@ pub enum LibraryVerb {
     Start,
     /// Hold the values of its variables unchanged until it is started.
     Stop,
+    /// Stop the engine, in order. The name of the library is empty.
+    StopEngine,
 }
 
 record! {
@@ -148,6 +152,7 @@ forms! {
                 LibraryVerb::Undeploy { force: true } => (1, FORCE),
                 LibraryVerb::Start => (2, 0),
                 LibraryVerb::Stop => (3, 0),
+                LibraryVerb::StopEngine => (4, 0),
             };
             out.extend_from_slice(&[number, flags]);
         },
@@ -155,20 +160,23 @@ forms! {
             (1, flags) => LibraryVerb::Undeploy { force: flags & FORCE != 0 },
             (2, _) => LibraryVerb::Start,
             (3, _) => LibraryVerb::Stop,
-            (other, _) => return Err(payload.unexpected("the verb 1, 2 or 3", u64::from(other))),
+            (4, _) => LibraryVerb::StopEngine,
+            (other, _) => return Err(payload.unexpected("a verb from 1 to 4", u64::from(other))),
         }),
         |verb, name, to| {
             let (word, force) = match verb {
                 LibraryVerb::Undeploy { force } => ("undeploy", *force),
                 LibraryVerb::Start => ("start", false),
                 LibraryVerb::Stop => ("stop", false),
+                LibraryVerb::StopEngine => ("stop-engine", false),
             };
             to.field(name, FieldValue::Text(word));
             to.field("force", FieldValue::Flag(force));
         },
-        |source, _| match source.number() % 3 {
+        |source, _| match source.number() % 4 {
             0 => LibraryVerb::Start,
             1 => LibraryVerb::Stop,
+            2 => LibraryVerb::StopEngine,
             _ => LibraryVerb::Undeploy { force: source.bool() },
         };
 }

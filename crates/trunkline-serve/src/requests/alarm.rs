@@ -1,13 +1,14 @@
 //! Lists alarms in pages, and handles operators' actions on alarms.
 
+use trunkline_engine::{AuditRoom, OrderNote};
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::alarm::{
     ActedAlarm, AlarmAct, AlarmActHead, AlarmActedBuilder, AlarmPageBuilder, AlarmPageHead, Alarms,
 };
 use trunkline_proto::message::list::AnswerHead;
 use trunkline_proto::{Disconnect, Fault};
-use trunkline_types::Pattern;
 use trunkline_types::alarm::{AlarmAction, AlarmState, AlarmStatus};
+use trunkline_types::{AuditAction, AuditOutcome, Pattern};
 
 use super::Rejection;
 use super::orders::parse_optional_pattern;
@@ -151,6 +152,22 @@ impl Request for ActRequest {
                     let act = (alarm.as_str(), *action, comment.as_str());
                     let (handle, wakes) = (variable.handle(), &mut context.wakes);
                     let result = engine.alarms().act(caller, handle, act, moment, wakes);
+                    if let Ok(state) = result {
+                        let effect = match comment.is_empty() {
+                            true => format!("{alarm}: {state}"),
+                            false => format!("{alarm}: {state}; {comment}"),
+                        };
+                        let note = OrderNote {
+                            action: audited(*action),
+                            name: variable.name(),
+                            effect: &effect,
+                            outcome: AuditOutcome::Done,
+                        };
+                        // An operator must be able to act on alarms even if the audit is full, so the
+                        // entry claims no room.
+                        let (audit, room) = (engine.audit(), AuditRoom::default());
+                        audit.note_order(caller, moment, note, &room, wakes);
+                    }
                     result.map_err(|refusal| Fault::from(&refusal))
                 }
                 Err(error) => Err(Fault::from(&error)),
@@ -177,5 +194,17 @@ impl Request for ActRequest {
             .iter()
             .map(|(name, alarm)| name.len() + alarm.len());
         texts.sum::<usize>() + self.items.len() * size_of::<(String, String)>() + self.comment.len()
+    }
+}
+
+/// Returns the action in the audit.
+fn audited(action: AlarmAction) -> AuditAction {
+    match action {
+        AlarmAction::Acknowledge => AuditAction::AlarmAcknowledge,
+        AlarmAction::Reset => AuditAction::AlarmReset,
+        AlarmAction::Shelve(_) => AuditAction::AlarmShelve,
+        AlarmAction::Unshelve => AuditAction::AlarmUnshelve,
+        AlarmAction::TakeOutOfService => AuditAction::AlarmDisable,
+        AlarmAction::ReturnToService => AuditAction::AlarmEnable,
     }
 }

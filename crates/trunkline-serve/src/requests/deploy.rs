@@ -97,7 +97,9 @@ impl Deploys {
             library: incoming.library,
             replace: incoming.replace,
         };
-        queue_order(context, request, order, incoming.refused);
+        let refused = incoming.refused;
+        let refused = refused.or_else(|| order.check_rights(&context.caller).err());
+        queue_order(context, request, order, refused);
         Ok(())
     }
 }

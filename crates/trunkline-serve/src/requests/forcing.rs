@@ -32,8 +32,9 @@ impl Request for ForcingRequest {
         let rights = &context.caller.rights;
         let is_permitted = match forcing.verb {
             ForcingVerb::List => rights.permit_somewhere(Action::Read),
+            // They can concern any variable.
             ForcingVerb::On | ForcingVerb::Off | ForcingVerb::Clear => {
-                rights.permit_on_engine(Action::Force)
+                rights.permit_everywhere(Action::Force)
             }
         };
         if !is_permitted {

@@ -25,7 +25,7 @@ pub(super) fn info(context: &mut Context, page: &mut Page, handles: &[u32]) {
         page.next += 1;
         match context.engine.visible(&context.caller, *handle) {
             None => {
-                let error = context.engine.no_variable(*handle);
+                let error = context.engine.no_variable(&context.caller, *handle);
                 frame.push(&Err(Fault::from(&error).as_ref()));
             }
             Some(variable) => frame.push(&Ok(describe(context, &variable))),

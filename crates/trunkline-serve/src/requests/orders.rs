@@ -1,6 +1,6 @@
 //! Passes orders to the engine's host, and sends the host's answers to the client.
 //!
-//! Orders start, stop, deploy and undeploy libraries, and query the audit, the alarm journal and the
+//! Orders start, stop, deploy and undeploy libraries, stop the engine, and query the audit, the alarm journal and the
 //! history. `deploy` receives the library of a DEPLOY, and `history` decodes a HISTORY.
 
 use std::borrow::Borrow;
@@ -13,13 +13,13 @@ use trunkline_proto::message::alarm_journal::{AlarmEntriesForm, AlarmEntriesHead
 use trunkline_proto::message::audit::{Audit, AuditPageForm, AuditPageHead};
 use trunkline_proto::message::library::{LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb};
 use trunkline_proto::message::list::{ListBuilder, ListFrame};
-use trunkline_proto::{Disconnect, Fault, FaultCode};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Features};
 use trunkline_types::alarm::{AlarmJournalQuery, AlarmState};
 use trunkline_types::{AuditOutcome, AuditQuery, Pattern};
 
 use super::{Rejection, history};
 use crate::context::{Context, Progress, Request, units_of};
-use crate::fault::audit_unstored;
+use crate::fault::{audit_unstored, not_agreed};
 use crate::gate::Admitted;
 use crate::request_budget::{Loan, MemoryUse};
 
@@ -45,6 +45,12 @@ pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), 
         LibraryVerb::Undeploy { force } => Order::Undeploy { library, force },
         LibraryVerb::Start => Order::Start { library },
         LibraryVerb::Stop => Order::Stop { library },
+        LibraryVerb::StopEngine if !context.features.contains(Features::ENGINE_ORDERS) => {
+            let fault = not_agreed("the order to stop the engine", Features::ENGINE_ORDERS);
+            context.put_fault(frame.request(), &fault);
+            return Ok(());
+        }
+        LibraryVerb::StopEngine => Order::StopEngine,
     };
     let refused = refuse_order(context, order.check_rights(&context.caller));
     queue_order(context, frame.request(), order, refused);
@@ -60,6 +66,7 @@ pub(crate) fn handle_audit(context: &mut Context, frame: &Admitted<'_>) -> Resul
         who: (!audit.who.is_empty()).then(|| audit.who.to_owned()),
         newest_first: audit.newest_first,
         limit: audit.limit,
+        permitted: context.caller.rights.names_in_audit(),
     };
     let order = Order::Audit(query);
     let refused = refuse_order(context, order.check_rights(&context.caller));
@@ -85,6 +92,7 @@ pub(crate) fn handle_alarm_journal(
             .collect(),
         newest_first: journal.newest_first,
         limit: journal.limit,
+        permitted: context.caller.rights.names_with_history(),
     };
     let order = Order::AlarmJournal(Box::new(query));
     let refused = refuse_order(context, order.check_rights(&context.caller));
@@ -153,10 +161,10 @@ impl Request for OrderRequest {
                 outcome: AuditOutcome::Refused(fault.sentence.to_string()),
             };
             let (engine, caller) = (&context.engine, &context.caller);
-            let (room, wall) = (room.unwrap_or_default(), context.moment.wall);
+            let (room, moment) = (room.unwrap_or_default(), context.moment);
             engine
                 .audit()
-                .note_order(caller, wall, note, &room, &mut context.wakes);
+                .note_order(caller, moment, note, &room, &mut context.wakes);
             context.put_fault(self.request, fault);
             return Progress::Done;
         }

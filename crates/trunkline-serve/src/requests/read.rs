@@ -182,7 +182,9 @@ fn read(context: &mut Context, page: &mut Page, handles: &[u32]) {
             }
         }
         let update = match variable {
-            None => Err(Fault::from(&context.engine.no_variable(*handle))),
+            None => Err(Fault::from(
+                &context.engine.no_variable(&context.caller, *handle),
+            )),
             Some(variable) if variable.is_gone() => Err(Fault::from(&AccessError::Gone)),
             Some(variable) => context
                 .readable(variable)
@@ -208,12 +210,17 @@ fn request_values(context: &mut Context, page: &mut Page, handles: &[u32]) {
     for handle in page.slice(handles) {
         page.next += 1;
         let Some(variable) = context.engine.visible(&context.caller, *handle) else {
-            let error = context.engine.no_variable(*handle);
+            let error = context.engine.no_variable(&context.caller, *handle);
             results.push_fault(Fault::from(&error).as_ref());
             continue;
         };
         if !variable.permits(&context.caller, Action::Write) {
-            results.push_fault(Fault::from(&AccessError::Denied).as_ref());
+            results.push_fault(
+                Fault::from(&AccessError::Denied {
+                    action: Action::Write,
+                })
+                .as_ref(),
+            );
         } else if context.engine.providers().request(*handle) {
             results.push_ok();
         } else {

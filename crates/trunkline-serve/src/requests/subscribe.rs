@@ -60,7 +60,9 @@ impl Request for SubscribeRequest {
                     sequence: item.last_sequence,
                 });
             let result = match context.engine.visible(&context.caller, item.handle) {
-                None => Err(Fault::from(&context.engine.no_variable(item.handle))),
+                None => Err(Fault::from(
+                    &context.engine.no_variable(&context.caller, item.handle),
+                )),
                 Some(variable) => subscribe_one(context, &variable, &self.terms, resume, false),
             };
             match result {

@@ -5,7 +5,10 @@
 //! other requests except writes, because they must see the effect of earlier writes. Writes to other
 //! variables continue. The write credit bounds the number of parked writes.
 
-use trunkline_engine::{Attempt, FollowedHandles, Origin, Write, WriteValue, check_room_to_decode};
+use trunkline_engine::{
+    Attempt, FollowedHandles, Origin, Refusal, Write, WriteOutcome, WriteValue,
+    check_room_to_decode,
+};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, Writes};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, FrameKind};
 use trunkline_types::wire;
@@ -13,7 +16,7 @@ use trunkline_types::{Moment, Quality, Tick};
 
 use crate::context::{Context, Effect, Progress, REQUEST_BYTES, Request, units_of};
 use crate::fault::not_agreed;
-use crate::gate::Admitted;
+use crate::gate::{self, Admitted};
 use crate::request_budget::MemoryUse;
 use crate::write_run::{Answer, CompactAnswer, OwnedWrite, bytes_of};
 
@@ -177,7 +180,7 @@ fn attempt(
     let Moment { now, wall } = context.moment;
     let may_use_fast_path = !is_published && has_only_value(&record.options);
     let Some(variable) = handles.visible(caller, record.handle) else {
-        return Err(Fault::from(&engine.no_variable(record.handle)));
+        return Err(Fault::from(&engine.no_variable(caller, record.handle)));
     };
     if may_use_fast_path
         && engine.is_clock_settled()
@@ -251,7 +254,16 @@ fn attempt(
     };
     loop {
         match engine.try_write(caller, now, wall, variable, &write, &mut context.wakes) {
-            Attempt::Done(outcome) => return answered(Answer::Outcome(outcome)),
+            Attempt::Done(outcome) => {
+                if matches!(outcome, WriteOutcome::Refused(Refusal::Denied { .. })) {
+                    let request = gate::RefusedRequest {
+                        request: FrameKind::Write.name(),
+                        name: variable.name(),
+                    };
+                    gate::note_refusal(engine, caller, request, context.moment, &mut context.wakes);
+                }
+                return answered(Answer::Outcome(outcome));
+            }
             Attempt::Pending => {
                 context
                     .unanswered

@@ -60,6 +60,9 @@ impl Endpoint for Session {
             return;
         }
         self.context.moment = Moment { now, wall };
+        if self.end_if_revoked() {
+            return;
+        }
         self.liveness.handle_received(now);
         match self.read_frames(bytes) {
             // These frames may have caused updates for other sessions. Send them now if this thread
@@ -90,6 +93,7 @@ impl Endpoint for Session {
         if let Err(cause) = self.finish_login() {
             self.fail(cause);
         }
+        self.end_if_revoked();
         let (start, end) = (out.len(), out.len().saturating_add(budget));
         let was_reading = self.wants_input();
         let mut more = self.is_open() && self.run_work(budget);
@@ -106,10 +110,7 @@ impl Endpoint for Session {
                 more |= !self.context.answers.is_empty();
             }
             let facts = self.context.options.facts.as_ref();
-            let goodbye = facts.and_then(|facts| facts.goodbye()).or_else(|| {
-                let standing = self.standing.as_ref();
-                standing.and_then(|standing| standing.goodbye())
-            });
+            let goodbye = facts.and_then(|facts| facts.goodbye());
             if let Some(goodbye) = goodbye.filter(|_| !more) {
                 self.shut_down(&goodbye);
                 self.context.answers.send(out, usize::MAX, self.frame_max);
@@ -147,6 +148,10 @@ impl Endpoint for Session {
 
     fn handle_timeout(&mut self, now: Tick, wall: Timestamp) {
         self.context.moment = Moment { now, wall };
+        // A decision that has arrived counts, even if this end looks at it after the deadline.
+        if let Err(cause) = self.finish_login() {
+            return self.fail(cause);
+        }
         match self.phase {
             Phase::Hello { deadline } if now >= deadline => {
                 let deadline = self.context.options.hello_deadline;
@@ -220,6 +225,7 @@ impl Endpoint for Session {
         let elapsed = i64::try_from(now.since(last_call).as_nanos()).unwrap_or(i64::MAX);
         let wall = wall.saturating_add_nanos(elapsed);
         self.context.moment = Moment { now, wall };
+        self.report_end(&cause);
         self.phase = Phase::Ended;
         self.gathering = None;
         self.context.answers = Answers::default();
@@ -336,7 +342,19 @@ impl Session {
         if !reserve(context, kind, frame)? {
             return Ok(());
         }
-        let frame = &gate::pass(kind, frame, &context.caller)?;
+        let frame = match gate::pass(kind, frame, &context.caller) {
+            Ok(frame) => frame,
+            Err(fault) => {
+                let refused = gate::RefusedRequest {
+                    request: kind.name(),
+                    name: "",
+                };
+                let (engine, caller) = (&context.engine, &context.caller);
+                gate::note_refusal(engine, caller, refused, context.moment, &mut context.wakes);
+                return Err(fault.into());
+            }
+        };
+        let frame = &frame;
         match kind {
             FrameKind::Keepalive => {
                 let keepalive = Keepalive::decode(frame)?;

@@ -19,7 +19,7 @@ use trunkline_types::{Moment, Tick, Timestamp};
 use crate::answers::Answers;
 use crate::context::{Context, Queue};
 use crate::gathering::{Gathering, SharedWake};
-use crate::login::{Identity, LoginAnswer, LoginRefusal, LoginRequest, LoginSlot, Standing};
+use crate::login::{Identity, LoginAnswer, LoginRefusal, LoginRequest, LoginSlot, OnEnd, Standing};
 use crate::options::ServeOptions;
 use crate::request_budget::Account;
 use crate::requests::convergence::Convergence;
@@ -50,6 +50,8 @@ pub struct Session {
     channel: Channel,
     /// Ends the session if the account of its client changes.
     standing: Option<Arc<Standing>>,
+    /// Called when the session ends; `None` afterwards.
+    on_end: Option<OnEnd>,
     /// The gather buffer, in throughput mode.
     gathering: Option<Box<Gathering>>,
 }
@@ -145,6 +147,7 @@ impl Session {
             wake,
             channel: Channel::default(),
             standing: None,
+            on_end: None,
             gathering: None,
             context,
         }
@@ -161,6 +164,17 @@ impl Session {
             goodbye.encode(&mut self.context.answers.frames);
             self.close(Disconnect::ClosedLocally);
         }
+    }
+
+    /// Ends the session if its account was changed. Nothing that the client has requested is carried
+    /// out after this, even if it does not read its answers.
+    fn end_if_revoked(&mut self) -> bool {
+        let standing = self.standing.as_ref().filter(|_| self.is_open());
+        let goodbye = standing.and_then(|standing| standing.goodbye());
+        if let Some(goodbye) = &goodbye {
+            self.shut_down(goodbye);
+        }
+        goodbye.is_some()
     }
 
     fn handle_hello(&mut self, mut hello: Hello) -> Result<(), Disconnect> {
@@ -234,7 +248,7 @@ impl Session {
             let caller = &mut self.context.caller;
             (caller.principal, caller.rights) = (identity.principal, identity.rights);
             (account, role) = (identity.account, identity.role);
-            self.standing = Some(identity.standing);
+            (self.standing, self.on_end) = (Some(identity.standing), identity.on_end);
         }
         self.context
             .engine
@@ -348,9 +362,17 @@ impl Session {
 
     /// Closes the session. Only queued answers are sent after this.
     fn close(&mut self, cause: Disconnect) {
+        self.report_end(&cause);
         let may_resume = may_reconnect(&cause);
         self.phase = Phase::Closing(cause);
         self.release(may_resume);
+    }
+
+    /// Tells the host that the session has ended. Further calls have no effect.
+    fn report_end(&mut self, cause: &Disconnect) {
+        if let Some(OnEnd(report)) = self.on_end.take() {
+            report(cause);
+        }
     }
 
     /// Releases everything that other sessions might wait for. If `may_resume` is true, keeps the

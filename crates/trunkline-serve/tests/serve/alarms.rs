@@ -1,5 +1,7 @@
 //! Tests alarms over sessions: pages, filters, permissions, and the results of actions.
 
+use std::time::Duration;
+
 use trunkline_client::{AlarmName, AlarmQuery};
 use trunkline_engine::Rights;
 use trunkline_proto::{Fault, FaultCode, FrameKind};
@@ -157,4 +159,42 @@ fn each_alarm_of_an_action_has_its_result() {
     let refused = act(&mut reader, &all[..1], AlarmAction::TakeOutOfService);
     assert_eq!(refused[0].as_ref().unwrap_err().code, FaultCode::Denied);
     assert_eq!(list(&mut reader, AlarmQuery::default()).len(), 4);
+}
+
+/// Actions that were carried out are in the audit, refused ones are not.
+///
+/// Behaviour: B-24, H-09.
+#[test]
+fn actions_on_alarms_are_audited() {
+    let world = World::with_library("rig", vec![watched("x", ""), watched("y", "")]);
+    world.set("rig/x", 15.0);
+    let mut sut = Pair::on(&world);
+    let alarms = [("rig/x", "hi"), ("rig/y", "hi")];
+    for action in [
+        AlarmAction::Acknowledge,
+        AlarmAction::Shelve(Duration::from_secs(60)),
+        AlarmAction::Unshelve,
+        AlarmAction::TakeOutOfService,
+        AlarmAction::ReturnToService,
+    ] {
+        act(&mut sut, &alarms[..1], action);
+    }
+    let refused = act(&mut sut, &alarms[1..], AlarmAction::Acknowledge);
+    assert!(refused[0].is_err());
+    let entries = world.engine().audit().take(1, usize::MAX);
+    let told = entries.iter().map(|entry| {
+        let (action, name, new) = (entry.action, &entry.name, &entry.new);
+        format!("{action} {name} {new}: {}", entry.outcome)
+    });
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            "alarm ack rig/x hi: acknowledged; seen: done",
+            "alarm shelve rig/x hi: shelved; seen: done",
+            "alarm unshelve rig/x hi: unacknowledged; seen: done",
+            "alarm disable rig/x hi: out-of-service; seen: done",
+            "alarm enable rig/x hi: unacknowledged; seen: done",
+        ]
+    );
+    assert!(entries.iter().all(|entry| entry.who == "loopback"));
 }

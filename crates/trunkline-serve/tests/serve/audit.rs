@@ -19,8 +19,8 @@ use trunkline_proto::{Fault, FaultCode, Features, FrameKind, Negotiation};
 use trunkline_serve::{ServeOptions, Session};
 use trunkline_types::audit::AUDIT_PAGE_MAX;
 use trunkline_types::{
-    AuditAction, AuditEntry, AuditMode, AuditOutcome, AuditPage, AuditQuery, DataType, Pattern,
-    Value,
+    AuditAction, AuditEntry, AuditMode, AuditOutcome, AuditPage, AuditQuery, DataType, Moment,
+    Pattern, Value,
 };
 
 use crate::rig::{Bell, Pair, Peer, World, client_options, define};
@@ -418,8 +418,12 @@ fn full_audit(world: &World) -> AuditRoom {
         outcome: AuditOutcome::Done,
     };
     let own = engine.audit().claim(1, now).unwrap();
-    engine
-        .audit()
-        .note_order(&Caller::engine(), wall, note, &own, &mut Wakes::new());
+    engine.audit().note_order(
+        &Caller::engine(),
+        Moment { now, wall },
+        note,
+        &own,
+        &mut Wakes::new(),
+    );
     room
 }

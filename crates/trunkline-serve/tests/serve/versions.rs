@@ -313,6 +313,17 @@ fn without_the_history_a_query_of_it_is_refused_in_a_sentence() {
 
 /// Behaviour: B-50, B-51, LX-11.
 #[test]
+fn engine_without_engine_orders_is_not_sent_the_order_to_stop() {
+    for mut sut in either_without(Features::ENGINE_ORDERS) {
+        let request = sut.client.stop_engine().unwrap();
+        assert_to_be_updated(&sut.answer(request).unwrap_err());
+        assert_eq!(sut.traffic.to_engine.count(FrameKind::Order), 0);
+        assert_the_rest_works(&mut sut);
+    }
+}
+
+/// Behaviour: B-50, B-51, LX-11.
+#[test]
 fn nothing_is_gathered_without_throughput_mode() {
     let [engine, client] = [
         (without(Features::THROUGHPUT), Negotiation::OURS),
@@ -379,6 +390,7 @@ fn every_feature_is_left_out_once() {
         Features::AUDIT,
         Features::ALARMS,
         Features::HISTORY,
+        Features::ENGINE_ORDERS,
         Features::ENDS,
     ];
     let all = left_out

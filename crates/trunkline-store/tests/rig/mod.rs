@@ -13,10 +13,11 @@ use trunkline_types::alarm::{
     AlarmDefinition, AlarmEntry, AlarmEvent, AlarmKind, AlarmRecord, AlarmState, JournalEvent,
     SavedAlarm,
 };
+use trunkline_types::audit::{AuditHash, AuditLink};
 use trunkline_types::wire::encode_alarm;
 use trunkline_types::{
     AuditAction, AuditEntry, AuditOutcome, DataType, LibraryDefinition, Position, Properties,
-    Quality, Timestamp, Value, VariableDefinition,
+    Quality, Tick, Timestamp, Value, VariableDefinition,
 };
 
 /// Returns a path for a store, in a folder that is removed when it is dropped.
@@ -83,6 +84,7 @@ pub fn entries(numbers: std::ops::RangeInclusive<u64>) -> Vec<AuditEntry> {
     let of = |number: u64| AuditEntry {
         number,
         when: Timestamp::from_nanos(second(number)),
+        monotonic: Tick::from_nanos(number * 1_000_000_000),
         who: if number.is_multiple_of(3) {
             "ann"
         } else {
@@ -107,8 +109,20 @@ pub fn entries(numbers: std::ops::RangeInclusive<u64>) -> Vec<AuditEntry> {
                 sequence: u64::MAX - number,
             }),
         },
+        link: None,
     };
     numbers.map(of).collect()
+}
+
+/// Links entries that begin a chain, as a store does when they are appended.
+pub fn linked(mut entries: Vec<AuditEntry>) -> Vec<AuditEntry> {
+    let mut previous = AuditHash::ZERO;
+    for entry in &mut entries {
+        let link = AuditLink::new(previous, entry);
+        previous = link.hash;
+        entry.link = Some(link);
+    }
+    entries
 }
 
 fn record(number: u64, state: AlarmState) -> AlarmRecord {

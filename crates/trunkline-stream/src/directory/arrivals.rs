@@ -38,7 +38,7 @@ pub(crate) fn attach<S: EndpointRole + 'static>(
     transport: Transport,
     bytes: &[u8],
     is_checked: Option<bool>,
-) -> Result<(), (Transport, Vec<u8>)> {
+) -> Result<(), Box<(Transport, Vec<u8>)>> {
     let is_local = matches!(transport.peer, Peer::Unix { .. });
     let is_remote = matches!(transport.peer, Peer::Tcp(peer) if !peer.ip().is_loopback());
     let mut answer = Vec::new();
@@ -54,7 +54,7 @@ pub(crate) fn attach<S: EndpointRole + 'static>(
             }
         }
     });
-    attached.map_err(|transport| (transport, answer))
+    attached.map_err(|transport| Box::new((transport, answer)))
 }
 
 /// Closes a transport that no endpoint accepts.

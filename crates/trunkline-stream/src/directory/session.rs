@@ -111,6 +111,13 @@ impl DirectorySession {
         }
     }
 
+    /// Refuses the peer, because it may not use the streams of this machine.
+    #[must_use]
+    pub fn refused(mut self, fault: Fault) -> Self {
+        self.refuse(fault);
+        self
+    }
+
     fn refuse(&mut self, fault: Fault) {
         let refused = Refused {
             code: fault.code,

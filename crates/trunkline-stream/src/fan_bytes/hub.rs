@@ -304,12 +304,12 @@ impl<O: Lanes> Hub<O> {
         bytes: &[u8],
     ) -> Result<(), Rejected> {
         let attached = directory::attach(link, transport, bytes, self.settings.is_checked);
-        attached.or_else(|(transport, answer)| match answer.is_empty() {
+        attached.or_else(|rejected| match rejected.1.is_empty() {
             true => {
                 let code = FaultCode::StreamOutdated;
-                reject(transport, &refused(code, code.meaning().to_owned(), None))
+                reject(rejected.0, &refused(code, code.meaning().to_owned(), None))
             }
-            false => Err(Box::new((transport, answer))),
+            false => Err(rejected),
         })
     }
 }

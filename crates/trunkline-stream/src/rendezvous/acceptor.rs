@@ -24,7 +24,8 @@ impl<S: HasProperties> Arrivals for Acceptor<S> {
             return;
         };
         let attached = directory::attach(&link, transport, bytes, self.is_checked);
-        if let Err((transport, answer)) = attached {
+        if let Err(rejected) = attached {
+            let (transport, answer) = *rejected;
             directory::refuse(transport, &answer);
         }
     }

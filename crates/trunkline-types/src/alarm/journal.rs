@@ -9,6 +9,7 @@
 
 use super::{AlarmEvent, AlarmRecord, AlarmState, AlarmStatus};
 use crate::audit::PageScan;
+use crate::permitted::PermittedNames;
 use crate::{Pattern, StepBudget, Timestamp};
 
 /// A change of an alarm.
@@ -157,6 +158,9 @@ pub struct AlarmJournalQuery {
     pub newest_first: bool,
     /// Maximum number of entries in the answer; 0 for the maximum of a page.
     pub limit: u32,
+    /// The variables whose entries the reader may query. Entries about the journal itself have no
+    /// variable, and are always included.
+    pub permitted: PermittedNames,
 }
 
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -186,7 +190,8 @@ impl AlarmJournalQuery {
             let pattern = self.pattern.as_ref();
             pattern.is_none_or(|pattern| pattern.matches_within(budget, &entry.variable))
         };
-        is_in_period && is_selected && name_matches()
+        let is_permitted = || entry.variable.is_empty() || self.permitted.contains(&entry.variable);
+        is_in_period && is_selected && name_matches() && is_permitted()
     }
 
     /// Takes a page from `entries`, which must start at [`from`](Self::from) and be in the

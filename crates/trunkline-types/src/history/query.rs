@@ -1,10 +1,9 @@
 //! Defines the queries of a history and their answers.
 
-use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 
 use super::{HistoryEvent, HistoryEventRow, Row, RowKey, Rows};
+pub use crate::permitted::{PermitName, PermittedNames};
 use crate::{DataType, Lost, Pattern, Position, Reading, Sample, Timestamp, Value, wire};
 
 /// Maximum number of buckets per variable of a query by [`HistoryForm::Points`].
@@ -33,45 +32,6 @@ pub struct HistoryQuery {
     /// The variables whose history the reader may query. For any other variable, the answer is the
     /// same as if nothing had been recorded.
     pub permitted: PermittedNames,
-}
-
-/// The names that a reader may query. The default is every name.
-#[derive(Clone, Default)]
-pub struct PermittedNames(Option<Arc<dyn PermitName>>);
-
-/// Decides which names a reader may query.
-pub trait PermitName: Send + Sync {
-    fn permits(&self, name: &str) -> bool;
-}
-
-impl PermittedNames {
-    /// Creates a selection by a rule. Two selections are equal if they have the same rule.
-    pub fn by(rule: Arc<dyn PermitName>) -> Self {
-        Self(Some(rule))
-    }
-
-    pub fn contains(&self, name: &str) -> bool {
-        self.0.as_ref().is_none_or(|rule| rule.permits(name))
-    }
-}
-
-impl PartialEq for PermittedNames {
-    fn eq(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (None, None) => true,
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            (None, Some(_)) | (Some(_), None) => false,
-        }
-    }
-}
-
-impl fmt::Debug for PermittedNames {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            None => "every name",
-            Some(_) => "by rule",
-        })
-    }
 }
 
 /// The data that a query returns for each variable.

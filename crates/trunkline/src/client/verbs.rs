@@ -473,6 +473,14 @@ verbs! {
     waits fn stop_library(&self, name: &str) -> LibraryReport
         = |core, _| core.order_library(name, LibraryVerb::Stop);
 
+    /// Stops the engine, in order. The call returns when the engine has accepted the order; it then
+    /// stops its I/O servers, stores what waits to be stored, and closes all connections.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`] if the caller has no right to administer the engine, or if the program
+    /// that runs the engine does not accept the order; [`CallError`] if there is no answer.
+    waits fn stop_engine(&self) -> () = |core, _| core.stop_engine();
+
     /// Sends waiting data and closes the connection. Dropping the last reference does the same.
     now fn close(&self) -> () = self.shared.close();
 }

@@ -25,7 +25,7 @@ use trunkline_types::{ListenAddress, Moment, SocketPath};
 use crate::administrator::OrderWorker;
 use crate::audit::LogLimits;
 use crate::deployments::Deployments;
-use crate::health::Health;
+use crate::health::{Health, HealthMonitor};
 use crate::history::{HistoryHost, HistoryStartError, OpenHistory};
 use crate::logins::Logins;
 use crate::sessions::{Facts, SessionNumbers, Sessions};
@@ -50,6 +50,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Clock,
     pub(crate) server: Arc<Server>,
     facts: Arc<Facts>,
+    health: Arc<Health>,
     flushes: Arc<FlushBroadcast>,
     pub(crate) numbers: Arc<SessionNumbers>,
     pub(crate) uid: u32,
@@ -94,14 +95,6 @@ impl Engine {
     ) -> Result<Engine, StartError> {
         let clock = Clock::new();
         let uid = rustix::process::getuid().as_raw();
-        let (now, wall) = clock.moment();
-        let logins = Logins::open(
-            uid,
-            options.insecure,
-            options.security.as_ref(),
-            Moment { now, wall },
-        )?;
-        let logins = Arc::new(logins);
         let start = match &mut store {
             // On a full disk the start count cannot be stored. A start without a stored count is
             // unique as well.
@@ -115,6 +108,14 @@ impl Engine {
         let mut core_options = trunkline_engine::EngineOptions::new(&options.name, epoch);
         core_options.queue_bytes_max = options.queue_bytes_max;
         let core = Core::new(core_options);
+        let logins = Logins::open(
+            &core,
+            clock,
+            uid,
+            options.insecure,
+            options.security.as_ref(),
+        )?;
+        let logins = Arc::new(logins);
         let audit = LogLimits {
             entries: options.audit_entries,
             age: options.audit_age,
@@ -133,7 +134,7 @@ impl Engine {
         let order_worker =
             OrderWorker::start(Arc::clone(&deployments), clock).map_err(StartError::Thread)?;
         let requests = Arc::new(RequestBudget::new(options.request_bytes_max));
-        let facts = Arc::new(Facts::new(Arc::clone(&requests)));
+        let facts = Arc::new(Facts::new(Arc::clone(&requests), &options));
         let numbers = Arc::new(SessionNumbers::new());
         let flushes = Arc::new(FlushBroadcast::default());
         let serve = ServeOptions {
@@ -159,6 +160,7 @@ impl Engine {
             numbers: Arc::clone(&numbers),
             uid,
             directory: Arc::default(),
+            logins: Arc::clone(&logins),
             shown_values: Mutex::default(),
         };
         let has_port = options.listen.iter().any(|address| address.tcp().is_some());
@@ -184,20 +186,27 @@ impl Engine {
         let server = Arc::new(Server::bind(server, Arc::new(sessions))?);
         let _already = facts.server.set(Arc::downgrade(&server));
         let _already = facts.deployments.set(Arc::downgrade(&deployments));
-        let health = Health::new(&core, &facts, &deployments, options.health, clock.now());
+        let health = Health::new(
+            &core,
+            &facts,
+            &deployments,
+            &logins,
+            options.health,
+            clock.now(),
+        );
         let health = Arc::new(health);
         let (polled, measured) = (core.clone(), Arc::clone(&health));
         let examined = Arc::clone(&logins);
+        let mut next_due = None;
         let housekeeper = Housekeeper::start(clock, move |now, wall| {
+            measured.note_run(now, next_due);
             measured.poll(now, wall);
             examined.poll(Moment { now, wall });
             let mut wakes = Wakes::new();
             let latest = now.saturating_add(HOUSEKEEPING);
-            Some(
-                polled
-                    .poll(now, wall, &mut wakes)
-                    .map_or(latest, |due| due.min(latest)),
-            )
+            let due = polled.poll(now, wall, &mut wakes);
+            next_due = Some(due.map_or(latest, |due| due.min(latest)));
+            next_due
         })
         .map_err(StartError::Thread)?;
         let has_rt_writers = Arc::new(AtomicBool::new(false));
@@ -208,6 +217,7 @@ impl Engine {
                 clock,
                 server,
                 facts,
+                health: Arc::clone(&health),
                 flushes,
                 numbers,
                 uid,
@@ -400,6 +410,12 @@ impl Engine {
         self.inner.server.counters()
     }
 
+    /// Returns a monitor of the engine's health. From now on the engine measures itself once per
+    /// second, even if it does not update the variables of `_engine`.
+    pub fn health_monitor(&self) -> HealthMonitor {
+        HealthMonitor::new(&self.inner.health, self.inner.clock)
+    }
+
     /// Sends the data gathered for clients in throughput mode at once, as a client's flush does.
     pub fn flush(&self) {
         self.inner.flushes.flush();
@@ -424,6 +440,13 @@ impl Engine {
     /// read it.
     pub fn rt_reader(&self, name: &str) -> Result<RtReader, RtError> {
         self.inner.core.realtime().reader(&self.caller(), name)
+    }
+
+    /// Accepts orders of clients to stop the engine. Such an order calls `handler`, which must return
+    /// at once and cause a call of [`shutdown`](Self::shutdown) elsewhere. Without a handler, the
+    /// orders are refused. Only the first call of this function has an effect.
+    pub fn accept_stop_orders(&self, handler: impl Fn() + Send + Sync + 'static) {
+        self.inner.deployments.set_stop_handler(Box::new(handler));
     }
 
     /// Stops the I/O servers, then the connections. Connections have `grace` to send waiting data

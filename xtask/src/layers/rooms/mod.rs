@@ -20,7 +20,9 @@ type Ranks = &'static [&'static [&'static str]];
 #[rustfmt::skip]
 const CRATES: &[(&str, Ranks)] = &[
     ("trunkline-engine", &[
-        &["caller", "sync", "update"],
+        &["sync", "update"],
+        &["rights"],
+        &["caller"],
         &["outcome"],
         &["fifo"],
         &["delivery"],
@@ -37,7 +39,8 @@ const CRATES: &[(&str, Ranks)] = &[
         &["engine"],
     ]),
     ("trunkline-client", &[
-        &["error", "event", "options", "state", "table"],
+        &["credentials", "error", "event", "state", "table"],
+        &["options"],
         &["variables"],
         &["answer", "ask", "connection", "recorded"],
         &["client_state"],
@@ -60,7 +63,8 @@ const CRATES: &[(&str, Ranks)] = &[
     ]),
     ("trunkline-serve", &[
         &["answers", "fault", "sync", "unfinished", "window"],
-        &["gathering", "request_budget", "updates"],
+        &["gate", "gathering", "request_budget", "updates"],
+        &["login"],
         &["options"],
         &["write_run"],
         &["context"],

@@ -5,6 +5,7 @@ use trunkline_types::Timestamp;
 use trunkline_types::alarm::{
     AlarmChange, AlarmEntry, AlarmEvent, AlarmJournalQuery, AlarmState, AlarmStatus, JournalEvent,
 };
+use trunkline_types::permitted::PermittedNames;
 
 use super::parse_state;
 use crate::arguments::number;
@@ -169,6 +170,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         newest_first: args.last.is_some(),
         limit: args.last.unwrap_or(0),
         from: None,
+        permitted: PermittedNames::default(),
     };
     let connection = Connection::new(&targets.engine, context)?;
     let mut table = context.table::<Entry>()?;

@@ -107,7 +107,8 @@ struct EndpointArgs {
     )]
     journal_size: Option<u64>,
 
-    /// Accept connections from other machines; connections are not authenticated or encrypted yet
+    /// Accept connections from other machines; connections of streams are not authenticated or
+    /// encrypted yet
     #[arg(long)]
     insecure: bool,
 }

@@ -17,7 +17,7 @@ use trunkline_proto::{Frame, FrameKind};
 /// A frame of the client.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Said {
-    Hello(Hello),
+    Hello(Box<Hello>),
     Goodbye(Goodbye),
     Keepalive(Keepalive),
     Ack {
@@ -101,7 +101,7 @@ impl Said {
     pub fn of(frame: &Frame<'_>) -> Self {
         let (request, more) = (frame.request(), frame.has_more());
         match frame.kind().expect("the client sends known kinds only") {
-            FrameKind::Hello => Said::Hello(Hello::decode(frame).unwrap()),
+            FrameKind::Hello => Said::Hello(Box::new(Hello::decode(frame).unwrap())),
             FrameKind::Goodbye => Said::Goodbye(Goodbye::decode(frame).unwrap()),
             FrameKind::Keepalive => Said::Keepalive(Keepalive::decode(frame).unwrap()),
             FrameKind::Ack => {

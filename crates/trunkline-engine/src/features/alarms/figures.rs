@@ -1,4 +1,4 @@
-//! Counts the alarms in each state, and the alarms raised recently.
+//! Counts the alarms by state and priority, and the alarms raised recently.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,11 +7,44 @@ use trunkline_alarm::{Change, Event};
 use trunkline_types::Tick;
 use trunkline_types::alarm::{AlarmRecord, AlarmState};
 
-/// The number of alarms by state, and the number raised recently.
+/// A third of the range of priorities, for counts that must not have one entry per priority.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PriorityBand {
+    /// Priorities 1 to 333.
+    Low,
+    /// Priorities 334 to 666.
+    Medium,
+    /// Priorities 667 to 1000.
+    High,
+}
+
+impl PriorityBand {
+    /// All bands, least urgent first.
+    pub const ALL: [Self; 3] = [Self::Low, Self::Medium, Self::High];
+
+    /// Returns the band of a priority from 1 to 1000.
+    pub fn of(priority: u16) -> Self {
+        match priority {
+            ..=333 => Self::Low,
+            334..=666 => Self::Medium,
+            667.. => Self::High,
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// The number of alarms by state and priority, and the number raised recently.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AlarmCounts {
-    /// Number of alarms in each state, indexed by `AlarmState::number`.
-    by_state: [u64; AlarmState::ALL.len()],
+    /// Number of alarms of each band in each state, indexed by band and by `AlarmState::number`.
+    by_state: [[u64; AlarmState::ALL.len()]; PriorityBand::ALL.len()],
     /// Number of alarms whose condition is met, including hidden ones.
     pub active: u64,
     /// Number of alarms raised within the last ten minutes.
@@ -21,9 +54,18 @@ pub struct AlarmCounts {
 impl AlarmCounts {
     /// Returns the number of alarms in the states that `is_counted` selects.
     pub fn in_states(&self, is_counted: impl Fn(AlarmState) -> bool) -> u64 {
-        let states = AlarmState::ALL.iter().zip(self.by_state);
-        let counted = states.filter(|(state, _)| is_counted(**state));
-        counted.map(|(_, count)| count).sum()
+        let counted = self.by_state_and_band();
+        let counted = counted.filter(|(state, ..)| is_counted(*state));
+        counted.map(|(_, _, count)| count).sum()
+    }
+
+    /// Returns the number of alarms for every combination of state and priority.
+    pub fn by_state_and_band(&self) -> impl Iterator<Item = (AlarmState, PriorityBand, u64)> {
+        let bands = PriorityBand::ALL.into_iter().zip(&self.by_state);
+        bands.flat_map(|(band, counts)| {
+            let states = AlarmState::ALL.into_iter().zip(counts);
+            states.map(move |(state, count)| (state, band, *count))
+        })
     }
 }
 
@@ -41,23 +83,24 @@ const RAISES_PERIOD: Duration = Duration::from_secs(10);
 const RAISES_PERIODS: u64 = 60;
 
 impl Counts {
-    fn count_of(&mut self, state: AlarmState) -> &mut u64 {
-        &mut self.figures.by_state[usize::from(state.number())]
+    fn count_of(&mut self, state: AlarmState, priority: u16) -> &mut u64 {
+        let band = PriorityBand::of(priority);
+        &mut self.figures.by_state[band as usize][usize::from(state.number())]
     }
 
-    pub(super) fn add(&mut self, record: &AlarmRecord) {
-        *self.count_of(record.state) += 1;
+    pub(super) fn add(&mut self, record: &AlarmRecord, priority: u16) {
+        *self.count_of(record.state, priority) += 1;
         self.figures.active += u64::from(record.is_active);
     }
 
-    pub(super) fn remove(&mut self, record: &AlarmRecord) {
-        *self.count_of(record.state) -= 1;
+    pub(super) fn remove(&mut self, record: &AlarmRecord, priority: u16) {
+        *self.count_of(record.state, priority) -= 1;
         self.figures.active -= u64::from(record.is_active);
     }
 
-    pub(super) fn note(&mut self, change: Change, now: Tick) {
-        *self.count_of(change.from) -= 1;
-        *self.count_of(change.to) += 1;
+    pub(super) fn note(&mut self, change: Change, priority: u16, now: Tick) {
+        *self.count_of(change.from, priority) -= 1;
+        *self.count_of(change.to, priority) += 1;
         match change.event {
             Event::Raise => {
                 self.figures.active += 1;
@@ -97,5 +140,44 @@ impl Counts {
             raised_recently: self.raises.iter().map(|(_, count)| count).sum(),
             ..self.figures.clone()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_at_the_ends_of_a_band_belong_to_it() {
+        let bands = [1, 333, 334, 666, 667, 1000].map(PriorityBand::of);
+        let names = bands.map(PriorityBand::name);
+        assert_eq!(names, ["low", "low", "medium", "medium", "high", "high"]);
+    }
+
+    #[test]
+    fn a_change_moves_an_alarm_within_its_band() {
+        let mut sut = Counts::default();
+        sut.add(&AlarmRecord::default(), 900);
+        sut.add(&AlarmRecord::default(), 10);
+        let change = Change {
+            event: Event::Raise,
+            from: AlarmState::Normal,
+            to: AlarmState::Unacknowledged,
+            is_active: true,
+        };
+        sut.note(change, 900, Tick::ZERO);
+        let figures = sut.figures(Tick::ZERO);
+        let counted: Vec<_> = figures
+            .by_state_and_band()
+            .filter(|(_, _, count)| *count > 0)
+            .collect();
+        assert_eq!(
+            counted,
+            [
+                (AlarmState::Normal, PriorityBand::Low, 1),
+                (AlarmState::Unacknowledged, PriorityBand::High, 1),
+            ]
+        );
+        assert_eq!(figures.in_states(AlarmState::is_unacknowledged), 1);
     }
 }

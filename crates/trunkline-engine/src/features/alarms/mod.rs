@@ -40,8 +40,8 @@ use trunkline_types::{
 
 pub use self::changes::{ALARM_CHANGES_MAX, AlarmNote, AlarmReader, AlarmSnapshot};
 use self::changes::{ChangeLog, kept_alarm, wire_form};
-pub use self::figures::AlarmCounts;
 use self::figures::Counts;
+pub use self::figures::{AlarmCounts, PriorityBand};
 use crate::caller::Caller;
 use crate::delivery::outbox::{Wake, Wakes};
 use crate::outcome::Refusal;
@@ -451,7 +451,8 @@ impl AlarmTable {
         moment: Moment,
         wakes: &mut Wakes,
     ) {
-        self.counts.lock().note(change, moment.now);
+        let priority = entry.definition.priority;
+        self.counts.lock().note(change, priority, moment.now);
         let comment = match who {
             Some(_) => entry.record.comment.clone(),
             None => String::new(),
@@ -650,7 +651,9 @@ impl Alarms<'_> {
         let alarms: Vec<Entry> = alarms.collect();
         {
             let mut counts = self.table.counts.lock();
-            alarms.iter().for_each(|entry| counts.add(&entry.record));
+            for entry in &alarms {
+                counts.add(&entry.record, entry.definition.priority);
+            }
         }
         {
             let mut lists = self.table.lists.lock();
@@ -746,7 +749,9 @@ impl Alarms<'_> {
         self.table.set_deadline(handle, None);
         {
             let mut counts = self.table.counts.lock();
-            alarms.iter().for_each(|entry| counts.remove(&entry.record));
+            for entry in alarms {
+                counts.remove(&entry.record, entry.definition.priority);
+            }
         }
         let mut lists = self.table.lists.lock();
         lists.with_alarms.remove(&handle);
@@ -930,10 +935,12 @@ impl Alarms<'_> {
         {
             return Err(AlarmRefusal::Time);
         }
-        let refuse = || AlarmRefusal::Variable(self.core.refuse_handle(handle));
+        let refuse = || AlarmRefusal::Variable(self.core.refuse_handle(caller, handle));
         let variable = self.core.visible(caller, handle).ok_or_else(refuse)?;
         if !variable.permits(caller, Action::Alarm) {
-            return Err(AlarmRefusal::Variable(Refusal::Denied));
+            return Err(AlarmRefusal::Variable(Refusal::Denied {
+                action: Action::Alarm,
+            }));
         }
         let state = variable.lock();
         let unknown = |known: String| AlarmRefusal::Unknown {

@@ -16,9 +16,13 @@
 //! actions are refused. Writes of variables with a best-effort audit never wait: notes without room
 //! are counted, and an entry in their place reports how many are missing.
 //!
+//! Security events never wait either. Those that a peer can repeat at will are counted, so that they
+//! cannot displace other entries ([`SecurityNote`]).
+//!
 //! Lock order: the locks of the audit come last, followed only by the lock of an outbox.
 
 mod room;
+mod security;
 mod value;
 mod write;
 
@@ -26,7 +30,7 @@ use std::collections::VecDeque;
 
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
 use trunkline_types::{
-    AuditAction, AuditEntry, AuditMode, AuditOutcome, DataType, Tick, Timestamp, WhyStage, WhyStep,
+    AuditAction, AuditEntry, AuditMode, AuditOutcome, DataType, Moment, Tick, WhyStage, WhyStep,
 };
 
 use crate::caller::{Caller, Principal};
@@ -36,6 +40,8 @@ use crate::variable::Variable;
 use crate::write::{EngineCore, View};
 
 pub use self::room::{AUDIT_WAIT_MAX, AuditRoom, NoAuditRoom};
+use self::security::Repeats;
+pub use self::security::{AUDIT_REPEAT_PERIOD, SecurityEvent, SecurityNote};
 use self::value::AuditedValue;
 pub(crate) use self::write::{Audited, is_noted};
 
@@ -53,6 +59,7 @@ pub struct AuditLog {
     /// Woken when there are notes to take; `None` if no host stores the audit.
     host_outbox: Mutex<Option<Arc<Outbox>>>,
     storage: Mutex<AuditStorage>,
+    repeats: Mutex<Repeats>,
 }
 
 /// The storage of the audit and its condition, as set by the host.
@@ -73,6 +80,18 @@ impl Default for AuditStorage {
     }
 }
 
+/// The condition of the audit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AuditCondition {
+    /// Number of entries that wait to be stored.
+    pub waiting: usize,
+    /// Number of entries that were lost since the engine started, because there was no room.
+    pub lost: u64,
+    /// True if there is no room for a further entry of an action that never waits. Actions whose
+    /// entry must not be missing still have room while `waiting` is below [`AUDIT_NOTES_MAX`].
+    pub is_full: bool,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderNote<'a> {
     pub action: AuditAction,
@@ -87,7 +106,9 @@ struct Notes {
     waiting: VecDeque<Note>,
     /// Number of notes lost after the waiting ones. `lost_at` is the time of the last loss.
     lost: u64,
-    lost_at: Timestamp,
+    lost_at: Option<Moment>,
+    /// Number of notes lost since the engine started.
+    lost_total: u64,
     /// Number of future notes that have claimed room.
     claimed: usize,
     /// Time of the first claim that found no room since the host last took notes.
@@ -98,7 +119,7 @@ struct Notes {
 
 #[derive(Debug)]
 struct Note {
-    when: Timestamp,
+    moment: Moment,
     who: Principal,
     from: Arc<str>,
     action: AuditAction,
@@ -148,7 +169,7 @@ impl Audit<'_> {
     pub fn note_order(
         &self,
         caller: &Caller,
-        wall: Timestamp,
+        moment: Moment,
         order: OrderNote<'_>,
         room: &AuditRoom,
         wakes: &mut Wakes,
@@ -164,7 +185,7 @@ impl Audit<'_> {
         }
         let short = |text: &str| cut(text, AUDIT_TEXT_BYTES_MAX).into_boxed_str();
         let note = Note {
-            when: wall,
+            moment,
             who: caller.principal.clone(),
             from: Arc::clone(&caller.origin),
             action,
@@ -209,6 +230,15 @@ impl Audit<'_> {
         (notes.waiting.len(), notes.lost)
     }
 
+    pub fn figures(&self) -> AuditCondition {
+        let notes = self.table.notes.lock();
+        AuditCondition {
+            waiting: notes.waiting.len(),
+            lost: notes.lost_total,
+            is_full: !notes.fits(1, AUDIT_BEST_EFFORT_MAX),
+        }
+    }
+
     pub fn set_storage(&self, storage: AuditStorage) {
         *self.table.storage.lock() = storage;
     }
@@ -238,7 +268,8 @@ impl AuditLog {
         let was_empty = notes.waiting.is_empty();
         if !room.is_claimed() && !notes.fits(1, AUDIT_BEST_EFFORT_MAX) {
             notes.lost += 1;
-            notes.lost_at = note.when;
+            notes.lost_total += 1;
+            notes.lost_at = Some(note.moment);
             return;
         }
         notes.push_loss_note();
@@ -264,7 +295,8 @@ fn entry(number: u64, note: Note) -> AuditEntry {
     };
     AuditEntry {
         number,
-        when: note.when,
+        when: note.moment.wall,
+        monotonic: note.moment.now,
         who: note.who.to_string(),
         from: cut(&note.from, AUDIT_TEXT_BYTES_MAX),
         action: note.action,
@@ -273,6 +305,7 @@ fn entry(number: u64, note: Note) -> AuditEntry {
         old,
         new,
         outcome: note.outcome,
+        link: None,
     }
 }
 
@@ -286,12 +319,12 @@ impl Notes {
     /// Adds a note that reports lost notes, at their place in the order.
     fn push_loss_note(&mut self) {
         let lost = std::mem::take(&mut self.lost);
-        if lost == 0 {
+        let Some(moment) = self.lost_at.take() else {
             return;
-        }
+        };
         let engine = Caller::engine();
         self.waiting.push_back(Note {
-            when: self.lost_at,
+            moment,
             who: engine.principal,
             from: engine.origin,
             action: AuditAction::Lost,

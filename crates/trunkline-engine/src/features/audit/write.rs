@@ -145,7 +145,7 @@ impl WriteObserver for Audited {
             WriteOutcome::NotTried(never) => match *never {},
         };
         let note = Note {
-            when: end.wall,
+            moment: end.moment,
             who: self.who.clone(),
             from: Arc::clone(&self.from),
             action: self.action,

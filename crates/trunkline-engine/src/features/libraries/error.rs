@@ -1,10 +1,12 @@
 //! Errors of deploying, undeploying, starting and stopping a library.
 
+use trunkline_access::Action;
 use trunkline_types::data_type::TypeError;
 use trunkline_types::definition::TextFault;
 use trunkline_types::fifo::FifoError;
 use trunkline_types::scaling::ScalingError;
 
+use crate::caller::Caller;
 use crate::features::alias::AliasFault;
 use crate::update::NoMemory;
 
@@ -75,6 +77,63 @@ pub enum DeployError {
     Alias { name: String, fault: AliasFault },
     #[error("{name}: the initial value is not {expected}; correct `initial` or `type`")]
     Initial { name: String, expected: String },
+}
+
+impl DeployError {
+    /// Returns the error as a sentence for a caller. It does not contain names of variables that the
+    /// caller may not read (B-82).
+    pub fn sentence_for(&self, caller: &Caller) -> String {
+        let is_hidden = |name: &str| !caller.rights.permit_name(Action::Read, name);
+        match self {
+            DeployError::NumberTaken {
+                name,
+                number,
+                holder,
+            } if is_hidden(holder) => format!(
+                "{name} has the register number {number}, which is taken; choose another number"
+            ),
+            DeployError::Alias { name, fault } => {
+                let hides_some = is_hidden(name)
+                    || match fault {
+                        AliasFault::Cycle { path } => path.split(" -> ").any(is_hidden),
+                        AliasFault::TooDeep { root, .. } | AliasFault::TooMany { root, .. } => {
+                            is_hidden(root)
+                        }
+                        // These contain only what the library itself names.
+                        AliasFault::Url { .. }
+                        | AliasFault::InvalidName { .. }
+                        | AliasFault::Field { .. }
+                        | AliasFault::Contradicted { .. }
+                        | AliasFault::Mismatch { .. } => false,
+                    };
+                match hides_some {
+                    true => {
+                        "the aliases of this library, with other aliases of the engine, form a \
+                             cycle, or a chain or a number that is too large; ask the engine's \
+                             administrator to deploy it"
+                            .to_owned()
+                    }
+                    false => self.to_string(),
+                }
+            }
+            DeployError::AlreadyDeployed { .. }
+            | DeployError::InvalidName { .. }
+            | DeployError::Field { .. }
+            | DeployError::DuplicateName { .. }
+            | DeployError::NumbersLibrary { .. }
+            | DeployError::NumberTaken { .. }
+            | DeployError::TooMany { .. }
+            | DeployError::Type { .. }
+            | DeployError::Range { .. }
+            | DeployError::Deadband { .. }
+            | DeployError::Text { .. }
+            | DeployError::Scaling { .. }
+            | DeployError::Fifo { .. }
+            | DeployError::FifoMemory { .. }
+            | DeployError::InitialMemory { .. }
+            | DeployError::Initial { .. } => self.to_string(),
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

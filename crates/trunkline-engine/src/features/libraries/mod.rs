@@ -12,6 +12,7 @@ mod lifetime;
 
 pub use self::deploy::{Deployed, Retained, RetainedValues};
 pub use self::error::{DeployError, UnknownLibrary};
+use crate::caller::Caller;
 use crate::features::ages::AgeTable;
 use crate::features::alarms::AlarmTable;
 use crate::features::alias::AliasTable;
@@ -23,7 +24,7 @@ use crate::features::realtime::Pump;
 use crate::features::tables::TableList;
 use crate::outcome::orders::LibraryState;
 use crate::sync::{Arc, Mutex, MutexGuard};
-use crate::write::View;
+use crate::write::{SLICE, View};
 use trunkline_types::Quality;
 use trunkline_types::name::is_reserved;
 
@@ -66,6 +67,44 @@ impl Libraries<'_> {
         let libraries = self.table.list.lock();
         let mut named = libraries.iter().filter(|library| library.name == name);
         named.next().cloned()
+    }
+
+    /// Returns the names of the deployed libraries.
+    pub fn names(&self) -> Vec<String> {
+        let libraries = self.table.list.lock();
+        libraries.iter().map(|one| one.name.clone()).collect()
+    }
+
+    /// Counts the variables that `caller` may read among the next [`SLICE`] variables of a library,
+    /// beginning with number `from`. Returns the count, and the number at which to continue; `None`
+    /// at the end of the library, or if it is no longer deployed.
+    pub fn count_readable(
+        &self,
+        caller: &Caller,
+        library: &str,
+        from: usize,
+    ) -> (usize, Option<usize>) {
+        let libraries = self.table.list.lock();
+        let named = libraries.iter().find(|one| one.name == library);
+        let rest = named.and_then(|one| one.handles.get(from..));
+        let rest = rest.unwrap_or_default();
+        let handles: Vec<u32> = rest.iter().take(SLICE).copied().collect();
+        let has_more = rest.len() > handles.len();
+        drop(libraries);
+        let visible = handles
+            .iter()
+            .filter_map(|handle| self.core.visible(caller, *handle));
+        (
+            visible.count(),
+            has_more.then(|| from.saturating_add(handles.len())),
+        )
+    }
+
+    /// Returns the state and the description of a library; `None` if it is not deployed.
+    pub fn describe(&self, library: &str) -> Option<(LibraryState, String)> {
+        let libraries = self.table.list.lock();
+        let named = libraries.iter().find(|one| one.name == library)?;
+        Some((named.state, named.description.clone()))
     }
 
     /// Returns the number of deployed variables, except those of the engine's own libraries.

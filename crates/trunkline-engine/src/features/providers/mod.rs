@@ -48,18 +48,41 @@ pub trait Provider: Send + Sync {
     /// provider is attached or when variables are deployed, with the variables whose `source`
     /// begins with the provider's name.
     fn bind(&self, _items: &[SourceItem]) {}
-    /// Returns true if the provider has the right to provide this variable. It does not become the
-    /// owner of any other variable.
+    /// Returns true if the provider has the right to provide this variable. Otherwise the variable
+    /// behaves as if its provider did not run.
     fn may_provide(&self, _variable: &Variable) -> bool {
         true
     }
     /// Returns a sentence that describes the provider's current failure, if any.
     fn error(&self) -> Option<String>;
+    /// Returns true while the provider has a connection to its device.
+    fn is_connected(&self) -> bool {
+        true
+    }
     /// Returns true if the provider runs in a separate process. Its faults then do not result from
     /// the engine's configuration.
     fn is_process(&self) -> bool {
         false
     }
+}
+
+/// The state of a provider that variables name as their source: an I/O server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceState {
+    pub name: Arc<str>,
+    pub connection: SourceConnection,
+    /// The provider's current failure as a sentence. A connected provider has one if some of its
+    /// items cannot be read.
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SourceConnection {
+    Connected,
+    /// The provider runs, but has no connection to its device.
+    Disconnected,
+    /// The provider was stopped, or the process that runs it is not connected to the engine.
+    NotRunning,
 }
 
 /// The error for a name that a running provider already has.
@@ -101,6 +124,22 @@ pub(crate) struct DetachedProvider {
 }
 
 impl Providers<'_> {
+    /// Returns the state of every provider that variables name as their source.
+    pub fn sources(&self) -> Vec<SourceState> {
+        let named = self.table.named().into_iter();
+        named
+            .map(|named| SourceState {
+                connection: match &named.provider {
+                    None => SourceConnection::NotRunning,
+                    Some(provider) if provider.is_connected() => SourceConnection::Connected,
+                    Some(_) => SourceConnection::Disconnected,
+                },
+                error: named.provider.and_then(|provider| provider.error()),
+                name: named.name,
+            })
+            .collect()
+    }
+
     /// Makes `provider` the owner of these variables' values. Variables without a value stay `bad:
     /// no-value` until it publishes one.
     pub fn attach(&self, provider: Arc<dyn Provider>, handles: &[u32]) -> ProviderId {
@@ -163,13 +202,18 @@ impl Providers<'_> {
         for variable in variables {
             let properties = variable.properties();
             let (source, current) = (properties.source.as_str(), variable.provider_index());
-            let mut found = named.iter().zip(&mut items).filter_map(|(named, items)| {
+            let found = named.iter().zip(&mut items).find_map(|(named, items)| {
                 let item = source.strip_prefix(&*named.name)?.strip_prefix(':')?;
-                let provider = named.provider.as_ref();
-                let is_permitted = provider.is_none_or(|one| one.may_provide(&variable));
-                is_permitted.then_some((named, item, items))
+                Some((named, item, items))
             });
-            if let Some((named, item, items)) = found.next() {
+            if let Some((named, item, items)) = found {
+                let provider = named.provider.as_ref();
+                if provider.is_some_and(|one| !one.may_provide(&variable)) {
+                    // Without an owner, clients could write it past its source.
+                    variable.set_provider(Some(self.table.withheld(&named.name)));
+                    orphans.push(variable);
+                    continue;
+                }
                 // Binding again informs the provider of the new item.
                 variable.set_provider(Some(named.index));
                 let (handle, item) = (variable.handle(), Box::from(item));
@@ -177,7 +221,9 @@ impl Providers<'_> {
                     Some(_) => items.push(SourceItem { handle, item }),
                     None => orphans.push(Arc::clone(&variable)),
                 }
-            } else if named.iter().any(|named| Some(named.index) == current) {
+            } else if current.is_some_and(|current| {
+                named.iter().any(|named| named.index == current) || self.table.is_withheld(current)
+            }) {
                 // The variable's previous source was that provider.
                 variable.set_provider(None);
             }
@@ -207,7 +253,7 @@ impl Providers<'_> {
             let cause = UnknownCause::ProviderGone {
                 provider: Arc::clone(&name),
             };
-            self.finish_unknown(write, cause, wall, wakes);
+            self.finish_unknown(write, cause, Moment { now, wall }, wakes);
         }
         let quality = Quality::bad(reason);
         self.table.ended.lock().push_back(DetachedProvider {
@@ -349,7 +395,7 @@ impl Providers<'_> {
                 count_refused(variable, Refusal::Provider { provider, reason })
             }
         };
-        self.report(&waiting, variable, wall, outcome, wakes);
+        self.report(&waiting, variable, moment, outcome, wakes);
     }
 
     /// Publishes the current value of the device. Nothing can delay it: a full `all` subscription
@@ -397,14 +443,14 @@ impl Providers<'_> {
         &self,
         waiting: &Waiting,
         variable: &Variable,
-        wall: Timestamp,
+        moment: Moment,
         outcome: WriteOutcome,
         wakes: &mut Wakes,
     ) {
         if let Some(observer) = &waiting.observer {
             let end = WriteEnd {
                 variable,
-                wall,
+                moment,
                 old: &variable.update(),
                 new: None,
                 outcome: &outcome,
@@ -451,7 +497,7 @@ impl Providers<'_> {
         for (ticket, write) in due {
             let (provider, _) = self.table.get(ticket.provider.0);
             let cause = UnknownCause::ProviderTimedOut { provider };
-            self.finish_unknown(write, cause, moment.wall, wakes);
+            self.finish_unknown(write, cause, moment, wakes);
         }
         match took_all && self.mark_ended(&mut { SLICE }, moment, wakes) {
             true => self.table.next_deadline(),
@@ -463,12 +509,12 @@ impl Providers<'_> {
         &self,
         write: PendingWrite,
         cause: UnknownCause,
-        wall: Timestamp,
+        moment: Moment,
         wakes: &mut Wakes,
     ) {
         let variable = &write.variable;
         let outcome = count_unknown(variable, cause);
-        self.report(&write.waiting, variable, wall, outcome, wakes);
+        self.report(&write.waiting, variable, moment, outcome, wakes);
     }
 }
 

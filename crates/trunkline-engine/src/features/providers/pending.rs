@@ -47,6 +47,9 @@ struct ProviderSlot {
     provider: Option<Arc<dyn Provider>>,
     is_source: bool,
     is_process: bool,
+    /// Owns the variables that name a provider of this name, but that the running one has no right
+    /// to provide. It never runs.
+    is_withheld: bool,
 }
 
 pub(super) struct Named {
@@ -125,6 +128,7 @@ impl ProviderTable {
             is_process: provider.is_process(),
             provider: Some(provider),
             is_source: false,
+            is_withheld: false,
         });
         slots.len() - 1
     }
@@ -141,8 +145,33 @@ impl ProviderTable {
                 provider: None,
                 is_source: true,
                 is_process: true,
+                is_withheld: false,
             });
         }
+    }
+
+    /// Returns the slot that owns the variables which a provider of this name has no right to
+    /// provide. There is one slot per name.
+    pub(super) fn withheld(&self, name: &Arc<str>) -> usize {
+        let mut slots = self.slots.write();
+        let place = slots
+            .iter()
+            .position(|slot| slot.is_withheld && slot.name == *name);
+        place.unwrap_or_else(|| {
+            slots.push(ProviderSlot {
+                name: Arc::clone(name),
+                provider: None,
+                is_source: false,
+                is_process: true,
+                is_withheld: true,
+            });
+            slots.len() - 1
+        })
+    }
+
+    pub(super) fn is_withheld(&self, index: usize) -> bool {
+        let slots = self.slots.read();
+        slots.get(index).is_some_and(|slot| slot.is_withheld)
     }
 
     /// Returns true if the provider runs, or ran, in a separate process.
@@ -171,6 +200,7 @@ impl ProviderTable {
             is_process: provider.is_process(),
             provider: Some(provider),
             is_source: true,
+            is_withheld: false,
         };
         match place.and_then(|place| Some((place, slots.get_mut(place)?))) {
             Some((place, existing)) => {

@@ -205,7 +205,9 @@ impl Realtime<'_> {
             .resolve_one(caller, name)
             .map_err(RtError::Access)?;
         if !variable.permits(caller, Action::Write) {
-            return Err(RtError::Refused(Refusal::Denied));
+            return Err(RtError::Refused(Refusal::Denied {
+                action: Action::Write,
+            }));
         }
         if let Some(refusal) = Refusal::by_access(variable.name(), variable.properties().access) {
             return Err(RtError::Refused(refusal));

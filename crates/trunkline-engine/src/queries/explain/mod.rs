@@ -117,7 +117,7 @@ impl Queries<'_> {
         let name = name.split_once('#').map_or(name, |(variable, _)| variable);
         let variable = match self.core.resolve_one(caller, name) {
             Ok(variable) => variable,
-            Err(error) => return vec![self.unresolved(&error)],
+            Err(error) => return vec![self.unresolved(caller, &error)],
         };
         let found = format!("{} is variable {}", name, variable.handle());
         let mut steps = vec![WhyStep::ok(WhyStage::Resolution, found)];
@@ -154,7 +154,7 @@ impl Queries<'_> {
         steps
     }
 
-    fn unresolved(&self, error: &AccessError) -> WhyStep {
+    fn unresolved(&self, caller: &Caller, error: &AccessError) -> WhyStep {
         let AccessError::UnknownName { name, suggestion } = error else {
             return WhyStep::fault(WhyStage::Resolution, error.to_string(), "correct the name");
         };
@@ -169,7 +169,9 @@ impl Queries<'_> {
             return WhyStep::fault(WhyStage::Resolution, sentence, format!("try {suggestion}"));
         }
         let library = name.split('/').next().unwrap_or_default();
-        if self.of(&self.table.libraries).get(library).is_none() {
+        // Whether a library is deployed is no secret from those who may read all of it.
+        let may_know = caller.rights.permit_library(Action::Read, library);
+        if may_know && self.of(&self.table.libraries).get(library).is_none() {
             return WhyStep::fault(
                 WhyStage::Library,
                 format!("library {library} is not deployed, so there is no {name}"),

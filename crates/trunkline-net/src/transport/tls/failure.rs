@@ -199,10 +199,10 @@ fn not_for_servers(host: &str) -> String {
     )
 }
 
-/// Returns the name in a text such as `DnsName("engine")`.
+/// Returns the name in a text such as `DnsName("engine")` or `IpAddress(10.0.0.1)`.
 fn name_of(text: &str) -> &str {
-    let inner = text.split_once("(\"").map_or(text, |(_, rest)| rest);
-    inner.strip_suffix("\")").unwrap_or(inner)
+    let inner = text.split_once('(').map_or(text, |(_, rest)| rest);
+    inner.strip_suffix(')').unwrap_or(inner).trim_matches('"')
 }
 
 fn stamp(time: UnixTime) -> Timestamp {

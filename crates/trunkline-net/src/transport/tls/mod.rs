@@ -260,7 +260,3 @@ fn transport_of(
         send: Box::new(send),
     })
 }
-
-#[cfg(test)]
-#[cfg(not(shuttle))]
-mod tests;

@@ -289,7 +289,7 @@ impl TlsReceive {
                         count += read;
                         self.plaintext = self.plaintext.saturating_sub(read);
                     }
-                    // Cannot happen while plaintext waits.
+                    // Nothing is left.
                     Ok(_) | Err(_) => self.plaintext = 0,
                 }
             }
@@ -309,7 +309,10 @@ impl TlsReceive {
                 }
                 Err(error) => {
                     self.failed = Some(Failure::Tls(error));
-                    break;
+                    self.ciphertext = Ciphertext::default();
+                    // Data that came before the error is still delivered. Its length is not known,
+                    // so it is read until nothing is left.
+                    self.plaintext = usize::MAX;
                 }
             }
             if self.is_shaking && !connection.is_handshaking() {

@@ -7,6 +7,8 @@ use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::hello::{Hello, MAGIC, Resume, Welcome};
 use trunkline_proto::message::keepalive::{AckBuilder, AckHead, Grant, Keepalive};
+use trunkline_proto::message::login::{KeyProof, Password, TokenSecret};
+use trunkline_proto::message::pair::{Pair, Paired};
 use trunkline_proto::tlv::{put_number, put_text};
 use trunkline_proto::{
     FaultCode, FaultRef, Features, FrameKind, ThroughputMode, VersionMismatch, VersionRange,
@@ -61,6 +63,76 @@ fn hellos(samples: &mut Vec<Sample>) {
             .encode(out);
         },
     );
+    let key = KeyProof {
+        public_key: [0x11; 32],
+        signature: [0x22; 64],
+    };
+    add(
+        samples,
+        "hello-key",
+        "A client that logs in with a key",
+        |out| {
+            Hello {
+                key: Some(key),
+                ..hello.clone()
+            }
+            .encode(out);
+        },
+    );
+    add(
+        samples,
+        "hello-token",
+        "A client that registers its key with a joining token",
+        |out| {
+            Hello {
+                key: Some(key),
+                token: Some(TokenSecret(*b"0123456789")),
+                ..hello.clone()
+            }
+            .encode(out);
+        },
+    );
+    add(
+        samples,
+        "hello-password",
+        "A client that logs in with a password, which is not shown here",
+        |out| {
+            Hello {
+                account: "anna".into(),
+                password: Password::new("correct horse battery".into()).unwrap_or_default(),
+                ..hello.clone()
+            }
+            .encode(out);
+        },
+    );
+    add(
+        samples,
+        "welcome-account",
+        "The engine accepts a client with an account",
+        |out| {
+            Welcome {
+                account: "anna".into(),
+                role: "operator".into(),
+                ..Welcome::default()
+            }
+            .encode(out);
+        },
+    );
+    add(samples, "pair", "Asks for a joining token", |out| {
+        Pair {
+            account: "press1".into(),
+            role: "operator".into(),
+            groups: vec!["hall 2".into()],
+        }
+        .encode(7, out);
+    });
+    add(samples, "paired", "The joining token", |out| {
+        Paired {
+            token: "K7QF-2M9D-4RTB-X8WN-6HJC-V3PZ-9GKS-5YAE".into(),
+            valid_for: Duration::from_secs(600),
+        }
+        .encode(7, out);
+    });
     add(samples, "welcome-throughput", "The engine does so", |out| {
         Welcome {
             features: Features::THROUGHPUT,

@@ -42,6 +42,7 @@ use trunkline_types::alarm::{
     AlarmAction, AlarmDefinition, AlarmEntry, AlarmEvent, AlarmKind, AlarmRecord, AlarmState,
     AlarmStatus, JournalEvent, LimitLevel, Operand,
 };
+use trunkline_types::audit::{AuditHash, AuditLink};
 use trunkline_types::history::{
     Bucket, Grid, HistoryCursor, HistoryEvent, HistoryEventRow, HistoryForm, HistoryQuery,
     HistorySeries, Row, RowKey, Rows, SeriesData,
@@ -49,7 +50,7 @@ use trunkline_types::history::{
 use trunkline_types::ledger::{SubscriptionLedger, WriteLedger};
 use trunkline_types::{
     Access, AuditAction, AuditEntry, AuditOutcome, Contract, DataType, Position, Properties,
-    Quality, Reason, Value, VariableDefinition,
+    Quality, Reason, Tick, Value, VariableDefinition,
 };
 
 use super::variables::{NOW, UNKNOWN_NAME, terms};
@@ -428,6 +429,8 @@ fn audit(samples: &mut Vec<Sample>) {
                 old: "40.0".to_owned(),
                 new: "42.5".to_owned(),
                 outcome,
+                monotonic: Tick::ZERO,
+                link: None,
             };
             let position = Position {
                 epoch: 3,
@@ -458,6 +461,36 @@ fn audit(samples: &mut Vec<Sample>) {
                 outcome: AuditOutcome::Done,
                 ..empty
             });
+            page.finish(false);
+        },
+    );
+    add(
+        samples,
+        "audit-page-chained",
+        "A login, with the monotonic time and the place in the chain of hashes",
+        |out| {
+            let head = AuditPageHead {
+                next: None,
+                removed: 0,
+                state: "",
+            };
+            let mut page = AuditPageBuilder::begin(out, 51, &head);
+            let mut entry = AuditEntry {
+                number: 1,
+                when: NOW,
+                monotonic: Tick::from_nanos(9_000_000_017),
+                who: "ann".to_owned(),
+                from: "10.0.0.7:50412".to_owned(),
+                action: AuditAction::Login,
+                name: String::new(),
+                data_type: String::new(),
+                old: String::new(),
+                new: "account ann by key".to_owned(),
+                outcome: AuditOutcome::Done,
+                link: None,
+            };
+            entry.link = Some(AuditLink::new(AuditHash::ZERO, &entry));
+            page.push(&entry);
             page.finish(false);
         },
     );

@@ -1,6 +1,11 @@
-//! `audit`: shows the audit trail.
+//! `audit`: shows the audit trail, checks its chain of hashes, and exports it.
 
-use trunkline_types::{AuditEntry, AuditOutcome, AuditQuery, Pattern, Timestamp};
+mod export;
+mod syslog;
+mod verify;
+
+use trunkline_types::permitted::PermittedNames;
+use trunkline_types::{AuditEntry, AuditOutcome, AuditQuery, Pattern, Tick, Timestamp};
 
 use crate::connection::{Connection, open_options};
 use crate::instant::FORMS;
@@ -14,10 +19,18 @@ use crate::{CliError, Context, Exit, Problem};
 /// Show who changed what, when, from where, and with what result
 ///
 /// The engine records every write by a client to a variable whose configuration sets `audit`, with
-/// its outcome; every force and unforce; every deploy, undeploy, start and stop of a library; and
-/// engine starts and stops. The oldest entries come first.
+/// its outcome; every force and unforce; every deploy, undeploy, start and stop of a library;
+/// logins, refused requests and changes of access; acknowledgements of alarms; and engine starts and
+/// stops. The oldest entries come first.
+///
+/// The subcommands check and export the complete audit. To show the entries of a library that is
+/// named verify or export, use a pattern such as 'verify/**'.
 #[derive(Clone, Debug, clap::Args)]
+#[command(disable_help_subcommand = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Subcommand>,
+
     /// Only entries about this variable, about this library and its variables, or about names that
     /// match a pattern such as 'boiler/*'
     #[arg(value_name = "PATTERN")]
@@ -42,6 +55,13 @@ pub(crate) struct Args {
     last: Option<u32>,
 }
 
+/// The subcommands for the complete audit.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub(crate) enum Subcommand {
+    Verify(verify::Args),
+    Export(export::Args),
+}
+
 /// A line of `audit`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline audit entry, version 1")]
@@ -58,7 +78,9 @@ pub(crate) struct Entry {
     /// Origin: the address, then the program, user and process that the client reported.
     from: String,
     /// put, set, send, force, unforce, forcing on, forcing off, forcing clear, deploy, undeploy,
-    /// start, stop, engine start, engine stop, lost, removed.
+    /// start, stop, engine start, engine stop, stop order, lost, removed, login, logout, revoke, request, access
+    /// change, configure, alarm ack, alarm reset, alarm shelve, alarm unshelve, alarm disable, alarm
+    /// enable.
     action: String,
     /// The variable or library. Left out for the whole engine.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -66,7 +88,8 @@ pub(crate) struct Entry {
     /// The type of the values. Left out without values.
     #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
     data_type: String,
-    /// The previous value, as text of at most 256 bytes. Left out when there was none.
+    /// The previous value, as text of at most 256 bytes. Left out when there was none. With removed:
+    /// the hash of the last removed entry.
     #[serde(skip_serializing_if = "String::is_empty")]
     old: String,
     /// The written value, as text of at most 256 bytes; for an action without a value, its effect.
@@ -90,6 +113,17 @@ pub(crate) struct Entry {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     lost: Option<WideInt>,
+    /// Time of the engine's monotonic clock, in nanoseconds. It is not affected by changes of the
+    /// system clock, and is comparable between the entries of one start. Left out if it is not known.
+    /// A string with --int-strings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    monotonic: Option<WideInt>,
+    /// Hash of the previous entry, as 64 hexadecimal digits. Left out by engines of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous: Option<String>,
+    /// Hash of this entry, which covers all entries before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
     /// Cells for people: the time, and the complete outcome.
     #[serde(skip)]
     texts: [(&'static str, String); 2],
@@ -113,7 +147,25 @@ impl Record for Entry {
     }
 }
 
+pub(crate) use self::verify::Verified;
+
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
+    let Some(command) = &args.command else {
+        return show(args, context);
+    };
+    let has_filter = args.since.is_some() || args.who.is_some() || args.last.is_some();
+    if has_filter || args.pattern.is_some() {
+        let sentence = "the subcommands of audit use the complete audit; put their own options after the \
+                        subcommand";
+        return Err(Problem::usage(sentence).into());
+    }
+    match command {
+        Subcommand::Verify(args) => verify::run(args, context),
+        Subcommand::Export(args) => export::run(args, context),
+    }
+}
+
+fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let (targets, pattern) = pattern_of(args.pattern.as_ref(), context)?;
     let names = targets.names(&context.settings);
     let mut query = AuditQuery {
@@ -123,6 +175,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         newest_first: args.last.is_some(),
         limit: args.last.unwrap_or(0),
         from: None,
+        permitted: PermittedNames::default(),
     };
     let connection = Connection::new(&targets.engine, context)?;
     let mut table = context.table::<Entry>()?;
@@ -199,6 +252,10 @@ impl Entry {
                 AuditOutcome::Lost(count) => Some(values.int_or_text(*count)),
                 _ => None,
             },
+            monotonic: (entry.monotonic != Tick::ZERO)
+                .then(|| values.int_or_text(entry.monotonic.as_nanos())),
+            previous: entry.link.map(|link| link.previous.to_string()),
+            hash: entry.link.map(|link| link.hash.to_string()),
             texts: [
                 ("time", time.unwrap_or_default()),
                 ("outcome", outcome.to_string()),

@@ -1,0 +1,67 @@
+//! The HTTP server of `serve`, and the health that it shows.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use trunkline::figures::HealthMonitor;
+use trunkline_config::DeploymentPlan;
+use trunkline_web::{
+    AllowedHosts, HealthSnapshot, HealthSource, HttpError, HttpListener, HttpServer,
+};
+
+use crate::{Exit, Problem};
+
+/// Reserves the address of the HTTP server before the engine starts, so that an address that cannot
+/// be used is reported first. Returns `None` if no address is configured.
+pub(super) fn bind(plan: &DeploymentPlan) -> Result<Option<HttpListener>, Problem> {
+    let address = plan.engine.http;
+    address
+        .map(|address| HttpListener::bind(address).map_err(|error| problem(&error)))
+        .transpose()
+}
+
+/// Answers the connections that arrived since the address was reserved, and all later ones.
+pub(super) fn serve(
+    listener: HttpListener,
+    plan: &DeploymentPlan,
+    monitor: HealthMonitor,
+) -> Result<HttpServer, Problem> {
+    let names = plan.engine.http_hosts.iter().map(String::as_str);
+    let hosts = AllowedHosts::new(names).map_err(|error| {
+        let sentence = format!("`http_hosts`: {error}");
+        Problem::new(Exit::ProblemsFound, "invalid-host", sentence)
+    })?;
+    listener
+        .serve(hosts, Arc::new(EngineHealth(monitor)))
+        .map_err(|error| problem(&error))
+}
+
+pub(super) fn url(address: SocketAddr) -> String {
+    format!("http://{address}")
+}
+
+struct EngineHealth(HealthMonitor);
+
+impl HealthSource for EngineHealth {
+    fn snapshot(&self) -> HealthSnapshot {
+        let Self(monitor) = self;
+        HealthSnapshot {
+            figures: monitor.figures(),
+            housekeeping_age: monitor.housekeeping_age(),
+            // An engine starts only with its whole configuration, and does not change it.
+            configuration_fault: None,
+            is_stopping: monitor.is_stopping(),
+        }
+    }
+}
+
+fn problem(error: &HttpError) -> Problem {
+    let (exit, code) = match error {
+        HttpError::NotLoopback { .. } => (Exit::NotPermitted, "not-loopback"),
+        HttpError::PortDenied { .. } => (Exit::NotPermitted, "denied"),
+        HttpError::PortInUse { .. } => (Exit::Failed, "port-taken"),
+        HttpError::Io { .. } => (Exit::Failed, "listen"),
+        HttpError::Thread(_) => (Exit::Failed, "system"),
+    };
+    Problem::new(exit, code, error.to_string())
+}
