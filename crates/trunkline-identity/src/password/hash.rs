@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
 
-use super::{PASSWORD_CHARS_MAX, Password, PasswordRuleError};
+use super::{PASSWORD_BYTES_MAX, Password, PasswordRuleError};
 use crate::random::{self, RandomError};
 
 /// Memory of a hash, in KiB: 19 MiB.
@@ -145,12 +145,12 @@ impl PasswordHash {
     /// Compares a password with the hash. The time depends on the parameters of the hash, and not on the
     /// password, except on its length.
     ///
-    /// A password longer than [`PASSWORD_CHARS_MAX`] does not match, and takes the time of an empty one.
+    /// A password longer than [`PASSWORD_BYTES_MAX`] does not match, and takes the time of an empty one.
     ///
     /// # Errors
     /// [`HashError::Memory`] if there is not enough memory.
     pub(super) fn matches(&self, password: &Password) -> Result<Choice, HashError> {
-        let is_bounded = password.as_bytes().len() <= 4 * PASSWORD_CHARS_MAX;
+        let is_bounded = password.as_bytes().len() <= PASSWORD_BYTES_MAX;
         let bytes = match is_bounded {
             true => password.as_bytes(),
             false => &[],

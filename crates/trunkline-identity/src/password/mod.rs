@@ -15,8 +15,8 @@ use zeroize::Zeroizing;
 /// Minimum number of characters of a new password.
 pub const PASSWORD_CHARS_MIN: usize = 12;
 
-/// Maximum number of characters of a password.
-pub const PASSWORD_CHARS_MAX: usize = 1024;
+/// Maximum length of a password in bytes of UTF-8, which is also the limit of the login.
+pub const PASSWORD_BYTES_MAX: usize = 256;
 
 /// A password in clear. It is erased from memory when it is dropped, and no format shows it.
 ///
@@ -43,8 +43,9 @@ impl Password {
         if count < PASSWORD_CHARS_MIN {
             return Err(PasswordRuleError::TooShort { count });
         }
-        if count > PASSWORD_CHARS_MAX {
-            return Err(PasswordRuleError::TooLong { count });
+        let bytes = self.0.len();
+        if bytes > PASSWORD_BYTES_MAX {
+            return Err(PasswordRuleError::TooLong { bytes });
         }
         Ok(())
     }
@@ -81,14 +82,13 @@ pub enum PasswordRuleError {
         /// Number of its characters.
         count: usize,
     },
-    /// The password has more than [`PASSWORD_CHARS_MAX`] characters.
+    /// The password has more than [`PASSWORD_BYTES_MAX`] bytes.
     #[error(
-        "the password has {count} characters, but may have at most {PASSWORD_CHARS_MAX}, because hashing a \
-         longer one would delay other logins; use a shorter one"
+        "the password has {bytes} bytes, but a login takes at most {PASSWORD_BYTES_MAX}; use a shorter one"
     )]
     TooLong {
-        /// Number of its characters.
-        count: usize,
+        /// Its length in bytes of UTF-8.
+        bytes: usize,
     },
 }
 

@@ -20,21 +20,21 @@ fn hash() -> &'static PasswordHash {
 
 /// CR 1.7: the rules for passwords, and their messages.
 #[test]
-fn password_has_12_to_1024_characters() {
+fn password_has_12_characters_to_256_bytes() {
     let check = |count: usize| password(&"\u{e9}".repeat(count)).check_rules();
     assert_eq!(check(0), Err(PasswordRuleError::TooShort { count: 0 }));
     assert_eq!(check(11), Err(PasswordRuleError::TooShort { count: 11 }));
     assert_eq!(check(12), Ok(()));
-    assert_eq!(check(1024), Ok(()));
-    assert_eq!(check(1025), Err(PasswordRuleError::TooLong { count: 1025 }));
+    assert_eq!(check(128), Ok(()));
+    assert_eq!(check(129), Err(PasswordRuleError::TooLong { bytes: 258 }));
     let refused = PasswordHash::of(&password("short")).unwrap_err();
     let message = refused.to_string();
     assert!(
         message.contains("at least 12, because programs guess"),
         "{message}"
     );
-    let message = check(1025).unwrap_err().to_string();
-    assert!(message.contains("at most 1024, because"), "{message}");
+    let message = check(129).unwrap_err().to_string();
+    assert!(message.contains("a login takes at most 256"), "{message}");
 }
 
 #[test]
