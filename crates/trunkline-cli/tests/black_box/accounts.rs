@@ -668,7 +668,7 @@ fn engine_does_not_start_with_accounts_that_others_can_change() {
     fs::set_permissions(&security, Permissions::from_mode(0o700)).unwrap();
     fs::write(&access, "[[user]]\nnmae = \"anna\"\n").unwrap();
     let refused = finish(&mut command(&serve), "");
-    check_refused(&refused, 1, "security", "access.toml:2");
+    check_refused(&refused, 8, "security", "access.toml:2");
     fs::write(&access, "").unwrap();
     // The same folder is good again.
     start(folder.path());
