@@ -104,7 +104,9 @@ fn security(engine: &Url, settings: &Settings) -> Result<Option<ClientSecurity>,
 
 fn not_private(engine: &Url) -> Problem {
     let sentence = format!(
-        "a password is sent only over an encrypted connection or a Unix socket, and there is no context for {engine}; add one with `trunkline ctx add NAME --url {engine} --authority FILE`, or use --url tl+unix://PATH"
+        "a password is sent only over an encrypted connection or a Unix socket, and there is no context \
+         for {engine}; add one with `trunkline ctx add NAME --url {engine} --authority FILE`, or use \
+         --url tl+unix://PATH"
     );
     Problem::failed("not-private", sentence)
 }

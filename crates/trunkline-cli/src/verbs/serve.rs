@@ -18,8 +18,9 @@ use trunkline::recording::HistoryError;
 use trunkline::store::StoreErrorKind;
 use trunkline::types::ListenAddress;
 use trunkline::types::url::DEFAULT_PORT;
-use trunkline::{Engine, config};
+use trunkline::{Engine, SecurityError, config};
 use trunkline_config::{ConfigErrors, DeploymentPlan, HTTP_PORT, StoreChoice};
+use trunkline_identity::accounts::AccessFileError;
 use trunkline_net::server::{BindError, raise_descriptor_limit};
 
 use self::log::{LoadWatch, LogArgs, Part, Reporter};
@@ -612,6 +613,12 @@ pub(super) fn start_problem(error: &StartError, plan: &DeploymentPlan) -> Proble
             )
         }
         StartError::Store(_) => Problem::failed("store", error.to_string()),
+        // The text has several lines with remedies of their own.
+        StartError::Security(SecurityError::Access(AccessFileError::Invalid { .. })) => Problem {
+            exit: Exit::ProblemsFound,
+            ..Problem::from_message("security", error.to_string())
+        },
+        StartError::Security(_) => Problem::failed("security", error.to_string()),
         StartError::Deploy(_) => Problem::new(Exit::ProblemsFound, "deploy", error.to_string()),
         _ => Problem::system(&error),
     }

@@ -269,9 +269,10 @@ fn token_works_once_and_a_wrong_one_not_at_all() {
     assert_eq!(press.run(&["get", "rig/level"]).code, Some(0));
 }
 
-/// Behaviour: B-82. A refusal names its rule, unless the caller may not know that the name exists.
+/// Behaviour: B-82. A refusal names the action, unless the caller may not know that the name exists. Its
+/// rule is found with `access check`.
 #[test]
-fn refusal_names_the_rule_and_a_hidden_variable_does_not_exist() {
+fn refusal_names_the_action_and_a_hidden_variable_does_not_exist() {
     let plant = Plant::start();
     let guest = plant.joined("gast", &["--group", "guests"]);
     let get = |name: &str| guest.run(&["get", "--json", name]);
@@ -302,7 +303,17 @@ fn refusal_names_the_rule_and_a_hidden_variable_does_not_exist() {
     let refused = guest.run_until(&setpoint, 5);
     let place = rule["place"].as_str().unwrap();
     assert!(place.starts_with("access.toml:"), "{rule}");
-    check_refused(&refused, 5, "denied", place);
+    check_refused(&refused, 5, "denied", "`write`");
+    let check = plant.own(&[
+        "access",
+        "check",
+        "gast",
+        "rig/setpoint",
+        "--action",
+        "write",
+    ]);
+    assert_eq!(check.code, Some(5), "{check:?}");
+    assert!(check.out.contains(place), "{check:?}");
     assert_eq!(guest.run(&["put", "rig/clamped", "10"]).code, Some(0));
 
     plant.manage(&["access", "deny", "read", "rig/level", "--everyone"]);
@@ -317,6 +328,10 @@ fn refusal_names_the_rule_and_a_hidden_variable_does_not_exist() {
     };
     assert_eq!(words(&hidden, "rig/level"), words(&unknown, "rig/levle"));
     assert!(!hidden.err.contains("access.toml"), "{hidden:?}");
+    assert!(
+        !unknown.err.contains("rig/level"),
+        "no suggestion: {unknown:?}"
+    );
     let unknown_write = guest.run(&["put", "--json", "rig/level", "1"]);
     assert_eq!(
         problem(&unknown_write)["code"],
@@ -668,7 +683,7 @@ fn engine_does_not_start_with_accounts_that_others_can_change() {
     fs::set_permissions(&security, Permissions::from_mode(0o700)).unwrap();
     fs::write(&access, "[[user]]\nnmae = \"anna\"\n").unwrap();
     let refused = finish(&mut command(&serve), "");
-    check_refused(&refused, 1, "security", "access.toml:2");
+    check_refused(&refused, 8, "security", "access.toml:2");
     fs::write(&access, "").unwrap();
     // The same folder is good again.
     start(folder.path());

@@ -116,6 +116,7 @@ pages! {
     history_python_sql: "docs/how-to/history-python-sql.md",
     history: "docs/how-to/history.md",
     measure: "docs/how-to/measure.md",
+    put_an_engine_on_the_network: "docs/how-to/put-an-engine-on-the-network.md",
     read_and_write_from_rust: "docs/how-to/read-and-write-from-rust.md",
     record: "docs/how-to/record.md",
     see_who_changed_what: "docs/how-to/see-who-changed-what.md",
