@@ -205,7 +205,11 @@ fn store_of_version_4_gets_alarms() {
     drop(store);
     let other = rusqlite::Connection::open(&path).unwrap();
     other
-        .execute_batch("DROP TABLE alarm_state; DROP TABLE alarm_journal; PRAGMA user_version = 4;")
+        .execute_batch(
+            "DROP TABLE alarm_state; DROP TABLE alarm_journal; DROP TABLE audit_anchor; \
+             ALTER TABLE audit DROP COLUMN hash; ALTER TABLE audit DROP COLUMN monotonic; \
+             PRAGMA user_version = 4;",
+        )
         .unwrap();
     drop(other);
     let mut store = open(&path);

@@ -175,7 +175,7 @@ fn store_of_a_newer_version_is_refused() {
         error_kind(&path),
         StoreErrorKind::Newer {
             found: 99,
-            known: 5
+            known: 6
         }
     );
 }
