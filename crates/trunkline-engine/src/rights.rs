@@ -70,6 +70,15 @@ impl Rights {
         }
     }
 
+    /// Returns why the caller may, or may not, perform `action` on the variables with this name: the
+    /// rule that decides, with its place. Returns `None` if no rule concerns the caller.
+    pub fn reason(&self, action: Action, name: &str) -> Option<String> {
+        match self {
+            Rights::Uniform(_) => None,
+            Rights::ByName(class) => Some(class.rules.decide(name, action).to_string()),
+        }
+    }
+
     /// Returns true if the caller may perform `action` on a library.
     pub fn permit_library(&self, action: Action, library: &str) -> bool {
         match self {

@@ -21,7 +21,7 @@ use trunkline_access::{Host, Policy, SubjectError, SubjectRules, UserName};
 use trunkline_engine::{
     Caller, Engine as Core, Principal, Rights, RightsClass, SecurityEvent, SecurityNote, Wakes,
 };
-use trunkline_identity::accounts::{AccessFile, AccessFileError, Accounts};
+use trunkline_identity::accounts::{AccessFile, AccessFileError, Accounts, Credential};
 use trunkline_identity::attempts::LoginAttempts;
 use trunkline_identity::certificate::Certificate;
 use trunkline_identity::folder::{EngineIdentity, FolderError, SecurityFolder};
@@ -129,6 +129,7 @@ struct OpenSession {
     caller: Caller,
     peer: String,
     account: UserName,
+    credential: Credential,
     host: Host,
     rules: SubjectRules,
     standing: Weak<Standing>,
@@ -138,7 +139,7 @@ struct OpenSession {
 enum Proof {
     /// It runs as the engine's user or as the system administrator.
     Owner,
-    Account(UserName),
+    Account(UserName, Credential),
     /// Nothing; the engine was started as insecure.
     Nothing,
 }
@@ -259,7 +260,8 @@ impl Logins {
             let Some(token) = &hello.token else {
                 let accounts = security.accounts();
                 let account = accounts.by_key(&public).cloned();
-                let proof = account.map(Proof::Account).ok_or_else(unknown_key);
+                let proof = account.map(|account| Proof::Account(account, Credential::Key(public)));
+                let proof = proof.ok_or_else(unknown_key);
                 return Some((proof, answer));
             };
             let joined = {
@@ -281,7 +283,8 @@ impl Logins {
                 match edited {
                     Ok(((), accounts)) => {
                         security.set_accounts(accounts);
-                        Ok(Proof::Account(joined.into_grant().account))
+                        let account = joined.into_grant().account;
+                        Ok(Proof::Account(account, Credential::Key(public)))
                     }
                     Err(error) => {
                         lock(&security.tokens).put_back(joined);
@@ -328,12 +331,14 @@ impl Logins {
                 }
                 drop(attempts);
                 match check {
-                    // The account may have been disabled meanwhile.
-                    PasswordCheck::Correct => security
-                        .accounts()
+                    // The account may have been disabled meanwhile, or have another password:
+                    // `identity` checks that.
+                    PasswordCheck::Correct => accounts
                         .by_name(&name)
-                        .cloned()
-                        .map(Proof::Account)
+                        .and_then(|account| {
+                            let password = accounts.password_of(account)?;
+                            Some(Proof::Account(account.clone(), password))
+                        })
                         .ok_or_else(wrong_password),
                     PasswordCheck::Wrong => Err(wrong_password()),
                     PasswordCheck::Busy => Err(busy()),
@@ -344,9 +349,11 @@ impl Logins {
         if let Some(certificate) = &channel.peer_certificate {
             let account = Certificate::from_der(certificate).ok().and_then(|parsed| {
                 let accounts = security.accounts();
-                accounts.by_certificate(&parsed.fingerprint()).cloned()
+                let fingerprint = parsed.fingerprint();
+                let account = accounts.by_certificate(&fingerprint)?.clone();
+                Some(Proof::Account(account, Credential::Certificate(fingerprint)))
             });
-            let proof = account.map(Proof::Account).ok_or_else(|| {
+            let proof = account.ok_or_else(|| {
                 let sentence = "the engine does not know the certificate of this program; ask its \
                                 administrator to add the certificate to an account";
                 refusal(FaultCode::NotAuthenticated, sentence)
@@ -375,7 +382,8 @@ impl Logins {
             Some(uid) if uid == self.uid || uid == 0 => Ok(Proof::Owner),
             Some(uid) => {
                 let account = security.and_then(|one| one.accounts().by_uid(uid).cloned());
-                account.map(Proof::Account).ok_or_else(|| {
+                let proof = account.map(|account| Proof::Account(account, Credential::Uid(uid)));
+                proof.ok_or_else(|| {
                     let sentence = format!(
                         "user {uid} of this machine has no account on this engine; ask its \
                          administrator to add `uids = [{uid}]` to an account"
@@ -507,7 +515,7 @@ impl LoginFacts {
     }
 
     fn identity(&self, proof: Proof, standing: Arc<Standing>) -> Result<Identity, LoginRefusal> {
-        let account = match proof {
+        let (account, credential) = match proof {
             Proof::Owner | Proof::Nothing => {
                 let principal = match self.uid {
                     Some(uid) => Principal::Local(uid),
@@ -522,7 +530,7 @@ impl LoginFacts {
                     on_end: None,
                 });
             }
-            Proof::Account(account) => account,
+            Proof::Account(account, credential) => (account, credential),
         };
         // The lock of the sessions is taken first, so that a change of the accounts after this look at
         // them finds the session.
@@ -530,6 +538,7 @@ impl LoginFacts {
         let accounts = self.security.as_ref().map(|security| security.accounts());
         let rules = accounts
             .as_ref()
+            .filter(|accounts| accounts.accepts(&account, &credential))
             .and_then(|accounts| rules_of(accounts.policy(), &account, self.host).ok());
         let Some(rules) = rules else {
             return Err(unknown_key());
@@ -547,6 +556,7 @@ impl LoginFacts {
             },
             peer: self.peer.clone(),
             account: account.clone(),
+            credential,
             host: self.host,
             rules,
             standing: Arc::downgrade(&standing),
@@ -793,13 +803,21 @@ impl OpenSessions {
         rights
     }
 
-    /// Ends the sessions whose rights are no longer those with which they began.
+    /// Ends the sessions whose rights are no longer those with which they began, and those whose
+    /// credential was removed.
     fn end_changed(&mut self, accounts: &Accounts, journal: &Journal) {
         self.sessions.retain(|session| {
             let Some(standing) = session.standing.upgrade() else {
                 return false;
             };
             let goodbye = match rules_of(accounts.policy(), &session.account, session.host) {
+                Ok(_) if !accounts.accepts(&session.account, &session.credential) => Goodbye {
+                    code: FaultCode::NotAuthenticated,
+                    retry_after: Some(RETRY_UNKNOWN),
+                    sentence: "the key or password of this session was removed from its account; ask \
+                               the engine's administrator"
+                        .to_owned(),
+                },
                 Ok(rules) if rules == session.rules => return true,
                 Ok(_) => Goodbye {
                     code: FaultCode::RightsChanged,

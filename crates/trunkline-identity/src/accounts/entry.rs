@@ -6,6 +6,19 @@ use crate::fingerprint::Fingerprint;
 use crate::keys::PublicKey;
 use crate::password::PasswordHash;
 
+/// What proved the identity of a client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Credential {
+    /// The signature of a key.
+    Key(PublicKey),
+    /// A client certificate with this public key.
+    Certificate(Fingerprint),
+    /// The password with this hash.
+    Password(PasswordHash),
+    /// The operating system, which reported this user id.
+    Uid(u32),
+}
+
 /// A `[[user]]` of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AccountEntry {
@@ -21,4 +34,16 @@ pub struct AccountEntry {
     pub uids: Vec<u32>,
     /// Line of the file, from 1.
     pub line: usize,
+}
+
+impl AccountEntry {
+    /// Returns true if the account has this credential.
+    pub fn has(&self, credential: &Credential) -> bool {
+        match credential {
+            Credential::Key(key) => self.keys.contains(key),
+            Credential::Certificate(fingerprint) => self.certificates.contains(fingerprint),
+            Credential::Password(hash) => self.password.as_ref() == Some(hash),
+            Credential::Uid(uid) => self.uids.contains(uid),
+        }
+    }
 }

@@ -7,7 +7,7 @@ use ring::digest::{SHA256, digest};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use trunkline_access::{Policy, UserName};
 
-use super::entry::AccountEntry;
+use super::entry::{AccountEntry, Credential};
 use super::error::AccessErrors;
 use super::reader::{Content, read};
 use crate::fingerprint::Fingerprint;
@@ -111,6 +111,20 @@ impl Accounts {
     /// [`Accounts::password_candidate`].
     pub fn by_name(&self, name: &str) -> Option<&UserName> {
         self.name(self.by_name.get(name))
+    }
+
+    /// Returns true if the account exists, is not disabled, and has this credential. Call it for a session
+    /// when the accounts change: a credential that was removed must end the sessions that it began.
+    pub fn accepts(&self, account: &UserName, credential: &Credential) -> bool {
+        let entry = self.by_name.get(account.as_str());
+        let entry = entry.and_then(|index| self.entries.get(*index));
+        entry.is_some_and(|entry| entry.has(credential))
+    }
+
+    /// Returns the password that a successful login with a password has proved.
+    pub fn password_of(&self, account: &UserName) -> Option<Credential> {
+        let entry = self.entries.get(*self.by_name.get(account.as_str())?)?;
+        entry.password.clone().map(Credential::Password)
     }
 
     /// Returns what a password for this name is compared with, whether or not there is such an account.

@@ -32,7 +32,7 @@ mod reader;
 mod toml_text;
 
 pub use edit::{AccessEdit, EditError};
-pub use entry::AccountEntry;
+pub use entry::{AccountEntry, Credential};
 pub use error::{AccessError, AccessErrorKind, AccessErrors, ERRORS_MAX};
 pub use file::{AccessFile, AccessFileError, FILE_BYTES_MAX};
 pub use lookup::Accounts;

@@ -216,15 +216,17 @@ fn session_continues_during_an_audit_query() {
     assert_eq!(page.entries.len(), 1);
 }
 
-/// A caller without administration rights receives no entries. Refused orders are audited too.
+/// A caller without the right `audit` receives no entries. Refused orders are audited too.
 ///
 /// Behaviour: B-24.
 #[test]
-fn audit_requires_administration_and_refused_orders_are_audited() {
+fn audit_requires_its_right_and_refused_orders_are_audited() {
     let world = world();
     let host = Host::of(&world, false);
     let caller = Caller {
-        rights: Rights::Uniform(Actions::ALL.without(Actions::of(&[Action::Audit]))),
+        rights: Rights::Uniform(
+            Actions::ALL.without(Actions::of(&[Action::Audit, Action::Configure])),
+        ),
         ..world.caller()
     };
     let wake = Box::new(Bell::default());
@@ -256,7 +258,7 @@ fn audit_requires_administration_and_refused_orders_are_audited() {
     let AuditOutcome::Refused(rule) = &stop.outcome else {
         panic!("{stop:?}");
     };
-    assert!(rule.contains("no permission to administer"), "{rule}");
+    assert!(rule.contains("no permission to configure"), "{rule}");
 }
 
 #[test]

@@ -252,6 +252,7 @@ fn history_needs_the_right_to_read_and_a_host() {
     let fault = sut.answer(request).unwrap_err();
     assert_eq!(fault.code, FaultCode::Denied);
     assert!(host.asked.lock().unwrap().is_empty());
+    world.permit(Rights::ALL);
     let mut sut = Pair::on(&world);
     let request = sut.client.history(HistoryQuery::default()).unwrap();
     let fault = sut.answer(request).unwrap_err();

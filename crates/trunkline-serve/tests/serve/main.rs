@@ -18,16 +18,21 @@ mod convergence;
 mod dead_peers;
 mod forcing;
 mod groups;
+#[cfg(not(shuttle))]
+mod hidden_names;
 mod history;
 mod hostile;
 #[cfg(not(shuttle))]
 mod ledger;
 mod life;
+mod logins;
+mod matrix;
 mod pressure;
 mod provider;
 mod readings;
 mod resumption;
 mod rig;
+mod rules;
 mod throughput;
 mod versions;
 mod watching;

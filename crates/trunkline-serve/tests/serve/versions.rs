@@ -10,6 +10,7 @@ use trunkline_client::{
 };
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::library::LibraryVerb;
+use trunkline_proto::message::pair::Pair as PairRequest;
 use trunkline_proto::message::write::WriteVerb;
 use trunkline_proto::{Fault, FaultCode, Features, FrameKind, Negotiation, ThroughputMode};
 use trunkline_serve::ServeOptions;
@@ -311,6 +312,22 @@ fn without_the_history_a_query_of_it_is_refused_in_a_sentence() {
     }
 }
 
+/// Behaviour: B-50, B-51, B-81, LX-11.
+#[test]
+fn without_accounts_a_joining_token_is_refused_in_a_sentence() {
+    for mut sut in either_without(Features::ACCOUNTS) {
+        let pair = PairRequest {
+            account: "anna".to_owned(),
+            role: String::new(),
+            groups: Vec::new(),
+        };
+        let request = sut.client.pair(pair).unwrap();
+        assert_to_be_updated(&sut.answer(request).unwrap_err());
+        assert_eq!(sut.traffic.to_engine.count(FrameKind::Pair), 0);
+        assert_the_rest_works(&mut sut);
+    }
+}
+
 /// Behaviour: B-50, B-51, LX-11.
 #[test]
 fn engine_without_engine_orders_is_not_sent_the_order_to_stop() {
@@ -390,6 +407,7 @@ fn every_feature_is_left_out_once() {
         Features::AUDIT,
         Features::ALARMS,
         Features::HISTORY,
+        Features::ACCOUNTS,
         Features::ENGINE_ORDERS,
         Features::ENDS,
     ];

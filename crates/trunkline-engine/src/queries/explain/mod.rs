@@ -222,7 +222,12 @@ impl Walk<'_> {
                 WhyStep::ok(stage, "you may read and write it")
             }
             Access::ReadWrite | Access::WriteOnly => {
-                WhyStep::note(stage, "you may read it, but not write it")
+                let name = self.variable.name();
+                let sentence = match caller.rights.reason(Action::Write, name) {
+                    Some(reason) => format!("you may read it, but not write it: {reason}"),
+                    None => "you may read it, but not write it".to_owned(),
+                };
+                WhyStep::note(stage, sentence)
             }
         }
     }

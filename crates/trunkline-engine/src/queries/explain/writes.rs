@@ -1,5 +1,6 @@
 //! Explains the outcomes of a variable's writes, and the exclusive right to write it.
 
+use trunkline_access::Action;
 use trunkline_types::{WhyStage, WhyStep};
 
 use super::Walk;
@@ -54,6 +55,21 @@ impl Walk<'_> {
         })
     }
 
+    /// Returns the sentence of a refusal. Another client may have been refused because of a variable
+    /// that this caller may not read (B-82).
+    fn sentence_of(&self, refusal: &Refusal) -> String {
+        let rights = &self.caller.rights;
+        match refusal {
+            Refusal::Group { name }
+                if !rights.permit_all_reads() && !rights.permit_name(Action::Read, name) =>
+            {
+                "not written: the whole group was refused because of another of its variables"
+                    .to_owned()
+            }
+            refusal => refusal.to_string(),
+        }
+    }
+
     /// Reports the outcomes of all writes, and the writes that have failed since the newest update.
     pub(super) fn filter(&self) -> WhyStep {
         let stage = WhyStage::Filter;
@@ -74,7 +90,7 @@ impl Walk<'_> {
         match self.refused_since() {
             None | Some(Refusal::Leased { .. } | Refusal::SingleWriter { .. }) => {}
             Some(refusal) => {
-                let text = refusal.to_string();
+                let text = self.sentence_of(&refusal);
                 let (why, next) = match text.rsplit_once("; ") {
                     Some((why, next)) => (why, next),
                     None => (

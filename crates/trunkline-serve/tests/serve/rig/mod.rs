@@ -6,7 +6,9 @@
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub mod access;
 mod peer;
+pub mod spoken;
 mod world;
 
 use std::collections::VecDeque;

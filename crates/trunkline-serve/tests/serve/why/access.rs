@@ -148,9 +148,10 @@ pub(super) const ROWS: &[Row] = &[
             world.permit(Rights::NONE);
             why(&mut Pair::on(&world), NAME)
         },
-        WhyStage::Rights,
-        "no read access",
-        "ask the engine's administrator",
+        // The variable does not exist for the caller (B-82).
+        WhyStage::Resolution,
+        "no variable is named rig/x",
+        "find",
     ),
     row(
         "a write to a read-only variable",
