@@ -26,6 +26,9 @@ pub enum Requirement {
     /// The action, on the library that the request names. It is checked with the order, because the
     /// audit records refused orders.
     Library(Action),
+    /// The first action on the library that the order names, or the second on the engine, whichever the
+    /// order concerns. It is checked with the order, as for [`Library`](Self::Library).
+    LibraryOrEngine(Action, Action),
     /// The action, on the engine as a whole.
     Engine(Action),
     /// The first action on at least one name to list, and the second on every name to change.
@@ -48,7 +51,9 @@ impl<'a> Deref for Admitted<'a> {
 
 /// Returns the right that a frame of this kind needs.
 pub const fn requirement(kind: FrameKind) -> Requirement {
-    use Requirement::{EachName, Engine, Library, ListOrChange, NotFromClients, Session, SomeName};
+    use Requirement::{
+        EachName, Engine, Library, LibraryOrEngine, ListOrChange, NotFromClients, Session, SomeName,
+    };
     match kind {
         FrameKind::Hello
         | FrameKind::Goodbye
@@ -78,7 +83,8 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         FrameKind::Alarms => EachName(&[Action::Read]),
         FrameKind::AlarmJournal | FrameKind::History => SomeName(Action::History),
         FrameKind::Provide => SomeName(Action::Write),
-        FrameKind::Deploy | FrameKind::Order => Library(Action::Configure),
+        FrameKind::Deploy => Library(Action::Configure),
+        FrameKind::Order => LibraryOrEngine(Action::Configure, Action::Administer),
         FrameKind::Audit => Engine(Action::Audit),
         FrameKind::Pair => Engine(Action::Administer),
         FrameKind::Forcing => ListOrChange(Action::Read, Action::Force),
@@ -185,6 +191,7 @@ pub(crate) fn pass<'a>(
         Requirement::Session
         | Requirement::EachName(_)
         | Requirement::Library(_)
+        | Requirement::LibraryOrEngine(..)
         | Requirement::NotFromClients => true,
     };
     match is_permitted {

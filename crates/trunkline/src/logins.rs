@@ -351,7 +351,10 @@ impl Logins {
                 let accounts = security.accounts();
                 let fingerprint = parsed.fingerprint();
                 let account = accounts.by_certificate(&fingerprint)?.clone();
-                Some(Proof::Account(account, Credential::Certificate(fingerprint)))
+                Some(Proof::Account(
+                    account,
+                    Credential::Certificate(fingerprint),
+                ))
             });
             let proof = account.ok_or_else(|| {
                 let sentence = "the engine does not know the certificate of this program; ask its \
@@ -814,9 +817,10 @@ impl OpenSessions {
                 Ok(_) if !accounts.accepts(&session.account, &session.credential) => Goodbye {
                     code: FaultCode::NotAuthenticated,
                     retry_after: Some(RETRY_UNKNOWN),
-                    sentence: "the key or password of this session was removed from its account; ask \
+                    sentence:
+                        "the key or password of this session was removed from its account; ask \
                                the engine's administrator"
-                        .to_owned(),
+                            .to_owned(),
                 },
                 Ok(rules) if rules == session.rules => return true,
                 Ok(_) => Goodbye {

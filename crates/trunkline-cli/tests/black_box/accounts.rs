@@ -231,6 +231,25 @@ fn disabled_account_loses_its_session_and_cannot_log_in() {
     press.run_until(&get, 3);
 }
 
+/// A key that is removed ends the session that it began, although the account and its rights stay.
+#[test]
+fn removed_key_ends_its_session() {
+    let plant = Plant::start();
+    let press = plant.joined("press1", &["--role", "operator"]);
+    let monitor = ["monitor", "--json", "rig/setpoint"];
+    let monitor = Running::spawn(&mut press.command(&monitor));
+    monitor.line_with("\"value\"");
+
+    let access = std::fs::read_to_string(plant.path("security/access.toml")).unwrap();
+    let at = access.find("ed25519:").unwrap();
+    let key = access[at..].split('"').next().unwrap();
+    plant.manage(&["user", "key", "rm", "press1", key]);
+    let event = monitor.error_with("\"disconnected\"");
+    assert!(event.contains("was removed from its account"), "{event}");
+    let refused = press.run_until(&["get", "--json", "rig/setpoint"], 3);
+    check_refused(&refused, 3, "not-authenticated", "does not know the key");
+}
+
 /// Behaviour: B-81.
 #[test]
 fn token_works_once_and_a_wrong_one_not_at_all() {

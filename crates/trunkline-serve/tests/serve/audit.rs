@@ -251,9 +251,14 @@ fn audit_requires_its_right_and_refused_orders_are_audited() {
     let faults = peer.frames(|frame| FaultMessage::decode(frame).unwrap().fault.code);
     assert_eq!(faults, [FaultCode::Denied, FaultCode::Denied]);
     let entries = world.engine().audit().take(1, usize::MAX);
-    let [stop] = &*entries else {
+    let [request, stop] = &*entries else {
         panic!("{entries:?}");
     };
+    assert_eq!(
+        (request.action, &*request.new),
+        (AuditAction::Request, "AUDIT")
+    );
+    assert!(matches!(request.outcome, AuditOutcome::Refused(_)));
     assert_eq!((stop.action, &*stop.name), (AuditAction::Stop, "rig"));
     let AuditOutcome::Refused(rule) = &stop.outcome else {
         panic!("{stop:?}");

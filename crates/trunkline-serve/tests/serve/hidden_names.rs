@@ -333,6 +333,8 @@ impl Side {
         let mut frame = frame.to_owned();
         let keys: &[(&str, bool)] = &[
             ("handle: ", true),
+            // The client itself has sent this handle, which it may not name.
+            ("because of handle ", false),
             ("is variable ", true),
             ("next_cursor: Some(", false),
             ("revision: ", false),

@@ -125,6 +125,7 @@ fn rows(kind: FrameKind) -> Vec<Row> {
             ("start", Library(Configure), send::start),
             ("stop", Library(Configure), send::stop),
             ("undeploy", Library(Configure), send::undeploy),
+            ("stop the engine", Engine(Administer), send::stop_engine),
         ],
         FrameKind::Pair => vec![("", Engine(Administer), send::pair)],
         FrameKind::Forcing => vec![
@@ -423,6 +424,9 @@ fn gate_requires_what_is_promised() {
             Requirement::Library(action) => promises
                 .iter()
                 .all(|promise| *promise == Promise::Library(action)),
+            Requirement::LibraryOrEngine(library, engine) => promises.iter().all(|promise| {
+                [Promise::Library(library), Promise::Engine(engine)].contains(promise)
+            }),
             Requirement::Engine(action) => promises == [Promise::Engine(action)],
             Requirement::ListOrChange(list, change) => {
                 let change = Promise::EveryName(change);

@@ -655,6 +655,16 @@ pub fn undeploy(plant: &mut Plant) -> Seen {
     plant.seen(!is_deployed(plant))
 }
 
+pub fn stop_engine(plant: &mut Plant) -> Seen {
+    plant.say(|request, out| {
+        let verb = LibraryVerb::StopEngine;
+        LibraryOrder { verb, library: "" }.encode(request, out);
+    });
+    agrees_with_host(plant);
+    let is_ordered = !plant.host.orders.lock().unwrap().is_empty();
+    plant.seen(is_ordered)
+}
+
 pub fn pair(plant: &mut Plant) -> Seen {
     plant.say(|request, out| {
         let pair = Pair {

@@ -85,5 +85,6 @@ pub fn identity(account: &str, rights: &Rights, answer: &LoginAnswer) -> Identit
         account: account.to_owned(),
         role: String::new(),
         standing: answer.standing(),
+        on_end: None,
     }
 }
