@@ -50,14 +50,22 @@ fn an_engine_uses_the_folder_of_its_service() {
     assert!(file.exists());
 }
 
+/// Without accounts, other users of the machine have no identity. `--same-user` refuses them before
+/// the login, also if they have an account.
 #[test]
-fn engine_shows_who_may_write_and_can_refuse_other_users() {
+fn other_users_of_the_machine_are_refused() {
+    for (same_user, code) in [
+        (&["--same-user"][..], r#""code":"denied""#),
+        (&[], r#""code":"not-authenticated""#),
+    ] {
+        check_other_user(same_user, code);
+    }
+}
+
+fn check_other_user(same_user: &[&str], code: &str) {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--listen", "127.0.0.1:0", "--store", "none"];
-    let engine = Running::spawn(&mut serve(folder.path(), &arguments));
-    engine.error_with("every user of this machine may read and write every variable");
-
-    let arguments = [&arguments[..], &["--same-user"]].concat();
+    let arguments = [&arguments[..], same_user].concat();
     let engine = Running::spawn(&mut serve(folder.path(), &arguments));
     let line = engine.line_with("Listening on tl://");
     let url = line
@@ -90,8 +98,8 @@ fn engine_shows_who_may_write_and_can_refuse_other_users() {
     let refused = run(&mut other);
     assert_eq!(refused.code, Some(3), "{refused:?}");
     assert!(refused.err.contains("user 65534"), "{refused:?}");
-    // A client does not dial again after this code, because only a person can change the user.
-    assert!(refused.err.contains(r#""code":"denied""#), "{refused:?}");
+    // A client does not dial again after `denied`, because only a person can change the user.
+    assert!(refused.err.contains(code), "{refused:?}");
 }
 
 #[test]
