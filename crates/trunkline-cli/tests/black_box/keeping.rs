@@ -72,7 +72,13 @@ fn check_other_user(same_user: &[&str], code: &str) {
         .split(' ')
         .find(|word| word.starts_with("tl://"))
         .unwrap();
-    let run = |command: &mut Command| -> Output { finish(command.env("TRUNKLINE_URL", url), "") };
+    let run = |command: &mut Command| -> Output { finish(
+            command
+                .env("TRUNKLINE_URL", url)
+                .env("XDG_CONFIG_HOME", "/nonexistent"),
+            "",
+        )
+    };
     assert_eq!(
         run(&mut command(&["get", "-t", "bench/volts"])).out,
         "5.0\n"
