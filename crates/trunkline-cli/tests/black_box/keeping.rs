@@ -72,7 +72,8 @@ fn check_other_user(same_user: &[&str], code: &str) {
         .split(' ')
         .find(|word| word.starts_with("tl://"))
         .unwrap();
-    let run = |command: &mut Command| -> Output { finish(
+    let run = |command: &mut Command| -> Output {
+        finish(
             command
                 .env("TRUNKLINE_URL", url)
                 .env("XDG_CONFIG_HOME", "/nonexistent"),
