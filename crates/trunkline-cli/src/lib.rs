@@ -227,7 +227,8 @@ fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Resul
             let mut problem = Problem::usage(message.strip_prefix("error: ").unwrap_or(&message));
             let tip = parts.find_map(|part| Some(part.strip_prefix("tip: ")?.to_owned()));
             let default_hint = || "`trunkline help COMMAND` explains a command".to_owned();
-            problem.hint = Some(tip.unwrap_or_else(default_hint));
+            let hint = tip.or(problem.hint.take());
+            problem.hint = Some(hint.unwrap_or_else(default_hint));
             Err(problem.into())
         }
         _ => {

@@ -585,7 +585,7 @@ fn tables_are_for_people() {
     let listed = folder.run(&["user", "ls", "-o", "plain"]);
     assert_eq!(
         listed.out,
-        "anna\toperator\t\t\t\nlogger\t\tg\t1 key, uid 7\tdisabled\n"
+        "anna\toperator\nlogger\t\tg\t1 key, uid 7\tdisabled\n"
     );
     let listed = folder.run(&["user", "ls", "-o", "csv"]);
     assert!(
