@@ -130,7 +130,7 @@ fn contexts_are_listed_shown_and_removed() {
     let listed = home.run(&["ctx", "-o", "plain"]);
     assert_eq!(
         listed.out,
-        "b\ttl://b\t\t\t\nplant\ttl://plant.example:5851\tanna\t\t*\n"
+        "b\ttl://b\nplant\ttl://plant.example:5851\tanna\t\t*\n"
     );
     assert_eq!(home.run(&["ctx", "ls", "-o", "plain"]).out, listed.out);
 

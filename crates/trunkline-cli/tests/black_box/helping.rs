@@ -99,7 +99,7 @@ fn help_describes_every_command_option_and_key_for_programs() {
     assert!(of_monitor.contains(&("\"contract\"".to_owned(), "last:1000".into())));
     let of_all = arguments(&help["args"]);
     assert!(
-        of_all.contains(&("\"url\"".to_owned(), "tl://localhost:5850".into())),
+        of_all.contains(&("\"clock\"".to_owned(), "source".into())),
         "{of_all:?}"
     );
     assert!(of_all.contains(&("\"timeout\"".to_owned(), "2s".into())));
