@@ -707,6 +707,11 @@ fn engine_does_not_start_with_accounts_that_others_can_change() {
         "chmod go-w",
     );
     fs::set_permissions(&security, Permissions::from_mode(0o700)).unwrap();
+    // Whoever writes the configuration can name another folder.
+    fs::set_permissions(config, Permissions::from_mode(0o666)).unwrap();
+    let refused = finish(&mut command(&serve), "");
+    check_refused(&refused, 1, "security", "plant.toml");
+    fs::set_permissions(config, Permissions::from_mode(0o644)).unwrap();
     fs::write(&access, "[[user]]\nnmae = \"anna\"\n").unwrap();
     let refused = finish(&mut command(&serve), "");
     check_refused(&refused, 8, "security", "access.toml:2");

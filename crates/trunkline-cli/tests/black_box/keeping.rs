@@ -62,6 +62,7 @@ fn other_users_of_the_machine_are_refused() {
     }
 }
 
+#[allow(clippy::print_stdout, reason = "a test prints what it skips")]
 fn check_other_user(same_user: &[&str], code: &str) {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--listen", "127.0.0.1:0", "--store", "none"];
