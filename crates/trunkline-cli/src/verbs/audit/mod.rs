@@ -173,7 +173,7 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
         who: args.who.clone(),
         newest_first: args.last.is_some(),
         limit: args.last.unwrap_or(0),
-        from: None,
+        ..AuditQuery::default()
     };
     let connection = Connection::new(&targets.engine, context)?;
     let mut table = context.table::<Entry>()?;
