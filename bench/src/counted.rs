@@ -14,6 +14,7 @@ use trunkline_proto::Endpoint;
 use trunkline_serve::{ServeOptions, Session};
 
 use crate::Outcome;
+use crate::gate_cost::rights_by_name;
 use crate::hosting::{library, name, names};
 
 /// Updates of a run.
@@ -26,9 +27,10 @@ const PASSES: usize = 20;
 const BUDGET: usize = 1 << 16;
 
 /// Names of the paths.
-pub const PATHS: [&str; 6] = [
+pub const PATHS: [&str; 7] = [
     "write",
     "write-4-alarms",
+    "write-by-rules",
     "encode",
     "decode",
     "fan-out-1",
@@ -65,7 +67,7 @@ struct Rig {
 /// Counts a path and prints its number of items.
 pub fn run(path: &str) -> Outcome<usize> {
     let (variables, contract, subscribers) = match path {
-        "write" | "write-4-alarms" => (1, Contract::Latest, 1),
+        "write" | "write-4-alarms" | "write-by-rules" => (1, Contract::Latest, 1),
         "encode" | "decode" => (RUN, Contract::ALL, 1),
         "fan-out-1" => (SHARED, Contract::ALL, 1),
         "fan-out-32" => (SHARED, Contract::ALL, 32),
@@ -73,11 +75,21 @@ pub fn run(path: &str) -> Outcome<usize> {
     };
     let has_alarms = path == "write-4-alarms";
     let mut rig = Rig::new(variables, contract, subscribers, has_alarms)?;
+    if path == "write-by-rules" {
+        let rights = rights_by_name()?;
+        for (_, caller) in &mut rig.variables {
+            caller.rights = rights.clone();
+        }
+    }
     for pass in 0..=PASSES {
         let is_counted = pass > 0;
         let writes = match path {
-            "write" | "write-4-alarms" if is_counted => counted_write(&mut rig)?,
-            "write" | "write-4-alarms" | "encode" | "decode" => rig.write(RUN)?,
+            "write" | "write-4-alarms" | "write-by-rules" if is_counted => {
+                counted_write(&mut rig)?
+            }
+            "write" | "write-4-alarms" | "write-by-rules" | "encode" | "decode" => {
+                rig.write(RUN)?
+            }
             _ if is_counted => counted_fan_out(&mut rig)?,
             _ => rig.fan_out()?,
         };
@@ -103,7 +115,7 @@ pub fn run(path: &str) -> Outcome<usize> {
 }
 
 /// The write path: one variable, one subscriber of the newest value. With four limit alarms, no value
-/// changes their states.
+/// changes their states. With rules, the writer has the rights of rules for names.
 #[inline(never)]
 fn counted_write(rig: &mut Rig) -> Outcome<usize> {
     rig.write(RUN)

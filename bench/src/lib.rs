@@ -40,6 +40,7 @@ pub mod cells;
 pub mod clients;
 pub mod counted;
 pub mod footprint;
+pub mod gate_cost;
 pub mod history;
 pub mod hosting;
 pub mod in_process;

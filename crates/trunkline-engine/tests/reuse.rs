@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rig::{ConsumerEvent, Mirrored, Rig, drain, library_of};
 use trunkline_engine::{
-    AccessError, Attempt, Caller, Engine, GroupAttempt, GroupMember, LeaseRequest, Refusal, Wakes,
-    Write, WriteOutcome,
+    AccessError, Attempt, Engine, GroupAttempt, GroupMember, LeaseRequest, Refusal, Wakes, Write,
+    WriteOutcome,
 };
 use trunkline_types::definition::slot_of;
 use trunkline_types::{Contract, DataType, LibraryDefinition, Value, VariableDefinition};

@@ -4,7 +4,6 @@ mod export;
 mod syslog;
 mod verify;
 
-use trunkline_types::permitted::PermittedNames;
 use trunkline_types::{AuditEntry, AuditOutcome, AuditQuery, Pattern, Tick, Timestamp};
 
 use crate::connection::{Connection, open_options};
@@ -78,7 +77,7 @@ pub(crate) struct Entry {
     /// Origin: the address, then the program, user and process that the client reported.
     from: String,
     /// put, set, send, force, unforce, forcing on, forcing off, forcing clear, deploy, undeploy,
-    /// start, stop, engine start, engine stop, stop order, lost, removed, login, logout, revoke, request, access
+    /// start, stop, engine start, engine stop, lost, removed, login, logout, revoke, request, access
     /// change, configure, alarm ack, alarm reset, alarm shelve, alarm unshelve, alarm disable, alarm
     /// enable.
     action: String,
@@ -174,8 +173,7 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
         who: args.who.clone(),
         newest_first: args.last.is_some(),
         limit: args.last.unwrap_or(0),
-        from: None,
-        permitted: PermittedNames::default(),
+        ..AuditQuery::default()
     };
     let connection = Connection::new(&targets.engine, context)?;
     let mut table = context.table::<Entry>()?;
