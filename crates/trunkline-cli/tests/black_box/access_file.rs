@@ -80,7 +80,7 @@ fn account_goes_through_all_changes() {
         "--uid", "1001", "--key", KEY,
     ]);
     let mut expected = json!({
-        "v": 1, "name": "anna", "role": "operator", "groups": ["b", "shift-a"], "keys": [KEY],
+        "v": 1, "name": "anna", "role": "operator", "groups": ["shift-a", "b"], "keys": [KEY],
         "certificates": [], "password": false, "uids": [1000, 1001], "disabled": false,
         "place": added["place"],
     });
