@@ -61,7 +61,7 @@ BENCH := --manifest-path bench/Cargo.toml --target-dir '$(TARGET)'
 # left out, because they differ.
 define share_dependencies
 	[ -d '$(TARGET)/planted' ] || { mkdir '$(TARGET)/planted' && cp -al '$(TARGET)/sim' '$(TARGET)/planted/sim' && \
-		find '$(TARGET)/planted/sim' -name '*trunkline*' -prune -exec rm -rf {} +; }
+		find '$(TARGET)/planted/sim' \( -name '*trunkline*' -o -name .cargo-lock \) -prune -exec rm -rf {} +; }
 endef
 
 # The service, the dependencies, and the Debian package if there is one. What needs systemd is skipped without it.

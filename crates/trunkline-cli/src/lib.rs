@@ -227,7 +227,7 @@ fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Resul
             let mut problem = Problem::usage(message.strip_prefix("error: ").unwrap_or(&message));
             let tip = parts.find_map(|part| Some(part.strip_prefix("tip: ")?.to_owned()));
             let default_hint = || "`trunkline help COMMAND` explains a command".to_owned();
-            let hint = tip.or(problem.hint.take());
+            let hint = tip.or_else(|| problem.hint.take());
             problem.hint = Some(hint.unwrap_or_else(default_hint));
             Err(problem.into())
         }

@@ -64,7 +64,8 @@ fn repeatedly_deployed_library_reuses_slots_and_memory() {
         for stale in last.iter().step_by(100) {
             assert!(rig.engine.variable(*stale).is_none());
             assert_eq!(
-                rig.engine.no_variable(&Caller::engine(), *stale),
+                rig.engine
+                    .no_variable(&trunkline_engine::Caller::engine(), *stale),
                 AccessError::Gone
             );
         }

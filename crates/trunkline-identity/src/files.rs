@@ -242,6 +242,17 @@ pub fn read_secret(path: &Path, max: usize) -> Result<Zeroizing<String>, FileErr
     read(path, Secrecy::Private, max)
 }
 
+/// Checks that only this program's user and root can change a file, such as a configuration. Links are
+/// followed.
+///
+/// # Errors
+/// [`FileError::OtherOwner`] or [`FileError::WritableByOthers`]; [`FileError`] if the file cannot be
+/// examined.
+pub fn check_writers(path: &Path) -> Result<(), FileError> {
+    let metadata = fs::metadata(path).map_err(FileError::io(path))?;
+    Facts::of(&metadata).check(path, Secrecy::Public)
+}
+
 /// Whether a write may replace a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Existing {

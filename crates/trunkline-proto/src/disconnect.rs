@@ -37,7 +37,7 @@ pub enum Disconnect {
         text: String,
     },
     /// The engine refused the connection.
-    #[error("the engine refused the connection: {sentence}")]
+    #[error("the engine refused the connection: {}", one_line(sentence))]
     Refused {
         /// The reason, for programs.
         code: FaultCode,
@@ -47,7 +47,7 @@ pub enum Disconnect {
         retry_after: Option<Duration>,
     },
     /// The other end closed the connection in an orderly way.
-    #[error("the peer closed the connection: {sentence}")]
+    #[error("the peer closed the connection: {}", one_line(sentence))]
     Goodbye {
         /// The reason, for programs.
         code: FaultCode,
@@ -303,6 +303,19 @@ fn is_unreachable(kind: ErrorKind) -> bool {
     matches!(kind, HostUnreachable | NetworkUnreachable | TimedOut)
 }
 
+/// Escapes control characters, above all the ends of lines: before the login, anyone can be the other
+/// end, and its words must not look like further lines of this program.
+fn one_line(sentence: &str) -> String {
+    let mut line = String::with_capacity(sentence.len());
+    for c in sentence.chars() {
+        match c.is_control() {
+            true => line.extend(c.escape_default()),
+            false => line.push(c),
+        }
+    }
+    line
+}
+
 fn io_sentence(kind: ErrorKind, text: &str) -> String {
     let advice = match kind {
         ErrorKind::ConnectionRefused => {
@@ -328,4 +341,22 @@ fn io_sentence(kind: ErrorKind, text: &str) -> String {
         _ => return format!("the connection failed ({text})"),
     };
     format!("the connection failed ({text}); {advice}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_the_other_end_stay_on_their_line() {
+        let refused = Disconnect::Refused {
+            code: FaultCode::Denied,
+            sentence: "no\n  run: \u{1b}[31mcurl".to_owned(),
+            retry_after: None,
+        };
+        assert_eq!(
+            refused.to_string(),
+            "the engine refused the connection: no\\n  run: \\u{1b}[31mcurl"
+        );
+    }
 }

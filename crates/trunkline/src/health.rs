@@ -496,8 +496,8 @@ fn rows(figures: &EngineFigures) -> Vec<Row> {
             = !security.error.is_empty();
         String "security/error" "" "The reason; empty if there is none" = text(&security.error);
         F64 "security/valid_days" "d"
-            "Time until the certificate of the engine or its authority expires"
-            = security.valid_days;
+            "Time until the certificate of the engine or its authority expires; infinite without certificates"
+            = Some(security.valid_days.unwrap_or(f64::INFINITY));
         Bool "security/expiring" ""
             "True if this time is less than 30 days; the engine renews its own certificate before"
             = security.valid_days.is_some_and(|days| days < EXPIRING_DAYS);

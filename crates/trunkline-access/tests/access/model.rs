@@ -279,6 +279,7 @@ proptest! {
                 prop_assert_eq!(actions.contains(*action), expected == slow::Answer::Granted);
                 prop_assert_eq!(decision.is_granted(), expected == slow::Answer::Granted);
                 prop_assert!(sut.may_some(*action) || !actions.contains(*action));
+                prop_assert!(!sut.may_all(*action) || actions.contains(*action));
             }
             if let Some(uniform) = sut.uniform_actions() {
                 prop_assert_eq!(actions, uniform);

@@ -218,6 +218,41 @@ fn rules_that_change_nothing_leave_the_actions_uniform() {
     }
 }
 
+/// An action on every variable at once must be denied on none of them.
+///
+/// Behaviour: H-18, H-27.
+#[test]
+fn action_is_permitted_on_every_name_only_if_no_rule_denies_it_on_one() {
+    for (rules, expected) in [
+        ("grant read, force on ** to user anna", true),
+        ("grant read, force on **/** to user anna", true),
+        ("grant force on ** to user anna", false),
+        ("grant read, force on boiler/** to user anna", false),
+        (
+            "grant read, force on ** to user anna\ndeny force on boiler/level to everyone",
+            false,
+        ),
+        (
+            "grant read, force on ** to user anna\ndeny read on boiler/level to everyone",
+            false,
+        ),
+        (
+            "grant read, force on ** to user anna\ndeny write on boiler/level to everyone",
+            true,
+        ),
+        (
+            "grant read, force on ** to user anna\ndeny force on */level to group shift-b",
+            true,
+        ),
+        (
+            "grant read, force on ** to user anna\ndeny force on ** to everyone",
+            false,
+        ),
+    ] {
+        assert_eq!(sut(rules).may_all(Action::Force), expected, "{rules}");
+    }
+}
+
 /// The patterns begin with a wildcard, match slowly, and every one of them concerns the caller.
 #[test]
 fn policy_at_its_limit_is_decided_on_the_longest_name() {

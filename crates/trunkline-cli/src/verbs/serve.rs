@@ -21,6 +21,7 @@ use trunkline::types::url::DEFAULT_PORT;
 use trunkline::{Engine, SecurityError, config};
 use trunkline_config::{ConfigErrors, DeploymentPlan, HTTP_PORT, StoreChoice};
 use trunkline_identity::accounts::AccessFileError;
+use trunkline_identity::files;
 use trunkline_net::server::{BindError, raise_descriptor_limit};
 
 use self::log::{LoadWatch, LogArgs, Part, Reporter};
@@ -143,6 +144,17 @@ impl ServeEvent {
     }
 }
 
+/// Checks that nobody else can change the files of an engine with accounts: whoever writes the
+/// configuration decides which accounts there are.
+fn check_writers(plan: &DeploymentPlan) -> Result<(), Problem> {
+    if plan.engine.security.is_none() {
+        return Ok(());
+    }
+    let mut sources = plan.sources.iter();
+    let checked = sources.try_for_each(|source| files::check_writers(source));
+    checked.map_err(|error| Problem::from_message("security", error.to_string()))
+}
+
 pub(super) fn name_of(plan: &DeploymentPlan) -> &str {
     plan.engine.name.as_deref().unwrap_or("trunkline")
 }
@@ -156,6 +168,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     };
     apply(&mut plan, &args.listen);
     plan.engine.http = args.http.or(plan.engine.http);
+    check_writers(&plan)?;
     let (store, advice) = store(args.store.as_deref(), &plan)?;
     plan.set_store(store);
     backup::check_restored(&plan)?;

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use crate::rig::{RIG, Running, Served, command, run};
+use crate::rig::{RIG, Running, Served, command, finish, run, serve};
 
 #[test]
 fn serve_prints_what_it_serves_and_where() {
@@ -216,13 +216,14 @@ fn init_writes_a_valid_configuration_and_overwrites_none() {
     assert_eq!((made.code, made.out.as_str()), (Some(0), ""), "{made:?}");
     assert!(made.err.contains("trunkline serve"), "{made:?}");
     let text = std::fs::read_to_string(&path).unwrap();
-    let served = Served::start(&text);
-    let get = |name: &str| served.run(&["get", "-t", name]).out;
+    let (_engine, url) = serve(&path, "127.0.0.1:0");
+    let served = |arguments: &[&str]| finish(command(arguments).env("TRUNKLINE_URL", &url), "");
+    let get = |name: &str| served(&["get", "-t", name]).out;
     assert_eq!(get("tank/level"), "50.0\n", "12 mA of 4 to 20, scaled");
-    assert_eq!(served.run(&["put", "tank/raw/level", "8"]).code, Some(0));
+    assert_eq!(served(&["put", "tank/raw/level", "8"]).code, Some(0));
     assert_eq!(get("tank/level"), "25.0\n");
-    assert_eq!(served.run(&["put", "tank/setpoint", "101"]).code, Some(6));
-    assert_eq!(served.run(&["ls", "host"]).code, Some(0));
+    assert_eq!(served(&["put", "tank/setpoint", "101"]).code, Some(6));
+    assert_eq!(served(&["ls", "host"]).code, Some(0));
 
     std::fs::write(&path, "# mine\n").unwrap();
     let refused = run(&["init", file]);

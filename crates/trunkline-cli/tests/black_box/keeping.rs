@@ -62,6 +62,7 @@ fn other_users_of_the_machine_are_refused() {
     }
 }
 
+#[allow(clippy::print_stdout, reason = "a test prints what it skips")]
 fn check_other_user(same_user: &[&str], code: &str) {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--listen", "127.0.0.1:0", "--store", "none"];
@@ -72,7 +73,14 @@ fn check_other_user(same_user: &[&str], code: &str) {
         .split(' ')
         .find(|word| word.starts_with("tl://"))
         .unwrap();
-    let run = |command: &mut Command| -> Output { finish(command.env("TRUNKLINE_URL", url), "") };
+    let run = |command: &mut Command| -> Output {
+        finish(
+            command
+                .env("TRUNKLINE_URL", url)
+                .env("XDG_CONFIG_HOME", "/nonexistent"),
+            "",
+        )
+    };
     assert_eq!(
         run(&mut command(&["get", "-t", "bench/volts"])).out,
         "5.0\n"

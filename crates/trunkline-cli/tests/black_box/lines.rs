@@ -103,7 +103,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Replaces what differs from run to run: each number becomes `#`, units that depend on its size
+/// Replaces what differs from run to run: each number becomes `#`, each hash becomes `HASH`, units that depend on its size
 /// go, gaps between columns become two spaces, tabs become arrows, and the folder and this machine
 /// get fixed names.
 fn constant(text: &str, folder: &str) -> String {
@@ -115,6 +115,7 @@ fn constant(text: &str, folder: &str) -> String {
         .replace(&format!("connected to {host}"), "connected to HOST")
         // The number of flushes of a recorder depends on the machine.
         .replace(" segments", " segment");
+    let text = without_hashes(&text);
     let mut shown = String::new();
     for line in text.split_inclusive('\n') {
         let start = line.len() - line.trim_start_matches(' ').len();
@@ -122,6 +123,16 @@ fn constant(text: &str, folder: &str) -> String {
         constant_line(&line[start..], &mut shown);
     }
     shown
+}
+
+/// Replaces every hash, 64 hexadecimal digits between quotes.
+fn without_hashes(text: &str) -> String {
+    let is_hash = |part: &str| part.len() == 64 && part.chars().all(|c| c.is_ascii_hexdigit());
+    let parts = text.split('"');
+    let parts: Vec<&str> = parts
+        .map(|part| if is_hash(part) { "HASH" } else { part })
+        .collect();
+    parts.join("\"")
 }
 
 fn constant_line(line: &str, shown: &mut String) {

@@ -106,3 +106,75 @@ impl<'a> Selection<'a> {
         is_selected
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use trunkline_types::DataType;
+    use trunkline_types::history::PermitName;
+
+    use super::*;
+
+    struct Own;
+
+    impl PermitName for Own {
+        fn permits(&self, name: &str) -> bool {
+            name.starts_with("own/")
+        }
+    }
+
+    fn series(names: &[&str]) -> Vec<Series> {
+        let series = names.iter().zip(1..).map(|(name, id)| Series {
+            id,
+            name: (*name).to_owned(),
+            data_type: DataType::F64,
+            units: String::new(),
+        });
+        series.collect()
+    }
+
+    fn query(patterns: &[&str]) -> HistoryQuery {
+        let patterns = patterns.iter().map(|text| Pattern::parse(text).unwrap());
+        HistoryQuery {
+            patterns: patterns.collect(),
+            permitted: PermittedNames::by(Arc::new(Own)),
+            ..HistoryQuery::default()
+        }
+    }
+
+    /// Behaviour: B-82, H-16.
+    #[test]
+    fn page_that_reaches_its_work_limit_continues_at_a_series_that_may_be_queried() {
+        let series = series(&["foreign/a", "own/a", "own/b", "own0/a", "own0/b", "own/z"]);
+        let query = query(&["**"]);
+        let (sut, page) = (Selection::new(&series, &query), PageState::default());
+        assert_eq!(sut.get(1, &page).map(|one| &*one.name), Some("own/b"));
+        page.spend(PAGE_WORK);
+        assert!(sut.get(2, &page).is_none());
+        let next = sut.next_candidate().map(|one| &*one.name);
+        assert_eq!(next, Some("own/z"), "and not at a hidden series");
+
+        let (sut, page) = (Selection::new(&series[..5], &query), PageState::default());
+        page.spend(PAGE_WORK);
+        while sut.get_within(2, &page, usize::MAX).is_some() {}
+        assert!(sut.next_candidate().is_none(), "only hidden series follow");
+    }
+
+    /// The ends of pages, which depend on the work, do not show hidden series.
+    ///
+    /// Behaviour: B-82.
+    #[test]
+    fn hidden_series_are_no_work() {
+        let work = |names: &[&str]| {
+            let (series, query) = (series(names), query(&["*/*a*b*c*", "own/*"]));
+            let (sut, page) = (Selection::new(&series, &query), PageState::default());
+            let found = (0..).map_while(|number| sut.get(number, &page)).count();
+            (found, page.work())
+        };
+        let own = ["own/aaaaaaaaaaaaaaab", "own/b", "own/c"];
+        let long = format!("foreign/{}", "ab".repeat(200));
+        let mixed = [&*long, own[0], &*long, own[1], own[2], &*long];
+        assert_eq!(work(&mixed), work(&own));
+    }
+}

@@ -265,10 +265,14 @@ impl AccessEdit {
     /// A program may join again with the key that its account has.
     ///
     /// # Errors
-    /// [`EditError::Disabled`].
+    /// [`EditError::Disabled`]; [`EditError::NoAccount`] if the token was issued for an existing account
+    /// that does not exist any more.
     pub fn join(&mut self, grant: &JoinGrant, key: &PublicKey) -> Result<(), EditError> {
         let name = &grant.account;
-        if self.position(name).is_none() {
+        // A token for an existing account grants no role and no group. If the account was removed
+        // meanwhile, the token must not bring it back.
+        let is_new = grant.role.is_some() || !grant.groups.is_empty();
+        if self.position(name).is_none() && is_new {
             self.add_account(name, grant.role, &grant.groups)?;
         }
         let table = self.account(name)?;

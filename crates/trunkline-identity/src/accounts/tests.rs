@@ -688,6 +688,14 @@ fn program_joins_a_new_or_an_existing_account() {
         Some(Role::Operator)
     );
     assert_eq!(sut.entries()[0].keys.len(), 2);
+    // The account for which the token was issued was removed meanwhile.
+    let for_existing = JoinGrant {
+        role: None,
+        ..grant("removed")
+    };
+    let mut edit = AccessEdit::new("access.toml", &text).unwrap();
+    let refused = edit.join(&for_existing, &key).unwrap_err();
+    assert!(matches!(refused, EditError::NoAccount { .. }), "{refused}");
     let mut edit = AccessEdit::new("access.toml", &text).unwrap();
     assert_eq!(
         edit.join(&grant("carla"), &key),

@@ -9,6 +9,7 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
@@ -31,17 +32,29 @@ pub(super) fn of_socket(socket: impl AsFd, peer: SocketAddr) -> Option<u32> {
 /// report it.
 pub(super) fn of_tcp_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     let (local, peer) = (canonical(local), canonical(peer));
-    // The tables take as long as the machine has sockets, so the exact question comes first.
-    ask_kernel(local, peer).or_else(|| {
-        ["/proc/net/tcp", "/proc/net/tcp6"]
+    // The tables take as long as the machine has sockets. They are not searched after an answer, or
+    // programs that connect and close would make the engine read them again and again.
+    match ask_kernel(local, peer) {
+        Some(Answer::User(uid)) => Some(uid),
+        Some(Answer::NoUser) => None,
+        None => ["/proc/net/tcp", "/proc/net/tcp6"]
             .into_iter()
-            .find_map(|table| find(&fs::read_to_string(table).ok()?, local, peer))
-    })
+            .find_map(|table| find(&fs::read_to_string(table).ok()?, local, peer)),
+    }
 }
 
-/// Asks the kernel about the one socket with these addresses (`sock_diag(7)`). Returns `None` if
-/// there is no such socket or the kernel does not support the question.
-fn ask_kernel(local: Endpoint, peer: Endpoint) -> Option<u32> {
+/// What the kernel says about a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer {
+    /// The socket belongs to this user.
+    User(u32),
+    /// There is no such socket, or its program has closed it.
+    NoUser,
+}
+
+/// Asks the kernel about the one socket with these addresses (`sock_diag(7)`). Returns `None` if the
+/// kernel does not support the question.
+fn ask_kernel(local: Endpoint, peer: Endpoint) -> Option<Answer> {
     let socket = socket_with(
         AddressFamily::NETLINK,
         SocketType::DGRAM,
@@ -53,7 +66,7 @@ fn ask_kernel(local: Endpoint, peer: Endpoint) -> Option<u32> {
     let mut answer = [0; 512];
     // The kernel has answered when `send` returns.
     let (count, _) = recv(&socket, &mut answer, RecvFlags::DONTWAIT).ok()?;
-    user_in(answer.get(..count)?)
+    parse(answer.get(..count)?)
 }
 
 /// Length of the header of a message, `struct nlmsghdr`.
@@ -62,11 +75,15 @@ const HEADER: usize = 16;
 const QUESTION: usize = 56;
 /// `SOCK_DIAG_BY_FAMILY`, the type of the question and of its answer.
 const BY_FAMILY: u16 = 20;
+/// `NLMSG_ERROR`, the type of an answer with an error instead of a socket.
+const ERROR: u16 = 2;
 /// `NLM_F_REQUEST`.
 const REQUEST: u16 = 1;
 /// Places of the user and the inode in an answer: after the header, in `struct inet_diag_msg`.
 const USER_AT: usize = HEADER + 64;
 const INODE_AT: usize = HEADER + 68;
+/// Place of the negative error number in an answer with an error.
+const ERROR_AT: usize = HEADER;
 
 fn question(local: Endpoint, peer: Endpoint) -> [u8; HEADER + QUESTION] {
     let mut bytes = Vec::with_capacity(HEADER + QUESTION);
@@ -104,15 +121,23 @@ fn question(local: Endpoint, peer: Endpoint) -> [u8; HEADER + QUESTION] {
 
 const IPPROTO_TCP: u8 = 6;
 
-fn user_in(answer: &[u8]) -> Option<u32> {
+fn parse(answer: &[u8]) -> Option<Answer> {
     let kind = answer.get(4..6)?.try_into().ok().map(u16::from_ne_bytes)?;
     let number = |at: usize| {
         let bytes = answer.get(at..at.checked_add(4)?)?;
         bytes.try_into().ok().map(u32::from_ne_bytes)
     };
-    // A socket that its program has closed has no inode, and may be listed as one of user 0.
-    let is_open = kind == BY_FAMILY && number(INODE_AT)? != 0;
-    number(USER_AT).filter(|_| is_open)
+    match kind {
+        // A socket that its program has closed has no inode, and may be listed as one of user 0.
+        BY_FAMILY if number(INODE_AT)? == 0 => Some(Answer::NoUser),
+        BY_FAMILY => Some(Answer::User(number(USER_AT)?)),
+        ERROR => {
+            let error = number(ERROR_AT)?.cast_signed().checked_neg()?;
+            let is_missing = error == Errno::NOENT.raw_os_error();
+            is_missing.then_some(Answer::NoUser)
+        }
+        _ => None,
+    }
 }
 
 /// An address and a port. An IPv4 address within IPv6 counts as IPv4.
@@ -175,12 +200,21 @@ mod tests {
                 println!("this kernel does not answer questions about one socket");
                 continue;
             }
-            assert_eq!(ask_kernel(peer, (local.0, 1)), None, "{listen}");
+            let own = Some(Answer::User(own_uid()));
+            assert_eq!(
+                ask_kernel(peer, (local.0, 1)),
+                Some(Answer::NoUser),
+                "{listen}"
+            );
             client.shutdown(std::net::Shutdown::Write).unwrap();
-            assert_eq!(ask_kernel(local, peer), Some(own_uid()), "half-closed");
+            assert_eq!(ask_kernel(local, peer), own, "half-closed");
             // The system keeps the socket of a closed program, which must not count as root's.
             drop(client);
-            assert_eq!(ask_kernel(local, peer), None, "closed");
+            assert_eq!(ask_kernel(local, peer), Some(Answer::NoUser), "closed");
+            assert_eq!(
+                of_tcp_peer(SocketAddr::from(local), SocketAddr::from(peer)),
+                None
+            );
         }
     }
 

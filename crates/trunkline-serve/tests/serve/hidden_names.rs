@@ -70,7 +70,7 @@ enum Request {
     Info(Vec<Target>),
     Snapshot(Vec<Target>),
     Close(Vec<Target>),
-    RequestValue(Vec<Target>),
+    Refresh(Vec<Target>),
     Subscribe(Vec<Target>),
     Write(Vec<Target>, usize),
     Group(Vec<Target>),
@@ -420,7 +420,7 @@ impl Side {
             Request::Close(targets) => {
                 out = with_handles(targets, |out, n| HandlesBuilder::close(out, n))
             }
-            Request::RequestValue(targets) => {
+            Request::Refresh(targets) => {
                 out = with_handles(targets, |out, n| HandlesBuilder::request_value(out, n));
             }
             Request::Subscribe(targets) => {
@@ -603,7 +603,7 @@ fn request() -> impl Strategy<Value = Request> {
         targets().prop_map(Request::Info),
         targets().prop_map(Request::Snapshot),
         targets().prop_map(Request::Close),
-        targets().prop_map(Request::RequestValue),
+        targets().prop_map(Request::Refresh),
         targets().prop_map(Request::Subscribe),
         (targets(), 0..6_usize).prop_map(|(targets, verb)| Request::Write(targets, verb)),
         targets().prop_map(Request::Group),

@@ -165,6 +165,8 @@ pub struct ChainCheck {
     is_start_reported: bool,
     /// True if an entry reports a removal without a hash, as earlier versions did.
     has_unhashed_removal: bool,
+    /// True if the content of an entry is not known, so it may be the one that reports the removal.
+    has_unknown_content: bool,
     anchor: Option<ChainAnchor>,
 }
 
@@ -182,6 +184,7 @@ impl ChainCheck {
         self.follow(entry.number, entry.when);
         let Some(link) = entry.link else {
             self.push_fault(entry.number, ChainFault::NoHash);
+            self.has_unknown_content = true;
             self.before = Some((entry.number, None));
             return;
         };
@@ -200,6 +203,7 @@ impl ChainCheck {
         }
         if link.previous.followed_by(entry) != link.hash {
             self.push_fault(entry.number, ChainFault::Altered);
+            self.has_unknown_content = true;
         }
         if entry.action == AuditAction::Removed {
             // A removal that was made during the check concerns entries that were checked before.
@@ -221,6 +225,7 @@ impl ChainCheck {
             .map_or(Timestamp::UNIX_EPOCH, |last| last.when);
         self.follow(number, when);
         self.push_fault(number, ChainFault::Unreadable(why));
+        self.has_unknown_content = true;
         if let (None, Some(link)) = (self.before, link) {
             self.start = Some(link.previous);
         }
@@ -280,7 +285,7 @@ impl ChainCheck {
         // with the first entry that was kept.
         let may_begin = first.number == 1 || self.has_unhashed_removal;
         let is_begin = start == AuditHash::ZERO && may_begin;
-        if !self.is_start_reported && !is_begin {
+        if !self.is_start_reported && !is_begin && !self.has_unknown_content {
             self.push_fault(first.number, ChainFault::Start);
         }
     }

@@ -59,15 +59,14 @@ impl Walk<'_> {
     /// that this caller may not read (B-82).
     fn sentence_of(&self, refusal: &Refusal) -> String {
         let rights = &self.caller.rights;
-        match refusal {
-            Refusal::Group { name }
-                if !rights.permit_all_reads() && !rights.permit_name(Action::Read, name) =>
-            {
-                "not written: the whole group was refused because of another of its variables"
-                    .to_owned()
-            }
-            refusal => refusal.to_string(),
+        if let Refusal::Group { name } = refusal
+            && !rights.permit_all_reads()
+            && !rights.permit_name(Action::Read, name)
+        {
+            return "not written: the whole group was refused because of another of its variables"
+                .to_owned();
         }
+        refusal.to_string()
     }
 
     /// Reports the outcomes of all writes, and the writes that have failed since the newest update.
