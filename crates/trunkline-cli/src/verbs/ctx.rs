@@ -7,6 +7,7 @@ use trunkline_identity::ProgramKey;
 use trunkline_types::Timestamp;
 
 use super::certificate_file::certificate_in;
+use super::security_folder::note;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::targets;
 use crate::terminal::Style;
@@ -183,10 +184,10 @@ fn list(contexts: &Contexts, context: &Context) -> Result<Exit, CliError> {
     let is_missing = |name: &&String| !all.iter().any(|one| one.name == **name);
     if let Some(name) = selected.as_ref().filter(is_missing) {
         let sentence = format!(
-            "*** the selected context {name} does not exist; select another one with `trunkline ctx \
+            "the selected context {name} does not exist; select another one with `trunkline ctx \
              select`"
         );
-        context.note_with_code(UNKNOWN, &sentence)?;
+        note(context, UNKNOWN, &sentence)?;
     }
     if all.is_empty() {
         context.remark("there are no contexts; `trunkline join` creates one")?;

@@ -141,13 +141,23 @@ pub(crate) fn warn(
         | PolicyWarning::NotEverything { place: at, .. }
         | PolicyWarning::NoAdministrator { place: at }) = warning;
         if place.is_none_or(|place| place == at) {
-            context.note_with_code("rule-warning", &format!("*** {warning}"))?;
+            note(context, "rule-warning", &warning.to_string())?;
         }
     }
     match (place, policy.warnings_omitted()) {
         (Some(_), _) | (None, 0) => Ok(()),
-        (None, omitted) => {
-            context.note_with_code("rule-warning", &format!("*** and {omitted} more warnings"))
-        }
+        (None, omitted) => note(
+            context,
+            "rule-warning",
+            &format!("and {omitted} more warnings"),
+        ),
+    }
+}
+
+/// Writes a warning to standard error: a problem in JSON output, otherwise a marked sentence.
+pub(crate) fn note(context: &Context, code: &'static str, sentence: &str) -> Result<(), CliError> {
+    match context.settings.is_json() {
+        true => context.note_with_code(code, sentence),
+        false => context.warn(&format!("*** {sentence}")),
     }
 }

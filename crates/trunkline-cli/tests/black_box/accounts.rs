@@ -25,7 +25,11 @@ pub struct Plant {
 
 impl Plant {
     pub fn start() -> Self {
-        let folder = Self::prepare();
+        Self::serving(Self::prepare())
+    }
+
+    /// An engine with a folder that was prepared.
+    pub fn serving(folder: TempDir) -> Self {
         let (engine, port) = start(folder.path());
         Self {
             folder,
@@ -404,11 +408,17 @@ fn running_engine_decides_by_user_group_and_host() {
     anna.run_until(&put, 0);
 }
 
-/// A person with a context without a key, who logs in with a password.
-fn person_with_password(plant: &Plant) -> Person {
-    plant.manage(&["user", "add", "anna", "--role", "operator"]);
-    let set = plant.own_with_input(&["user", "password", "anna"], &format!("{PASSWORD}\n"));
-    assert_eq!(set.code, Some(0), "{set:?}");
+/// An engine that knows a person from its start, who has a context without a key and logs in with a
+/// password.
+fn plant_with_password() -> (Plant, Person) {
+    let folder = Plant::prepare();
+    let run = |arguments: &[&str], input: &str| {
+        let output = finish(command(arguments).current_dir(folder.path()), input);
+        assert_eq!(output.code, Some(0), "{output:?}");
+    };
+    run(&["user", "add", "anna", "--role", "operator"], "");
+    run(&["user", "password", "anna"], &format!("{PASSWORD}\n"));
+    let plant = Plant::serving(folder);
     let anna = plant.person("anna");
     let authority = plant.path("security/authority.crt");
     let added = anna.run(&[
@@ -424,7 +434,7 @@ fn person_with_password(plant: &Plant) -> Person {
         "anna",
     ]);
     assert_eq!(added.code, Some(0), "{added:?}");
-    anna
+    (plant, anna)
 }
 
 fn private_file(plant: &Plant, name: &str, text: &str) -> PathBuf {
@@ -437,8 +447,7 @@ fn private_file(plant: &Plant, name: &str, text: &str) -> PathBuf {
 /// Behaviour: SV-12.
 #[test]
 fn person_logs_in_with_a_password_from_a_private_file() {
-    let plant = Plant::start();
-    let anna = person_with_password(&plant);
+    let (plant, anna) = plant_with_password();
     let file = private_file(&plant, "password", &format!("{PASSWORD}\n"));
     let run = |arguments: &[&str], file: &Path| {
         let mut command = anna.command(arguments);
@@ -489,8 +498,7 @@ fn person_logs_in_with_a_password_from_a_private_file() {
 /// Behaviour: B-80. A password is never sent over a connection that others can read.
 #[test]
 fn password_needs_a_context_or_a_unix_socket() {
-    let plant = Plant::start();
-    person_with_password(&plant);
+    let (plant, _anna) = plant_with_password();
     let file = private_file(&plant, "password", PASSWORD);
     let stranger = plant.person("stranger");
     let run = |url: &str| {
@@ -621,8 +629,7 @@ impl Typing {
 
 #[test]
 fn terminal_asks_for_passwords_without_showing_them() {
-    let plant = Plant::start();
-    let anna = person_with_password(&plant);
+    let (plant, anna) = plant_with_password();
     let new = "tractor piano window";
     let mut set = command(&["user", "password", "anna"]);
     set.current_dir(plant.folder.path());

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
+use crate::accounts::Plant;
 use crate::rig::{Output, RIG, Running, Served, command, finish};
 use crate::streams::endpoint;
 use crate::tdms::waveforms;
@@ -58,6 +59,9 @@ impl<'a> Page<'a> {
         command
             .current_dir(self.folder)
             .env("TRUNKLINE_URL", format!("tl://{}", self.address));
+        if words.starts_with(&["ctx"]) {
+            command.env("XDG_CONFIG_HOME", self.folder);
+        }
         if words.starts_with(&["record", "ls"]) {
             // It lists the running recordings of the user, and other tests have some.
             command.env("XDG_RUNTIME_DIR", self.folder);
@@ -265,6 +269,46 @@ fn lines_of_the_commands_for_libraries_and_snapshots_are_as_kept() {
         "snapshot restore before.jsonl --yes",
         "snapshot restore before.jsonl rig/level --yes --if-unchanged --atomic",
         "snapshot diff none.jsonl",
+    ]);
+    page.end();
+}
+
+#[test]
+fn lines_of_accounts_rules_and_contexts_are_as_kept() {
+    const KEY: &str = "ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
+    let folder = Plant::prepare();
+    let mut page = Page::new("accounts", folder.path(), "tl://localhost:1");
+    page.run(&[
+        &format!("user add anna --role operator --group shift-a --uid 1000 --key {KEY}"),
+        "user add logger",
+        "user disable logger",
+        "user ls",
+        "user info anna",
+        "user info ana",
+        "user role anna boss",
+        &format!("user key rm logger {KEY}"),
+        "access grant read,subscribe rig/** --group guests",
+        "access deny write rig/level --user anna",
+        "access ls",
+        "access check anna rig/level",
+        "access check anna",
+        "access check anna rig/level --action write",
+        "access check logger",
+        "access rm deny write rig/level --user anna",
+        "access rm deny write rig/level --user anna",
+        "access rm grant read,subscribe rig/** --group guests",
+        "access roles",
+        "user rm anna",
+        "user rm logger",
+        "user ls --security none",
+        "ctx",
+        "ctx add plant --url tl://plant.example --authority security/authority.crt --no-key",
+        "ctx ls",
+        "ctx select -",
+        "ctx select plant",
+        "ctx select none",
+        "ctx rm plant",
+        "ctx rm plant",
     ]);
     page.end();
 }
