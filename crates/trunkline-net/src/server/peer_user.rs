@@ -7,7 +7,8 @@
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -55,18 +56,53 @@ enum Answer {
 /// Asks the kernel about the one socket with these addresses (`sock_diag(7)`). Returns `None` if the
 /// kernel does not support the question.
 fn ask_kernel(local: Endpoint, peer: Endpoint) -> Option<Answer> {
-    let socket = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        Some(netlink::SOCK_DIAG),
-    )
-    .ok()?;
-    send(&socket, &question(local, peer), SendFlags::empty()).ok()?;
-    let mut answer = [0; 512];
-    // The kernel has answered when `send` returns.
-    let (count, _) = recv(&socket, &mut answer, RecvFlags::DONTWAIT).ok()?;
-    parse(answer.get(..count)?)
+    let mut asker = ASKER.lock().unwrap_or_else(PoisonError::into_inner);
+    let asker = match &mut *asker {
+        Some(asker) => asker,
+        none => none.insert(Asker::open()?),
+    };
+    asker.ask(local, peer)
+}
+
+/// Asks the questions of all servers of this process.
+static ASKER: Mutex<Option<Asker>> = Mutex::new(None);
+
+/// A socket for questions to the kernel. It stays open, so that a process without a free descriptor can
+/// still tell its clients apart.
+struct Asker {
+    socket: OwnedFd,
+    /// Number of the last question.
+    number: u32,
+}
+
+impl Asker {
+    fn open() -> Option<Self> {
+        let socket = socket_with(
+            AddressFamily::NETLINK,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            Some(netlink::SOCK_DIAG),
+        );
+        let socket = socket.ok()?;
+        Some(Self { socket, number: 0 })
+    }
+
+    fn ask(&mut self, local: Endpoint, peer: Endpoint) -> Option<Answer> {
+        self.number = self.number.wrapping_add(1);
+        let question = question(self.number, local, peer);
+        send(&self.socket, &question, SendFlags::empty()).ok()?;
+        let mut answer = [0; 512];
+        loop {
+            // The kernel has answered when `send` returns.
+            let received = recv(&self.socket, &mut answer, RecvFlags::DONTWAIT);
+            let (count, _) = received.ok()?;
+            let answer = answer.get(..count)?;
+            // An answer that was not read in time belongs to an earlier question.
+            if number_at(answer, NUMBER_AT)? == self.number {
+                return parse(answer);
+            }
+        }
+    }
 }
 
 /// Length of the header of a message, `struct nlmsghdr`.
@@ -79,19 +115,22 @@ const BY_FAMILY: u16 = 20;
 const ERROR: u16 = 2;
 /// `NLM_F_REQUEST`.
 const REQUEST: u16 = 1;
+/// Place of the number of the question, in questions and answers.
+const NUMBER_AT: usize = 8;
 /// Places of the user and the inode in an answer: after the header, in `struct inet_diag_msg`.
 const USER_AT: usize = HEADER + 64;
 const INODE_AT: usize = HEADER + 68;
 /// Place of the negative error number in an answer with an error.
 const ERROR_AT: usize = HEADER;
 
-fn question(local: Endpoint, peer: Endpoint) -> [u8; HEADER + QUESTION] {
+fn question(number: u32, local: Endpoint, peer: Endpoint) -> [u8; HEADER + QUESTION] {
     let mut bytes = Vec::with_capacity(HEADER + QUESTION);
     bytes.extend_from_slice(&((HEADER + QUESTION) as u32).to_ne_bytes());
     bytes.extend_from_slice(&BY_FAMILY.to_ne_bytes());
     bytes.extend_from_slice(&REQUEST.to_ne_bytes());
-    // Sequence number and sender, which the only question of a socket does not need.
-    bytes.extend_from_slice(&[0; 8]);
+    bytes.extend_from_slice(&number.to_ne_bytes());
+    // The kernel knows the sender.
+    bytes.extend_from_slice(&[0; 4]);
     let family = match peer.0 {
         IpAddr::V4(_) => AddressFamily::INET,
         IpAddr::V6(_) => AddressFamily::INET6,
@@ -123,10 +162,7 @@ const IPPROTO_TCP: u8 = 6;
 
 fn parse(answer: &[u8]) -> Option<Answer> {
     let kind = answer.get(4..6)?.try_into().ok().map(u16::from_ne_bytes)?;
-    let number = |at: usize| {
-        let bytes = answer.get(at..at.checked_add(4)?)?;
-        bytes.try_into().ok().map(u32::from_ne_bytes)
-    };
+    let number = |at| number_at(answer, at);
     match kind {
         // A socket that its program has closed has no inode, and may be listed as one of user 0.
         BY_FAMILY if number(INODE_AT)? == 0 => Some(Answer::NoUser),
@@ -138,6 +174,11 @@ fn parse(answer: &[u8]) -> Option<Answer> {
         }
         _ => None,
     }
+}
+
+fn number_at(answer: &[u8], at: usize) -> Option<u32> {
+    let bytes = answer.get(at..at.checked_add(4)?)?;
+    bytes.try_into().ok().map(u32::from_ne_bytes)
 }
 
 /// An address and a port. An IPv4 address within IPv6 counts as IPv4.

@@ -15,9 +15,9 @@
 //!
 //! # Memory
 //! For each connection at most:
-//! - [`CIPHERTEXT_MAX`] bytes that were read and not decrypted yet, and one record in `rustls`,
+//! - `CIPHERTEXT_MAX` bytes that were read and not decrypted yet, and one record in `rustls`,
 //! - one record of plaintext, and during the handshake one message of up to 64 KiB in `rustls`,
-//! - [`SEALED_MAX`] bytes of plaintext, encrypted, that the socket has not taken yet, and the messages
+//! - `SEALED_MAX` bytes of plaintext, encrypted, that the socket has not taken yet, and the messages
 //!   of the handshake, whose size the own certificates determine.
 //!
 //! This also limits what a peer that has not proved anything yet can occupy.
