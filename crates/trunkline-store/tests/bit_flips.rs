@@ -21,6 +21,7 @@ use trunkline_engine::store::{
 };
 use trunkline_store::{SqliteStore, verify_audit};
 use trunkline_types::alarm::{AlarmEntry, AlarmJournalQuery, JournalEvent, SavedAlarm};
+use trunkline_types::audit::AuditHash;
 use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Value};
 
 /// The complete content of a store.
@@ -150,8 +151,18 @@ fn flipped_bit_is_reported_or_harmless() {
             "{at}: {lost} values are missing"
         );
         assert_eq!(found.audit.len(), expected.audit.len(), "{at}");
-        // The flipped bit may also be in the entry's number.
-        let entries = found.audit.iter().zip(&expected.audit);
+        // The flipped bit may also be in the entry's number, or in its hash, which is also the hash
+        // before the next entry.
+        let own_hash = |mut entry: AuditEntry| {
+            if let Some(link) = &mut entry.link {
+                link.previous = AuditHash::ZERO;
+            }
+            entry
+        };
+        let [audit, intact] =
+            [found.audit, expected.audit.clone()].map(|all| all.into_iter().map(own_hash));
+        let (audit, intact): (Vec<_>, Vec<_>) = (audit.collect(), intact.collect());
+        let entries = audit.iter().zip(&intact);
         let changed: Vec<_> = entries
             .filter(|(entry, expected)| entry != expected)
             .collect();
@@ -227,16 +238,21 @@ fn every_altered_byte_of_the_entries_in_the_file_is_found() {
     }
     drop(store);
     let copy = folder.path().join("copy.db");
-    let pages: Vec<usize> = {
+    let pages: Vec<(usize, bool)> = {
         let file = rusqlite::Connection::open(&path).expect("the file is a database");
         let mut select = file
-            .prepare("SELECT pageno FROM dbstat WHERE name IN ('audit', 'audit_anchor') ORDER BY 1")
+            .prepare(
+                "SELECT pageno, name = 'audit' FROM dbstat WHERE name IN ('audit', 'audit_anchor')",
+            )
             .expect("SQLite was built with dbstat");
         let pages = select
-            .query_map([], |row| row.get(0))
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
             .expect("it is readable");
-        let pages: Vec<i64> = pages.collect::<Result<_, _>>().expect("it is readable");
-        pages.into_iter().map(|page| page as usize).collect()
+        let pages: Vec<(i64, bool)> = pages.collect::<Result<_, _>>().expect("it is readable");
+        let pages = pages.into_iter();
+        pages
+            .map(|(page, is_audit)| (page as usize, is_audit))
+            .collect()
     };
     let intact = fs::read(&path).expect("the file is accessible");
     let page_size = usize::from(u16::from_be_bytes([intact[16], intact[17]]));
@@ -250,7 +266,7 @@ fn every_altered_byte_of_the_entries_in_the_file_is_found() {
         .expect("it has a chain");
     assert!(report.is_intact() && report.entries > 9, "{report:?}");
     let (mut found, mut damaged) = (0, 0);
-    for page in pages {
+    for (page, is_audit) in pages {
         let page = (page - 1) * page_size;
         if intact[page] != 13 {
             // An interior page has no rows.
@@ -265,7 +281,10 @@ fn every_altered_byte_of_the_entries_in_the_file_is_found() {
             let (_, key) = varint(&intact[cell + used..]);
             let end = cell + used + key + length as usize;
             assert!(end <= page + page_size, "the rows need no overflow pages");
-            for at in cell..end {
+            // The number of an entry is the key of its row. The key of the anchor has no meaning.
+            let is_content =
+                |at: &usize| is_audit || !(cell + used..cell + used + key).contains(at);
+            for at in (cell..end).filter(is_content) {
                 let mut altered = intact.clone();
                 altered[at] ^= 0x01;
                 match verify(&altered) {
@@ -283,7 +302,7 @@ fn every_altered_byte_of_the_entries_in_the_file_is_found() {
             }
         }
     }
-    assert!(found > 2_000, "{found} found, {damaged} reported by SQLite");
+    assert!(found > 1_000, "{found} found, {damaged} reported by SQLite");
 }
 
 /// Reads SQLite's variable-length number. Returns the number and its length in bytes.
