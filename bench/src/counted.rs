@@ -84,9 +84,7 @@ pub fn run(path: &str) -> Outcome<usize> {
     for pass in 0..=PASSES {
         let is_counted = pass > 0;
         let writes = match path {
-            "write" | "write-4-alarms" | "write-by-rules" if is_counted => {
-                counted_write(&mut rig)?
-            }
+            "write" | "write-4-alarms" | "write-by-rules" if is_counted => counted_write(&mut rig)?,
             "write" | "write-4-alarms" | "write-by-rules" | "encode" | "decode" => {
                 rig.write(RUN)?
             }

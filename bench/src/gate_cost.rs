@@ -94,7 +94,12 @@ fn measure(count: usize, rounds: usize) -> Outcome<()> {
             let wall = clock.wall();
             let mut wakes = Wakes::new();
             let begun = Instant::now();
-            let written = write(variables.iter().cycle().take(BATCH), caller, wall, &mut wakes);
+            let written = write(
+                variables.iter().cycle().take(BATCH),
+                caller,
+                wall,
+                &mut wakes,
+            );
             let took = begun.elapsed();
             if written != BATCH {
                 return Err(format!("{written} of {BATCH} writes were applied").into());

@@ -2,7 +2,7 @@
 //!
 //! [`requirement`] states for each kind of frame which right its request needs, and where that right
 //! is checked. It has no catch-all arm, so a new kind of frame does not compile without a decision.
-//! Only [`pass`] creates an [`Admitted`] frame, and handlers take no other, so no handler can be
+//! Only `pass` creates an `Admitted` frame, and handlers take no other, so no handler can be
 //! reached around the gate.
 
 use std::ops::Deref;

@@ -129,7 +129,9 @@ fn account_goes_through_all_changes() {
     );
 }
 
-/// Behaviour: B-81. The file contains a hash, never the password.
+/// Behaviour: B-81.
+///
+/// The file contains a hash, never the password.
 #[test]
 fn password_is_read_from_standard_input_and_hashed() {
     let folder = Folder::new();
@@ -435,7 +437,9 @@ fn rules_are_added_listed_and_removed() {
     );
 }
 
-/// Behaviour: H-18. Every cell of the table of user, group and host.
+/// Behaviour: H-18.
+///
+/// Every cell of the table of user, group and host.
 #[test]
 fn check_decides_every_combination_of_user_group_and_host() {
     const EFFECTS: [&str; 3] = ["grant", "", "deny"];

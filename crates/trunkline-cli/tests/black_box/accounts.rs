@@ -180,7 +180,9 @@ fn check_refused(output: &Output, exit: i32, code: &str, part: &str) {
     assert!(text.contains(part), "{part}: {output:?}");
 }
 
-/// Behaviour: B-81, SV-12. A running `monitor` connects again after a change of the rights, by itself.
+/// Behaviour: B-81, SV-12.
+///
+/// A running `monitor` connects again after a change of the rights, by itself.
 #[test]
 fn role_decides_and_a_changed_role_applies_to_running_programs() {
     let plant = Plant::start();
@@ -292,7 +294,9 @@ fn token_works_once_and_a_wrong_one_not_at_all() {
     assert_eq!(press.run(&["get", "rig/level"]).code, Some(0));
 }
 
-/// Behaviour: B-82. A refusal names the action, unless the caller may not know that the name exists. Its
+/// Behaviour: B-82.
+///
+/// A refusal names the action, unless the caller may not know that the name exists. Its
 /// rule is found with `access check`.
 #[test]
 fn refusal_names_the_action_and_a_hidden_variable_does_not_exist() {
@@ -368,7 +372,9 @@ fn refusal_names_the_action_and_a_hidden_variable_does_not_exist() {
     plant.manage(&["get", "rig/level"]);
 }
 
-/// Behaviour: H-18, SV-12. The cells in which two of user, group and host contradict each other, at a
+/// Behaviour: H-18, SV-12.
+///
+/// The cells in which two of user, group and host contradict each other, at a
 /// running engine.
 #[test]
 fn running_engine_decides_by_user_group_and_host() {
@@ -495,7 +501,9 @@ fn person_logs_in_with_a_password_from_a_private_file() {
     }
 }
 
-/// Behaviour: B-80. A password is never sent over a connection that others can read.
+/// Behaviour: B-80.
+///
+/// A password is never sent over a connection that others can read.
 #[test]
 fn password_needs_a_context_or_a_unix_socket() {
     let (plant, _anna) = plant_with_password();
@@ -727,7 +735,9 @@ fn engine_does_not_start_with_accounts_that_others_can_change() {
     start(folder.path());
 }
 
-/// Behaviour: B-80. Loopback needs no ceremony; other addresses need accounts, or the word insecure.
+/// Behaviour: B-80.
+///
+/// Loopback needs no ceremony; other addresses need accounts, or the word insecure.
 #[test]
 fn address_beyond_the_machine_needs_a_security_folder() {
     let folder = Plant::prepare();

@@ -248,7 +248,9 @@ fn wrong_context_is_refused_and_leaves_nothing() {
     assert_eq!(left, 0);
 }
 
-/// Behaviour: B-81. Neither end needs a token if an administrator adds the public key.
+/// Behaviour: B-81.
+///
+/// Neither end needs a token if an administrator adds the public key.
 #[test]
 fn administrator_adds_a_key_by_hand() {
     let plant = Plant::start();

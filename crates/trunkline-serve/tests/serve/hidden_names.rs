@@ -665,7 +665,8 @@ fn restricted(which: usize) -> Rights {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(160))]
 
-    /// Behaviour: B-82, F17.
+    /// Behaviour: B-82.
+    /// Failure mode: F17.
     #[test]
     fn answers_do_not_depend_on_hidden_variables(
         which in 0..4_usize,

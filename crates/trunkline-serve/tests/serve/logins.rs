@@ -139,7 +139,7 @@ fn value_of(world: &World, name: &str) -> f64 {
 
 /// Before the HELLO, a session accepts no other frame, whatever its kind.
 ///
-/// Behaviour: F14, F17.
+/// Failure mode: F14, F17.
 #[test]
 fn every_frame_before_the_hello_ends_the_session() {
     for kind in FrameKind::ALL {
@@ -172,7 +172,7 @@ fn every_frame_before_the_hello_ends_the_session() {
 
 /// While the login is checked, a session accepts no frame, not even a second HELLO with other proofs.
 ///
-/// Behaviour: F14, F17.
+/// Failure mode: F14, F17.
 #[test]
 fn every_frame_before_the_welcome_ends_the_session() {
     for kind in FrameKind::ALL {
@@ -197,7 +197,7 @@ fn every_frame_before_the_welcome_ends_the_session() {
 
 /// Requests in the same bytes as the HELLO must not be carried out with rights that nobody has decided.
 ///
-/// Behaviour: F17.
+/// Failure mode: F17.
 #[test]
 fn request_that_arrives_with_the_hello_is_not_carried_out() {
     let world = world();
@@ -218,7 +218,7 @@ fn request_that_arrives_with_the_hello_is_not_carried_out() {
 
 /// A pending login holds the place of a handshake, and the session reads nothing more.
 ///
-/// Behaviour: F14.
+/// Failure mode: F14.
 #[test]
 fn pending_login_counts_as_a_handshake_and_stops_the_input() {
     let world = world();
@@ -248,7 +248,7 @@ fn pending_login_counts_as_a_handshake_and_stops_the_input() {
 
 /// The session has the rights of its identity, and none before.
 ///
-/// Behaviour: F17.
+/// Failure mode: F17.
 #[test]
 fn session_has_the_rights_of_its_identity() {
     let world = World::with_library("rig", vec![f64_variable("x"), f64_variable("y")]);
@@ -265,7 +265,7 @@ fn session_has_the_rights_of_its_identity() {
     assert!(writer.starts_with("account:anna"), "{writer}");
 }
 
-/// Behaviour: F14.
+/// Failure mode: F14.
 #[test]
 fn client_is_refused_at_the_deadline_and_a_late_decision_has_no_effect() {
     let world = world();
@@ -314,7 +314,7 @@ fn decision_in_time_counts_even_if_the_session_is_late() {
     assert!(sut.peer.session.is_open());
 }
 
-/// Behaviour: F14.
+/// Failure mode: F14.
 #[test]
 fn decision_about_a_closed_connection_is_dropped() {
     let world = world();
@@ -377,7 +377,8 @@ fn refusal_reaches_the_client_with_its_time() {
 
 /// If its account is changed, a session ends, and a write that waits is not carried out later.
 ///
-/// Behaviour: F17, B-24.
+/// Behaviour: B-24.
+/// Failure mode: F17.
 #[test]
 fn session_ends_with_its_account_while_a_write_waits() {
     let audited = define("x", DataType::F64, |p| p.audit = AuditMode::Complete);
@@ -414,7 +415,7 @@ fn full_audit(engine: &Engine, world: &World) -> AuditRoom {
 
 /// The end of an account takes effect even for a client that does not read its answers.
 ///
-/// Behaviour: F17.
+/// Failure mode: F17.
 #[test]
 fn client_that_does_not_read_cannot_write_after_the_end_of_its_account() {
     let world = world();
@@ -451,7 +452,7 @@ fn client_that_does_not_read_cannot_write_after_the_end_of_its_account() {
 
 /// The end of an account takes effect even while there are always more updates to send.
 ///
-/// Behaviour: F17.
+/// Failure mode: F17.
 #[test]
 fn session_with_more_updates_than_it_can_send_ends_with_its_account() {
     let names: Vec<String> = (0..500).map(|n| format!("v{n}")).collect();
@@ -513,7 +514,7 @@ fn account_that_ends_before_the_session_opens_ends_it_at_once() {
 
 /// A broken session can be resumed by its own account only.
 ///
-/// Behaviour: F17.
+/// Failure mode: F17.
 #[test]
 fn session_of_another_account_is_not_resumed() {
     for (account, is_resumed) in [("anna", true), ("ben", false)] {

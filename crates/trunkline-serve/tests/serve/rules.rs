@@ -75,7 +75,8 @@ const ALL_ON_OWN: &[(&[Action], &str)] = &[(Action::ALL, "own/**")];
 /// One hidden member refuses the whole group, and the answer is the same as for a handle that was never
 /// used.
 ///
-/// Behaviour: B-82, F17.
+/// Behaviour: B-82.
+/// Failure mode: F17.
 #[test]
 fn group_with_a_hidden_member_is_refused_as_with_an_unused_handle() {
     let world = World::new();
@@ -127,7 +128,8 @@ fn deploy(sut: &mut Peer, variable: &VariableDefinition) -> String {
 /// The engine reads what a definition names, so its author must have the right to. The refusal is the same
 /// whether the variable exists or not.
 ///
-/// Behaviour: B-82, F17.
+/// Behaviour: B-82.
+/// Failure mode: F17.
 #[test]
 fn library_may_refer_only_to_variables_of_its_author() {
     let rights: &[(&[Action], &str)] = &[
@@ -193,7 +195,7 @@ fn library_may_refer_only_to_variables_of_its_author() {
 
 /// A rule cannot be evaded by another spelling of a name.
 ///
-/// Behaviour: F17.
+/// Failure mode: F17.
 #[test]
 fn spelling_of_a_target_does_not_evade_a_rule() {
     let deny = (Effect::Deny, Actions::of(&[Action::Read]), "recipe%2Fa/**");
@@ -215,7 +217,8 @@ fn spelling_of_a_target_does_not_evade_a_rule() {
 
 /// An order of a caller that may configure nothing is in the audit, too.
 ///
-/// Behaviour: B-24, F17.
+/// Behaviour: B-24.
+/// Failure mode: F17.
 #[test]
 fn refused_orders_of_viewers_are_in_the_audit() {
     let world = World::with_library("own", vec![f64_variable("x")]);
@@ -376,7 +379,8 @@ fn forcing(sut: &mut Peer, verb: ForcingVerb) -> Vec<FaultCode> {
 
 /// A rule that denies `force` on one variable must not be evaded by the switch for all variables.
 ///
-/// Behaviour: H-27, F17.
+/// Behaviour: H-27.
+/// Failure mode: F17.
 #[test]
 fn forcing_is_switched_only_with_the_right_on_every_name() {
     let force = || Actions::of(&[Action::Force]);
@@ -420,7 +424,8 @@ fn forcing_is_switched_only_with_the_right_on_every_name() {
 /// A client that takes the name of an I/O server must not free the variables that it may not write from
 /// their source: other clients could then write them past the device.
 ///
-/// Behaviour: F17, LM-11.
+/// Behaviour: LM-11.
+/// Failure mode: F17.
 #[test]
 fn provider_without_the_right_leaves_a_variable_without_a_running_source() {
     let from_plc = || define("x", DataType::F64, |p| p.source = "plc:1".to_owned());

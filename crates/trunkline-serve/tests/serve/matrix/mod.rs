@@ -366,7 +366,8 @@ impl Cell {
 
 /// Every request of every role is answered, and has an effect, exactly as the documentation promises.
 ///
-/// Behaviour: F17, B-82, H-18.
+/// Behaviour: B-82, H-18.
+/// Failure mode: F17.
 #[test]
 fn every_cell_of_requests_and_rights_is_as_promised() {
     let (mut cells, mut wrong) = (0, Vec::new());
@@ -398,7 +399,7 @@ fn every_cell_of_requests_and_rights_is_as_promised() {
 
 /// The gate states the same requirements as the promises.
 ///
-/// Behaviour: F17.
+/// Failure mode: F17.
 #[test]
 fn gate_requires_what_is_promised() {
     for kind in FrameKind::ALL {
