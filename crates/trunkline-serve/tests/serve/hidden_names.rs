@@ -608,14 +608,14 @@ fn request() -> impl Strategy<Value = Request> {
         (targets(), 0..6_usize).prop_map(|(targets, verb)| Request::Write(targets, verb)),
         targets().prop_map(Request::Group),
         (targets(), 0..3_usize).prop_map(|(targets, verb)| Request::Lease(targets, verb)),
-        (0..PATTERNS.len(), 0..4_u32, any::<bool>())
+        (0..PATTERNS.len(), 0..6_u32, any::<bool>())
             .prop_map(|(pattern, limit, condition)| Request::Find(pattern, limit, condition)),
         (0..PATTERNS.len()).prop_map(Request::Watch),
         target().prop_map(Request::Why),
         Just(Request::Engine),
-        (0..PATTERNS.len(), 0..4_u32).prop_map(|(pattern, limit)| Request::Alarms(pattern, limit)),
+        (0..PATTERNS.len(), 0..6_u32).prop_map(|(pattern, limit)| Request::Alarms(pattern, limit)),
         targets().prop_map(Request::Acknowledge),
-        (0..4_u32).prop_map(Request::Forced),
+        (0..6_u32).prop_map(Request::Forced),
     ]
 }
 
@@ -698,5 +698,35 @@ fn readers_of_everything_see_the_difference() {
         let (mut with, mut without) = (Side::new(rights(), true), Side::new(rights(), false));
         let step = Step::Ask(request);
         assert_ne!(with.step(&step), without.step(&step), "{step:?}");
+    }
+}
+
+/// A page that ends with the last variable that the client may read has no next page, although hidden
+/// variables follow.
+///
+/// Behaviour: B-82.
+#[test]
+fn full_page_before_hidden_variables_is_the_last() {
+    let limit = VARIABLES as u32;
+    for which in 0..4 {
+        for request in [
+            Request::Find(0, limit, false),
+            Request::Find(6, limit, false),
+            Request::Find(0, 1, false),
+            Request::Alarms(0, limit),
+            Request::Forced(limit),
+        ] {
+            let sides = [true, false].map(|has_hidden| {
+                let mut side = Side::new(restricted(which), has_hidden);
+                for index in 0..VARIABLES {
+                    side.step(&Step::OwnForced(index, true));
+                    side.step(&Step::Hidden(Event::Force(index)));
+                }
+                // With a limit of 1, the last page is the fourth.
+                let step = Step::Ask(request.clone());
+                (0..VARIABLES).map(|_| side.step(&step)).collect::<Vec<_>>()
+            });
+            assert_eq!(sides[0], sides[1], "{request:?} of {which}");
+        }
     }
 }
