@@ -13,7 +13,7 @@
 //!
 //! A folder without `authority.key` uses the certificates of another authority, for example that of a
 //! company. Then `engine.crt` may contain certificates of intermediate authorities after that of the
-//! engine, and whoever administers the authority renews the certificate.
+//! engine, and the administrator of the authority renews the certificate.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -627,7 +627,7 @@ impl Security {
         if engine.certificate.needs_renewal(moment.wall) {
             match folder.renew(moment.wall) {
                 Ok(renewed) => engine = renewed,
-                // The engine serves this machine until somebody brings a new certificate.
+                // The engine still serves its own machine until the certificate is replaced.
                 Err(error @ FolderError::NotOurAuthority(_)) => {
                     certificate_error = Some(not_renewed(&error));
                 }

@@ -101,7 +101,7 @@ fn rules_apply_to_streams_in_whatever_case_context_and_machine() {
     assert!(may("rig/*") && !may("rig/a"));
 }
 
-/// Whoever deploys a library replaces every variable in it.
+/// Deploying a library replaces every variable in it.
 #[test]
 fn action_on_a_library_must_be_permitted_on_every_name_in_it() {
     let configure = |rules: &str| {

@@ -144,8 +144,8 @@ impl ServeEvent {
     }
 }
 
-/// Checks that nobody else can change the files of an engine with accounts: whoever writes the
-/// configuration decides which accounts there are.
+/// Checks that no other user can change the configuration of an engine with accounts, because the
+/// configuration names the folder of the accounts.
 fn check_writers(plan: &DeploymentPlan) -> Result<(), Problem> {
     if plan.engine.security.is_none() {
         return Ok(());

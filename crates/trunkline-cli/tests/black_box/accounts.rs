@@ -722,7 +722,7 @@ fn engine_does_not_start_with_accounts_that_others_can_change() {
         "chmod go-w",
     );
     fs::set_permissions(&security, Permissions::from_mode(0o700)).unwrap();
-    // Whoever writes the configuration can name another folder.
+    // A user who can write the configuration can name another folder.
     fs::set_permissions(config, Permissions::from_mode(0o666)).unwrap();
     let refused = finish(&mut command(&serve), "");
     check_refused(&refused, 1, "security", "plant.toml");

@@ -10,7 +10,7 @@
 //!
 //! The receive half also makes the connection produce bytes: the messages of the handshake, alerts,
 //! and answers to requests for new keys. It never sends them itself, because only the send half
-//! knows what the socket has taken so far. It sets a mark, and whoever reads from a transport
+//! knows what the socket has taken so far. It sets a mark, and the reader of a transport
 //! flushes the send half afterwards ([`SendHalf::flush`](super::SendHalf::flush)).
 //!
 //! # Memory
