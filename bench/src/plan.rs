@@ -398,7 +398,7 @@ mod tests {
         // W2: two call counts, one of them with three systems. W5 and W6: four numbers of variables and
         // three of subscribers with three systems.
         let published = 15 * 2 + 5 + 3 + 2 + (2 * 2 + 3) + (4 + 3) * 3;
-        // W7: six parts. W8: memory at four points, also of a map, and of five more types at two
+        // W7: seven parts. W8: memory at four points, also of a map, and of five more types at two
         // points; items in two ways and first sets of two systems at two points; a restart.
         let memory = 4 * 2 + 5 * 2 + 2 * 4 + 1;
         // V9: five transports and reading. V10 to V12: three scenarios. W11 and W12: blocks of four
@@ -415,7 +415,7 @@ mod tests {
         let alarms = 1 + 2 * 2 + 1 + 1;
         assert_eq!(
             first.len(),
-            published + 6 + memory + others + streams + files + alarms
+            published + 7 + memory + others + streams + files + alarms
         );
     }
 
