@@ -84,7 +84,7 @@ pub use outcome::orders::{LibraryState, LogPage, OrderResult, Report};
 pub use outcome::{AccessError, Attempt, LateKept, Refusal, UnknownCause, WriteOutcome};
 pub use queries::names::{Watch, WatchProgress, WatchSlice};
 pub use queries::{health, search};
-pub use rights::{Rights, RightsClass};
+pub use rights::{Rights, RightsClass, io_item, io_server};
 pub use subscriptions::{
     Consumer, Delivery, ITEMS_MAX, Sink, Subscribe, Subscriptions, SweepSlice,
 };

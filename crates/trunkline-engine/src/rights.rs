@@ -3,8 +3,11 @@
 use std::fmt;
 
 use trunkline_access::{Action, Actions, Role, SubjectRules};
+use trunkline_types::Properties;
+use trunkline_types::alarm::AlarmDefinition;
 use trunkline_types::definition::{VARIABLES_MAX, slot_of};
 use trunkline_types::history::{PermitName, PermittedNames};
+use trunkline_types::name::HIDDEN_VARIABLE;
 
 use crate::sync::{Arc, AtomicU64, OnceLock, Ordering};
 
@@ -26,6 +29,20 @@ pub struct RightsClass {
     /// What the rules permit on the variable of each slot, in chunks that are allocated at their
     /// first use.
     chunks: Box<[OnceLock<Chunk>]>,
+}
+
+/// Returns the name of an I/O server in rules, such as `_io/plc`.
+pub fn io_server(server: &str) -> String {
+    format!("_io/{server}")
+}
+
+/// Returns the name in rules of the item that a variable has as its `source`: `_io/plc/d10` for the
+/// source `plc:d10`.
+pub fn io_item(source: &str) -> String {
+    match source.split_once(':') {
+        Some((server, item)) => format!("{}/{item}", io_server(server)),
+        None => io_server(source),
+    }
 }
 
 /// An entry has the handle of its variable in the upper half, so that an entry of an earlier
@@ -95,6 +112,12 @@ impl Rights {
         }
     }
 
+    /// Returns true if the caller may take the items of an I/O server as the sources of variables, or
+    /// provide them: `object` is [`io_server`] or [`io_item`].
+    pub fn permit_io(&self, object: &str) -> bool {
+        self.permit_name(Action::Configure, object)
+    }
+
     /// Returns true if the caller may perform `action` on some name. A request for which this is
     /// false need not be looked at.
     pub fn permit_somewhere(&self, action: Action) -> bool {
@@ -119,6 +142,52 @@ impl Rights {
         match self {
             Rights::Uniform(actions) => actions.contains(Action::Read),
             Rights::ByName(class) => class.reads_all,
+        }
+    }
+
+    /// Returns the name for an answer to the caller: the name itself, or [`HIDDEN_VARIABLE`] if the
+    /// caller may not read that variable (B-82).
+    pub fn shown<'n>(&self, name: &'n str) -> &'n str {
+        match self.hides(name) {
+            false => name,
+            true => HIDDEN_VARIABLE,
+        }
+    }
+
+    /// Returns true if an answer to the caller must not contain the name (B-82).
+    pub fn hides(&self, name: &str) -> bool {
+        !self.permit_all_reads() && !self.permit_name(Action::Read, name)
+    }
+
+    /// Returns the properties for an answer to the caller: without the names of variables that the
+    /// caller may not read.
+    pub fn shown_properties(&self, properties: &Arc<Properties>) -> Arc<Properties> {
+        match properties.names().any(|name| self.hides(name)) {
+            false => Arc::clone(properties),
+            true => {
+                let mut shown = Properties::clone(properties);
+                self.hide(shown.names_mut());
+                Arc::new(shown)
+            }
+        }
+    }
+
+    /// Returns the definition of an alarm for an answer to the caller, as
+    /// [`shown_properties`](Self::shown_properties) does.
+    pub fn shown_alarm(&self, alarm: &Arc<AlarmDefinition>) -> Arc<AlarmDefinition> {
+        match alarm.names().any(|name| self.hides(name)) {
+            false => Arc::clone(alarm),
+            true => {
+                let mut shown = AlarmDefinition::clone(alarm);
+                self.hide(shown.names_mut());
+                Arc::new(shown)
+            }
+        }
+    }
+
+    fn hide<'n>(&self, names: impl Iterator<Item = &'n mut String>) {
+        for name in names.filter(|name| self.hides(name)) {
+            HIDDEN_VARIABLE.clone_into(name);
         }
     }
 

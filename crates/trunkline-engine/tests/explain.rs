@@ -188,7 +188,12 @@ fn walk_asks_the_provider() {
             .iter()
             .all(|step| step.verdict == WhyVerdict::Ok)
     );
-    assert!(rig.engine.queries().source_state(&x).contains("plc"));
+    assert!(
+        rig.engine
+            .queries()
+            .source_state(&rig.caller, &x)
+            .contains("plc")
+    );
 
     *plc.error.lock().expect("no panic") = Some("line 3 is broken".to_owned());
     let bad = Quality::bad(Reason::DeviceFailure);
@@ -244,7 +249,9 @@ fn walk_shows_the_rights_of_the_caller() {
     };
     assert_eq!(explain(&nobody, "rig/x"), explain(&nobody, "rig/missing"));
     assert_eq!(
-        rig.engine.queries().source_state(&rig.variable("rig/x")),
+        rig.engine
+            .queries()
+            .source_state(&rig.caller, &rig.variable("rig/x")),
         ""
     );
 }

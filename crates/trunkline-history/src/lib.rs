@@ -51,6 +51,7 @@ mod folder;
 mod lock_file;
 mod log;
 mod paths;
+mod private;
 mod query;
 mod rules;
 mod sync;

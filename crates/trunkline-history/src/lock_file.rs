@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::error::Error;
+use crate::private;
 
 /// Name of the lock file in the folder of a history.
 pub const LOCK: &str = "lock";
@@ -16,7 +17,7 @@ const ATTEMPTS: u32 = 10_000;
 /// # Errors
 /// [`Error::InUse`] if an engine or a command has locked the folder.
 pub(crate) fn acquire(folder: &Path) -> Result<File, Error> {
-    let file = match File::create(folder.join(LOCK)) {
+    let file = match private::create_file(&folder.join(LOCK)) {
         // On a read-only disk, an existing lock file can still be locked.
         Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
             File::open(folder.join(LOCK))?

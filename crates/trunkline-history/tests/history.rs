@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails at an unexpected result")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -567,4 +568,35 @@ fn small_files_are_joined_and_expired_rows_are_removed() {
             })
     );
     assert_eq!(files(&plant), 0);
+}
+
+/// The folder existed before the history, and others may read it. The files and folders in it are private.
+///
+/// Behaviour: B-83.
+#[test]
+fn files_in_a_folder_that_others_can_read_are_private() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let rules = vec![rule("**", Some(HistorySettings::default()))];
+    let mut plant = Plant::start(folder.path(), 7, START, rules, &[("x", DataType::F64)]);
+    for _ in 0..3 {
+        plant.write("rig/x", Value::F64(1.0));
+        plant.history.close_segment(plant.moment()).unwrap();
+        while plant.history.maintain(plant.moment().wall).unwrap() {}
+    }
+    plant.write("rig/x", Value::F64(2.0));
+    plant.record();
+    let (mut count, mut found) = (0, vec![folder.path().to_owned()]);
+    while let Some(parent) = found.pop() {
+        for entry in std::fs::read_dir(parent).unwrap() {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{:?} has mode {mode:o}", entry.path());
+            count += 1;
+            if entry.file_type().unwrap().is_dir() {
+                found.push(entry.path());
+            }
+        }
+    }
+    assert!(count > 8, "{count}");
 }

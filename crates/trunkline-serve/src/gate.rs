@@ -26,6 +26,8 @@ pub enum Requirement {
     /// The action, on the library that the request names. It is checked with the order, because the
     /// audit records refused orders.
     Library(Action),
+    /// The action, on the I/O server that the request names. It is checked where the name is decoded.
+    IoServer(Action),
     /// The first action on the library that the order names, or the second on the engine, whichever the
     /// order concerns. It is checked with the order, as for [`Library`](Self::Library).
     LibraryOrEngine(Action, Action),
@@ -52,7 +54,8 @@ impl<'a> Deref for Admitted<'a> {
 /// Returns the right that a frame of this kind needs.
 pub const fn requirement(kind: FrameKind) -> Requirement {
     use Requirement::{
-        EachName, Engine, Library, LibraryOrEngine, ListOrChange, NotFromClients, Session, SomeName,
+        EachName, Engine, IoServer, Library, LibraryOrEngine, ListOrChange, NotFromClients,
+        Session, SomeName,
     };
     match kind {
         FrameKind::Hello
@@ -82,7 +85,7 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         FrameKind::AlarmAct => EachName(&[Action::Alarm]),
         FrameKind::Alarms => EachName(&[Action::Read]),
         FrameKind::AlarmJournal | FrameKind::History => SomeName(Action::History),
-        FrameKind::Provide => SomeName(Action::Write),
+        FrameKind::Provide => IoServer(Action::Configure),
         FrameKind::Deploy => Library(Action::Configure),
         FrameKind::Order => LibraryOrEngine(Action::Configure, Action::Administer),
         FrameKind::Audit => Engine(Action::Audit),
@@ -191,6 +194,7 @@ pub(crate) fn pass<'a>(
         Requirement::Session
         | Requirement::EachName(_)
         | Requirement::Library(_)
+        | Requirement::IoServer(_)
         | Requirement::LibraryOrEngine(..)
         | Requirement::NotFromClients => true,
     };

@@ -194,6 +194,8 @@ actions! {
     Start = 22, "start";
     /// A library was stopped.
     Stop = 23, "stop";
+    /// A program became the provider of an I/O server's variables, which the name names.
+    Provide = 24, "provide";
     /// The engine was started.
     EngineStart = 30, "engine start";
     /// The engine was shut down cleanly. A start without a preceding stop follows a crash.

@@ -202,6 +202,21 @@ pub enum Fifo {
 }
 
 impl Properties {
+    /// Returns the full names of the other variables to which the definition refers: the target of an
+    /// alias, and those on which its alarms depend.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let target = Some(self.alias.as_str()).filter(|name| !name.is_empty());
+        let of_alarms = self.alarms.iter().flat_map(AlarmDefinition::names);
+        target.into_iter().chain(of_alarms)
+    }
+
+    /// As [`names`](Self::names), to change them.
+    pub fn names_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let target = Some(&mut self.alias).filter(|name| !name.is_empty());
+        let of_alarms = self.alarms.iter_mut().flat_map(AlarmDefinition::names_mut);
+        target.into_iter().chain(of_alarms)
+    }
+
     /// Returns the type of the raw values that the source delivers and accepts. It is `f64` for
     /// scaled numbers, because an integer would be rounded before it is scaled.
     pub fn raw_type(&self) -> &DataType {

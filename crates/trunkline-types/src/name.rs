@@ -21,6 +21,10 @@ use crate::text::is_unprintable;
 /// Maximum length of a full name in bytes, including escapes and the field.
 pub const NAME_BYTES_MAX: usize = 1024;
 
+/// Takes the place of a variable's name in an answer, if the caller may not read the variable. It
+/// follows "alias of" and the like, and is not a valid name.
+pub const HIDDEN_VARIABLE: &str = "a variable that you may not read";
+
 /// The library name that denotes register numbers: `:/20` is another name of the variable whose
 /// `number` is 20. No library can be named `:`.
 pub const NUMBERS_LIBRARY: &str = ":";

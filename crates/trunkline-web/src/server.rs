@@ -1,11 +1,12 @@
 //! The server: one thread that accepts connections and answers their requests.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,14 +19,16 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::health::HealthSource;
 use crate::hosts::AllowedHosts;
 use crate::{metrics, readiness};
 
-/// Maximum number of connections at the same time. Further ones wait until one ends, which takes at
-/// most [`REQUEST_TIME_MAX`].
+/// Maximum number of connections at the same time. One more closes the oldest, so that clients that send
+/// nothing do not keep others out. A complete request is answered at once, so only a client that is slow to
+/// send it, or to receive the response, can be the oldest.
 pub const CONNECTIONS_MAX: usize = 32;
 /// Longest time of a connection, from its acceptance to the end of the response. A connection
 /// carries one request.
@@ -88,7 +91,7 @@ pub struct HttpServer {
     address: SocketAddr,
     /// Ends the thread when it is dropped.
     stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<thread::JoinHandle<()>>,
 }
 
 /// A port that is reserved, but does not answer yet: connections wait.
@@ -158,7 +161,7 @@ impl HttpListener {
             });
             // Dropping the runtime here drops all connections.
         };
-        let thread = std::thread::Builder::new().name("trunkline-http".to_owned());
+        let thread = thread::Builder::new().name("trunkline-http".to_owned());
         let thread = thread.spawn(body).map_err(HttpError::Thread)?;
         Ok(HttpServer {
             address,
@@ -201,20 +204,22 @@ struct Site {
 
 /// Accepts connections for ever.
 async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    // Oldest first.
+    let mut connections: VecDeque<JoinHandle<()>> = VecDeque::with_capacity(CONNECTIONS_MAX);
     loop {
-        // The semaphore is never closed.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, _)) => {
+                connections.retain(|connection| !connection.is_finished());
+                if connections.len() >= CONNECTIONS_MAX
+                    && let Some(oldest) = connections.pop_front()
+                {
+                    oldest.abort();
+                }
                 let site = Arc::clone(&site);
-                tokio::spawn(async move {
+                connections.push_back(tokio::spawn(async move {
                     // A connection that takes too long, or breaks, is closed without an answer.
                     let _ = tokio::time::timeout(REQUEST_TIME_MAX, serve(stream, site)).await;
-                    drop(place);
-                });
+                }));
             }
             Err(error) if is_of_connection(&error) => {}
             Err(_) => tokio::time::sleep(SHORTAGE_PAUSE).await,

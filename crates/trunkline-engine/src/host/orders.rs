@@ -18,6 +18,7 @@ use crate::caller::Caller;
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::features::audit::AuditRoom;
 use crate::outcome::orders::OrderResult;
+use crate::rights::io_item;
 use crate::subscriptions::Consumer;
 use crate::sync::Arc;
 
@@ -70,10 +71,23 @@ pub fn check_configure(caller: &Caller, library: &str) -> Result<(), Fault> {
 /// The decision depends only on the names, so it does not show whether the variables exist (B-82).
 fn check_references(caller: &Caller, library: &LibraryDefinition) -> Result<(), Fault> {
     let rights = &caller.rights;
-    if rights.permit_everywhere(Action::Read) && rights.permit_everywhere(Action::Write) {
+    let has_all = |action: &Action| rights.permit_everywhere(*action);
+    if [Action::Read, Action::Write, Action::Configure]
+        .iter()
+        .all(has_all)
+    {
         return Ok(());
     }
     for definition in &library.variables {
+        let source = &definition.properties.source;
+        if !source.is_empty() && !rights.permit_io(&io_item(source)) {
+            let (library, path, item) = (&library.name, &definition.path, io_item(source));
+            let sentence = format!(
+                "{library}/{path}: you have no right to use the source {source}; ask the engine's \
+                 administrator for the right to configure {item}"
+            );
+            return Err(Fault::new(FaultCode::Denied, sentence));
+        }
         for Reference {
             what,
             name,

@@ -80,6 +80,8 @@ pub enum Refusal {
     },
     #[error("the variable is an alias, and {sentence}")]
     Unbound {
+        /// Full name of the variable that the alias should follow.
+        target: Arc<str>,
         /// A sentence that names the fault of the target and its remedy.
         sentence: Arc<str>,
     },

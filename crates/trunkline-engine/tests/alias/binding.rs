@@ -16,6 +16,7 @@ fn alias_waits_for_its_target_loses_it_and_finds_it_again() {
     assert_eq!(
         rig.write(&seen, 1.0),
         WriteOutcome::Refused(Refusal::Unbound {
+            target: "plant/x".into(),
             sentence: "the target plant/x does not exist; deploy the library that contains it"
                 .into()
         })

@@ -103,7 +103,7 @@ fn why_names_the_target_that_is_missing() {
     rig.deploy("plant", vec![define("x", f64s())]);
     let seen = rig.variable("view/x");
     assert_eq!(
-        rig.engine.queries().source_state(&seen),
+        rig.engine.queries().source_state(&rig.caller, &seen),
         "it is an alias of plant/x"
     );
 }

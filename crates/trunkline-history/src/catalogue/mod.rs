@@ -20,6 +20,7 @@ use trunkline_types::wire::{self, Reader};
 
 use crate::error::Error;
 use crate::paths::check_identity;
+use crate::private;
 
 /// Version of the database schema.
 const VERSION: u32 = 1;
@@ -357,7 +358,11 @@ impl OpenCatalogue {
     fn connect(path: &Path, is_new: bool) -> Result<Self, Error> {
         let mut flags = OpenFlags::default();
         // If the disk is not mounted, no catalogue must be created in the empty mount point.
-        flags.set(OpenFlags::SQLITE_OPEN_CREATE, is_new);
+        flags.set(OpenFlags::SQLITE_OPEN_CREATE, false);
+        if is_new {
+            // SQLite treats an empty file as a new database, and creates its other files with the same mode.
+            private::options().append(true).create(true).open(path)?;
+        }
         let mut connection = Connection::open_with_flags(path, flags)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;

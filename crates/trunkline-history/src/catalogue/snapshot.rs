@@ -11,6 +11,7 @@ use crate::catalogue::{Catalogue, PartRow, Series, SpoolEnd, SpoolLog};
 use crate::database::{CopyError, copy_database};
 use crate::error::Error;
 use crate::paths::CATALOGUE;
+use crate::private;
 
 /// Maximum number of attempts to read a consistent state while an engine changes the folder.
 pub(crate) const ATTEMPTS: u32 = 20;
@@ -77,7 +78,7 @@ fn copy(folder: &Path, to: &Path) -> Result<(), Error> {
             source => source?,
         };
         // Do not copy the permissions, which may forbid this user to write.
-        io::copy(&mut source, &mut File::create(to)?)?;
+        io::copy(&mut source, &mut private::create_file(to)?)?;
         Ok(true)
     });
     copied.map_err(|error: CopyError<io::Error>| match error {

@@ -5,8 +5,7 @@ mod spooling;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::{DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -31,6 +30,7 @@ use crate::folder::absence;
 use crate::log::tail::{Segment, Tail};
 use crate::log::{self, Log, LogEnd, spool};
 use crate::paths::{CATALOGUE, remove_if_there, sync_parent};
+use crate::private;
 use crate::query::{self, View};
 use crate::sync::lock;
 use crate::{lock_file, rules};
@@ -645,7 +645,6 @@ impl fmt::Debug for FileHistory {
 fn create(folder: &Path) -> Result<(), Error> {
     let missing = folder.ancestors().take_while(|above| !above.exists());
     let missing: Vec<&Path> = missing.filter(|above| *above != Path::new("")).collect();
-    let mut builder = DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(folder)?;
+    private::create_folders(folder)?;
     missing.into_iter().try_for_each(sync_parent)
 }

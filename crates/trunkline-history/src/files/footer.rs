@@ -21,6 +21,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use crate::catalogue::{Series, SpoolLog};
 use crate::error::Error;
 use crate::files::part::SeriesSpan;
+use crate::private;
 
 const MAGIC: &[u8; 8] = b"TLHFOT01";
 /// Length of the header of a copy, in bytes.
@@ -122,9 +123,9 @@ impl Footer {
         copy.extend_from_slice(&sum.to_le_bytes());
         let unfinished = path.with_extension("unfinished");
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
+            private::create_folders(parent)?;
         }
-        let mut file = File::create(&unfinished)?;
+        let mut file = private::create_file(&unfinished)?;
         file.write_all(&copy)?;
         file.sync_data()?;
         std::fs::rename(&unfinished, path)?;

@@ -11,6 +11,7 @@ use crate::files::join::date_of;
 use crate::files::part::{self, Part, SeriesSpan};
 use crate::files::{files_in, summary};
 use crate::paths::{SET_APART, UNFINISHED, files_below, remove_if_there};
+use crate::private;
 
 /// A callback that returns true if all rows of a file have expired, given the series and row ranges of the
 /// file.
@@ -81,7 +82,7 @@ fn set_apart(folder: &Path, path: &str) -> Result<(), Error> {
 
 fn rename_into(from: &Path, to: &Path) -> Result<(), Error> {
     if let Some(parent) = to.parent() {
-        std::fs::create_dir_all(parent)?;
+        private::create_folders(parent)?;
     }
     Ok(std::fs::rename(from, to)?)
 }

@@ -37,6 +37,7 @@ use crate::files::row_groups::RowGroups;
 use crate::files::schema::{Projection, ReadBatch, SCHEMA, column};
 use crate::files::summary::{self, Expected, Summarizer, Summary, SummaryBucket};
 use crate::paths::{UNFINISHED, remove_if_there};
+use crate::private;
 use crate::sync::lock;
 
 /// Maximum number of rows in a batch that is read from a file.
@@ -116,10 +117,10 @@ impl PartWriter {
     /// renames the file to it.
     pub(crate) fn create(folder: &Path, path: &str) -> Result<Self, Error> {
         let unfinished = folder.join(UNFINISHED);
-        std::fs::create_dir_all(&unfinished)?;
+        private::create_folders(&unfinished)?;
         let name = path.replace('/', "_");
         let (path, unfinished) = (folder.join(path), Unfinished(unfinished.join(name)));
-        let file = File::create(&unfinished.0)?;
+        let file = private::create_file(&unfinished.0)?;
         let file = ChecksumWriter::new(BufWriter::with_capacity(1 << 20, file));
         Ok(Self {
             path,
@@ -235,7 +236,7 @@ impl PartWriter {
         let path = relative(folder, &self.path);
         footer.write_copy(&footer::copy_path(folder, &path))?;
         if let Some(parent) = self.path.parent() {
-            std::fs::create_dir_all(parent)?;
+            private::create_folders(parent)?;
         }
         std::fs::rename(&self.unfinished.0, &self.path)?;
         if let Some(parent) = self.path.parent() {

@@ -26,6 +26,7 @@ use trunkline_types::history::{Bucket, Rows};
 use crate::catalogue::Series;
 use crate::error::Error;
 use crate::files::row_order::{RowValue, Step, content_of, has_numbers, steps};
+use crate::private;
 
 /// Minimum average number of rows in a bucket.
 const ROWS_PER_BUCKET: u64 = 256;
@@ -310,10 +311,10 @@ impl Summarizer {
 /// Writes a summary file. It need not be durable, but it is complete when it has its final name.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
+        private::create_folders(folder)?;
     }
     let unfinished = path.with_extension("unfinished");
-    std::fs::write(&unfinished, bytes)?;
+    private::write(&unfinished, bytes)?;
     Ok(std::fs::rename(&unfinished, path)?)
 }
 

@@ -27,6 +27,7 @@ use crate::folder::verify::Finding;
 use crate::paths::{
     CATALOGUE, CATALOGUE_LOG, CATALOGUE_SHARED, SET_APART, UNFINISHED, remove_if_there,
 };
+use crate::private;
 use crate::{lock_file, log};
 
 /// Name of the folder within `unfinished` with a complete new catalogue.
@@ -107,7 +108,7 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
         Some(_) => None,
         None => possible_duplicates(folder, &scanned.spool_logs),
     };
-    std::fs::create_dir_all(&rebuilt)?;
+    private::create_folders(&rebuilt)?;
     for name in [CATALOGUE, CATALOGUE_SHARED, CATALOGUE_LOG] {
         remove_if_there(&unfinished.join(name))?;
     }
@@ -261,7 +262,7 @@ fn set_apart(folder: &Path) -> Result<Option<String>, Error> {
     let target = (1..).map(|number| format!("{SET_APART}/catalogue-{number}"));
     let target = target.into_iter().find(|path| !folder.join(path).exists());
     let target = target.unwrap_or_default();
-    std::fs::create_dir_all(folder.join(&target))?;
+    private::create_folders(&folder.join(&target))?;
     for name in names {
         std::fs::rename(folder.join(name), folder.join(&target).join(name))?;
         File::open(folder)?.sync_all()?;

@@ -37,6 +37,7 @@ use trunkline_types::wire::{Reader, decode_rows, encode_rows, put_str, put_varin
 
 use crate::catalogue::{Series, SpoolEnd, SpoolLog};
 use crate::error::Error;
+use crate::private;
 
 /// The first bytes of a log; the digits are the version of its format.
 const MAGIC: &[u8; 8] = b"TLHIST02";
@@ -105,14 +106,14 @@ pub(crate) fn segments(folder: &Path) -> Result<Vec<u64>, Error> {
 impl Log {
     /// Creates the log of a new segment. If that fails, it leaves no file.
     pub(crate) fn create(folder: &Path, segment: u64, epoch: u64) -> Result<Self, Error> {
-        let mut options = OpenOptions::new();
+        let mut options = private::options();
         options.write(true).create(true).truncate(true);
         Self::create_with(&options, folder, segment, epoch)
     }
 
     /// As [`create`](Self::create), but fails if the file exists.
     pub(crate) fn create_new(folder: &Path, segment: u64, epoch: u64) -> Result<Self, Error> {
-        let mut options = OpenOptions::new();
+        let mut options = private::options();
         options.write(true).create_new(true);
         Self::create_with(&options, folder, segment, epoch)
     }

@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::lock_file;
 use crate::log::{self, Log, LogEnd, Recovered};
 use crate::paths::{CATALOGUE, IDENTITY, remove_if_there, sync_parent};
+use crate::private;
 
 /// Name of the file in a history's folder that contains the path of the spool.
 pub(crate) const SPOOL_PATH: &str = "spool";
@@ -411,7 +412,7 @@ fn read_text(path: &Path) -> Result<String, Error> {
 /// Creates a file atomically.
 fn create_file(path: &Path, content: &[u8]) -> Result<(), Error> {
     let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
+    let mut file = private::create_file(&new)?;
     file.write_all(content)?;
     file.sync_all()?;
     std::fs::rename(&new, path)?;

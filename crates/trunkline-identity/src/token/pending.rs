@@ -1,6 +1,6 @@
 //! The tokens that an engine has issued and that are not used yet.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use trunkline_types::Tick;
 use super::{JoinToken, SECRET_BYTES};
 use crate::attempts::whole_seconds;
 use crate::fingerprint::Fingerprint;
-use crate::origin::Origin;
+use crate::origin::{NetworkOrigin, Origin};
 use crate::random::{self, RandomError};
 
 /// Time for which a token is valid.
@@ -21,8 +21,13 @@ pub const TOKEN_LIFETIME: Duration = Duration::from_secs(600);
 /// Maximum number of tokens that are valid at a time.
 pub const PENDING_MAX: usize = 100;
 
-/// Maximum number of wrong tokens in [`WRONG_PERIOD`] over all peers on the network.
+/// Maximum number of wrong tokens in [`WRONG_PERIOD`] of one peer on the network.
 pub const JOINS_WRONG_MAX: usize = 10;
+
+/// Maximum number of peers whose wrong tokens are remembered. One more displaces the peer whose last wrong token
+/// is the oldest. So a peer with many addresses is limited less, but cannot lock out others; the 80 random bits
+/// of a token protect it from guesses.
+pub const WRONG_ORIGINS_MAX: usize = 256;
 
 /// Period over which wrong tokens are counted.
 pub const WRONG_PERIOD: Duration = Duration::from_secs(60);
@@ -35,9 +40,12 @@ pub struct PendingTokens {
     authority: Fingerprint,
     /// Always all places, so that the time of a search does not depend on the number of tokens.
     places: [Option<Pending>; PENDING_MAX],
-    /// Times of wrong tokens from the network, oldest first, at most [`JOINS_WRONG_MAX`].
-    pub(super) wrong: VecDeque<Tick>,
+    /// Times of wrong tokens from the network, at most [`WRONG_ORIGINS_MAX`] entries.
+    pub(super) wrong: HashMap<NetworkOrigin, WrongTokens>,
 }
+
+/// Times of the wrong tokens of one peer, oldest first, from 1 to [`JOINS_WRONG_MAX`].
+pub(super) type WrongTokens = VecDeque<Tick>;
 
 /// What a token grants to the program that uses it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -103,9 +111,9 @@ pub enum JoinError {
         TOKEN_LIFETIME.as_secs() / 60
     )]
     Invalid,
-    /// Too many wrong tokens came from the network. The token was not looked at.
+    /// Too many wrong tokens came from the peer's address. The token was not looked at.
     #[error(
-        "too many wrong joining tokens came from the network; try again in {} s",
+        "too many wrong joining tokens came from this address; try again in {} s",
         whole_seconds(*.after)
     )]
     TooMany {
@@ -120,7 +128,7 @@ impl PendingTokens {
         Self {
             authority,
             places: [const { None }; PENDING_MAX],
-            wrong: VecDeque::with_capacity(JOINS_WRONG_MAX),
+            wrong: HashMap::new(),
         }
     }
 
@@ -161,26 +169,21 @@ impl PendingTokens {
     ///
     /// # Errors
     /// [`JoinError::Invalid`] for a wrong token; [`JoinError::TooMany`] if [`JOINS_WRONG_MAX`] wrong tokens
-    /// came from the network in the last [`WRONG_PERIOD`] and this one comes from there as well. Peers on this
-    /// machine are not limited.
+    /// came from the same origin in the last [`WRONG_PERIOD`]. Peers on this machine are not limited.
     pub fn join(
         &mut self,
         secret: &[u8; SECRET_BYTES],
         origin: Origin,
         now: Tick,
     ) -> Result<Joined, JoinError> {
-        let is_limited = match origin {
-            Origin::Local => false,
-            Origin::Network(_) => true,
-        };
-        if is_limited {
-            self.check_limit(now)?;
+        if let Origin::Network(origin) = origin {
+            self.check_limit(origin, now)?;
         }
         if let Some(pending) = self.find(secret, now).and_then(Option::take) {
             return Ok(Joined { pending });
         }
-        if is_limited {
-            self.wrong.push_back(now);
+        if let Origin::Network(origin) = origin {
+            self.note_wrong(origin, now);
         }
         Err(JoinError::Invalid)
     }
@@ -217,15 +220,37 @@ impl PendingTokens {
         count
     }
 
-    fn check_limit(&mut self, now: Tick) -> Result<(), JoinError> {
-        self.wrong.retain(|time| now.since(*time) < WRONG_PERIOD);
-        match self.wrong.front() {
-            Some(oldest) if self.wrong.len() >= JOINS_WRONG_MAX => {
+    fn check_limit(&mut self, origin: NetworkOrigin, now: Tick) -> Result<(), JoinError> {
+        let Some(times) = self.wrong.get_mut(&origin) else {
+            return Ok(());
+        };
+        times.retain(|time| now.since(*time) < WRONG_PERIOD);
+        match times.front() {
+            Some(oldest) if times.len() >= JOINS_WRONG_MAX => {
                 let after = oldest.saturating_add(WRONG_PERIOD).since(now);
                 Err(JoinError::TooMany { after })
             }
-            Some(_) | None => Ok(()),
+            Some(_) => Ok(()),
+            None => {
+                self.wrong.remove(&origin);
+                Ok(())
+            }
         }
+    }
+
+    fn note_wrong(&mut self, origin: NetworkOrigin, now: Tick) {
+        let last = |times: &WrongTokens| times.back().copied().unwrap_or_default();
+        if self.wrong.len() >= WRONG_ORIGINS_MAX && !self.wrong.contains_key(&origin) {
+            self.wrong
+                .retain(|_, times| now.since(last(times)) < WRONG_PERIOD);
+        }
+        if self.wrong.len() >= WRONG_ORIGINS_MAX && !self.wrong.contains_key(&origin) {
+            let oldest = self.wrong.iter().min_by_key(|(_, times)| last(times));
+            if let Some(oldest) = oldest.map(|(origin, _)| *origin) {
+                self.wrong.remove(&oldest);
+            }
+        }
+        self.wrong.entry(origin).or_default().push_back(now);
     }
 
     /// Returns the place of a valid token with this secret.

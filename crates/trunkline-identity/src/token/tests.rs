@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use trunkline_access::Role;
 use trunkline_types::Tick;
 
+use super::pending::WRONG_ORIGINS_MAX;
 use super::*;
 use crate::origin::Origin;
 
@@ -184,37 +185,59 @@ fn at_most_100_tokens_are_pending() {
     );
 }
 
+fn peer(number: u32) -> Origin {
+    Origin::of(std::net::Ipv4Addr::from_bits(0xc000_0200 + number).into())
+}
+
 #[test]
-fn wrong_tokens_from_the_network_are_limited() {
+fn wrong_tokens_of_a_peer_are_limited_and_lock_out_nobody_else() {
     let mut sut = PendingTokens::new(authority());
-    let token = sut.issue(grant("boiler"), at(0)).unwrap();
-    let other = |number: u8| Origin::of([192, 0, 2, number].into());
+    let mut issue = || sut.issue(grant("boiler"), at(0)).unwrap();
+    let (token, other_token) = (issue(), issue());
     for second in 0..10u8 {
         let refused = sut
-            .join(&[second; 10], other(second), at(second.into()))
+            .join(&[second; 10], peer(1), at(second.into()))
             .unwrap_err();
         assert_eq!(refused, JoinError::Invalid);
     }
-    // The limit holds for all addresses, and for a correct token as well: its validity is not revealed.
-    let refused = sut.join(token.secret(), other(99), at(10)).unwrap_err();
+    // The limit holds for a correct token as well: its validity is not revealed.
+    let refused = sut.join(token.secret(), peer(1), at(10)).unwrap_err();
     let after = Duration::from_secs(50);
     assert_eq!(refused, JoinError::TooMany { after });
     assert!(
         refused.to_string().contains("try again in 50 s"),
         "{refused}"
     );
+    assert!(sut.join(other_token.secret(), peer(2), at(10)).is_ok());
     // Refused attempts do not prolong the wait.
     for _ in 0..1000 {
-        assert!(sut.join(&[0; 10], other(1), at(59)).is_err());
+        assert!(sut.join(&[0; 10], peer(1), at(59)).is_err());
     }
     assert_eq!(
-        sut.join(&[0; 10], other(1), at(60)).unwrap_err(),
+        sut.join(&[0; 10], peer(1), at(60)).unwrap_err(),
         JoinError::Invalid
     );
-    let refused = sut.join(token.secret(), other(99), at(60)).unwrap_err();
+    let refused = sut.join(token.secret(), peer(1), at(60)).unwrap_err();
     assert!(matches!(refused, JoinError::TooMany { .. }));
-    assert!(sut.join(token.secret(), other(99), at(61)).is_ok());
-    assert!(sut.wrong.len() <= JOINS_WRONG_MAX);
+    assert!(sut.join(token.secret(), peer(1), at(61)).is_ok());
+}
+
+#[test]
+fn wrong_tokens_of_many_peers_take_bounded_memory() {
+    let mut sut = PendingTokens::new(authority());
+    let token = sut.issue(grant("boiler"), at(0)).unwrap();
+    for number in 0..10_000 {
+        let refused = sut.join(&[0; 10], peer(number), at(0)).unwrap_err();
+        assert_eq!(refused, JoinError::Invalid);
+        assert!(sut.wrong.len() <= WRONG_ORIGINS_MAX);
+    }
+    assert!(sut.join(token.secret(), peer(20_000), at(0)).is_ok());
+    // They are forgotten after the period.
+    for number in 0..WRONG_ORIGINS_MAX as u32 {
+        let _ = sut.join(&[0; 10], peer(number), at(100));
+    }
+    let _ = sut.join(&[0; 10], peer(30_000), at(160));
+    assert_eq!(sut.wrong.len(), 1);
 }
 
 #[test]

@@ -1,19 +1,19 @@
 //! Lists alarms in pages, and handles operators' actions on alarms.
 
-use trunkline_engine::{AuditRoom, OrderNote};
+use trunkline_engine::{AlarmRefusal, AuditRoom, OrderNote, Refusal};
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::alarm::{
     ActedAlarm, AlarmAct, AlarmActHead, AlarmActedBuilder, AlarmPageBuilder, AlarmPageHead, Alarms,
 };
 use trunkline_proto::message::list::AnswerHead;
-use trunkline_proto::{Disconnect, Fault};
+use trunkline_proto::{Disconnect, Fault, FrameKind};
 use trunkline_types::alarm::{AlarmAction, AlarmState, AlarmStatus};
 use trunkline_types::{AuditAction, AuditOutcome, Pattern};
 
 use super::Rejection;
 use super::orders::parse_optional_pattern;
 use crate::context::{Context, Page, Progress, Request, SLICE};
-use crate::gate::Admitted;
+use crate::gate::{Admitted, RefusedRequest, note_refusal};
 
 /// Maximum number of alarms to examine for one page.
 const EXAMINED_MAX: usize = 10 * SLICE;
@@ -167,6 +167,13 @@ impl Request for ActRequest {
                         // entry claims no room.
                         let (audit, room) = (engine.audit(), AuditRoom::default());
                         audit.note_order(caller, moment, note, &room, wakes);
+                    }
+                    if matches!(result, Err(AlarmRefusal::Variable(Refusal::Denied { .. }))) {
+                        let request = RefusedRequest {
+                            request: FrameKind::AlarmAct.name(),
+                            name: variable.name(),
+                        };
+                        note_refusal(engine, caller, request, moment, &mut context.wakes);
                     }
                     result.map_err(|refusal| Fault::from(&refusal))
                 }

@@ -6,12 +6,12 @@ use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::forcing::{
     ForcedBuilder, ForcedEntry, ForcedHead, Forcing, ForcingVerb,
 };
-use trunkline_proto::{Disconnect, Fault, FaultCode};
+use trunkline_proto::{Disconnect, Fault, FaultCode, FrameKind};
 use trunkline_types::Moment;
 
 use crate::context::{Context, Progress, Request, SLICE};
 use crate::fault::audit_unstored;
-use crate::gate::Admitted;
+use crate::gate::{Admitted, RefusedRequest, note_refusal};
 
 pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Disconnect> {
     let request = frame.request();
@@ -38,6 +38,14 @@ impl Request for ForcingRequest {
             }
         };
         if !is_permitted {
+            if forcing.verb != ForcingVerb::List {
+                let request = RefusedRequest {
+                    request: FrameKind::Forcing.name(),
+                    name: "",
+                };
+                let (engine, caller) = (&context.engine, &context.caller);
+                note_refusal(engine, caller, request, context.moment, &mut context.wakes);
+            }
             let sentence = "you have no permission for this operation on forced variables; ask the \
                         engine's administrator";
             context.put_fault(request, &Fault::new(FaultCode::Denied, sentence));

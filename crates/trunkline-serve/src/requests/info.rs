@@ -65,7 +65,11 @@ fn describe(context: &Context, variable: &Variable) -> VariableInfo {
     let lease = lease.as_ref();
     VariableInfo {
         name: variable.name().to_owned(),
-        properties: (**variable.properties()).clone(),
+        properties: (*context
+            .caller
+            .rights
+            .shown_properties(&variable.properties()))
+        .clone(),
         sequence: update.sequence,
         engine_timestamp: update.engine_timestamp,
         write_ledger: variable.ledger(),
@@ -74,7 +78,10 @@ fn describe(context: &Context, variable: &Variable) -> VariableInfo {
             .engine
             .writers()
             .last_writer(variable, &context.caller),
-        source_state: context.engine.queries().source_state(variable),
+        source_state: context
+            .engine
+            .queries()
+            .source_state(&context.caller, variable),
         held_by: lease.map_or_else(String::new, |lease| lease.who.to_string()),
         lease_left: lease.and_then(|lease| lease.left).unwrap_or_default(),
         writers_waiting: lease.map_or(0, |lease| lease.waiting as u64),

@@ -11,9 +11,9 @@
 
 use std::collections::BTreeMap;
 
-use trunkline_access::Action;
 use trunkline_engine::{
-    Answer, NoMemory, PROVIDER_PENDING_MAX, ProviderOrder, Ticket, check_room_to_decode,
+    Answer, NoMemory, PROVIDER_PENDING_MAX, ProviderOrder, SecurityEvent, SecurityNote, Ticket,
+    check_room_to_decode, io_server,
 };
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::open::OpenOptions;
@@ -22,13 +22,13 @@ use trunkline_proto::message::provider::{
     ProviderRequestBuilder, ProviderRequestHead, ReadBack, begin_provided,
 };
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
-use trunkline_proto::{Disconnect, Fault, FaultCode};
+use trunkline_proto::{Disconnect, Fault, FaultCode, FrameKind};
 use trunkline_types::wire::{self, Reader};
 use trunkline_types::{Moment, Reason, Value};
 
 use super::Rejection;
 use crate::context::Context;
-use crate::gate::Admitted;
+use crate::gate::{Admitted, RefusedRequest, note_refusal};
 
 /// Maximum number of sent orders to remember: the maximum number of orders that the engine waits for,
 /// and the same number that have timed out.
@@ -71,10 +71,19 @@ impl ProviderRole {
         let provide = Provide::decode(frame)?;
         let name = provide.head().provider;
         let refused = |code, sentence: &'static str| Err(Fault::new(code, sentence).into());
-        if !context.caller.rights.permit_somewhere(Action::Write) {
-            let sentence =
-                "you have no permission to provide values; ask the engine's administrator";
-            return refused(FaultCode::Denied, sentence);
+        let server = io_server(name);
+        if !context.caller.rights.permit_io(&server) {
+            let request = RefusedRequest {
+                request: FrameKind::Provide.name(),
+                name: &server,
+            };
+            let (engine, caller) = (&context.engine, &context.caller);
+            note_refusal(engine, caller, request, context.moment, &mut context.wakes);
+            let sentence = format!(
+                "you have no permission to provide the I/O server {name}; ask the engine's \
+                 administrator for the right to configure {server}"
+            );
+            return Err(Fault::new(FaultCode::Denied, sentence).into());
         }
         if context.provider.is_some() {
             let sentence = "a connection can have only one provider; open another connection";
@@ -93,6 +102,12 @@ impl ProviderRole {
         ));
         let id = attached.map_err(|taken| Fault::new(FaultCode::NameTaken, taken.to_string()))?;
         context.provider = Some(id);
+        let note = SecurityNote {
+            peer: &context.caller.principal.to_string(),
+            event: SecurityEvent::Provides { server: &server },
+        };
+        let (audit, caller) = (context.engine.audit(), &context.caller);
+        audit.note_security(caller, note, context.moment, &mut context.wakes);
         let (lease, options) = (context.options.deadline, OpenOptions::default());
         let out = &mut context.answers.frames;
         begin_provided(out, frame.request(), lease, options, 0).finish(false);

@@ -37,7 +37,7 @@ use trunkline_proto::message::why::Why;
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
 use trunkline_serve::ServeOptions;
 use trunkline_types::alarm::{AlarmAction, AlarmDefinition, AlarmKind, LimitLevel, Operand};
-use trunkline_types::{Comparison, Contract, DataType, Value, VariableDefinition};
+use trunkline_types::{Access, Comparison, Contract, DataType, Value, VariableDefinition};
 
 use crate::rig::access::{granted, rights_of};
 use crate::rig::spoken::spoken;
@@ -729,4 +729,81 @@ fn full_page_before_hidden_variables_is_the_last() {
             assert_eq!(sides[0], sides[1], "{request:?} of {which}");
         }
     }
+}
+
+/// The definition of a variable can name variables that a client may not read. No answer names them.
+///
+/// Behaviour: B-82.
+#[test]
+fn answers_do_not_name_the_hidden_variables_of_a_definition() {
+    let restricted = granted(&[(&[Action::Read, Action::Write, Action::Subscribe], "own/**")]);
+    assert_eq!(names_in_answers(restricted), Vec::<String>::new());
+    // The same answers contain the names for those who may read them.
+    let named = names_in_answers(Rights::ALL);
+    for kind in ["INFO_ANSWER", "WHY_ANSWER", "ALARM_PAGE", "WRITE_ANSWERS"] {
+        let is_named = named.iter().any(|frame| frame.starts_with(kind));
+        assert!(is_named, "{kind} in {named:#?}");
+    }
+}
+
+/// Asks for everything about variables whose definitions name variables of the library `secret`. Returns
+/// the answers that contain one of the names.
+fn names_in_answers(rights: Rights) -> Vec<String> {
+    let world = World::new();
+    let secret = |path: &str| define(path, DataType::F64, |p| p.access = Access::ReadOnly);
+    world.deploy("secret", vec![secret("limit"), secret("going")]);
+    let alias =
+        |path: &str, target: &str| define(path, DataType::F64, |p| p.alias = target.to_owned());
+    let suppressed = AlarmDefinition {
+        name: "suppressed".to_owned(),
+        suppressed_by: "secret/limit".to_owned(),
+        ..AlarmDefinition::new(AlarmKind::BadQuality)
+    };
+    let limited = AlarmDefinition::new(AlarmKind::Limit {
+        level: LimitLevel::Hi,
+        limit: Operand::Variable("secret/limit".to_owned()),
+        deadband: 0.0,
+    });
+    let own = vec![
+        alias("alias", "secret/limit"),
+        alias("of alias", "own/alias"),
+        alias("unbound", "secret/going"),
+        define("level", DataType::F64, |p| {
+            p.alarms = vec![limited, suppressed]
+        }),
+    ];
+    world.deploy("own", own);
+    world.deploy("secret", vec![secret("limit")]);
+    world.publish("secret/limit", &Value::F64(1.0));
+    world.set("own/level", 5.0);
+    world.advance(Duration::from_secs(1));
+    let names = ["own/alias", "own/of alias", "own/unbound", "own/level"];
+    let handles = names.map(|name| world.handle(name));
+    world.permit(rights);
+
+    let mut peer = Peer::with(&world, ServeOptions::default());
+    peer.say(|out| Hello::default().encode(out));
+    let push_all = |mut frame: HandlesBuilder<'_>| {
+        handles.iter().for_each(|handle| frame.push(handle));
+        frame.finish(false);
+    };
+    // The writes are refused: by the target, and because there is none. WHY reports that later.
+    for write in 1..3 {
+        peer.say(|out| {
+            let mut frame = WriteBuilder::begin(out, write * 10);
+            for handle in &handles[..3] {
+                frame.push(*handle, &WriteOptions::default(), &5.0_f64.to_le_bytes());
+            }
+            frame.finish();
+        });
+        peer.say(|out| push_all(HandlesBuilder::info(out, 1)));
+        peer.say(|out| push_all(HandlesBuilder::read(out, 2)));
+        for name in names {
+            peer.say(|out| Why { name }.encode(3, out));
+        }
+        peer.say(|out| Alarms::default().encode(4, out));
+        peer.say(|out| encode_empty(FrameKind::Engine, 5, out));
+    }
+    let frames = peer.frames(spoken).into_iter();
+    frames.filter(|frame| frame.contains("secret")).collect()
 }

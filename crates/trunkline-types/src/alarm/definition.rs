@@ -140,14 +140,32 @@ impl AlarmKind {
 impl AlarmKind {
     /// Returns the full name of the variable whose value is the limit or the setpoint.
     pub fn variable(&self) -> Option<&String> {
+        match self.operand()? {
+            Operand::Variable(name) => Some(name),
+            Operand::Constant(_) => None,
+        }
+    }
+
+    fn operand(&self) -> Option<&Operand> {
         match self {
             Self::Limit { limit: operand, .. }
             | Self::Deviation {
                 setpoint: operand, ..
-            } => match operand {
-                Operand::Variable(name) => Some(name),
-                Operand::Constant(_) => None,
-            },
+            } => Some(operand),
+            Self::RateOfChange { .. }
+            | Self::Discrete { .. }
+            | Self::Bits { .. }
+            | Self::BadQuality
+            | Self::Stale => None,
+        }
+    }
+
+    fn operand_mut(&mut self) -> Option<&mut Operand> {
+        match self {
+            Self::Limit { limit: operand, .. }
+            | Self::Deviation {
+                setpoint: operand, ..
+            } => Some(operand),
             Self::RateOfChange { .. }
             | Self::Discrete { .. }
             | Self::Bits { .. }
@@ -158,6 +176,22 @@ impl AlarmKind {
 }
 
 impl AlarmDefinition {
+    /// Returns the full names of the other variables on which the alarm depends.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let suppressing = Some(&self.suppressed_by).filter(|name| !name.is_empty());
+        (self.kind.variable().into_iter().chain(suppressing)).map(String::as_str)
+    }
+
+    /// As [`names`](Self::names), to change them.
+    pub fn names_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let suppressing = Some(&mut self.suppressed_by).filter(|name| !name.is_empty());
+        let operand = self.kind.operand_mut().and_then(|operand| match operand {
+            Operand::Variable(name) => Some(name),
+            Operand::Constant(_) => None,
+        });
+        operand.into_iter().chain(suppressing)
+    }
+
     /// Returns an alarm with the defaults: enabled, no delays, priority 500, no area, acknowledged
     /// by a user, not latched.
     pub fn new(kind: AlarmKind) -> Self {
@@ -275,8 +309,7 @@ fn check_alarm(alarm: &AlarmDefinition, data_type: &DataType) -> Result<(), Alar
             fault,
         })?;
     }
-    let suppressing = Some(&alarm.suppressed_by).filter(|name| !name.is_empty());
-    for variable in alarm.kind.variable().into_iter().chain(suppressing) {
+    for variable in alarm.names() {
         Name::parse(variable).map_err(|fault| AlarmFault::Variable {
             name: name(),
             fault,

@@ -112,7 +112,7 @@ const CRATES: &[(&str, Ranks)] = &[
         &["rewrite"],
     ]),
     ("trunkline-history", &[
-        &["error", "sync"],
+        &["error", "private", "sync"],
         &["database", "lock_file", "paths"],
         &["catalogue"],
         &["log", "rules"],

@@ -45,6 +45,7 @@ pub use self::figures::{AlarmCounts, PriorityBand};
 use crate::caller::Caller;
 use crate::delivery::outbox::{Wake, Wakes};
 use crate::outcome::Refusal;
+use crate::rights::Rights;
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
 use crate::variable::{Committed, Extension, QuietRange, State, Variable};
@@ -213,7 +214,7 @@ impl Entry {
     }
 
     /// Describes the state for operators. Returns `None` if the alarm is enabled and normal.
-    fn describe(&self) -> Option<String> {
+    fn describe(&self, rights: &Rights) -> Option<String> {
         let AlarmDefinition {
             name,
             enabled,
@@ -225,7 +226,8 @@ impl Entry {
             _ if !enabled => format!("its alarm {name} is not enabled in its configuration"),
             (AlarmState::Normal, _) => return None,
             (AlarmState::SuppressedByDesign, _) => {
-                format!("its alarm {name} is suppressed by {suppressed_by}")
+                let suppressing = rights.shown(suppressed_by);
+                format!("its alarm {name} is suppressed by {suppressing}")
             }
             (AlarmState::Shelved, Some(until)) => {
                 format!("its alarm {name} is shelved until {until}")
@@ -546,10 +548,13 @@ impl<'s> AlarmsRef<'s> {
 }
 
 /// Explains the states of the variable's alarms; `None` if it has none.
-pub(crate) fn alarm_states(variable: &Variable) -> Option<WhyStep> {
+pub(crate) fn alarm_states(caller: &Caller, variable: &Variable) -> Option<WhyStep> {
     let state = variable.lock();
     let alarms = state.extension::<VariableAlarms>()?.alarms.borrow();
-    let phrases: Vec<String> = alarms.iter().filter_map(Entry::describe).collect();
+    let described = alarms
+        .iter()
+        .filter_map(|entry| entry.describe(&caller.rights));
+    let phrases: Vec<String> = described.collect();
     let stage = WhyStage::Filter;
     Some(match (phrases.is_empty(), alarms.len()) {
         (true, 1) => WhyStep::ok(stage, "its alarm is normal"),
@@ -585,12 +590,6 @@ impl AlarmTable {
         } = &mut *lists;
         changed.extend(dependents.get(name).into_iter().flatten());
     }
-}
-
-/// Returns the names of the variables that an alarm refers to.
-fn operands(definition: &AlarmDefinition) -> impl Iterator<Item = &String> {
-    let suppressing = Some(&definition.suppressed_by).filter(|name| !name.is_empty());
-    definition.kind.variable().into_iter().chain(suppressing)
 }
 
 impl Alarms<'_> {
@@ -658,8 +657,8 @@ impl Alarms<'_> {
         {
             let mut lists = self.table.lists.lock();
             lists.with_alarms.insert(handle);
-            for name in alarms.iter().flat_map(|entry| operands(&entry.definition)) {
-                let referring = lists.dependents.entry(name.clone()).or_default();
+            for name in alarms.iter().flat_map(|entry| entry.definition.names()) {
+                let referring = lists.dependents.entry(name.to_owned()).or_default();
                 referring.insert(handle);
                 lists.changed.insert(handle);
             }
@@ -756,7 +755,7 @@ impl Alarms<'_> {
         let mut lists = self.table.lists.lock();
         lists.with_alarms.remove(&handle);
         lists.changed.remove(&handle);
-        for name in alarms.iter().flat_map(|entry| operands(&entry.definition)) {
+        for name in alarms.iter().flat_map(|entry| entry.definition.names()) {
             if let Some(referring) = lists.dependents.get_mut(name) {
                 referring.remove(&handle);
                 if referring.is_empty() {
@@ -857,8 +856,8 @@ impl Alarms<'_> {
                 return;
             };
             let alarms = alarms.alarms.borrow();
-            let names = alarms.iter().flat_map(|entry| operands(&entry.definition));
-            names.cloned().collect()
+            let names = alarms.iter().flat_map(|entry| entry.definition.names());
+            names.map(str::to_owned).collect()
         };
         // The lock of the variable with the alarms is not held while other variables are read.
         let values = names.into_iter().map(|name| {
@@ -901,7 +900,14 @@ impl Alarms<'_> {
             let Some(handle) = handle else { break };
             next = handle.saturating_add(1);
             if let Some(variable) = self.core.visible(caller, handle) {
-                found.extend(self.of_variable(&variable));
+                let shown = self
+                    .of_variable(&variable)
+                    .into_iter()
+                    .map(|status| AlarmStatus {
+                        definition: caller.rights.shown_alarm(&status.definition),
+                        ..status
+                    });
+                found.extend(shown);
             }
         }
         found

@@ -70,7 +70,7 @@ impl Aliases<'_> {
         };
         match mismatch(&alias.properties(), name, &variable.properties()) {
             None => Ok(variable),
-            Some(mismatch) => Err(mismatch.into()),
+            Some(found) => Err(Unbound::mismatch(name, found)),
         }
     }
 

@@ -30,6 +30,7 @@ use trunkline_types::alias::Mismatch;
 
 use self::follow::follow;
 use crate::delivery::outbox::Wakes;
+use crate::rights::Rights;
 use crate::sync::Arc;
 use crate::variable::{Committed, Extension, State, Variable};
 use crate::write::View;
@@ -79,6 +80,9 @@ pub(crate) enum Target {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Unbound {
     pub(crate) reason: Reason,
+    /// Full name of the variable that the alias should follow.
+    pub(crate) target: Arc<str>,
+    /// Names the fault of the target and its remedy.
     pub(crate) sentence: Arc<str>,
 }
 
@@ -86,19 +90,31 @@ impl Unbound {
     fn missing(target: &str) -> Self {
         Self {
             reason: Reason::VariableMissing,
+            target: target.into(),
             sentence: format!(
                 "the target {target} does not exist; deploy the library that contains it"
             )
             .into(),
         }
     }
-}
 
-impl From<Mismatch> for Unbound {
-    fn from(mismatch: Mismatch) -> Self {
+    fn mismatch(target: &str, mismatch: Mismatch) -> Self {
         Self {
             reason: mismatch.reason,
+            target: target.into(),
             sentence: mismatch.sentence.into(),
         }
     }
+
+    /// Returns the sentence for a caller with these rights.
+    pub(crate) fn sentence_for(&self, rights: &Rights) -> Arc<str> {
+        match rights.hides(&self.target) {
+            false => Arc::clone(&self.sentence),
+            true => Arc::from(HIDDEN_TARGET),
+        }
+    }
 }
+
+/// The fault of a target that the caller may not read.
+const HIDDEN_TARGET: &str =
+    "its target is missing or does not fit; ask the engine's administrator for the reason";

@@ -44,7 +44,7 @@ fn write_target(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result
     } = *call;
     let properties = alias.properties();
     call.check(&properties)?;
-    let (target, expected) = target_for(core, alias, write)?;
+    let (target, expected) = target_for(core, call)?;
     let mut target_write = Write {
         value: WriteValue::Wire(&[]),
         expected,
@@ -94,7 +94,7 @@ fn write_target(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result
         }
         Err(refusal) => {
             count_refused(&target, refusal.clone());
-            Err(refusal.of_target(target.name()))
+            Err(refusal.of_target(call.caller.rights.shown(target.name())))
         }
     }
 }
@@ -102,15 +102,17 @@ fn write_target(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result
 /// Returns the target of the alias, and the position of the target that the write expects.
 fn target_for(
     core: &EngineCore,
-    alias: &Variable,
-    write: &Write<'_>,
+    call: &Call<'_>,
 ) -> Result<(Arc<Variable>, Option<Position>), Refusal> {
+    let (alias, write) = (call.variable, call.write);
     let state = alias.lock();
     let (handle, seen) = match target(&state) {
         Some(Target::Bound { handle, seen }) => (*handle, *seen),
         Some(Target::Unbound(unbound)) => {
-            let sentence = Arc::clone(&unbound.sentence);
-            return Err(Refusal::Unbound { sentence });
+            return Err(Refusal::Unbound {
+                target: Arc::clone(&unbound.target),
+                sentence: unbound.sentence_for(&call.caller.rights),
+            });
         }
         None => return Err(Refusal::Gone),
     };

@@ -61,6 +61,8 @@ pub enum SecurityEvent<'a> {
         name: &'a str,
         rule: &'a str,
     },
+    /// The caller became the provider of the I/O server with this name, as in rules.
+    Provides { server: &'a str },
     /// The caller changed accounts, roles or rules, or was refused with this rule.
     AccessChanged {
         change: &'a str,
@@ -80,6 +82,7 @@ enum Repeatable {
     LoginRefused,
     SessionEnded,
     RequestRefused,
+    Provides,
 }
 
 /// Limits the entries of one kind of event.
@@ -109,7 +112,9 @@ impl Repeatable {
     fn limits(self) -> &'static Limits {
         match self {
             Repeatable::LoginRefused | Repeatable::RequestRefused => &HOSTILE,
-            Repeatable::LoginAccepted | Repeatable::SessionEnded => &FRIENDLY,
+            Repeatable::LoginAccepted | Repeatable::SessionEnded | Repeatable::Provides => {
+                &FRIENDLY
+            }
         }
     }
 }
@@ -255,6 +260,7 @@ fn repeatable(event: SecurityEvent<'_>) -> Option<(Repeatable, &str)> {
         SecurityEvent::LoginRefused { .. } => Some((Repeatable::LoginRefused, "")),
         SecurityEvent::SessionEnded { .. } => Some((Repeatable::SessionEnded, "")),
         SecurityEvent::RequestRefused { rule, .. } => Some((Repeatable::RequestRefused, rule)),
+        SecurityEvent::Provides { server } => Some((Repeatable::Provides, server)),
         SecurityEvent::SessionRevoked { .. }
         | SecurityEvent::AccessChanged { .. }
         | SecurityEvent::ConfigurationChanged { .. } => None,
@@ -300,6 +306,12 @@ impl Event {
                 name,
                 request.to_owned(),
                 refused(rule),
+            ),
+            SecurityEvent::Provides { server } => (
+                AuditAction::Provide,
+                server,
+                String::new(),
+                AuditOutcome::Done,
             ),
             SecurityEvent::AccessChanged {
                 change: text,

@@ -97,7 +97,7 @@ impl Check {
             Check::Age => walk.age().into(),
             Check::Writer => walk.writer().into(),
             Check::Filter => walk.filter().into(),
-            Check::Alarms => alarm_states(walk.variable).into(),
+            Check::Alarms => alarm_states(walk.caller, walk.variable).into(),
             Check::Audit => {
                 let audit = walk.queries.of(&walk.queries.table.audit);
                 audit.state_of(walk.variable).into()
@@ -241,7 +241,7 @@ impl Walk<'_> {
         } = *self;
         match bound_to(queries.core, variable) {
             Some(target) => queries.target(caller, &target, self.moment),
-            None => queries.source(variable),
+            None => queries.source(caller, variable),
         }
     }
 

@@ -12,12 +12,12 @@ use crate::variable::Variable;
 impl Queries<'_> {
     /// Returns a sentence about the source of the variable's value and the state of that source;
     /// empty if the variable has no source.
-    pub fn source_state(&self, variable: &Variable) -> String {
+    pub fn source_state(&self, caller: &Caller, variable: &Variable) -> String {
         let has_none = variable.properties().source.is_empty() && !variable.is_provided();
         if has_none && !variable.is_alias() {
             return String::new();
         }
-        self.source(variable).sentence
+        self.source(caller, variable).sentence
     }
 
     /// Returns the first fault found for the target of an alias.
@@ -27,7 +27,7 @@ impl Queries<'_> {
         target: &Arc<Variable>,
         moment: Moment,
     ) -> WhyStep {
-        let name = target.name();
+        let name = caller.rights.shown(target.name());
         let walk = self.walk(caller, target, moment);
         // A caller that may read the alias may also learn of faults of its target.
         let mut faults = walk
@@ -47,18 +47,21 @@ impl Queries<'_> {
         }
     }
 
-    pub(super) fn source(&self, variable: &Variable) -> WhyStep {
+    pub(super) fn source(&self, caller: &Caller, variable: &Variable) -> WhyStep {
         if let Some(Target::Unbound(unbound)) = target(&variable.lock()) {
             return WhyStep::fault(
                 WhyStage::Source,
-                format!("it is an alias, and {}", unbound.sentence),
+                format!(
+                    "it is an alias, and {}",
+                    unbound.sentence_for(&caller.rights)
+                ),
                 "deploy its target, or correct `alias`".to_owned(),
             );
         }
         if let Some(target) = bound_to(self.core, variable) {
             return WhyStep::ok(
                 WhyStage::Source,
-                format!("it is an alias of {}", target.name()),
+                format!("it is an alias of {}", caller.rights.shown(target.name())),
             );
         }
         let configured = &variable.properties().source;

@@ -1,6 +1,5 @@
 //! Explains the outcomes of a variable's writes, and the exclusive right to write it.
 
-use trunkline_access::Action;
 use trunkline_types::{WhyStage, WhyStep};
 
 use super::Walk;
@@ -59,14 +58,22 @@ impl Walk<'_> {
     /// that this caller may not read (B-82).
     fn sentence_of(&self, refusal: &Refusal) -> String {
         let rights = &self.caller.rights;
-        if let Refusal::Group { name } = refusal
-            && !rights.permit_all_reads()
-            && !rights.permit_name(Action::Read, name)
-        {
-            return "not written: the whole group was refused because of another of its variables"
-                .to_owned();
+        match refusal {
+            Refusal::Group { name } if rights.hides(name) => {
+                "not written: the whole group was refused because of another of its variables"
+                    .to_owned()
+            }
+            Refusal::Target { target, refusal } if rights.hides(target) => (**refusal)
+                .clone()
+                .of_target(rights.shown(target))
+                .to_string(),
+            Refusal::Unbound { target, .. } if rights.hides(target) => {
+                "the variable is an alias that has no target; ask the engine's administrator for \
+                 the reason"
+                    .to_owned()
+            }
+            _ => refusal.to_string(),
         }
-        refusal.to_string()
     }
 
     /// Reports the outcomes of all writes, and the writes that have failed since the newest update.

@@ -33,6 +33,8 @@ enum Promise {
     Rows(Action),
     /// The action on the library.
     Library(Action),
+    /// The action on the I/O server, whose variable it then provides if it may write it.
+    IoServer(Action),
     /// The action on the engine.
     Engine(Action),
     /// The action on every possible variable.
@@ -49,7 +51,9 @@ type Row = (&'static str, Promise, fn(&mut Plant) -> Seen);
 /// Returns the requests of a kind of frame.
 fn rows(kind: FrameKind) -> Vec<Row> {
     use Action::{Administer, Alarm, Audit, Configure, Force, History, Read, Subscribe, Write};
-    use Promise::{End, Engine, EveryName, Library, Listed, Name, NotFromClients, Nothing, Rows};
+    use Promise::{
+        End, Engine, EveryName, IoServer, Library, Listed, Name, NotFromClients, Nothing, Rows,
+    };
     match kind {
         FrameKind::Hello => vec![
             ("first", Nothing, send::was_welcomed),
@@ -106,7 +110,7 @@ fn rows(kind: FrameKind) -> Vec<Row> {
         ],
         FrameKind::RequestValue => vec![("", Name(Write), send::request_value)],
         FrameKind::Publish => vec![("", Name(Write), send::publish)],
-        FrameKind::Provide => vec![("", Rows(Write), send::provide)],
+        FrameKind::Provide => vec![("", IoServer(Configure), send::provide)],
         FrameKind::AlarmAct => vec![("", Name(Alarm), send::acknowledge)],
         FrameKind::Alarms => vec![("", Listed(Read), send::alarms)],
         FrameKind::AlarmJournal => vec![("", Rows(History), send::alarm_journal)],
@@ -249,7 +253,8 @@ const ROLES: [(Option<Role>, &[Action]); 5] = [
 enum Scope {
     /// Its account has the role.
     Role,
-    /// Rules grant the actions of the role on `own/**`, and `read` on `shown/**`.
+    /// Rules grant the actions of the role on `own/**` and on the I/O server `own-plc`, and `read` on
+    /// `shown/**`.
     Rules,
 }
 
@@ -309,18 +314,26 @@ impl Cell {
         })
     }
 
-    fn rights(self) -> Rights {
+    fn rights(self, kind: FrameKind) -> Rights {
         let read = match self.actions.contains(&Action::Read) {
             true => Actions::of(&[Action::Read]),
             false => return rights_of(None, &[]),
         };
-        match self.scope {
-            Scope::Role => rights_of(self.role, &[]),
+        let grant = |actions: Actions, pattern| (Effect::Grant, actions, pattern);
+        let (role, mut rules) = match self.scope {
+            Scope::Role => (self.role, Vec::new()),
             Scope::Rules => {
-                let own = (Effect::Grant, Actions::of(self.actions), "own/**");
-                rights_of(None, &[own, (Effect::Grant, read, "shown/**")])
+                let own = ["own/**", "_io/own-plc/**", "_io/device/**"];
+                let own = own.map(|pattern| grant(Actions::of(self.actions), pattern));
+                let shown = grant(read, "shown/**");
+                (None, own.into_iter().chain([shown]).collect())
             }
+        };
+        if kind == FrameKind::Publish {
+            // The request needs a right on the variable, once the client provides the I/O server.
+            rules.push(grant(read | Action::Configure, "_io/**"));
         }
+        rights_of(role, &rules)
     }
 
     /// Returns true if the client may perform the action on the variable.
@@ -351,7 +364,9 @@ impl Cell {
         let (answer, has_effect) = match promise {
             Promise::Nothing => (Answer::Done, false),
             Promise::Name(_) if !self.permits(Action::Read) => (Answer::Missing, false),
-            Promise::Name(action) | Promise::Library(action) => whole(self.permits(action)),
+            Promise::Name(action) | Promise::Library(action) | Promise::IoServer(action) => {
+                whole(self.permits(action))
+            }
             Promise::Listed(action) => (Answer::Done, self.permits(action)),
             Promise::Rows(action) if !self.permits_somewhere(action) => (Answer::Denied, false),
             Promise::Rows(action) => (Answer::Done, self.permits(action)),
@@ -425,6 +440,7 @@ fn gate_requires_what_is_promised() {
             Requirement::Library(action) => promises
                 .iter()
                 .all(|promise| *promise == Promise::Library(action)),
+            Requirement::IoServer(action) => promises == [Promise::IoServer(action)],
             Requirement::LibraryOrEngine(library, engine) => promises.iter().all(|promise| {
                 [Promise::Library(library), Promise::Engine(engine)].contains(promise)
             }),

@@ -42,9 +42,9 @@ pub struct Seen {
 /// | `x` | a number, 1.0, with an alarm |
 /// | `t` | a text |
 /// | `d` | a number that a device provides |
-/// | `p` | a number that a program named `plc` can provide |
+/// | `p` | a number that a program named `LIBRARY-plc` can provide |
 /// | `f` | a number that is forced to 5.0 |
-fn variables() -> Vec<VariableDefinition> {
+fn variables(library: &str) -> Vec<VariableDefinition> {
     vec![
         define("x", DataType::F64, |p| {
             p.units = "degC".to_owned();
@@ -56,7 +56,9 @@ fn variables() -> Vec<VariableDefinition> {
         }),
         define("t", DataType::String, |_| {}),
         define("d", DataType::F64, |p| p.source = "device:1".to_owned()),
-        define("p", DataType::F64, |p| p.source = "plc:1".to_owned()),
+        define("p", DataType::F64, |p| {
+            p.source = format!("{library}-plc:1")
+        }),
         f64_variable("f"),
     ]
 }
@@ -81,7 +83,7 @@ impl Plant {
         let engine = world.engine();
         let (now, wall) = world.time();
         for library in Library::ALL {
-            world.deploy(library.name(), variables());
+            world.deploy(library.name(), variables(library.name()));
         }
         let device = Arc::new(Device::default());
         engine
@@ -104,7 +106,7 @@ impl Plant {
             moment: Moment { now, wall },
             orders: Mutex::default(),
         });
-        let reception = Reception::of(&cell.rights());
+        let reception = Reception::of(&cell.rights(kind));
         // The identity gives the rights, not the connection.
         world.permit(Rights::NONE);
         let options = ServeOptions {
@@ -415,7 +417,7 @@ fn history_page(query: &HistoryQuery) -> HistoryPage {
 
 /// A library with the usual variables and `n`.
 pub fn with_another(name: &str) -> LibraryDefinition {
-    let mut variables = variables();
+    let mut variables = variables(name);
     variables.push(f64_variable("n"));
     LibraryDefinition {
         name: name.to_owned(),

@@ -516,10 +516,11 @@ pub fn request_value(plant: &mut Plant) -> Seen {
 }
 
 fn provide_plc(plant: &mut Plant) {
+    let name = format!("{}-plc", plant.library());
     plant.say(|request, out| {
         let head = ProvideHead {
             lease: Duration::from_secs(10),
-            provider: "plc",
+            provider: &name,
         };
         ProvideBuilder::begin(out, request, &head).finish(false);
     });
