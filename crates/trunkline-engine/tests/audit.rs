@@ -830,18 +830,18 @@ fn wrong_passwords_of_many_peers_are_counted_together() {
 }
 
 #[test]
-fn refused_requests_are_counted_by_session_and_rule() {
+fn refused_requests_are_counted_by_session_and_kind() {
     let (rig, _) = audited();
     let caller = Caller::local(7, 1000);
-    let refused = |rule| SecurityEvent::RequestRefused {
-        request: "write",
+    let refused = |request| SecurityEvent::RequestRefused {
+        request,
         name: "rig/x",
-        rule,
+        rule: "no rule permits it",
     };
     for _ in 0..500 {
-        note(&rig, &caller, "session 7", refused("rule 1"));
-        note(&rig, &caller, "session 7", refused("rule 2"));
-        note(&rig, &caller, "session 8", refused("rule 1"));
+        note(&rig, &caller, "session 7", refused("WRITE"));
+        note(&rig, &caller, "session 7", refused("ALARM_ACT"));
+        note(&rig, &caller, "session 8", refused("WRITE"));
     }
     assert_eq!(taken(&rig).len(), 3);
     let due = note_repeats(&rig).expect("there are counts");

@@ -773,6 +773,7 @@ fn names_in_answers(rights: Rights) -> Vec<String> {
         }),
     ];
     world.deploy("own", own);
+    world.undeploy("secret");
     world.deploy("secret", vec![secret("limit")]);
     world.publish("secret/limit", &Value::F64(1.0));
     world.set("own/level", 5.0);

@@ -1,9 +1,11 @@
 //! Tests rules for names where a request concerns several variables, or a definition names others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use trunkline_access::{Action, Actions, Effect, Role};
 use trunkline_engine::{Administrator, Caller, Order, Reply, Report, Rights, Wakes, Write};
+use trunkline_proto::message::alarm::{AlarmActBuilder, AlarmActHead, AlarmActItem};
 use trunkline_proto::message::audit::Audit;
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::fault::FaultMessage;
@@ -17,9 +19,9 @@ use trunkline_proto::message::why::Why;
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
 use trunkline_proto::{FaultCode, FrameKind};
 use trunkline_serve::ServeOptions;
-use trunkline_types::alarm::{AlarmDefinition, AlarmKind, LimitLevel, Operand};
+use trunkline_types::alarm::{AlarmAction, AlarmDefinition, AlarmKind, LimitLevel, Operand};
 use trunkline_types::{
-    Access, AuditAction, AuditOutcome, DataType, Value, VariableDefinition, WriteVerb,
+    Access, AuditAction, AuditOutcome, DataType, Moment, Value, VariableDefinition, WriteVerb,
 };
 
 use crate::matrix::audit_page;
@@ -253,6 +255,112 @@ fn refused_orders_of_viewers_are_in_the_audit() {
     assert_eq!(*host.0.lock().unwrap(), 0);
 }
 
+/// Only an account with the right on an I/O server provides its variables; an operator does not. The audit has
+/// both, and the refused orders to switch forcing and to act on an alarm.
+///
+/// Behaviour: B-24.
+#[test]
+fn providers_and_refused_requests_are_in_the_audit() {
+    let world = World::with_library("own", vec![f64_variable("x")]);
+    let provide = |sut: &mut Peer| {
+        sut.say(|out| {
+            let head = ProvideHead {
+                lease: Duration::from_secs(10),
+                provider: "plc",
+            };
+            ProvideBuilder::begin(out, 1, &head).finish(false);
+        });
+        said(sut)
+    };
+    let operator = rights_of(Some(Role::Operator), &[]);
+    let mut sut = greeted(&world, operator, ServeOptions::default());
+    let answer = provide(&mut sut);
+    assert!(
+        answer.contains("the right to configure _io/plc"),
+        "{answer}"
+    );
+    let mut engineer = greeted(
+        &world,
+        rights_of(Some(Role::Engineer), &[]),
+        ServeOptions::default(),
+    );
+    assert!(provide(&mut engineer).contains("PROVIDED"));
+
+    let viewer = rights_of(Some(Role::Viewer), &[]);
+    let mut sut = greeted(&world, viewer, ServeOptions::default());
+    let forcing = Forcing {
+        verb: ForcingVerb::Off,
+        cursor: 0,
+        limit: 0,
+    };
+    sut.say(|out| forcing.encode(1, out));
+    let head = AlarmActHead::new(AlarmAction::Acknowledge, "");
+    sut.say(|out| {
+        let mut act = AlarmActBuilder::begin(out, 2, &head);
+        act.push(&AlarmActItem {
+            variable: "own/x",
+            alarm: "hi",
+        });
+        act.finish(false);
+    });
+    let answers = said(&mut sut);
+    assert_eq!(answers.matches("Denied").count(), 2, "{answers}");
+    // The first refusal of a client has its entry at once, and the next ones are counted.
+    world.advance(Duration::from_secs(120));
+    let (now, wall) = world.time();
+    let (engine, mut wakes) = (world.engine(), Wakes::new());
+    engine
+        .audit()
+        .note_repeats(Moment { now, wall }, &mut wakes);
+    let entries = engine.audit().take(1, usize::MAX);
+    let entries: Vec<String> = entries
+        .iter()
+        .map(|entry| format!("{} {} {:?}", entry.action.name(), entry.name, entry.new))
+        .collect();
+    for expected in [
+        "request _io/plc \"PROVIDE\"",
+        "provide _io/plc",
+        "request  \"FORCING\"",
+        "request own/x \"ALARM_ACT",
+    ] {
+        let is_there = entries.iter().any(|entry| entry.starts_with(expected));
+        assert!(is_there, "{expected} in {entries:#?}");
+    }
+}
+
+/// Who deploys a variable with a source needs the right on the item.
+///
+/// Behaviour: H-18.
+#[test]
+fn source_needs_the_right_on_its_item() {
+    let on_own: (&[Action], &str) = (&[Action::Read, Action::Configure], "own/**");
+    for (io, is_permitted) in [
+        (None, false),
+        (Some("_io/plc/pump/*"), false),
+        (Some("_io/other/**"), false),
+        (Some("_io/plc/motor"), true),
+        (Some("_io/plc/**"), true),
+        (Some("**"), true),
+    ] {
+        let io = io.map(|pattern| (on_own.0, pattern));
+        let rules: Vec<_> = [on_own].into_iter().chain(io).collect();
+        let world = World::new();
+        let (options, host) = with_host();
+        let mut sut = greeted(&world, granted(&rules), options);
+        deploy(
+            &mut sut,
+            &define("x", DataType::F64, |p| p.source = "plc:motor".to_owned()),
+        );
+        let orders = *host.0.lock().unwrap();
+        assert_eq!(
+            orders,
+            usize::from(is_permitted),
+            "{rules:?}: {}",
+            said(&mut sut)
+        );
+    }
+}
+
 /// Behaviour: B-24, B-82.
 #[test]
 fn audit_contains_only_entries_of_permitted_names() {
@@ -441,10 +549,12 @@ fn provider_without_the_right_leaves_a_variable_without_a_running_source() {
         }
         world.deploy("foreign", vec![from_plc()]);
         world.deploy("own", vec![from_plc()]);
-        let mut sut = greeted(&world, granted(ALL_ON_OWN), ServeOptions::default());
+        let io: (&[Action], &str) = (&[Action::Read, Action::Configure], "_io/plc");
+        let rights = granted(&[ALL_ON_OWN, &[io]].concat());
+        let mut sut = greeted(&world, rights, ServeOptions::default());
         let provide = |out: &mut Vec<u8>| {
             let head = ProvideHead {
-                lease: std::time::Duration::from_secs(10),
+                lease: Duration::from_secs(10),
                 provider: "plc",
             };
             ProvideBuilder::begin(out, 1, &head).finish(false);

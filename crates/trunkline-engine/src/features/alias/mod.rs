@@ -116,5 +116,5 @@ impl Unbound {
 }
 
 /// The fault of a target that the caller may not read.
-const HIDDEN_TARGET: &str =
+pub(crate) const HIDDEN_TARGET: &str =
     "its target is missing or does not fit; ask the engine's administrator for the reason";

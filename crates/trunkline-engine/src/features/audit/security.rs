@@ -145,7 +145,7 @@ enum Added {
     FirstOfOthers,
 }
 
-/// What identifies repeated events: the peer, and for refused requests the rule.
+/// What identifies repeated events: the peer, and for refused requests the kind of the request.
 type Key = (Box<str>, Box<str>);
 
 #[derive(Debug)]
@@ -259,7 +259,9 @@ fn repeatable(event: SecurityEvent<'_>) -> Option<(Repeatable, &str)> {
         SecurityEvent::LoginAccepted { account, .. } => Some((Repeatable::LoginAccepted, account)),
         SecurityEvent::LoginRefused { .. } => Some((Repeatable::LoginRefused, "")),
         SecurityEvent::SessionEnded { .. } => Some((Repeatable::SessionEnded, "")),
-        SecurityEvent::RequestRefused { rule, .. } => Some((Repeatable::RequestRefused, rule)),
+        SecurityEvent::RequestRefused { request, .. } => {
+            Some((Repeatable::RequestRefused, request))
+        }
         SecurityEvent::Provides { server } => Some((Repeatable::Provides, server)),
         SecurityEvent::SessionRevoked { .. }
         | SecurityEvent::AccessChanged { .. }

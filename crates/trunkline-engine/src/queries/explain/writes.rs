@@ -3,6 +3,7 @@
 use trunkline_types::{WhyStage, WhyStep};
 
 use super::Walk;
+use crate::features::alias::HIDDEN_TARGET;
 use crate::outcome::Refusal;
 
 impl Walk<'_> {
@@ -58,22 +59,22 @@ impl Walk<'_> {
     /// that this caller may not read (B-82).
     fn sentence_of(&self, refusal: &Refusal) -> String {
         let rights = &self.caller.rights;
-        match refusal {
-            Refusal::Group { name } if rights.hides(name) => {
-                "not written: the whole group was refused because of another of its variables"
-                    .to_owned()
-            }
-            Refusal::Target { target, refusal } if rights.hides(target) => (**refusal)
-                .clone()
-                .of_target(rights.shown(target))
-                .to_string(),
-            Refusal::Unbound { target, .. } if rights.hides(target) => {
-                "the variable is an alias that has no target; ask the engine's administrator for \
-                 the reason"
-                    .to_owned()
-            }
-            _ => refusal.to_string(),
+        if let Refusal::Group { name } = refusal
+            && rights.hides(name)
+        {
+            return "not written: the whole group was refused because of another of its variables"
+                .to_owned();
         }
+        if let Refusal::Target { target, refusal } = refusal {
+            let inner = Refusal::clone(refusal);
+            return inner.of_target(rights.shown(target)).to_string();
+        }
+        if let Refusal::Unbound { target, .. } = refusal
+            && rights.hides(target)
+        {
+            return format!("the variable is an alias, and {HIDDEN_TARGET}");
+        }
+        refusal.to_string()
     }
 
     /// Reports the outcomes of all writes, and the writes that have failed since the newest update.
