@@ -81,7 +81,7 @@ demo: toolchain ## Builds and starts the demo: a simulated plant, and this machi
 
 .PHONY: check
 check: toolchain ## Format, layers, lints, unit tests and golden vectors: minutes, before each commit
-	$(call step,format,cargo fmt --all --check && cargo fmt --manifest-path bench/Cargo.toml --check)
+	$(call step,format,cargo fmt --all --check && cargo fmt --all --manifest-path bench/Cargo.toml --check)
 	$(call step,tree,cargo xtask layers && cargo xtask tidy && cargo xtask behaviours)
 	$(call step,clippy,cargo clippy --workspace --all-targets -- -D warnings)
 	$(call step,unit,cargo test --workspace --lib --bins)
@@ -89,14 +89,14 @@ check: toolchain ## Format, layers, lints, unit tests and golden vectors: minute
 
 .PHONY: test
 test: toolchain nptdms ## Everything that must hold before a change goes in
-	$(call step,format,cargo fmt --all --check && cargo fmt --manifest-path bench/Cargo.toml --check)
+	$(call step,format,cargo fmt --all --check && cargo fmt --all --manifest-path bench/Cargo.toml --check)
 	$(call step,layers,cargo xtask layers)
 	$(call step,tidy,cargo xtask tidy)
 	$(call step,behaviours,cargo xtask behaviours)
 	$(call step,clippy,cargo clippy --workspace --all-targets -- -D warnings)
 	$(call step,tests,cargo test --workspace --no-fail-fast)
-	$(call step,bench,cargo clippy --all-targets $(BENCH) -- -D warnings && \
-		cargo test --no-fail-fast $(BENCH) && \
+	$(call step,bench,cargo clippy --workspace --all-targets $(BENCH) -- -D warnings && \
+		cargo test --workspace --no-fail-fast $(BENCH) && \
 		python3 -m unittest discover --start-directory bench/tests && bench/report.py --check)
 	$(call step,instructions,bench/instructions)
 	$(call step,simulation,$(SIMULATE) --hours $(SIM_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES) && \
@@ -152,7 +152,7 @@ docs: toolchain ## The book in docs/book and the Rust reference in the target fo
 
 .PHONY: fmt
 fmt: toolchain ## Formats the source and writes the generated pages
-	@cargo fmt --all && cargo fmt --manifest-path bench/Cargo.toml
+	@cargo fmt --all && cargo fmt --all --manifest-path bench/Cargo.toml
 	@cargo build --bin trunkline && cargo xtask docs --require-binary
 
 .PHONY: picture

@@ -8,52 +8,17 @@
 
 use std::time::{Duration, Instant};
 
-use trunkline::types::{DataType, Pattern, Value};
-use trunkline_access::{
-    Account, Action, Actions, Effect, Host, Place, Policy, Role, Rule, UserName, Who,
-};
+use trunkline::types::{DataType, Value};
+use trunkline_access::Role;
 use trunkline_engine::{Caller, Engine, EngineOptions, Rights, Variable, Wakes};
 use trunkline_net::Clock;
 
 use crate::Outcome;
-use crate::hosting::{library, name};
+use trunkline_counted::plant::{library, name, rights_by_name};
 
 /// Writes of one caller before the next one has its turn.
 const BATCH: usize = 100_000;
 const ROUNDS: usize = 41;
-
-/// Returns the rights of a caller to whom rules grant everything on the library of the scenarios, and
-/// deny one name in it, so that the rules decide for each name.
-pub(crate) fn rights_by_name() -> Outcome<Rights> {
-    let user = UserName::parse("bench")?;
-    let rule = |effect, actions, pattern| -> Outcome<Rule> {
-        Ok(Rule {
-            who: Who::User(user.clone()),
-            pattern: Pattern::parse(pattern)?,
-            effect,
-            actions,
-            place: Place::from("access.toml:2"),
-        })
-    };
-    let account = Account {
-        name: user.clone(),
-        role: None,
-        groups: Vec::new(),
-        disabled: false,
-        place: Place::from("access.toml:1"),
-    };
-    let rules = vec![
-        rule(Effect::Grant, Actions::ALL, "bench/**")?,
-        rule(
-            Effect::Deny,
-            Actions::of(&[Action::Write]),
-            "bench/rig/other",
-        )?,
-    ];
-    let policy = Policy::new(vec![account], rules)?;
-    let subject = policy.subject("bench", Host::Local)?;
-    Ok(Rights::of(policy.subject_rules(&subject)))
-}
 
 /// Measures, and prints a table.
 pub fn run(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {

@@ -1,49 +1,16 @@
 //! An engine with plain variables for the scenarios.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline::types::{DataType, LibraryDefinition, Properties, SocketPath, VariableDefinition};
+use trunkline::types::{DataType, LibraryDefinition, SocketPath};
 use trunkline::{Client, ConnectOptions, Engine, EngineOptions};
 
 use crate::Outcome;
 use crate::role::{say, wait_for_end};
 use crate::settings::Settings;
 
-/// The library of all scenarios.
-const LIBRARY: &str = "bench";
-
-pub fn name(index: usize) -> String {
-    format!("{LIBRARY}/{}", path(index))
-}
-
-fn path(index: usize) -> String {
-    format!("rig/channel{index:04}")
-}
-
-/// Returns the full names of the first `count` variables.
-pub fn names(count: usize) -> Vec<String> {
-    (0..count).map(name).collect()
-}
-
-/// Returns a library of `count` variables of one type. Their writers wait up to `stall` for a full
-/// feed.
-pub fn library(count: usize, data_type: DataType, stall: Duration) -> LibraryDefinition {
-    let properties = Arc::new(Properties {
-        stall,
-        ..Properties::new(data_type)
-    });
-    let variable = |index| VariableDefinition {
-        path: path(index),
-        properties: properties.clone(),
-    };
-    LibraryDefinition {
-        name: LIBRARY.to_owned(),
-        description: String::new(),
-        variables: (0..count).map(variable).collect(),
-    }
-}
+pub use trunkline_counted::plant::{LIBRARY, library, name, names};
 
 pub fn free_port() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))

@@ -23,7 +23,7 @@
 //! - `stages`: the same path without a network, stage by stage.
 //! - `plan`, `run`: the order of a run; the run. `bench/report.py` makes tables and plots of its
 //!   results.
-//! - `counted`: paths whose instructions are counted.
+//! - `trunkline-counted`, a package of its own: paths whose instructions are counted.
 //!
 //! It is a library so that `bench/peers`, a separate workspace, measures other systems with the
 //! same loops, clocks and checks.
@@ -38,7 +38,6 @@ pub mod blocks;
 pub mod call_cost;
 pub mod cells;
 pub mod clients;
-pub mod counted;
 pub mod footprint;
 pub mod gate_cost;
 pub mod history;
@@ -65,7 +64,4 @@ pub mod trunkline_calls;
 pub mod updates_to_one;
 pub mod usage;
 
-use std::error::Error;
-
-/// The result of anything here. An error is a sentence for the user.
-pub type Outcome<T> = Result<T, Box<dyn Error>>;
+pub use trunkline_counted::Outcome;

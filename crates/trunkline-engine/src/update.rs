@@ -397,7 +397,9 @@ impl Cell {
     }
 
     /// Publishes the next update and returns its sequence. The caller holds the variable's lock.
-    #[inline]
+    ///
+    /// Always inlined, because the choice of the compiler varies with unrelated changes.
+    #[inline(always)]
     pub(crate) fn publish(&self, data_type: &DataType, update: &Update) -> u64 {
         let source = update.source_timestamp.as_nanos() as u64;
         let engine = update.engine_timestamp.as_nanos() as u64;

@@ -357,14 +357,13 @@ impl Variable {
 
     /// Publishes `update` as the newest one and returns its sequence. The caller holds the lock.
     pub(crate) fn publish(&self, state: &mut State, update: &mut Update) -> u64 {
+        let shared = update.value.shared();
         if let Some(extra) = &mut state.extra {
-            self.publish_to(&mut extra.shared, update);
-        } else {
-            if let Some(bytes) = update.value.shared() {
-                state.extra.get_or_insert_default().shared = Some(Arc::clone(bytes));
-            }
-            update.sequence = self.cell.publish(self.data_type(), update);
+            extra.shared = shared.map(Arc::clone);
+        } else if let Some(bytes) = shared {
+            state.extra.get_or_insert_default().shared = Some(Arc::clone(bytes));
         }
+        update.sequence = self.cell.publish(self.data_type(), update);
         state.mirror(self);
         update.sequence
     }

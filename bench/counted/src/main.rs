@@ -3,8 +3,8 @@
 
 #![allow(clippy::print_stdout)]
 
-fn main() -> trunkline_bench::Outcome<()> {
+fn main() -> trunkline_counted::Outcome<()> {
     let path = std::env::args().nth(1).unwrap_or_default();
-    println!("{}", trunkline_bench::counted::run(&path)?);
+    println!("{}", trunkline_counted::run(&path)?);
     Ok(())
 }

@@ -1,21 +1,28 @@
 //! Paths whose instructions are counted instead of timed. Each is a function; the counter counts
-//! only inside of it. `bench/instructions` runs and compares them.
+//! only inside of it. `bench/instructions` runs and compares them. Time is simulated.
 
+#![forbid(unsafe_code)]
+
+pub mod plant;
+
+use std::cell::Cell;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline::types::alarm::{AlarmDefinition, AlarmKind, LimitLevel, Operand};
-use trunkline::types::{Contract, DataType, Value};
-use trunkline::{Event, OpenOptions, SubscribeOptions};
-use trunkline_client::{ClientCore, ClientOptions, SubscriptionId};
+use trunkline_client::{
+    ClientCore, ClientOptions, Event, OpenOptions, SubscribeOptions, SubscriptionId,
+};
 use trunkline_engine::{Attempt, Caller, Engine, EngineOptions, Variable, Wake, Wakes, Write};
-use trunkline_net::Clock;
 use trunkline_proto::Endpoint;
 use trunkline_serve::{ServeOptions, Session};
+use trunkline_types::alarm::{AlarmDefinition, AlarmKind, LimitLevel, Operand};
+use trunkline_types::{Contract, DataType, Tick, Timestamp, Value};
 
-use crate::Outcome;
-use crate::gate_cost::rights_by_name;
-use crate::hosting::{library, name, names};
+use self::plant::{library, name, names, rights_by_name};
+
+/// The result of anything here. An error is a sentence for the user.
+pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Updates of a run.
 const RUN: usize = 1000;
@@ -36,6 +43,24 @@ pub const PATHS: [&str; 7] = [
     "fan-out-1",
     "fan-out-32",
 ];
+
+/// The simulated time: it passes when it is read.
+struct Clock(Cell<u64>);
+
+impl Clock {
+    fn new() -> Self {
+        Self(Cell::new(1))
+    }
+
+    fn now(&self) -> Tick {
+        self.0.set(self.0.get() + 100);
+        Tick::from_nanos(self.0.get())
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp::from_nanos(1_790_000_000_000_000_000 + self.0.get() as i64)
+    }
+}
 
 /// Does nothing: the loops here poll the sessions themselves.
 struct NoWake;
