@@ -1,5 +1,6 @@
 //! The connection to the engine, and requests about names that several verbs share.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,15 +68,23 @@ pub(crate) fn options(
     })
 }
 
+fn failed(error: ContextError) -> Problem {
+    Problem::failed("context", error.to_string())
+}
+
+/// Returns the context of the user for this engine, if there is one.
+fn context_for(engine: &Url) -> Result<Option<trunkline::Context>, Problem> {
+    match Contexts::of_user() {
+        Ok(contexts) => contexts.for_url(engine).map_err(failed),
+        // Without a home folder, there are no contexts.
+        Err(_) => Ok(None),
+    }
+}
+
 /// Returns how the connection is encrypted, and the proof of the user's identity: the password of an
 /// account if one is given, otherwise the key of the context. Asks for the password if necessary.
 fn security(engine: &Url, settings: &Settings) -> Result<Option<ClientSecurity>, Problem> {
-    let failed = |error: ContextError| Problem::failed("context", error.to_string());
-    // Without a home folder, there are no contexts.
-    let context = match Contexts::of_user() {
-        Ok(contexts) => contexts.for_url(engine).map_err(failed)?,
-        Err(_) => None,
-    };
+    let context = context_for(engine)?;
     let account = match (&settings.account, &context) {
         (Some(account), _) => account.clone(),
         (None, Some(context)) if context.key.is_none() => {
@@ -111,6 +120,18 @@ fn not_private(engine: &Url) -> Problem {
     Problem::failed("not-private", sentence)
 }
 
+/// Returns true if the engine may run on another machine: the host is neither `localhost` nor a loopback
+/// address.
+fn is_beyond_machine(engine: &Url) -> bool {
+    match (&engine.via, engine.host.as_deref()) {
+        (Transport::Unix(_) | Transport::Shared(_), _) | (_, None | Some("localhost")) => false,
+        (Transport::Best | Transport::Tcp, Some(host)) => match host.parse::<IpAddr>() {
+            Ok(address) => !address.to_canonical().is_loopback(),
+            Err(_) => true,
+        },
+    }
+}
+
 /// Checks that the session runs under the account whose password was given: an engine without
 /// accounts accepts a program of its own user without looking at the password.
 fn check_account(account: &str, settings: &Settings) -> Result<(), Problem> {
@@ -141,7 +162,7 @@ impl Connection {
             Ok(session) => {
                 check_account(&session.account, &context.settings)?;
                 let identity = (session.engine_name.as_str(), session.epoch);
-                Ok(Self::from_client(client, identity, engine, context))
+                Self::from_client(client, identity, engine, context)
             }
             Err(error) => Err(not_reached(&address(engine), &error).into()),
         }
@@ -156,14 +177,21 @@ impl Connection {
         (engine_name, epoch): (&str, u64),
         engine: &Url,
         context: &Context,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, CliError> {
+        if is_beyond_machine(engine) && context_for(engine)?.is_none() {
+            context.warn(&format!(
+                "warning: the connection to {} is not encrypted, and another machine could take the \
+                 place of the engine; join the engine: `trunkline help join`",
+                address(engine)
+            ))?;
+        }
+        Ok(Self {
             client,
             address: address(engine),
             engine_name: engine_name.to_owned(),
             epoch,
             timeout: context.settings.timeout,
-        }
+        })
     }
 
     /// Same as [`new`](Self::new), but waits for an engine that is not running, until `deadline`.
@@ -185,7 +213,7 @@ impl Connection {
                 Ok(session) => {
                     check_account(&session.account, &context.settings)?;
                     let identity = (session.engine_name.as_str(), session.epoch);
-                    return Ok(Self::from_client(client, identity, engine, context));
+                    return Self::from_client(client, identity, engine, context);
                 }
                 Err(error) => not_reached(&address(engine), &error),
             };
@@ -486,5 +514,29 @@ pub(crate) fn metadata(opened: &Opened) -> Metadata {
             .map(|properties| properties.units.clone())
             .unwrap_or_default(),
         precision: properties.and_then(|properties| properties.precision),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Behaviour: B-80.
+    #[test]
+    fn loopback_and_unix_sockets_are_within_the_machine() {
+        for (url, is_beyond) in [
+            ("tl://", false),
+            ("tl://localhost", false),
+            ("tl+tcp://127.0.0.1:5850", false),
+            ("tl://127.9.9.9", false),
+            ("tl://[::1]", false),
+            ("tl+unix:///run/trunkline.sock", false),
+            ("tl://plant-7", true),
+            ("tl+tcp://10.0.0.7", true),
+            ("tl://[fd00::7]:5851", true),
+        ] {
+            let url = Url::parse(url).expect("the URL is valid");
+            assert_eq!(is_beyond_machine(&url), is_beyond, "{url}");
+        }
     }
 }

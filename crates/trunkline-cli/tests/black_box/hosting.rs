@@ -155,6 +155,23 @@ fn reachable_address_requires_insecure() {
     );
 }
 
+/// The engine may be on another machine, unless the URL says loopback. `127.1` is a spelling of a loopback
+/// address that only the resolver of the system understands.
+///
+/// Behaviour: B-80.
+#[test]
+fn unencrypted_connection_beyond_the_machine_has_a_warning() {
+    let served = Served::rig();
+    let port = served.url.rsplit_once(':').unwrap().1;
+    for (host, has_warning) in [("127.0.0.1", false), ("localhost", false), ("127.1", true)] {
+        let url = format!("tl://{host}:{port}");
+        let output = run(&["get", "-t", "rig/level", "--url", &url]);
+        assert_eq!(output.out, "72.4\n", "{url}: {}", output.err);
+        let warning = format!("the connection to {host}:{port} is not encrypted");
+        assert_eq!(output.err.contains(&warning), has_warning, "{}", output.err);
+    }
+}
+
 #[test]
 fn demo_values_change_and_its_examples_work() {
     let sut = Running::start(&["demo", "--listen", "127.0.0.1:0"]);
