@@ -67,7 +67,14 @@ endef
 # The service, the dependencies, and the Debian package if there is one. What needs systemd is skipped without it.
 PACKAGING := python3 -m unittest discover --start-directory packaging/tests
 
-SIMULATE := cargo run --quiet --profile sim -p trunkline-sim --
+# $(call simulate,HOURS): builds the simulator, and runs its simulations, two at a time because each has one
+# thread. The output of each stays together.
+define simulate
+	cargo build --quiet --profile sim -p trunkline-sim && printf '%s\n' '--hours $(1)' '--streams --hours $(1)' \
+		'--alarms --hours $(1)' '--history --hours $(1)' '--chaos $(SIM_CYCLES)' | \
+		xargs -P 2 -I {} bash -c 'output=$$('\''$(TARGET)/sim/trunkline-sim'\'' {} 2>&1); status=$$?; \
+			printf "%s\n" "$$output"; exit $$status'
+endef
 
 .PHONY: help
 help: ## Lists the targets
@@ -99,9 +106,7 @@ test: toolchain nptdms ## Everything that must hold before a change goes in
 		cargo test --workspace --no-fail-fast $(BENCH) && \
 		python3 -m unittest discover --start-directory bench/tests && bench/report.py --check)
 	$(call step,instructions,bench/instructions)
-	$(call step,simulation,$(SIMULATE) --hours $(SIM_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES) && \
-		$(SIMULATE) --streams --hours $(SIM_HOURS) && $(SIMULATE) --alarms --hours $(SIM_HOURS) && \
-		$(SIMULATE) --history --hours $(SIM_HOURS))
+	$(call step,simulation,$(call simulate,$(SIM_HOURS)))
 	$(call step,planted,$(share_dependencies) && cargo xtask mutants && cd target/mutants/tree && \
 		CARGO_TARGET_DIR='$(TARGET)/planted' cargo test --profile sim -p trunkline-sim --features planted \
 			--test planted --test planted_history)
@@ -117,9 +122,7 @@ soak: toolchain nptdms ## Long runs: many more schedules and cases than `make te
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
 	$(call step,shuttle,export SHUTTLE_SCHEDULES=$(SOAK_SCHEDULES); \
 		$(call run_under,shuttle,$(SHUTTLE_TESTS)))
-	$(call step,simulation,$(SIMULATE) --hours $(SOAK_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES) && \
-		$(SIMULATE) --streams --hours $(SOAK_HOURS) && $(SIMULATE) --alarms --hours $(SOAK_HOURS) && \
-		$(SIMULATE) --history --hours $(SOAK_HOURS))
+	$(call step,simulation,$(call simulate,$(SOAK_HOURS)))
 	$(call step,properties,PROPTEST_CASES=$(SOAK_CASES) cargo test --workspace --no-fail-fast)
 	$(call step,nptdms,NPTDMS_FILES=$(SOAK_FILES) cargo test --release -p trunkline-tdms --test nptdms)
 	$(call step,kills,RECORD_KILLS=$(SOAK_KILLS) cargo test --release -p trunkline-record --test files killed)
