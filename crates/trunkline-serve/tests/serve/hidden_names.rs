@@ -788,8 +788,17 @@ fn names_in_answers(rights: Rights) -> Vec<String> {
         handles.iter().for_each(|handle| frame.push(handle));
         frame.finish(false);
     };
-    // The writes are refused: by the target, and because there is none. WHY reports that later.
-    for write in 1..3 {
+    // The writes are refused: by the target, and because there is none. WHY reports that later. In the last
+    // round, the target has a fault.
+    for write in 1..4 {
+        if write == 3 {
+            let (now, wall) = world.time();
+            let engine = world.engine();
+            let libraries = engine.libraries();
+            libraries
+                .stop("secret", now, wall, &mut Wakes::new())
+                .unwrap();
+        }
         peer.say(|out| {
             let mut frame = WriteBuilder::begin(out, write * 10);
             for handle in &handles[..3] {

@@ -34,6 +34,12 @@ impl Queries<'_> {
             .into_iter()
             .filter(|(check, step)| step.verdict == WhyVerdict::Fault && *check != Check::Rights);
         match faults.next() {
+            // The sentence could name the target, or its library or source.
+            Some(_) if caller.rights.hides(target.name()) => WhyStep::fault(
+                WhyStage::Source,
+                format!("it is an alias of {name}, which has a fault"),
+                "ask the engine's administrator for the cause",
+            ),
             None => WhyStep::ok(WhyStage::Source, format!("it is an alias of {name}")),
             Some((check, fault)) => WhyStep {
                 stage: WhyStage::Source,
