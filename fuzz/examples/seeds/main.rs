@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value as Json;
 use trunkline_fuzz::GROUPS;
+use trunkline_identity::Authority;
 use trunkline_proto::FrameKind;
 use trunkline_proto::message::watch::{
     AppearedBuilder, AppearedHead, AppearedVariable, Listing, VanishedBuilder, VanishedHead,
@@ -74,7 +75,29 @@ fn main() -> Result<()> {
             write(&folder, target, &name, &bytes)?;
         }
     }
-    write(&folder, "playing", "variables", &variables()?)
+    write(&folder, "playing", "variables", &variables()?)?;
+    identities(&folder)
+}
+
+/// A file of accounts and rules; an authority, its certificate as DER, a key and a token.
+fn identities(folder: &Path) -> Result<()> {
+    let key = "ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
+    let access = format!(
+        "[[user]]\nname = \"anna\"\nrole = \"operator\"\ngroups = [\"shift-a\"]\nkeys = [\"{key}\"]\n\
+         uids = [1000, 1001]\n\n[[rule]]\ngroup = \"shift-a\"\npattern = \"boiler/**\"\ndeny = [\"write\"]\n\n\
+         [[rule]]\nhost = \"10.0.0.0/8\"\npattern = \"**\"\ngrant = \"all\"\n\n[[rule]]\neveryone = true\n\
+         pattern = \"shown/*\"\ngrant = [\"read\", \"subscribe\"]\n"
+    );
+    write(folder, "access", "example", access.as_bytes())?;
+    let authority = Authority::create("fuzz", Timestamp::from_nanos(1_790_000_000_000_000_000));
+    let authority = authority.map_err(Error::other)?;
+    let der = authority.certificate().der();
+    let pem = authority.certificate().to_pem() + &authority.key().to_pem();
+    write(folder, "certificates", "der", der)?;
+    write(folder, "certificates", "pem", pem.as_bytes())?;
+    write(folder, "certificates", "key", key.as_bytes())?;
+    let token = b"0123-4567-89AB-CDEF-GHJK-MNPQ-RSTV-WXYZ";
+    write(folder, "certificates", "token", token)
 }
 
 /// A watch of the client that is listed, falls behind and is listed again, for the target `client`.
