@@ -527,7 +527,7 @@ fn audit_records_who_took_gave_released_and_lost_control() {
         ]
     );
     let action = |action: AuditAction| entries.iter().filter(move |one| one.action == action);
-    let taken = action(AuditAction::ControlTake).last().unwrap();
+    let taken = action(AuditAction::ControlTake).next_back().unwrap();
     assert!(
         taken.new.contains("supervisor") && taken.new.contains("took over boiler from"),
         "{}",

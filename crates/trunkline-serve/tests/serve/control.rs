@@ -6,7 +6,9 @@ use trunkline_client::request::{Control, FollowControl};
 use trunkline_client::{ControlList, RequestId, Write, WriteOutcome};
 use trunkline_engine::{Caller, Rights, Wakes};
 use trunkline_proto::{Fault, FaultCode, FrameKind};
-use trunkline_types::{ControlEntry, ControlHolder, ControlLevel, ControlTerms, Value};
+use trunkline_types::{
+    ControlEntry, ControlHolder, ControlLevel, ControlTerms, Folder, Moment, Value,
+};
 
 use crate::rig::access::granted;
 use crate::rig::{Pair, World, f64_variable};

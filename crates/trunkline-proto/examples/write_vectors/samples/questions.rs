@@ -120,7 +120,9 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
 }
 
 fn control(samples: &mut Vec<Sample>) {
-    let folder = |text: &str| Folder::parse(text).expect("a folder");
+    let (Ok(pump), Ok(all)) = (Folder::parse("boiler/pump"), Folder::parse("**")) else {
+        return;
+    };
     add(samples, "control", "A supervisor takes a folder", |out| {
         Control {
             verb: ControlVerb::Take,
@@ -157,12 +159,12 @@ fn control(samples: &mut Vec<Sample>) {
         }
         .encode(73, out);
     });
-    add(samples, "controlled", "A token and a request", |out| {
+    add(samples, "controlled", "A token and a request", move |out| {
         let head = ControlledHead::default();
         let mut controlled = ControlledBuilder::begin(out, 72, &head);
         let held = ControlEntry {
             number: 3000,
-            folder: folder("boiler/pump"),
+            folder: pump,
             is_waiting: false,
             level: ControlLevel::Supervisor,
             holder: ControlHolder::Identity,
@@ -174,7 +176,7 @@ fn control(samples: &mut Vec<Sample>) {
         controlled.push(&held);
         controlled.push(&ControlEntry {
             number: 4000,
-            folder: folder("**"),
+            folder: all,
             is_waiting: true,
             level: ControlLevel::Operator,
             holder: ControlHolder::Session,
