@@ -88,6 +88,27 @@ fn no_other_write_is_applied_once_control_is_confirmed() {
     });
 }
 
+/// The same with a variable that has its mark already, because its folder was controlled before.
+/// Behaviour: B-22.
+#[test]
+fn no_other_write_is_applied_once_the_next_control_is_confirmed() {
+    explore(|| {
+        let engine = Engine::new(EngineOptions::new("sut", EPOCH));
+        let variable = deployed(&engine);
+        assert!(take(&engine, 1));
+        let control = engine.control();
+        control.end_session(1, MOMENT, &mut Wakes::new());
+        let writer = {
+            let (engine, variable) = (engine.clone(), Arc::clone(&variable));
+            thread::spawn(move || write(&engine, 3, &variable))
+        };
+        assert!(take(&engine, 2));
+        let confirmed = variable.sequence();
+        writer.join().unwrap();
+        assert_eq!(variable.sequence(), confirmed, "nobody else writes");
+    });
+}
+
 /// A variable that is deployed while its folder is being taken is controlled, whichever is first.
 /// Behaviour: B-22.
 #[test]

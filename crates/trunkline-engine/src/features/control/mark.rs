@@ -6,7 +6,7 @@ use super::ControlTable;
 use super::book::Token;
 use crate::caller::Principal;
 use crate::outcome::Refusal;
-use crate::sync::{Arc, Ordering};
+use crate::sync::{Arc, Ordering, crossing};
 use crate::variable::{Admission, Extension, Variable};
 
 #[derive(Debug)]
@@ -28,6 +28,8 @@ impl ControlMark {
             self.generation = self.table.generation.load(Ordering::Relaxed);
             self.token = shared.book.covering(variable.name()).cloned();
         }
+        // The holder may change here. Its search waits for the lock that this write holds.
+        crossing();
         self.token.as_ref()
     }
 }
