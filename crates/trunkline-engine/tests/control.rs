@@ -418,6 +418,27 @@ fn group_with_a_controlled_member_is_refused_as_a_whole() {
     assert_eq!((level.sequence(), on.sequence()), (0, 0));
 }
 
+/// Behaviour: B-22, H-20.
+#[test]
+fn alias_elsewhere_does_not_lead_around_control() {
+    let (sut, ana, bo) = (Plant::new(), one(1), one(2));
+    let alias = Properties {
+        alias: "boiler/level".to_owned(),
+        ..Properties::new(DataType::F64)
+    };
+    sut.rig.deploy("view", vec![define("level", alias)]);
+    sut.take(&ana, "boiler", OPERATOR).unwrap();
+    let WriteOutcome::Refused(refusal) = sut.write(&bo, "view/level") else {
+        panic!("not refused");
+    };
+    assert_eq!(refusal.code(), FaultCode::Controlled);
+    assert!(matches!(
+        sut.write(&ana, "view/level"),
+        WriteOutcome::Applied(_)
+    ));
+    assert_eq!(sut.rig.variable("boiler/level").sequence(), 1);
+}
+
 /// A lease and control both apply. Behaviour: B-22.
 #[test]
 fn lease_within_a_controlled_folder_keeps_its_holder() {

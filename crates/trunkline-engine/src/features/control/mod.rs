@@ -394,7 +394,7 @@ impl Control<'_> {
         shared.sweep.is_some()
     }
 
-    /// Carries out a change of the book, and records and reports it. A refusal is recorded, too.
+    /// Carries out a change of the book, and records and reports it.
     fn change<T>(
         &self,
         caller: &Caller,
@@ -409,16 +409,44 @@ impl Control<'_> {
         self.finish(&mut shared, moment, wakes);
         drop(shared);
         if let Err(refusal) = &result {
-            let (peer, rule) = (caller.principal.to_string(), refusal.to_string());
-            let event = SecurityEvent::RequestRefused {
-                request,
-                name: folder.as_str(),
-                rule: &rule,
-            };
-            let note = SecurityNote { peer: &peer, event };
-            self.audit().note_security(caller, note, moment, wakes);
+            self.record_refusal(caller, folder, request, refusal, moment, wakes);
         }
         result
+    }
+
+    /// Records a refusal because of missing rights or of another holder. The rule is one of few texts,
+    /// because refusals with the same rule are counted together.
+    fn record_refusal(
+        &self,
+        caller: &Caller,
+        folder: &Folder,
+        request: &str,
+        refusal: &ControlRefusal,
+        moment: Moment,
+        wakes: &mut Wakes,
+    ) {
+        let rule = match refusal {
+            ControlRefusal::Denied { .. } => "no rule permits it".to_owned(),
+            ControlRefusal::Controlled(control) => {
+                let identity = control.by.split(' ').next().unwrap_or_default();
+                format!("{identity} has control as {}", control.level)
+            }
+            // Mistakes and bounds, which are no attempt on the control of another client.
+            ControlRefusal::Contained { .. }
+            | ControlRefusal::NotControlled { .. }
+            | ControlRefusal::NoRequest { .. }
+            | ControlRefusal::NoIdentity
+            | ControlRefusal::QueueFull { .. }
+            | ControlRefusal::TooMany { .. } => return,
+        };
+        let peer = caller.principal.to_string();
+        let event = SecurityEvent::RequestRefused {
+            request,
+            name: folder.as_str(),
+            rule: &rule,
+        };
+        let note = SecurityNote { peer: &peer, event };
+        self.audit().note_security(caller, note, moment, wakes);
     }
 
     /// Publishes, records and reports the changes of the book. Called before its lock is released, so
