@@ -81,6 +81,8 @@ pub const GROUP: &[FrameKind] = &[
     FrameKind::SnapshotAnswer,
     FrameKind::Lease,
     FrameKind::Leased,
+    FrameKind::Control,
+    FrameKind::Controlled,
 ];
 /// The kinds of the target `info`.
 pub const INFO: &[FrameKind] = &[

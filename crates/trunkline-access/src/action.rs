@@ -46,7 +46,7 @@ macro_rules! actions {
 actions! {
     /// Find a variable by its name, and read its value, fields, configuration and alarms.
     Read = 0, "read";
-    /// Write a variable, ask its source for a fresh value, and hold a lease.
+    /// Write a variable, ask its source for a fresh value, hold a lease, and control a folder.
     Write = 1, "write";
     /// Receive the updates of a variable.
     Subscribe = 2, "subscribe";
@@ -56,7 +56,7 @@ actions! {
     Alarm = 4, "alarm";
     /// Deploy, undeploy, start and stop a library, and change the configuration of a variable.
     Configure = 5, "configure";
-    /// Force and unforce a variable.
+    /// Force and unforce a variable, and control a folder as a supervisor.
     Force = 6, "force";
     /// Open an endpoint of a stream, as its writer or its reader.
     Stream = 7, "stream";

@@ -1,7 +1,8 @@
 //! The names that the pattern of a rule reaches, prepared for decisions.
 
-use trunkline_types::Pattern;
+use trunkline_types::control::paths_above;
 use trunkline_types::pattern::PatternError;
+use trunkline_types::{Folder, Pattern};
 
 const ANY_SEGMENTS: &str = "**";
 
@@ -73,9 +74,61 @@ impl Reach {
             .is_none_or(|pattern| pattern.matches(library))
     }
 
+    /// Returns true if the pattern matches every possible name in `folder`. May return false for a
+    /// pattern that does, such as `boiler/*/**` for the folder `boiler`.
+    pub(crate) fn covers_folder(&self, folder: &Folder) -> bool {
+        let segments: Vec<&str> = self.pattern.as_str().split('/').collect();
+        let any = segments.iter().rev();
+        let any = any.take_while(|one| **one == ANY_SEGMENTS).count();
+        let head = segments.get(..segments.len() - any).unwrap_or_default();
+        if any == 0 || head.is_empty() {
+            return self.is_everything;
+        }
+        // Parts of a valid pattern are valid patterns.
+        let Ok(head) = Pattern::parse(&head.join("/")) else {
+            return false;
+        };
+        paths_above(folder.path()).any(|path| !path.is_empty() && head.matches(path))
+    }
+
+    /// Returns true if the pattern matches a possible name in `folder`. May return true for a pattern
+    /// that matches none.
+    pub(crate) fn touches_folder(&self, folder: &Folder) -> bool {
+        let pattern: Vec<&str> = self.pattern.as_str().split('/').collect();
+        if folder.is_everything() {
+            return true;
+        }
+        // The places in the pattern that are reached after the segments so far.
+        let mut places = vec![false; pattern.len() + 1];
+        places[0] = true;
+        skip_any(&pattern, &mut places);
+        for segment in folder.path().split('/') {
+            let mut next = vec![false; pattern.len() + 1];
+            for (place, part) in pattern.iter().enumerate().filter(|(at, _)| places[*at]) {
+                if *part == ANY_SEGMENTS {
+                    next[place] = true;
+                } else if Pattern::parse(part).is_ok_and(|part| part.matches(segment)) {
+                    next[place + 1] = true;
+                }
+            }
+            skip_any(&pattern, &mut next);
+            places = next;
+        }
+        places.contains(&true)
+    }
+
     /// Returns true if the pattern matches every possible name in `library`.
     pub(crate) fn covers_library(&self, library: &str) -> bool {
         self.covers_libraries && self.touches_library(library)
+    }
+}
+
+/// `**` may match no segment, so the place behind it is reached with the place before it.
+fn skip_any(pattern: &[&str], places: &mut [bool]) {
+    for (place, part) in pattern.iter().enumerate() {
+        if places[place] && *part == ANY_SEGMENTS {
+            places[place + 1] = true;
+        }
     }
 }
 
@@ -127,6 +180,34 @@ mod tests {
     }
 
     #[test]
+    fn folders_are_touched_and_covered() {
+        for (pattern, folder, touches, covers) in [
+            ("**", "**", true, true),
+            ("boiler/**", "**", true, false),
+            ("**", "boiler", true, true),
+            ("boiler/**", "boiler", true, true),
+            ("boiler/**", "boiler/pump", true, true),
+            ("boiler/**/**", "boiler/pump", true, true),
+            ("b*/**", "boiler/pump", true, true),
+            ("*/pump/**", "boiler/pump/a", true, true),
+            ("**/pump/**", "boiler/pump", true, true),
+            ("boiler/pump/**", "boiler", true, false),
+            ("boiler/*", "boiler", true, false),
+            ("boiler/*", "boiler/pump", true, false),
+            ("boiler/*", "boiler/pump/a", false, false),
+            ("**/level", "boiler/pump", true, false),
+            ("rig/**", "boiler", false, false),
+            ("boiler/fan/**", "boiler/pump", false, false),
+            ("boiler2/**", "boiler", false, false),
+        ] {
+            let sut = reach(pattern);
+            let place = Folder::parse(folder).unwrap();
+            assert_eq!(sut.touches_folder(&place), touches, "{pattern} {folder}");
+            assert_eq!(sut.covers_folder(&place), covers, "{pattern} {folder}");
+        }
+    }
+
+    #[test]
     fn streams_are_matched_in_lower_case() {
         let sut = reach("Rig/Camera %2F*");
         assert!(sut.matches_stream("rig/camera %2F1"));
@@ -158,6 +239,20 @@ mod tests {
             let matches = sut.matches(&format!("{library}/{path}"));
             prop_assert!(matches || !sut.covers_library(&library));
             prop_assert!(!matches || sut.touches_library(&library));
+        }
+
+        #[test]
+        fn covered_folder_is_matched_in_full_and_untouched_one_not_at_all(
+            pattern in segments(true), folder in segments(false), path in segments(false),
+        ) {
+            let sut = reach(&pattern);
+            let below = sut.matches(&format!("{folder}/{path}"));
+            let folder = Folder::parse(&folder).unwrap();
+            // The folder contains the variable of its own name, too.
+            let matches_all = below && sut.matches(folder.path());
+            let matches_some = below || sut.matches(folder.path());
+            prop_assert!(matches_all || !sut.covers_folder(&folder));
+            prop_assert!(!matches_some || sut.touches_folder(&folder));
         }
     }
 }

@@ -8,8 +8,8 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use trunkline_types::StreamUrl;
 use trunkline_types::name::escape_segment;
+use trunkline_types::{Folder, StreamUrl};
 
 use crate::action::{Action, Actions};
 use crate::decision::{Decision, GrantedBy};
@@ -75,6 +75,7 @@ enum Object<'a> {
     /// The name of a stream in lower case.
     Stream(&'a str),
     Library(&'a str),
+    Folder(&'a Folder),
     Engine,
 }
 
@@ -164,6 +165,12 @@ impl SubjectRules {
         self.actions_on(Object::Library(library))
     }
 
+    /// Returns the actions permitted on every possible name in a folder, such as `write`, which its
+    /// control needs. Rules count as for a [library](Self::library_actions).
+    pub fn folder_actions(&self, folder: &Folder) -> Actions {
+        self.actions_on(Object::Folder(folder))
+    }
+
     /// Returns the actions permitted on the engine as a whole: only rules with the pattern `**` count. They do
     /// not require `read`.
     pub fn engine_actions(&self) -> Actions {
@@ -232,7 +239,7 @@ impl SubjectRules {
         }
         match object {
             Object::Engine => sum.permitted(),
-            Object::Variable(_) | Object::Stream(_) | Object::Library(_) => {
+            Object::Variable(_) | Object::Stream(_) | Object::Library(_) | Object::Folder(_) => {
                 with_read(sum.permitted())
             }
         }
@@ -242,7 +249,7 @@ impl SubjectRules {
         let decision = self.decide_alone(object, action);
         let requires_read = match object {
             Object::Engine => false,
-            Object::Variable(_) | Object::Stream(_) | Object::Library(_) => {
+            Object::Variable(_) | Object::Stream(_) | Object::Library(_) | Object::Folder(_) => {
                 action != Action::Read && decision.is_granted()
             }
         };
@@ -373,8 +380,11 @@ impl Index {
         };
         let (libraries, others): (&[_], &[u32]) = match object {
             Object::Variable(name) | Object::Library(name) => (of_library(name), &self.others),
-            // A library of any case can match.
-            Object::Stream(_) => (&self.libraries, &self.others),
+            Object::Folder(folder) if !folder.is_everything() => {
+                (of_library(folder.path()), &self.others)
+            }
+            // A library of any case, or any library, can match.
+            Object::Stream(_) | Object::Folder(_) => (&self.libraries, &self.others),
             Object::Engine => (&[], &[]),
         };
         let in_libraries = libraries.iter().flat_map(|one| &one.rules);
@@ -397,6 +407,8 @@ impl<'a> Object<'a> {
             (Object::Stream(name), _) => reach.matches_stream(name),
             (Object::Library(library), Effect::Grant) => reach.covers_library(library),
             (Object::Library(library), Effect::Deny) => reach.touches_library(library),
+            (Object::Folder(folder), Effect::Grant) => reach.covers_folder(folder),
+            (Object::Folder(folder), Effect::Deny) => reach.touches_folder(folder),
             (Object::Engine, _) => false,
         }
     }

@@ -76,6 +76,8 @@ pub(crate) enum Command {
     Library(verbs::library::Subcommand),
     #[command(subcommand, disable_help_subcommand = true)]
     Alarm(verbs::alarm::Subcommand),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Control(verbs::control::Subcommand),
     Audit(verbs::audit::Args),
     History(verbs::history::Args),
     #[command(subcommand, disable_help_subcommand = true)]

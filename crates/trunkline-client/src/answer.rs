@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_proto::Fault;
 use trunkline_proto::message::forcing::ForcedEntry;
-use trunkline_types::{Access, DataType, Position, Properties, Reading, Timestamp};
+use trunkline_types::{Access, ControlEntry, DataType, Position, Properties, Reading, Timestamp};
 
 use crate::variables::VariableRef;
 
@@ -29,6 +29,17 @@ pub struct Lease {
     pub duration: Duration,
     /// The variable's current position, which the holder can expect in its first write.
     pub position: Position,
+}
+
+/// The controlled folders, and the requests for control.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ControlList {
+    /// Number of changes so far of what this client controls and waits for, for the call that waits
+    /// for the next one.
+    pub revision: u64,
+    /// Tokens and requests, in the order of their numbers. Contains only folders with a variable that
+    /// the client may read.
+    pub entries: Vec<ControlEntry>,
 }
 
 /// The engine's list of forced variables.

@@ -69,7 +69,7 @@ mod typed;
 mod variables;
 mod writes;
 
-pub use answer::{ForcedList, Found, Lease, Opened, Snapshot, Step};
+pub use answer::{ControlList, ForcedList, Found, Lease, Opened, Snapshot, Step};
 pub use client::ClientCore;
 pub use credentials::{Credentials, LoginKey};
 pub use error::{RequestError, SubscribeError, WriteError};

@@ -56,6 +56,21 @@ impl Caller {
     }
 }
 
+impl Principal {
+    /// Returns true if the engine knows who this is: an account, or a user of this machine.
+    pub fn is_proved(&self) -> bool {
+        match self {
+            Principal::Account(_) | Principal::Local(_) => true,
+            Principal::Engine | Principal::Loopback | Principal::Unauthenticated => false,
+        }
+    }
+
+    /// Returns true if both are the same known identity.
+    pub(crate) fn is_proved_as(&self, other: &Principal) -> bool {
+        self.is_proved() && self == other
+    }
+}
+
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

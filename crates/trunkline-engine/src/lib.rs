@@ -65,6 +65,7 @@ pub use features::audit::{
     AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_REPEAT_PERIOD, AUDIT_WAIT_MAX, AuditCondition,
     AuditRoom, AuditStorage, NoAuditRoom, OrderNote, SecurityEvent, SecurityNote,
 };
+pub use features::control::{ControlList, ControlRefusal, ControlState};
 pub use features::forcing::{ForcedPage, ForcedVariable};
 pub use features::groups::{GroupAttempt, GroupMember, GroupOutcome, Snapshot};
 pub use features::leases::{
@@ -81,7 +82,9 @@ pub use features::{fields, providers, realtime};
 pub use host::orders::{Administrator, Order, Reply, check_configure};
 pub use host::{figures, history, store};
 pub use outcome::orders::{LibraryState, LogPage, OrderResult, Report};
-pub use outcome::{AccessError, Attempt, LateKept, Refusal, UnknownCause, WriteOutcome};
+pub use outcome::{
+    AccessError, Attempt, Controlled, LateKept, Refusal, UnknownCause, WriteOutcome,
+};
 pub use queries::names::{Watch, WatchProgress, WatchSlice};
 pub use queries::{health, search};
 pub use rights::{Rights, RightsClass, io_item, io_server};

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use trunkline_access::{Action, Actions, Role, SubjectRules};
-use trunkline_types::Properties;
 use trunkline_types::alarm::AlarmDefinition;
 use trunkline_types::definition::{VARIABLES_MAX, slot_of};
 use trunkline_types::history::{PermitName, PermittedNames};
 use trunkline_types::name::HIDDEN_VARIABLE;
+use trunkline_types::{Folder, Properties};
 
 use crate::sync::{Arc, AtomicU64, OnceLock, Ordering};
 
@@ -101,6 +101,15 @@ impl Rights {
         match self {
             Rights::Uniform(actions) => actions.contains(action),
             Rights::ByName(class) => class.rules.library_actions(library).contains(action),
+        }
+    }
+
+    /// Returns true if the caller may perform `action` on every variable of a folder, whether it
+    /// exists or not.
+    pub fn permit_folder(&self, action: Action, folder: &Folder) -> bool {
+        match self {
+            Rights::Uniform(actions) => actions.contains(action),
+            Rights::ByName(class) => class.rules.folder_actions(folder).contains(action),
         }
     }
 

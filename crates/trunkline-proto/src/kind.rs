@@ -167,6 +167,10 @@ frame_kinds! {
     Lease = 64, "LEASE", Client;
     /// The remaining time of each lease and the position of its variable, or the holder.
     Leased = 65, "LEASED", Engine;
+    /// Takes, requests, releases or hands over control of a folder, or lists who has control.
+    Control = 66, "CONTROL", Client;
+    /// The token or request, or a page of them.
+    Controlled = 67, "CONTROLLED", Engine;
     /// Follows the names that match a pattern, until UNWATCH.
     Watch = 70, "WATCH", Client;
     /// Names that match a watched pattern: first the existing ones, then those that appear.

@@ -33,6 +33,10 @@ pub enum Requirement {
     LibraryOrEngine(Action, Action),
     /// The action, on the engine as a whole.
     Engine(Action),
+    /// The actions, on every name in the folder that the request names: the first for an operator, all
+    /// of them for a supervisor. The engine checks them with the request, because the audit records
+    /// refused ones. A list contains only folders with a name that the client may read.
+    Folder(&'static [Action]),
     /// The first action on at least one name to list, and the second on every name to change.
     ListOrChange(Action, Action),
     /// The engine does not accept this frame from clients.
@@ -54,7 +58,7 @@ impl<'a> Deref for Admitted<'a> {
 /// Returns the right that a frame of this kind needs.
 pub const fn requirement(kind: FrameKind) -> Requirement {
     use Requirement::{
-        EachName, Engine, IoServer, Library, LibraryOrEngine, ListOrChange, NotFromClients,
+        EachName, Engine, Folder, IoServer, Library, LibraryOrEngine, ListOrChange, NotFromClients,
         Session, SomeName,
     };
     match kind {
@@ -82,6 +86,7 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         FrameKind::GroupWrite | FrameKind::Lease | FrameKind::RequestValue | FrameKind::Publish => {
             EachName(&[Action::Write])
         }
+        FrameKind::Control => Folder(&[Action::Write, Action::Force]),
         FrameKind::AlarmAct => EachName(&[Action::Alarm]),
         FrameKind::Alarms => EachName(&[Action::Read]),
         FrameKind::AlarmJournal | FrameKind::History => SomeName(Action::History),
@@ -118,6 +123,7 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         | FrameKind::GroupAnswer
         | FrameKind::SnapshotAnswer
         | FrameKind::Leased
+        | FrameKind::Controlled
         | FrameKind::Appeared
         | FrameKind::Vanished
         | FrameKind::Flushed
@@ -193,6 +199,7 @@ pub(crate) fn pass<'a>(
         }
         Requirement::Session
         | Requirement::EachName(_)
+        | Requirement::Folder(_)
         | Requirement::Library(_)
         | Requirement::IoServer(_)
         | Requirement::LibraryOrEngine(..)

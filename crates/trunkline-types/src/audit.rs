@@ -233,6 +233,18 @@ actions! {
     AlarmDisable = 64, "alarm disable";
     /// An alarm was returned to service.
     AlarmEnable = 65, "alarm enable";
+    /// A client got control of a folder. The name is the folder, or `**` for every variable; the new
+    /// value is the level, and from whom control was taken. The same applies to the next actions.
+    ControlTake = 70, "control take";
+    /// A client asked for control of a folder that another client controls.
+    ControlRequest = 71, "control request";
+    /// A client released its control, or withdrew its request.
+    ControlRelease = 72, "control release";
+    /// A client handed its control over to one that had asked for it.
+    ControlGive = 73, "control give";
+    /// The engine ended control: its time had passed, its session had ended, or another client took
+    /// control.
+    ControlEnd = 74, "control end";
 }
 
 /// The outcome of an audited action.

@@ -157,6 +157,10 @@ fault_codes! {
     NotLeased = 53, "not-leased";
     /// The group contains the variable twice; the caller must name it once.
     TwiceInGroup = 54, "twice-in-group";
+    /// Another client controls the folder of the variable; the sentence names it. Ask for control.
+    Controlled = 55, "controlled";
+    /// This client does not control the folder, and does not wait for it; take control first.
+    NotControlled = 56, "not-controlled";
     /// Variables have no such field; the sentence lists the fields.
     UnknownField = 60, "unknown-field";
     /// The engine's memory for waiting updates is full; try again later or subscribe with `latest`.

@@ -23,7 +23,7 @@
 //! - [`fifo`], [`alias`]: the rules for real-time FIFOs and for aliases.
 //! - [`verb`], [`condition`]: the actions that clients request, and search conditions.
 //! - [`outcome`], [`mod@fault`], [`why`]: outcomes of a write, reasons for a refusal, explanations.
-//! - [`audit`]: the record of actions on an engine.
+//! - [`audit`]: the record of actions on an engine; [`control`]: control of folders.
 //! - [`history`]: the recorded updates of variables, and queries of them.
 //! - [`wire`]: the binary form shared by cells, frames and golden vectors.
 //! - [`json`], [`text`]: the forms for users and scripts.
@@ -39,6 +39,7 @@ pub mod array;
 pub mod audit;
 pub mod condition;
 pub mod contract;
+pub mod control;
 pub mod data_type;
 pub mod definition;
 pub mod fault;
@@ -70,6 +71,7 @@ pub use array::{Array, Elements};
 pub use audit::{AuditAction, AuditEntry, AuditMode, AuditOutcome, AuditPage, AuditQuery};
 pub use condition::{Comparison, Condition, ConditionError};
 pub use contract::Contract;
+pub use control::{ControlEntry, ControlHolder, ControlLevel, ControlTerms, Folder, FolderError};
 pub use data_type::{ArrayType, DataType, ElementType, EnumType, StructType};
 pub use definition::{
     Access, Deadband, Fifo, LibraryDefinition, Properties, Scope, VariableDefinition,

@@ -71,10 +71,11 @@ pub use logins::SecurityError;
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
     AlarmName, AlarmQuery, Batch, BatchReading, Bookmark, Comparison, Condition, ConnectionState,
-    Credentials, Event, FollowEvent, ForcedList, Found, FromValue, GROUP_MAX, GroupOutcome,
-    IntoValue, Item, Lease, LeaseTerms, LeaseVerb, NotTried, OpenOptions, Opened, ReadingBuffer,
-    ReadingRef, RecordedStart, Snapshot, Step, SubscribeOptions, SubscriptionAccount, Typed,
-    VariableRef, WatchEvent, Write, WriteCounts, WriteMode, WriteOutcome,
+    ControlList, Credentials, Event, FollowEvent, ForcedList, Found, FromValue, GROUP_MAX,
+    GroupOutcome, IntoValue, Item, Lease, LeaseTerms, LeaseVerb, NotTried, OpenOptions, Opened,
+    ReadingBuffer, ReadingRef, RecordedStart, Snapshot, Step, SubscribeOptions,
+    SubscriptionAccount, Typed, VariableRef, WatchEvent, Write, WriteCounts, WriteMode,
+    WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;

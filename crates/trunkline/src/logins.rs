@@ -200,7 +200,7 @@ impl Logins {
     }
 
     /// Reads the file of accounts again if it was changed, and renews the certificate if it is due.
-    /// Ends the sessions whose rights have changed. Returns the time of the next examination.
+    /// Ends the sessions and the control whose rights have changed. Returns the time of the next examination.
     pub(crate) fn poll(&self, moment: Moment) -> Option<Tick> {
         let security = self.security.as_ref()?;
         let (next, new) = security.examine(moment);
@@ -212,6 +212,13 @@ impl Logins {
             };
             self.journal.note(&Caller::engine(), "engine", changed);
             lock(&self.sessions).end_changed(&accounts, &self.journal);
+            // Control for a time outlives its session. Rules for hosts apply as on this machine.
+            let rules = |account: &str| {
+                let subject = accounts.policy().subject(account, Host::Local).ok()?;
+                Some(accounts.policy().subject_rules(&subject))
+            };
+            let (control, wakes) = (self.journal.core.control(), &mut Wakes::new());
+            control.end_unpermitted(rules, moment, wakes);
         }
         Some(next)
     }

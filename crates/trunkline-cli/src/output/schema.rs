@@ -10,8 +10,8 @@ use super::reading::Reading;
 use super::readings::Written;
 use crate::Problem;
 use crate::verbs::{
-    access, alarm, audit, backup, ctx, engine, force, history, info, io, join, library, limits, ls,
-    monitor, pair, serve, snapshot, stream, tdms, user, why,
+    access, alarm, audit, backup, control, ctx, engine, force, history, info, io, join, library,
+    limits, ls, monitor, pair, serve, snapshot, stream, tdms, user, why,
 };
 #[cfg(target_os = "linux")]
 use crate::verbs::{play, record};
@@ -57,6 +57,9 @@ pub(crate) fn schema() -> Json {
         ("alarm_action", schema_of::<alarm::Acted>()),
         ("alarm_entry", schema_of::<alarm::Entry>()),
         ("alarm_report", schema_of::<alarm::Report>()),
+        ("control", schema_of::<control::Controlled>()),
+        ("control_ended", schema_of::<control::Ended>()),
+        ("control_event", schema_of::<control::ControlEvent>()),
         ("audit", schema_of::<audit::Entry>()),
         ("audit_verified", schema_of::<audit::Verified>()),
         ("history_interval", schema_of::<history::Bucket>()),

@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod backup;
 mod certificate_file;
 pub(crate) mod completion;
+pub(crate) mod control;
 pub(crate) mod ctx;
 pub(crate) mod demo;
 pub(crate) mod deploy;
@@ -85,6 +86,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError
         Command::Undeploy(args) => undeploy::run(args, context),
         Command::Library(args) => library::run(args, context),
         Command::Alarm(command) => alarm::run(command, context),
+        Command::Control(command) => control::run(command, context),
         Command::Audit(args) => audit::run(args, context),
         Command::History(args) => history::run(args, context),
         Command::Backup(command) => backup::run(command, context),

@@ -93,6 +93,16 @@ pub(crate) const VERBS: &[Verb] = &[
             Verb::writing("enable", WRITE),
         ],
     ),
+    Verb::group(
+        "control",
+        &[
+            Verb::reading("ls", READ),
+            Verb::writing("take", WRITE),
+            Verb::writing("request", WRITE),
+            Verb::writing("release", WRITE),
+            Verb::writing("give", WRITE),
+        ],
+    ),
     Verb {
         exits: READ,
         ..Verb::group(

@@ -37,6 +37,7 @@ fn help_describes_every_command_option_and_key_for_programs() {
         "undeploy",
         "library",
         "alarm",
+        "control",
         "audit",
         "history",
         "backup",

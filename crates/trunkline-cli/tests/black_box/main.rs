@@ -13,6 +13,7 @@ mod audit;
 mod backups;
 mod browsing;
 mod contexts;
+mod controlling;
 #[cfg(target_os = "linux")]
 mod cut_recordings;
 mod diagnosis;

@@ -110,6 +110,7 @@ pages! {
     alias_a_variable: "docs/how-to/alias-a-variable.md",
     back_up_and_restore: "docs/how-to/back-up-and-restore.md",
     build_from_source: "docs/how-to/build-from-source.md",
+    control_a_folder: "docs/how-to/control-a-folder.md",
     deploy_a_library: "docs/how-to/deploy-a-library.md",
     find_out_why: "docs/how-to/find-out-why.md",
     follow_changing_variables: "docs/how-to/follow-what-comes-and-goes.md",

@@ -262,6 +262,7 @@ impl ClientCore {
             | FrameKind::GroupAnswer
             | FrameKind::SnapshotAnswer
             | FrameKind::Leased
+            | FrameKind::Controlled
             | FrameKind::AuditPage
             | FrameKind::AlarmPage
             | FrameKind::AlarmActed

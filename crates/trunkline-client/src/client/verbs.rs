@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use trunkline_proto::Fault;
 use trunkline_proto::limits::HISTORY_PATTERNS_MAX;
+use trunkline_proto::message::control::ControlVerb;
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::group::GROUP_MAX;
 use trunkline_proto::message::library::LibraryVerb;
 use trunkline_types::alarm::{AlarmAction, AlarmJournalQuery};
 use trunkline_types::history::HistoryQuery;
-use trunkline_types::{AuditQuery, Condition, LibraryDefinition, Tick};
+use trunkline_types::{AuditQuery, Condition, ControlTerms, LibraryDefinition, Tick};
 
 use super::ClientCore;
 use crate::error::{RequestError, WriteError};
@@ -18,9 +19,10 @@ use crate::explain::explain_connection;
 use crate::options::OpenOptions;
 use crate::parts::Parts;
 use crate::request::{
-    ActOnAlarms, AlarmJournal, AlarmName, AlarmQuery, Alarms, AnyRequest, Audit, Close, Deploy,
-    Engine, Find, Flush, Forcing, History, Info, Lease, LeaseTerms, Open, OrderLibrary, Pair, Read,
-    ReadInto, Request, RequestId, RequestValue, Snapshot, StopEngine, Why, WriteGroup,
+    ActOnAlarms, AlarmJournal, AlarmName, AlarmQuery, Alarms, AnyRequest, Audit, Close, Control,
+    Controls, Deploy, Engine, Find, Flush, FollowControl, Forcing, History, Info, Lease,
+    LeaseTerms, Open, OrderLibrary, Pair, Read, ReadInto, ReleaseControl, Request, RequestId,
+    RequestValue, Snapshot, StopEngine, Why, WriteGroup,
 };
 use crate::variables::VariableRef;
 use crate::variables::page::Page;
@@ -158,6 +160,58 @@ impl ClientCore {
     ) -> Result<RequestId<Lease>, RequestError> {
         let page = Page::of(variables);
         self.ask(variables.len(), Lease { page, terms })
+    }
+
+    /// Takes control of a folder at once, from holders of lower levels if there are any.
+    pub fn take_control(
+        &mut self,
+        folder: &str,
+        terms: ControlTerms,
+    ) -> Result<RequestId<Control>, RequestError> {
+        self.ask(1, Control::new(ControlVerb::Take, folder, terms))
+    }
+
+    /// Asks for control of a folder. The answer is the token, or the request if another client has
+    /// control; see [`follow_control`](Self::follow_control).
+    pub fn request_control(
+        &mut self,
+        folder: &str,
+        terms: ControlTerms,
+    ) -> Result<RequestId<Control>, RequestError> {
+        self.ask(1, Control::new(ControlVerb::Request, folder, terms))
+    }
+
+    /// Hands control of a folder over to the client that made the request `number`.
+    pub fn give_control(
+        &mut self,
+        folder: &str,
+        number: u64,
+    ) -> Result<RequestId<Control>, RequestError> {
+        self.ask(1, Control::give(folder, number))
+    }
+
+    /// Releases control of a folder, or withdraws the request for it.
+    pub fn release_control(
+        &mut self,
+        folder: &str,
+    ) -> Result<RequestId<ReleaseControl>, RequestError> {
+        self.ask(1, ReleaseControl(folder.to_owned()))
+    }
+
+    /// Lists the controlled folders that overlap `folder`, and the requests for them; all of them if
+    /// `folder` is empty. With `own`, lists only those that concern this client.
+    pub fn controls(
+        &mut self,
+        folder: &str,
+        own: bool,
+    ) -> Result<RequestId<Controls>, RequestError> {
+        self.ask(1, Controls::new(folder, own))
+    }
+
+    /// Waits until something has changed in what this client controls and waits for. `known` is the
+    /// revision of the last list, or the last answer. The answer is the new revision.
+    pub fn follow_control(&mut self, known: u64) -> Result<RequestId<FollowControl>, RequestError> {
+        self.ask(1, FollowControl::new(known))
     }
 
     /// Queues writes and returns at once. [`take_outcomes`](Self::take_outcomes) returns the

@@ -16,6 +16,7 @@ mod alarm;
 mod alarm_journal;
 mod audit;
 mod close;
+mod control;
 mod engine;
 mod find;
 mod flush;
@@ -49,9 +50,9 @@ use trunkline_proto::message::pair::Paired;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
 use trunkline_types::alarm::{AlarmJournalPage, AlarmState, AlarmStatus};
 use trunkline_types::history::HistoryPage;
-use trunkline_types::{AuditPage, Reading, Tick};
+use trunkline_types::{AuditPage, ControlEntry, Reading, Tick};
 
-use crate::answer::{self, ForcedList, Found, Opened, Step};
+use crate::answer::{self, ControlList, ForcedList, Found, Opened, Step};
 use crate::ask::{
     CheckAll, OpenItems, OwnRequest, Provide, Restore, Resume, Unsubscribe, Unwatch, Watch,
 };
@@ -66,6 +67,7 @@ pub use self::alarm_journal::AlarmJournal;
 pub use self::audit::{AUDIT_ENTRIES_MAX, Audit};
 pub use self::close::Close;
 use self::close::close_quietly;
+pub use self::control::{Control, Controls, FollowControl, ReleaseControl};
 pub use self::engine::Engine;
 pub use self::find::Find;
 pub use self::flush::Flush;
@@ -451,6 +453,10 @@ requests! {
         WriteGroup -> GroupOutcome,
         Flush -> WriteCounts,
         Lease -> Vec<Result<answer::Lease, Fault>>,
+        Control -> ControlEntry,
+        ReleaseControl -> (),
+        Controls -> ControlList,
+        FollowControl -> u64,
         Info -> Vec<Result<VariableInfo, Fault>>,
         Find -> Vec<Found>,
         Why -> Vec<Step>,

@@ -13,6 +13,7 @@ use crate::features::ages::{AgeTable, Ages};
 use crate::features::alarms::{AlarmTable, Alarms};
 use crate::features::alias::{AliasHook, AliasTable};
 use crate::features::audit::{Audit, AuditLog};
+use crate::features::control::{Control, ControlTable};
 use crate::features::fields::{FieldTable, Fields};
 use crate::features::forcing::{Forcing, ForcingTable};
 use crate::features::groups::{GroupTable, Groups};
@@ -68,6 +69,7 @@ struct Features {
     ages: Arc<AgeTable>,
     alarms: Arc<AlarmTable>,
     audit: Arc<AuditLog>,
+    control: Arc<ControlTable>,
     fields: Arc<FieldTable>,
     forcing: Arc<ForcingTable>,
     groups: Arc<GroupTable>,
@@ -92,6 +94,7 @@ impl Engine {
         let alarms: Arc<AlarmTable> = Arc::default();
         let aliases: Arc<AliasTable> = Arc::default();
         let audit: Arc<AuditLog> = Arc::default();
+        let control = Arc::new(ControlTable::new(&audit));
         let leases: Arc<LeaseTable> = Arc::default();
         let tables: Arc<TableList> = Arc::default();
         let fields = Arc::new(FieldTable::new(&tables));
@@ -114,6 +117,7 @@ impl Engine {
             ages: Arc::clone(&ages),
             alarms: Arc::clone(&alarms),
             aliases,
+            control: Arc::clone(&control),
             fields: Arc::clone(&fields),
             forcing: Arc::clone(&forcing),
             leases: Arc::clone(&leases),
@@ -123,6 +127,7 @@ impl Engine {
         });
         let queries = Arc::new(QueryTable {
             audit: Arc::clone(&audit),
+            control: Arc::clone(&control),
             leases: Arc::clone(&leases),
             libraries: Arc::clone(&libraries),
             providers: Arc::clone(&providers),
@@ -135,6 +140,7 @@ impl Engine {
             ages,
             alarms,
             audit,
+            control,
             fields,
             forcing,
             groups,
@@ -158,7 +164,7 @@ impl Engine {
     }
 
     /// Performs the tasks that are due, in slices: provider time-outs, values that have become too
-    /// old, expired leases, expired state of lost sessions, and updates of the tables of last
+    /// old, expired leases and control, expired state of lost sessions, and updates of the tables of last
     /// values. Returns the time of the next call.
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         let moment = Moment { now, wall };
@@ -172,12 +178,14 @@ impl Engine {
             return Some(now);
         }
         let next_lease_end = self.leases().expire(now, SLICE);
+        let next_control = self.control().poll(moment, SLICE, wakes);
         let next_alarm = self.alarms().poll(moment, SLICE, wakes);
         let next_session_end = self.features.subscriptions.poll(now, SLICE, wakes);
         [
             next_stale,
             next_alarm,
             next_answer,
+            next_control,
             next_lease_end,
             next_session_end,
         ]
@@ -203,6 +211,10 @@ impl Engine {
 
     pub fn audit(&self) -> Audit<'_> {
         self.view(&self.features.audit)
+    }
+
+    pub fn control(&self) -> Control<'_> {
+        self.view(&self.features.control)
     }
 
     pub fn fields(&self) -> Fields<'_> {

@@ -5,6 +5,7 @@ pub(crate) mod ages;
 pub(crate) mod alarms;
 pub(crate) mod alias;
 pub(crate) mod audit;
+pub(crate) mod control;
 pub mod fields;
 pub(crate) mod forcing;
 pub(crate) mod groups;

@@ -2,13 +2,14 @@
 
 pub(crate) mod orders;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_access::Action;
 use trunkline_types::scaling::ScalingError;
 use trunkline_types::wire::DecodeError;
-use trunkline_types::{Access, Fault, FaultCode, Position, Tick, Timestamp};
+use trunkline_types::{Access, ControlLevel, Fault, FaultCode, Folder, Position, Tick, Timestamp};
 
 use crate::update::NoMemory;
 
@@ -96,6 +97,8 @@ pub enum Refusal {
         "the variable is leased by {by} for {left:?} more; wait until the lease is released or expires"
     )]
     Leased { by: Arc<str>, left: Duration },
+    #[error("{0}")]
+    Controlled(Arc<Controlled>),
     #[error("you do not hold the lease of this variable; read it, then acquire the lease")]
     NotLeased,
     #[error(
@@ -139,6 +142,32 @@ pub enum Refusal {
         "I/O server {provider}, through which this variable is written, is not running; start it"
     )]
     ProviderGone { provider: Arc<str> },
+}
+
+/// The control of a folder, as refusals show it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Controlled {
+    pub folder: Folder,
+    /// The holder, with the origin of its session.
+    pub by: Arc<str>,
+    pub level: ControlLevel,
+    pub since: Timestamp,
+}
+
+impl fmt::Display for Controlled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            folder,
+            by,
+            level,
+            since,
+        } = self;
+        write!(
+            f,
+            "the folder {folder} is controlled by {by}, {level}, since {since}; ask for control with \
+             `trunkline control request {folder}`"
+        )
+    }
 }
 
 /// What happened to a sample that is older than the live value (B-41).
@@ -307,6 +336,7 @@ impl Refusal {
             Refusal::TooLarge { .. } | Refusal::GroupTooLarge { .. } => FaultCode::TooLarge,
             Refusal::Leased { .. } => FaultCode::Leased,
             Refusal::NotLeased => FaultCode::NotLeased,
+            Refusal::Controlled(_) => FaultCode::Controlled,
             Refusal::SingleWriter { .. } => FaultCode::SingleWriter,
             Refusal::Group { .. } => FaultCode::GroupRefused,
             Refusal::NotGroupable { .. } => FaultCode::NotGroupable,

@@ -7,6 +7,7 @@ pub mod search;
 pub(crate) mod writers;
 
 use crate::features::audit::AuditLog;
+use crate::features::control::ControlTable;
 use crate::features::leases::LeaseTable;
 use crate::features::libraries::LibraryTable;
 use crate::features::providers::ProviderTable;
@@ -21,6 +22,7 @@ pub type Queries<'e> = View<'e, QueryTable>;
 #[derive(Debug)]
 pub struct QueryTable {
     pub(crate) audit: Arc<AuditLog>,
+    pub(crate) control: Arc<ControlTable>,
     pub(crate) leases: Arc<LeaseTable>,
     pub(crate) libraries: Arc<LibraryTable>,
     pub(crate) providers: Arc<ProviderTable>,

@@ -4,6 +4,7 @@ use super::alarm::{AlarmActForm, AlarmActedForm, AlarmPageForm, Alarms};
 use super::alarm_journal::{AlarmEntriesForm, AlarmJournal};
 use super::audit::{Audit, AuditPageForm};
 use super::closing::{Goodbye, Refused};
+use super::control::{Control, ControlledFrame};
 use super::convergence::{CheckFrame, CompareFrame};
 use super::ended::EndedFrame;
 use super::engine::EngineInfo;
@@ -84,6 +85,8 @@ pub fn with_message<'a, V: MessageVisitor<'a>>(kind: FrameKind, visitor: V) -> V
         FrameKind::GroupAnswer => visitor.list::<GroupAnswerFrame>(),
         FrameKind::Lease => visitor.list::<LeaseFrame>(),
         FrameKind::Leased => visitor.list::<LeasedFrame>(),
+        FrameKind::Control => visitor.single::<Control<'a>>(),
+        FrameKind::Controlled => visitor.list::<ControlledFrame>(),
         FrameKind::Watch => visitor.single::<Watch<'a>>(),
         FrameKind::Appeared => visitor.list::<AppearedFrame>(),
         FrameKind::Vanished => visitor.list::<VanishedFrame>(),

@@ -31,6 +31,7 @@ pub mod answers;
 pub mod audit;
 pub mod closing;
 pub mod contract;
+pub mod control;
 pub mod convergence;
 pub mod ended;
 pub mod engine;

@@ -40,9 +40,9 @@ fn golden() -> impl Iterator<Item = (String, FrameHeader, Vec<u8>)> {
 /// Kinds whose payload continues with fields or exceptions to its end, where shorter may be legal.
 fn is_open_ended(kind: u8) -> bool {
     use FrameKind::{
-        AlarmJournal, Alarms, Audit, Closed, EngineAnswer, Hello, Pair, Paired, Report, Requested,
-        StreamArrived, StreamData, StreamEndpoints, StreamHello, StreamList, StreamLookup,
-        StreamRegister, StreamStatus, StreamWelcome, Subscribed, Welcome,
+        AlarmJournal, Alarms, Audit, Closed, Control, EngineAnswer, Hello, Pair, Paired, Report,
+        Requested, StreamArrived, StreamData, StreamEndpoints, StreamHello, StreamList,
+        StreamLookup, StreamRegister, StreamStatus, StreamWelcome, Subscribed, Welcome,
     };
     [
         Hello,
@@ -55,6 +55,7 @@ fn is_open_ended(kind: u8) -> bool {
         Audit,
         AlarmJournal,
         Alarms,
+        Control,
         Pair,
         Paired,
         StreamLookup,

@@ -4,6 +4,7 @@
 //! [`Request`](crate::context::Request).
 
 pub(crate) mod alarm;
+pub(crate) mod control;
 pub(crate) mod convergence;
 pub(crate) mod deploy;
 pub(crate) mod engine;

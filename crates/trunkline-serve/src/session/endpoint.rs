@@ -240,6 +240,7 @@ impl Endpoint for Session {
             && self.context.queue.is_empty()
             && self.context.parked_until.is_none()
             && self.watches.is_empty()
+            && self.control.is_idle()
             && self.convergence.is_idle()
     }
 
@@ -397,6 +398,7 @@ impl Session {
             FrameKind::Flush => flush::handle(context, frame)?,
             FrameKind::Watch => self.watches.handle(context, frame)?,
             FrameKind::Unwatch => self.watches.handle_unwatch(frame)?,
+            FrameKind::Control => self.control.handle(context, frame)?,
             FrameKind::Deploy => self.deploys.handle(context, frame)?,
             FrameKind::Order => orders::handle(context, frame)?,
             FrameKind::Pair => pair::handle(context, frame)?,
@@ -470,6 +472,7 @@ impl Session {
         let more_orders = self.provider_role.send_provider_orders(context);
         let mut more = self.run_requests(budget) || more_orders;
         let context = &mut self.context;
+        more |= self.control.run(context);
         more |= self.watches.run_watches(context, budget);
         more |= self.convergence.run_repairs(context, budget);
         more |= self.convergence.run_sweep(context, budget);
@@ -592,6 +595,7 @@ fn feature_of(kind: FrameKind) -> Option<Features> {
         FrameKind::GroupWrite | FrameKind::Snapshot | FrameKind::Lease => Features::GROUPS,
         // UNWATCH needs no feature: it has no answer, and does nothing without an accepted WATCH.
         FrameKind::Watch => Features::PATTERNS,
+        FrameKind::Control => Features::CONTROL,
         FrameKind::Flush => Features::THROUGHPUT,
         FrameKind::Forcing => Features::FORCING,
         FrameKind::Compare => Features::CONVERGENCE,
@@ -623,6 +627,7 @@ fn waiting_bytes_max(kind: FrameKind, frame: &Frame<'_>) -> usize {
         FrameKind::Why
         | FrameKind::Engine
         | FrameKind::Flush
+        | FrameKind::Control
         | FrameKind::Forcing
         | FrameKind::Alarms => 0,
         _ => return 0,

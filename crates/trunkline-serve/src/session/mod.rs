@@ -22,6 +22,7 @@ use crate::gathering::{Gathering, SharedWake};
 use crate::login::{Identity, LoginAnswer, LoginRefusal, LoginRequest, LoginSlot, OnEnd, Standing};
 use crate::options::ServeOptions;
 use crate::request_budget::Account;
+use crate::requests::control::ControlRole;
 use crate::requests::convergence::Convergence;
 use crate::requests::deploy::Deploys;
 use crate::requests::provider::ProviderRole;
@@ -45,6 +46,7 @@ pub struct Session {
     deploys: Deploys,
     provider_role: ProviderRole,
     watches: Watches,
+    control: ControlRole,
     convergence: Convergence,
     wake: SharedWake,
     channel: Channel,
@@ -143,6 +145,7 @@ impl Session {
             deploys: Deploys::default(),
             provider_role: ProviderRole::default(),
             watches: Watches::default(),
+            control: ControlRole::default(),
             convergence: Convergence::default(),
             wake,
             channel: Channel::default(),
@@ -383,12 +386,18 @@ impl Session {
             .engine
             .leases()
             .end_session(self.context.caller.session);
+        self.context.engine.control().end_session(
+            self.context.caller.session,
+            self.context.moment,
+            &mut self.context.wakes,
+        );
         self.context.queue = Queue::default();
         self.frames = FrameBuffer::new(FrameLimits::HELLO);
         self.context.unfinished = Unfinished::default();
         self.deploys = Deploys::default();
         self.context.account = Account::new(&self.context.options.requests);
         self.watches = Watches::default();
+        self.control = ControlRole::default();
         self.convergence = Convergence::default();
         self.context.parked_until = None;
         self.context.parked = Parked::default();

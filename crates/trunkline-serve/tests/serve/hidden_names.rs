@@ -21,6 +21,7 @@ use trunkline_engine::{
 use trunkline_proto::FrameKind;
 use trunkline_proto::message::alarm::{AlarmActBuilder, AlarmActHead, AlarmActItem, Alarms};
 use trunkline_proto::message::contract::SubscribeFlags;
+use trunkline_proto::message::control::{Control, ControlVerb};
 use trunkline_proto::message::find::{Find, FindBuilder, FindCondition};
 use trunkline_proto::message::forcing::{Forcing, ForcingVerb};
 use trunkline_proto::message::group::GroupWriteBuilder;
@@ -37,7 +38,10 @@ use trunkline_proto::message::why::Why;
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
 use trunkline_serve::ServeOptions;
 use trunkline_types::alarm::{AlarmAction, AlarmDefinition, AlarmKind, LimitLevel, Operand};
-use trunkline_types::{Access, Comparison, Contract, DataType, Value, VariableDefinition};
+use trunkline_types::{
+    Access, Comparison, Contract, ControlLevel, ControlTerms, DataType, Folder, Moment, Value,
+    VariableDefinition,
+};
 
 use crate::rig::access::{granted, rights_of};
 use crate::rig::spoken::spoken;
@@ -75,6 +79,7 @@ enum Request {
     Write(Vec<Target>, usize),
     Group(Vec<Target>),
     Lease(Vec<Target>, usize),
+    Control(usize, usize, bool),
     Find(usize, u32, bool),
     Watch(usize),
     Why(Target),
@@ -93,6 +98,8 @@ enum Event {
     Force(usize),
     Unforce(usize),
     Lease(usize),
+    Control(usize, bool),
+    EndControl,
     OpenField(usize),
     Group,
     Stop,
@@ -118,6 +125,17 @@ const PATTERNS: [&str; 9] = [
     "own/**",
     "foreign/v1#units",
     "**#units",
+];
+
+/// Folders that the client names. Other clients control and request hidden ones.
+const FOLDERS: [&str; 7] = [
+    "own",
+    "own/v1",
+    "foreign",
+    "foreign/v1",
+    "owned",
+    "extra0",
+    "**",
 ];
 
 /// One of the two engines, and the client's session.
@@ -252,6 +270,26 @@ impl Side {
                 let request = LeaseRequest::acquire(Duration::from_secs(60));
                 let handle = hidden(index).handle();
                 let _lease = engine.leases().request(&caller, now, handle, request);
+            }
+            Event::Control(place, supervises) => {
+                let level = match supervises {
+                    true => ControlLevel::Supervisor,
+                    false => ControlLevel::Operator,
+                };
+                let terms = ControlTerms {
+                    level,
+                    ..ControlTerms::default()
+                };
+                let folder = Folder::parse(FOLDERS[2 + place % 4]).unwrap();
+                let (control, moment) = (engine.control(), Moment { now, wall });
+                let other = Caller::local(4001, 8);
+                let _taken = control.take(&caller, &folder, terms, moment, &mut wakes);
+                let _requested = control.request(&other, &folder, terms, moment, &mut wakes);
+                while control.search(caller.session, 10, &mut wakes) {}
+            }
+            Event::EndControl => {
+                let (control, moment) = (engine.control(), Moment { now, wall });
+                control.end_session(caller.session, moment, &mut wakes);
             }
             Event::OpenField(index) => {
                 let name = format!("foreign/v{index}#units");
@@ -480,6 +518,27 @@ impl Side {
                 }
                 lease.finish(false);
             }
+            Request::Control(verb, folder, supervises) => {
+                let verbs = [
+                    ControlVerb::List,
+                    ControlVerb::Take,
+                    ControlVerb::Request,
+                    ControlVerb::Release,
+                    ControlVerb::Give,
+                    ControlVerb::Follow,
+                ];
+                let verb = verbs[verb % verbs.len()];
+                let control = Control {
+                    verb,
+                    folder: FOLDERS[folder % FOLDERS.len()],
+                    level: match supervises {
+                        true => ControlLevel::Supervisor,
+                        false => ControlLevel::Operator,
+                    },
+                    ..Control::default()
+                };
+                control.encode(number, &mut out);
+            }
             Request::Find(pattern, limit, has_condition) => {
                 let cursor = self.cursors.get("NAMES").copied().unwrap_or(0);
                 let head = Find {
@@ -608,6 +667,8 @@ fn request() -> impl Strategy<Value = Request> {
         (targets(), 0..6_usize).prop_map(|(targets, verb)| Request::Write(targets, verb)),
         targets().prop_map(Request::Group),
         (targets(), 0..3_usize).prop_map(|(targets, verb)| Request::Lease(targets, verb)),
+        (0..6_usize, 0..FOLDERS.len(), any::<bool>())
+            .prop_map(|(verb, folder, level)| Request::Control(verb, folder, level)),
         (0..PATTERNS.len(), 0..6_u32, any::<bool>())
             .prop_map(|(pattern, limit, condition)| Request::Find(pattern, limit, condition)),
         (0..PATTERNS.len()).prop_map(Request::Watch),
@@ -628,6 +689,8 @@ fn event() -> impl Strategy<Value = Event> {
         index.clone().prop_map(Event::Force),
         index.clone().prop_map(Event::Unforce),
         index.clone().prop_map(Event::Lease),
+        (index.clone(), any::<bool>()).prop_map(|(place, level)| Event::Control(place, level)),
+        Just(Event::EndControl),
         index.prop_map(Event::OpenField),
         Just(Event::Group),
         Just(Event::Stop),
@@ -693,9 +756,11 @@ fn readers_of_everything_see_the_difference() {
         Request::Engine,
         Request::Alarms(0, 0),
         Request::Watch(0),
+        Request::Control(0, 6, false),
     ];
     for request in requests {
         let (mut with, mut without) = (Side::new(rights(), true), Side::new(rights(), false));
+        with.happen(Event::Control(0, false));
         let step = Step::Ask(request);
         assert_ne!(with.step(&step), without.step(&step), "{step:?}");
     }

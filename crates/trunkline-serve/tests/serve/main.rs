@@ -13,6 +13,7 @@ mod audit;
 mod budget;
 mod bulk;
 mod contracts;
+mod control;
 #[cfg(not(shuttle))]
 mod convergence;
 mod dead_peers;

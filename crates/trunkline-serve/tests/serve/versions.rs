@@ -16,7 +16,7 @@ use trunkline_proto::{Fault, FaultCode, Features, FrameKind, Negotiation, Throug
 use trunkline_serve::ServeOptions;
 use trunkline_types::alarm::AlarmAction;
 use trunkline_types::history::HistoryQuery;
-use trunkline_types::{AuditQuery, Position, Value};
+use trunkline_types::{AuditQuery, ControlTerms, Position, Value};
 
 use super::rig::{Pair, World, client_options, f64_variable};
 
@@ -328,6 +328,17 @@ fn without_accounts_a_joining_token_is_refused_in_a_sentence() {
     }
 }
 
+/// Behaviour: B-22, B-50, B-51, LX-11.
+#[test]
+fn without_control_of_folders_a_take_is_refused_in_a_sentence() {
+    for mut sut in either_without(Features::CONTROL) {
+        let request = sut.client.take_control("rig", ControlTerms::default());
+        assert_to_be_updated(&sut.answer(request.unwrap()).unwrap_err());
+        assert_eq!(sut.traffic.to_engine.count(FrameKind::Control), 0);
+        assert_the_rest_works(&mut sut);
+    }
+}
+
 /// Behaviour: B-50, B-51, LX-11.
 #[test]
 fn engine_without_engine_orders_is_not_sent_the_order_to_stop() {
@@ -409,6 +420,7 @@ fn every_feature_is_left_out_once() {
         Features::HISTORY,
         Features::ACCOUNTS,
         Features::ENGINE_ORDERS,
+        Features::CONTROL,
         Features::ENDS,
     ];
     let all = left_out

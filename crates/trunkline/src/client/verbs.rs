@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use trunkline_client::{
-    AlarmName, AlarmQuery, ClientCore, ClientOptions, Condition, ConnectionState, Event,
-    ForcedList, Found, GroupOutcome, Lease, LeaseTerms, NotTried, OpenOptions, Opened,
+    AlarmName, AlarmQuery, ClientCore, ClientOptions, Condition, ConnectionState, ControlList,
+    Event, ForcedList, Found, GroupOutcome, Lease, LeaseTerms, NotTried, OpenOptions, Opened,
     ReadingBuffer, Request, RequestId, Session, Snapshot, Step, SubscribeOptions, VariableRef,
     Write, WriteBatchId, WriteCounts, WriteOutcome,
 };
@@ -26,7 +26,9 @@ use trunkline_types::alarm::{
     AlarmAction, AlarmJournalPage, AlarmJournalQuery, AlarmState, AlarmStatus,
 };
 use trunkline_types::history::{HistoryPage, HistoryQuery};
-use trunkline_types::{AuditPage, AuditQuery, Contract, LibraryDefinition, Reading, Tick};
+use trunkline_types::{
+    AuditPage, AuditQuery, Contract, ControlEntry, ControlTerms, LibraryDefinition, Reading, Tick,
+};
 
 use super::clients::{aio, blocking, polled};
 use super::{
@@ -277,6 +279,59 @@ verbs! {
     /// result of that variable names the client.
     waits fn lease(&self, variables: &[VariableRef], terms: LeaseTerms)
         -> Vec<Result<Lease, Fault>> = |core, _| core.lease(variables, terms);
+
+    /// Takes control of a folder, such as `boiler` or `boiler/pump`: until it ends, the engine refuses
+    /// writes of other clients to the variables in the folder. Holders of lower levels lose their
+    /// control. Control ends with the connection, when its duration has passed, or when it is released
+    /// or taken over; the client does not take it again by itself.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`]: the code `controlled` if a client of the same or a higher level has
+    /// control, which the sentence names, or `denied` without the right to write every variable of
+    /// the folder. [`CallError`] if there is no answer.
+    waits fn take_control(&self, folder: &str, terms: ControlTerms) -> ControlEntry
+        = |core, _| core.take_control(folder, terms);
+
+    /// Asks for control of a folder. If another client has it, waits in the engine's queue:
+    /// `is_waiting` of the answer is then true, and [`follow_control`](Self::follow_control) reports
+    /// the change when control is granted. The request ends with the connection.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`]: the code `denied`, or `limit-reached` if too many requests wait.
+    waits fn request_control(&self, folder: &str, terms: ControlTerms) -> ControlEntry
+        = |core, _| core.request_control(folder, terms);
+
+    /// Hands control of a folder over to the client that made the request `number`, as
+    /// [`controls`](Self::controls) reports it. The answer is the control of that client.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`]: this client does not control the folder, or there is no such request.
+    waits fn give_control(&self, folder: &str, number: u64) -> ControlEntry
+        = |core, _| core.give_control(folder, number);
+
+    /// Releases control of a folder, or withdraws the request for it. The first client that waits
+    /// gets control.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`]: the code `not-controlled` if this client has neither.
+    waits fn release_control(&self, folder: &str) -> () = |core, _| core.release_control(folder);
+
+    /// Returns who controls folders that overlap `folder`, and who waits for them; all of them if
+    /// `folder` is empty. With `own`, returns only what concerns this client.
+    ///
+    /// # Errors
+    /// [`CallError`] if there is no answer.
+    waits fn controls(&self, folder: &str, own: bool) -> ControlList
+        = |core, _| core.controls(folder, own);
+
+    /// Waits until something has changed in what this client controls and waits for: control was
+    /// granted or has ended, or another client asks for it. `known` is the `revision` of the last
+    /// [`controls`](Self::controls), or the last answer of this call. After a reconnection, which
+    /// ends control, it returns at once. Returns the new revision.
+    ///
+    /// # Errors
+    /// [`CallError::TimedOut`] if nothing has changed in time.
+    waits fn follow_control(&self, known: u64) -> u64 = |core, _| core.follow_control(known);
 
     /// Subscribes to variables under one contract. One round trip opens and subscribes all of them,
     /// and each reconnection repeats it.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use trunkline::local::Group;
 use trunkline::proto::FaultCode;
 use trunkline::types::{
-    Contract, DataType, LibraryDefinition, Properties, Value, VariableDefinition,
+    Contract, ControlTerms, DataType, LibraryDefinition, Properties, Value, VariableDefinition,
 };
 use trunkline::{
-    Client, LeaseTerms, OpenOptions, SubscribeOptions, VariableRef, Write, WriteOutcome,
+    CallError, Client, LeaseTerms, OpenOptions, SubscribeOptions, VariableRef, Write, WriteOutcome,
 };
 
 use crate::place::{Place, TIMEOUT, block_on, open_with, reading};
@@ -364,4 +364,49 @@ pub fn the_single_writer_is_followed_by_the_next(place: &Place) {
     );
     drop(second);
     write_until_applied(&place.client, mine);
+}
+
+/// Behaviour: B-22.
+pub fn control_of_a_folder_goes_from_one_client_to_the_next(place: &Place) {
+    let other = place.another();
+    let theirs = open_with(&other, "all/f64");
+    let terms = ControlTerms::default();
+    let held = place.client.take_control("all", terms, TIMEOUT);
+    assert!(held.expect("it is free").is_own);
+    let WriteOutcome::Refused(fault) = write_one(&other, theirs, 1.0) else {
+        panic!("another client wrote")
+    };
+    assert_eq!(fault.code, FaultCode::Controlled);
+    let refused = other.take_control("all/f64", terms, TIMEOUT).unwrap_err();
+    assert!(
+        matches!(&refused, CallError::Fault(fault) if fault.code == FaultCode::Controlled),
+        "{refused:?}"
+    );
+
+    // The holder waits for a request in a task, and hands over.
+    let list = place.client.controls("", true, TIMEOUT).expect("an answer");
+    let follow = place.client.clone().into_polled();
+    let follow = follow.follow_control(list.revision).expect("a call");
+    assert!(follow.poll().is_none(), "nothing has changed");
+    let waiting = other.request_control("all", terms, TIMEOUT);
+    let waiting = waiting.expect("an answer");
+    assert!(waiting.is_waiting);
+    let changed = follow.wait(TIMEOUT).expect("in time").expect("an answer");
+    assert!(changed > list.revision);
+    let given = block_on(async {
+        let client = place.client.clone().into_async();
+        client.give_control("all", waiting.number, TIMEOUT).await
+    });
+    assert_eq!(given.expect("an answer").number, waiting.number);
+    let mine = place.variable("all/f64");
+    let WriteOutcome::Refused(fault) = write_one(&place.client, mine, 1.0) else {
+        panic!("the former holder wrote")
+    };
+    assert_eq!(fault.code, FaultCode::Controlled);
+
+    other.release_control("all", TIMEOUT).expect("an answer");
+    assert!(matches!(
+        write_one(&place.client, mine, 2.0),
+        WriteOutcome::Applied(_)
+    ));
 }

@@ -62,6 +62,10 @@ const SCENARIOS: &[Scenario] = &[
         groups::a_lease_keeps_others_out_until_it_is_given_back,
     ),
     (
+        "control",
+        groups::control_of_a_folder_goes_from_one_client_to_the_next,
+    ),
+    (
         "single writer",
         groups::the_single_writer_is_followed_by_the_next,
     ),

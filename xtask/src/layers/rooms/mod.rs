@@ -32,7 +32,7 @@ const CRATES: &[(&str, Ranks)] = &[
         &["subscriptions", "features/alias"],
         &["features/providers"],
         &["features/ages", "features/alarms", "features/audit", "features/leases", "features/tables"],
-        &["features/forcing"],
+        &["features/control", "features/forcing"],
         &["features/fields", "features/groups", "features/realtime"],
         &["features", "features/libraries"],
         &["host", "queries"],

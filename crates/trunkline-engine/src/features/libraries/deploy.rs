@@ -271,6 +271,7 @@ impl Libraries<'_> {
                 if state == LibraryState::Stopped {
                     variable.set_stopped(&variable.lock(), true);
                 }
+                self.table.control.mark_new(&variable);
                 variable
             });
             if let Some(inserted) = &inserted {

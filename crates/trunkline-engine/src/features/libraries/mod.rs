@@ -16,6 +16,7 @@ use crate::caller::Caller;
 use crate::features::ages::AgeTable;
 use crate::features::alarms::AlarmTable;
 use crate::features::alias::AliasTable;
+use crate::features::control::ControlTable;
 use crate::features::fields::FieldTable;
 use crate::features::forcing::ForcingTable;
 use crate::features::leases::LeaseTable;
@@ -50,6 +51,7 @@ pub struct LibraryTable {
     pub(crate) ages: Arc<AgeTable>,
     pub(crate) alarms: Arc<AlarmTable>,
     pub(crate) aliases: Arc<AliasTable>,
+    pub(crate) control: Arc<ControlTable>,
     pub(crate) fields: Arc<FieldTable>,
     pub(crate) forcing: Arc<ForcingTable>,
     pub(crate) leases: Arc<LeaseTable>,

@@ -32,6 +32,7 @@ enum Check {
     Forced,
     Quality,
     Age,
+    Control,
     Writer,
     Filter,
     Alarms,
@@ -71,13 +72,14 @@ impl From<Option<WhyStep>> for Checked {
 }
 
 impl Check {
-    const ALL: [Check; 13] = [
+    const ALL: [Check; 14] = [
         Check::Library,
         Check::Rights,
         Check::Source,
         Check::Forced,
         Check::Quality,
         Check::Age,
+        Check::Control,
         Check::Writer,
         Check::Filter,
         Check::Alarms,
@@ -95,6 +97,7 @@ impl Check {
             Check::Forced => walk.forced(),
             Check::Quality => walk.quality().into(),
             Check::Age => walk.age().into(),
+            Check::Control => walk.control().into(),
             Check::Writer => walk.writer().into(),
             Check::Filter => walk.filter().into(),
             Check::Alarms => alarm_states(walk.caller, walk.variable).into(),

@@ -4,7 +4,7 @@ use trunkline_types::{WhyStage, WhyStep};
 
 use super::Walk;
 use crate::features::alias::HIDDEN_TARGET;
-use crate::outcome::Refusal;
+use crate::outcome::{Controlled, Refusal};
 
 impl Walk<'_> {
     fn refused_since(&self) -> Option<Refusal> {
@@ -24,6 +24,40 @@ impl Walk<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Reports who controls the folder of the variable. The control is the cause of missing updates
+    /// if the last write was refused because of it.
+    pub(super) fn control(&self) -> Option<WhyStep> {
+        let control = self.queries.of(&self.queries.table.control);
+        let state = control.state_of(self.variable, self.caller, self.moment.now)?;
+        let Controlled {
+            folder,
+            by,
+            level,
+            since,
+        } = &*state.holder;
+        let who = match state.is_own {
+            true => "you",
+            false => &**by,
+        };
+        let waiting = match state.waiting {
+            0 => String::new(),
+            1 => "; 1 request waits".to_owned(),
+            count => format!("; {count} requests wait"),
+        };
+        let sentence = format!(
+            "its folder {folder} is controlled by {who}, {level}, since {since}: writes by others are \
+             refused{waiting}"
+        );
+        let was_refused = matches!(self.refused_since(), Some(Refusal::Controlled(_)));
+        Some(match was_refused && !state.is_own {
+            true => {
+                let next = format!("ask for control: trunkline control request {folder}");
+                WhyStep::fault(WhyStage::Rights, sentence, next)
+            }
+            false => WhyStep::note(WhyStage::Rights, sentence),
+        })
     }
 
     /// Reports the exclusive right to write the variable. The right is the cause of missing updates
@@ -95,7 +129,10 @@ impl Walk<'_> {
             }
         }
         match self.refused_since() {
-            None | Some(Refusal::Leased { .. } | Refusal::SingleWriter { .. }) => {}
+            None
+            | Some(
+                Refusal::Leased { .. } | Refusal::SingleWriter { .. } | Refusal::Controlled(_),
+            ) => {}
             Some(refusal) => {
                 let text = self.sentence_of(&refusal);
                 let (why, next) = match text.rsplit_once("; ") {

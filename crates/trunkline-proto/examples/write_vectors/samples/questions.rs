@@ -13,6 +13,7 @@ use trunkline_proto::message::alarm_journal::{
 };
 use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageHead};
 use trunkline_proto::message::contract::SubscribeFlags;
+use trunkline_proto::message::control::{Control, ControlVerb, ControlledBuilder, ControlledHead};
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
 use trunkline_proto::message::find::{
     Comparison, Find, FindBuilder, FindCondition, FoundVariable, NamesBuilder, NamesHead,
@@ -49,8 +50,9 @@ use trunkline_types::history::{
 };
 use trunkline_types::ledger::{SubscriptionLedger, WriteLedger};
 use trunkline_types::{
-    Access, AuditAction, AuditEntry, AuditOutcome, Contract, DataType, Position, Properties,
-    Quality, Reason, Tick, Value, VariableDefinition,
+    Access, AuditAction, AuditEntry, AuditOutcome, Contract, ControlEntry, ControlHolder,
+    ControlLevel, DataType, Folder, Position, Properties, Quality, Reason, Tick, Value,
+    VariableDefinition,
 };
 
 use super::variables::{NOW, UNKNOWN_NAME, terms};
@@ -114,6 +116,78 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
     alarms(samples);
     history(samples);
     forcing(samples);
+    control(samples);
+}
+
+fn control(samples: &mut Vec<Sample>) {
+    let (Ok(pump), Ok(all)) = (Folder::parse("boiler/pump"), Folder::parse("**")) else {
+        return;
+    };
+    add(samples, "control", "A supervisor takes a folder", |out| {
+        Control {
+            verb: ControlVerb::Take,
+            folder: "boiler/pump",
+            level: ControlLevel::Supervisor,
+            holder: ControlHolder::Identity,
+            duration: Duration::from_secs(600),
+            ..Control::default()
+        }
+        .encode(70, out);
+    });
+    add(samples, "control-give", "Control is handed over", |out| {
+        Control {
+            verb: ControlVerb::Give,
+            folder: "boiler",
+            number: 4000,
+            ..Control::default()
+        }
+        .encode(71, out);
+    });
+    add(samples, "control-list", "A page of own folders", |out| {
+        Control {
+            number: 3000,
+            own: true,
+            ..Control::default()
+        }
+        .encode(72, out);
+    });
+    add(samples, "control-follow", "The next change", |out| {
+        Control {
+            verb: ControlVerb::Follow,
+            revision: 5,
+            ..Control::default()
+        }
+        .encode(73, out);
+    });
+    add(samples, "controlled", "A token and a request", move |out| {
+        let head = ControlledHead::default();
+        let mut controlled = ControlledBuilder::begin(out, 72, &head);
+        let held = ControlEntry {
+            number: 3000,
+            folder: pump,
+            is_waiting: false,
+            level: ControlLevel::Supervisor,
+            holder: ControlHolder::Identity,
+            by: "account:ana (10.0.0.7:51344)".to_owned(),
+            since: NOW,
+            left: Some(Duration::from_millis(1500)),
+            is_own: true,
+        };
+        controlled.push(&held);
+        controlled.push(&ControlEntry {
+            number: 4000,
+            folder: all,
+            is_waiting: true,
+            level: ControlLevel::Operator,
+            holder: ControlHolder::Session,
+            by: "account:bo (10.0.0.8:40000)".to_owned(),
+            left: None,
+            is_own: false,
+            ..held
+        });
+        let (revision, next) = (5, 4001);
+        controlled.finish_page(&ControlledHead { revision, next });
+    });
 }
 
 fn watch(samples: &mut Vec<Sample>) {

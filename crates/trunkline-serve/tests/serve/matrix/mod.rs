@@ -108,6 +108,19 @@ fn rows(kind: FrameKind) -> Vec<Row> {
             ("renew", Name(Write), send::renew),
             ("release", Name(Write), send::release),
         ],
+        FrameKind::Control => vec![
+            ("list", Listed(Read), send::control_list),
+            ("take", Library(Write), send::control_take),
+            (
+                "take as a supervisor",
+                Library(Force),
+                send::control_supervise,
+            ),
+            ("request", Library(Write), send::control_request),
+            ("release what another has", Nothing, send::control_release),
+            ("give what another has", Nothing, send::control_give),
+            ("follow", Nothing, send::control_follow),
+        ],
         FrameKind::RequestValue => vec![("", Name(Write), send::request_value)],
         FrameKind::Publish => vec![("", Name(Write), send::publish)],
         FrameKind::Provide => vec![("", IoServer(Configure), send::provide)],
@@ -165,6 +178,7 @@ fn rows(kind: FrameKind) -> Vec<Row> {
         | FrameKind::GroupAnswer
         | FrameKind::SnapshotAnswer
         | FrameKind::Leased
+        | FrameKind::Controlled
         | FrameKind::Appeared
         | FrameKind::Vanished
         | FrameKind::Flushed
@@ -444,6 +458,18 @@ fn gate_requires_what_is_promised() {
             Requirement::LibraryOrEngine(library, engine) => promises.iter().all(|promise| {
                 [Promise::Library(library), Promise::Engine(engine)].contains(promise)
             }),
+            Requirement::Folder(actions) => {
+                let required = actions_of(|promise| match promise {
+                    Promise::Library(action) => Some(*action),
+                    _ => None,
+                });
+                let needs_none =
+                    |promise: &Promise| matches!(promise, Promise::Listed(_) | Promise::Nothing);
+                let is_known = |promise: &Promise| {
+                    matches!(promise, Promise::Library(_)) || needs_none(promise)
+                };
+                required == Actions::of(actions) && promises.iter().all(is_known)
+            }
             Requirement::Engine(action) => promises == [Promise::Engine(action)],
             Requirement::ListOrChange(list, change) => {
                 let change = Promise::EveryName(change);

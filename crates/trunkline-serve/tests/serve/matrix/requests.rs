@@ -4,13 +4,14 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use trunkline_engine::Wakes;
+use trunkline_engine::{Caller, Wakes};
 use trunkline_proto::frame::split_oversized;
 use trunkline_proto::message::alarm::{AlarmActBuilder, AlarmActHead, AlarmActItem, Alarms};
 use trunkline_proto::message::alarm_journal::AlarmJournal;
 use trunkline_proto::message::audit::Audit;
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::contract::SubscribeFlags;
+use trunkline_proto::message::control::{Control, ControlVerb};
 use trunkline_proto::message::convergence::{CompareBuilder, CompareHead, CompareItem};
 use trunkline_proto::message::find::{Find, FindBuilder, FindCondition};
 use trunkline_proto::message::forcing::{Forcing, ForcingVerb};
@@ -35,7 +36,7 @@ use trunkline_proto::message::why::Why;
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb};
 use trunkline_proto::{FaultCode, FrameKind, FrameWriter};
 use trunkline_types::alarm::{AlarmAction, AlarmState};
-use trunkline_types::{Comparison, Contract, Value};
+use trunkline_types::{Comparison, Contract, ControlLevel, ControlTerms, Folder, Moment, Value};
 
 use super::Library;
 use super::plant::{Plant, Seen, WRITTEN, with_another};
@@ -508,6 +509,86 @@ pub fn release(plant: &mut Plant) -> Seen {
         has_effect: acquired.has_effect && !released.has_effect,
         ..released
     }
+}
+
+/// Sends a request about control of the library. Another client has control first, if `is_held`.
+fn control_with(plant: &mut Plant, is_held: bool, verb: ControlVerb, level: ControlLevel) {
+    let folder = plant.library();
+    if is_held {
+        let (now, wall) = plant.world.time();
+        let engine = plant.world.engine();
+        let (terms, folder) = (ControlTerms::default(), Folder::parse(folder).unwrap());
+        let (other, moment) = (Caller::local(4000, 7), Moment { now, wall });
+        let control = engine.control();
+        let taken = control.take(&other, &folder, terms, moment, &mut Wakes::new());
+        taken.unwrap();
+        while control.search(other.session, 10, &mut Wakes::new()) {}
+    }
+    let control = Control {
+        verb,
+        folder: match verb {
+            ControlVerb::List | ControlVerb::Follow => "",
+            _ => folder,
+        },
+        level,
+        number: 1,
+        ..Control::default()
+    };
+    plant.say(|request, out| control.encode(request, out));
+}
+
+/// Returns true if the client controls the library.
+fn has_control(plant: &Plant) -> bool {
+    let (engine, (now, _)) = (plant.world.engine(), plant.world.time());
+    let entries = engine.control().list(&Caller::engine(), false, now);
+    let mut entries = entries;
+    let caller = Caller::engine();
+    let entries = engine.control().continue_list(&caller, &mut entries, 1000);
+    let mut entries = entries.unwrap().into_iter();
+    entries.any(|entry| {
+        let is_other = entry.by.contains("local:7");
+        !is_other && entry.folder.path() == plant.library()
+    })
+}
+
+pub fn control_list(plant: &mut Plant) -> Seen {
+    control_with(plant, true, ControlVerb::List, ControlLevel::Operator);
+    let shown = format!("Folder({})", plant.library());
+    plant.seen(plant.says(&shown))
+}
+
+pub fn control_take(plant: &mut Plant) -> Seen {
+    control_with(plant, false, ControlVerb::Take, ControlLevel::Operator);
+    plant.seen(has_control(plant))
+}
+
+/// Takes control from an operator.
+pub fn control_supervise(plant: &mut Plant) -> Seen {
+    control_with(plant, true, ControlVerb::Take, ControlLevel::Supervisor);
+    plant.seen(has_control(plant))
+}
+
+/// Waits for another client.
+pub fn control_request(plant: &mut Plant) -> Seen {
+    control_with(plant, true, ControlVerb::Request, ControlLevel::Operator);
+    plant.seen(has_control(plant))
+}
+
+pub fn control_release(plant: &mut Plant) -> Seen {
+    control_with(plant, true, ControlVerb::Release, ControlLevel::Operator);
+    let is_changed = has_control(plant) || plant.says("local:7");
+    plant.seen_with(&[FaultCode::NotControlled], is_changed)
+}
+
+pub fn control_give(plant: &mut Plant) -> Seen {
+    control_with(plant, true, ControlVerb::Give, ControlLevel::Operator);
+    let is_changed = has_control(plant) || plant.says("local:7");
+    plant.seen_with(&[FaultCode::NotControlled], is_changed)
+}
+
+pub fn control_follow(plant: &mut Plant) -> Seen {
+    control_with(plant, true, ControlVerb::Follow, ControlLevel::Operator);
+    plant.seen(plant.says("local:7"))
 }
 
 pub fn request_value(plant: &mut Plant) -> Seen {
