@@ -69,7 +69,10 @@ pub(crate) fn options(
 
 /// Returns how the connection is encrypted, and the proof of the user's identity: the password of an
 /// account if one is given, otherwise the key of the context. Asks for the password if necessary.
-fn security(engine: &Url, settings: &Settings) -> Result<Option<ClientSecurity>, Problem> {
+pub(crate) fn security(
+    engine: &Url,
+    settings: &Settings,
+) -> Result<Option<ClientSecurity>, Problem> {
     let failed = |error: ContextError| Problem::failed("context", error.to_string());
     // Without a home folder, there are no contexts.
     let context = match Contexts::of_user() {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use trunkline_access::{Action, Actions, Role, SubjectRules};
+use trunkline_types::StreamUrl;
 use trunkline_types::definition::{VARIABLES_MAX, slot_of};
 use trunkline_types::history::{PermitName, PermittedNames};
 
@@ -76,6 +77,15 @@ impl Rights {
         match self {
             Rights::Uniform(_) => None,
             Rights::ByName(class) => Some(class.rules.decide(name, action).to_string()),
+        }
+    }
+
+    /// Returns true if the caller may perform `action` on the stream with this URL, whether it exists
+    /// or not.
+    pub fn permit_stream(&self, action: Action, url: &StreamUrl) -> bool {
+        match self {
+            Rights::Uniform(actions) => actions.contains(action),
+            Rights::ByName(class) => class.rules.stream_actions(url).contains(action),
         }
     }
 

@@ -933,7 +933,16 @@ impl<E: Endpoint> Connection<E> {
         let mut flush = Flush::Done;
         if active.broken.is_none() {
             let outgoing = &mut active.outgoing;
-            match outgoing.flush(&mut self.endpoint, now, wall, usize::MAX, || false) {
+            let continued = match self.endpoint.take_end_keys() {
+                Some(keys) => outgoing.continue_with(&keys),
+                None => Ok(()),
+            };
+            let sent = continued.and_then(|()| match outgoing.is_open() {
+                true => outgoing.flush(&mut self.endpoint, now, wall, usize::MAX, || false),
+                // Only the messages of the handshake.
+                false => outgoing.write().map(|_| Flush::Blocked),
+            });
+            match sent {
                 Ok(reached) => flush = reached,
                 Err(error) => active.broken = Some(error.into()),
             }

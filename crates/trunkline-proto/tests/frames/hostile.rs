@@ -41,8 +41,8 @@ fn golden() -> impl Iterator<Item = (String, FrameHeader, Vec<u8>)> {
 fn is_open_ended(kind: u8) -> bool {
     use FrameKind::{
         AlarmJournal, Alarms, Audit, Closed, EngineAnswer, Hello, Pair, Paired, Report, Requested,
-        StreamArrived, StreamData, StreamEndpoints, StreamHello, StreamList, StreamLookup,
-        StreamRegister, StreamStatus, StreamWelcome, Subscribed, Welcome,
+        StreamArrived, StreamData, StreamEndpoints, StreamHello, StreamList, StreamLogin,
+        StreamLookup, StreamRegister, StreamStatus, StreamWelcome, Subscribed, Welcome,
     };
     [
         Hello,
@@ -57,6 +57,7 @@ fn is_open_ended(kind: u8) -> bool {
         Alarms,
         Pair,
         Paired,
+        StreamLogin,
         StreamLookup,
         StreamRegister,
         StreamArrived,
