@@ -80,6 +80,12 @@ pub trait ReceiveHalf: Send {
         None
     }
 
+    /// Returns true if reads have made the connection produce bytes, which the send half must
+    /// [flush](SendHalf::flush) before the caller sleeps.
+    fn wants_flush(&self) -> bool {
+        false
+    }
+
     /// Must be called before sleeping on the source, after reads have found nothing more; otherwise
     /// the source may not report new input. Returns true if something has arrived; the caller must
     /// not sleep then.

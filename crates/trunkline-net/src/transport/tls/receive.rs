@@ -437,6 +437,10 @@ impl ReceiveHalf for TlsReceive {
         self.is_socket_drained && !self.has_inside()
     }
 
+    fn wants_flush(&self) -> bool {
+        self.shared.has_output.load(Ordering::Acquire)
+    }
+
     fn glance(&mut self) -> Option<bool> {
         self.has_inside().then_some(true)
     }
