@@ -69,7 +69,6 @@ mod writes;
 
 pub use answer::{ForcedList, Found, Lease, Opened, Snapshot, Step};
 pub use client::ClientCore;
-pub use trunkline_proto::{Credentials, LoginKey};
 pub use error::{RequestError, SubscribeError, WriteError};
 pub use event::Event;
 pub use options::{
@@ -89,6 +88,7 @@ pub use subscriptions::subscription::{SubscriptionAccount, SubscriptionId};
 pub use trunkline_proto::message::group::GROUP_MAX;
 pub use trunkline_proto::message::lease::LeaseVerb;
 pub use trunkline_proto::message::write::WriteOptions;
+pub use trunkline_proto::{Credentials, LoginKey};
 pub use trunkline_types::{Comparison, Condition, ConditionError};
 pub use typed::{TypeMismatch, Typed};
 pub use variables::VariableRef;

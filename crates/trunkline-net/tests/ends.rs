@@ -256,13 +256,19 @@ fn end_without_the_key_is_refused_by_the_other_end() {
     let link = rig.visit(keys(OTHER, DIALLED));
     let error = rig.accept(&keys(DIALLED, DIALLING)).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("does not have the key that the engine named"), "{text}");
+    assert!(
+        text.contains("does not have the key that the engine named"),
+        "{text}"
+    );
     end_of(&link);
     // The dialled end has another key than the dialling one was told.
     let link = rig.visit(keys(DIALLING, DIALLED));
     assert!(rig.accept(&keys(OTHER, DIALLING)).is_err());
     let text = end_of(&link);
-    assert!(text.contains("does not have the key that the engine named"), "{text}");
+    assert!(
+        text.contains("does not have the key that the engine named"),
+        "{text}"
+    );
 }
 
 /// A peer that never proves its key costs a bounded time.

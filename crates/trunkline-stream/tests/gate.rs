@@ -46,7 +46,11 @@ impl Gate for TestGate {
             kind,
             FrameKind::StreamRegister | FrameKind::StreamLookup
         ));
-        assert_eq!((url.host(), url.port()), ("localhost", None), "without a host");
+        assert_eq!(
+            (url.host(), url.port()),
+            ("localhost", None),
+            "without a host"
+        );
         match self.permits(url) {
             true => Ok(()),
             false => Err(Fault::new(FaultCode::Denied, "not for guests")),
@@ -102,7 +106,12 @@ impl Rig {
         let host = Arc::new(DirectoryHost::default());
         let rules = Arc::new(Rules::default());
         let options = ServerOptions {
-            listen: vec!["127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()],
+            listen: vec![
+                "127.0.0.1:0"
+                    .parse::<std::net::SocketAddr>()
+                    .unwrap()
+                    .into(),
+            ],
             near: Some(folder.path().to_owned()),
             shared_memory: false,
             ..ServerOptions::default()
@@ -179,7 +188,13 @@ fn name_that_the_gate_refuses_is_not_registered() {
     // Neither does an endpoint that dials get such a name.
     let options = rig.options(Some("open/in"));
     let error = Writer::<u64>::create("secret/out", options).unwrap_err();
-    let is_denied = matches!(&error, StreamError::Refused { code: FaultCode::Denied, .. });
+    let is_denied = matches!(
+        &error,
+        StreamError::Refused {
+            code: FaultCode::Denied,
+            ..
+        }
+    );
     assert!(is_denied, "{error:?}");
 }
 
@@ -203,7 +218,10 @@ fn guest_learns_nothing_about_a_hidden_stream() {
     let open = rig.reader("open/in");
     rig.wait_for("secret/in");
     rig.wait_for("open/in");
-    assert_eq!(rig.listed(), ["tl://localhost/open/in", "tl://localhost/secret/in"]);
+    assert_eq!(
+        rig.listed(),
+        ["tl://localhost/open/in", "tl://localhost/secret/in"]
+    );
     rig.set_guest(true);
     assert_eq!(look_up(), of_none);
     assert_eq!(of_none, (FaultCode::Denied, "not for guests".to_owned()));

@@ -96,7 +96,14 @@ fn client_does_not_wait_for_a_directory_that_never_answers() {
     let (sender, receiver) = channel();
     thread::spawn(move || {
         let timeout = Duration::from_millis(200);
-        sender.send(list("localhost", port, Some(folder.path()), None, None, timeout))
+        sender.send(list(
+            "localhost",
+            port,
+            Some(folder.path()),
+            None,
+            None,
+            timeout,
+        ))
     });
     let answer = receiver.recv_timeout(TEST_TIMEOUT).expect("list() returns");
     assert!(

@@ -140,7 +140,9 @@ impl StreamUrl {
     pub fn path(&self) -> String {
         let text = self.to_string();
         let path = text.strip_prefix("tl://").unwrap_or(&text);
-        path.split_once('/').map_or(path, |(_, path)| path).to_owned()
+        path.split_once('/')
+            .map_or(path, |(_, path)| path)
+            .to_owned()
     }
 
     /// Returns the context and the name, which together identify an endpoint on its machine.

@@ -1,5 +1,6 @@
 //! Streams between programs that reach each other only over the network: identities, rights,
-//! encryption from end to end, and what happens when rights are taken away or bytes are changed.
+//! encryption from end to end, and what happens when rights are taken away or bytes are changed. The
+//! right to record.
 //!
 //! The writer dials over TCP and TLS, as from another machine. The reader registers its name with the
 //! engine over the engine's Unix socket.
@@ -15,12 +16,16 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use trunkline::proto::{Disconnect, FaultCode, Pair};
+use trunkline::record::{VariableRecorder, VariableRecorderOptions};
 use trunkline::stream::directory::{ListError, list};
 use trunkline::stream::{
     EngineSecurity, Options, Properties, Reader, StreamError, StreamFault, Writer,
 };
-use trunkline::types::{AuditAction, AuditQuery, StreamUrl, Url};
-use trunkline::{Client, ClientSecurity, Contexts, Engine, EngineOptions};
+use trunkline::types::{
+    AuditAction, AuditQuery, DataType, LibraryDefinition, Pattern, StreamUrl, Url,
+    VariableDefinition,
+};
+use trunkline::{Client, ClientSecurity, ConnectOptions, Contexts, Engine, EngineOptions};
 use trunkline_access::{Role, UserName};
 use trunkline_identity::accounts::AccessFile;
 use trunkline_identity::authority::EngineSubject;
@@ -99,7 +104,9 @@ impl Plant {
 
     fn set_disabled(&self, account: &str, is_disabled: bool) {
         let account = UserName::parse(account).unwrap();
-        let edited = self.access.edit(|edit| edit.set_disabled(&account, is_disabled));
+        let edited = self
+            .access
+            .edit(|edit| edit.set_disabled(&account, is_disabled));
         edited.unwrap();
     }
 
@@ -149,7 +156,14 @@ impl Plant {
             None => self.here().sockets.unwrap(),
             Some(_) => self.folder.path().join("nothing"),
         };
-        let found = list("localhost", self.port(), Some(&sockets), None, security, WAIT)?;
+        let found = list(
+            "localhost",
+            self.port(),
+            Some(&sockets),
+            None,
+            security,
+            WAIT,
+        )?;
         Ok(found.into_iter().map(|endpoint| endpoint.url).collect())
     }
 }
@@ -331,7 +345,9 @@ fn engine_refuses_streams_without_an_identity_or_the_right() {
     let account = UserName::parse("stranger").unwrap();
     let removed = plant.access.edit(|edit| edit.remove_account(&account));
     removed.unwrap();
-    until("the account is gone", || plant.listed(Some(&stranger)).err());
+    until("the account is gone", || {
+        plant.listed(Some(&stranger)).err()
+    });
     let (code, sentence) = dial("archive/in", Some(&stranger));
     assert_eq!(code, FaultCode::NotAuthenticated, "{sentence}");
     // A viewer may see a stream, but neither write nor read it. A hidden one is refused in the same
@@ -543,6 +559,46 @@ fn impostor_with_a_ticket_but_without_the_key_gets_nothing() {
     assert_eq!(reader.read(CUT_OFF).unwrap(), MARK);
 }
 
+/// A recorder says that it records, so the engine can require the right. What an account may subscribe, it
+/// can still keep in other ways.
+///
+/// Behaviour: B-82.
+#[test]
+fn recorder_needs_the_right_to_record_each_variable() {
+    let plant = Plant::start();
+    let library = LibraryDefinition {
+        name: "rig".to_owned(),
+        description: String::new(),
+        variables: vec![VariableDefinition::new("x", DataType::F64)],
+    };
+    plant.engine.deploy(&library).unwrap();
+    let record = |account: &str, role: &str| {
+        plant.join(account, role);
+        let context = plant.contexts.get(account).unwrap();
+        let security = Some(ClientSecurity::of(&context).unwrap());
+        let options = ConnectOptions {
+            security,
+            ..ConnectOptions::to(&context.url)
+        };
+        let client = Client::connect_with(&options).unwrap();
+        let path = plant.folder.path().join(format!("{account}.tdms"));
+        let patterns = [Pattern::parse("rig/**").unwrap()];
+        let options = VariableRecorderOptions::default();
+        let recorder = VariableRecorder::start(&client, &patterns, &[], &path, options).unwrap();
+        until("the engine has answered", || {
+            let status = recorder.status();
+            (status.is_following || status.refused_count > 0).then_some(status.refused)
+        })
+    };
+    assert_eq!(record("daq", "engineer"), []);
+    let refused = record("press", "operator");
+    let [(name, reason)] = &refused[..] else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(name, "rig/x");
+    assert!(reason.contains("record"), "{reason}");
+}
+
 /// A plain stream to another machine needs the word `insecure` at the end that dials.
 ///
 /// Behaviour: B-80.
@@ -553,7 +609,10 @@ fn stream_that_would_not_be_encrypted_needs_the_word_insecure() {
         ..Options::to("tl://192.0.2.7/archive/in")
     };
     let error = Writer::<u64>::create("tl://localhost/daq/out", options).unwrap_err();
-    assert!(matches!(error, StreamError::NotEncrypted { .. }), "{error:?}");
+    assert!(
+        matches!(error, StreamError::NotEncrypted { .. }),
+        "{error:?}"
+    );
     let text = error.to_string();
     assert!(text.contains("trunkline join"), "{text}");
     assert!(text.contains("192.0.2.7"), "{text}");

@@ -203,7 +203,8 @@ fn stream_between_two_machines_needs_only_a_joined_engine() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let mut init = command(&["init"]);
-    init.arg(path("trunkline.toml")).args(["--host", &network.engine]);
+    init.arg(path("trunkline.toml"))
+        .args(["--host", &network.engine]);
     assert!(init.output().unwrap().status.success());
     std::fs::create_dir(path("run")).unwrap();
     let socket = path("engine.sock");
@@ -238,7 +239,15 @@ fn stream_between_two_machines_needs_only_a_joined_engine() {
         let joined = finish(&mut away(contexts, &["join", &url, &token]), "");
         assert_eq!(joined.code, Some(0), "{joined:?}");
     };
-    let reader = ["stream", "read", "archive/in", "--type", "i32", "--count", "1000"];
+    let reader = [
+        "stream",
+        "read",
+        "archive/in",
+        "--type",
+        "i32",
+        "--count",
+        "1000",
+    ];
     let mut reader = with_words_before(&network.before(), command(&reader));
     let reader = Running::spawn(reader.env("XDG_RUNTIME_DIR", path("run")));
     let peer = format!("{url}/archive/in");
@@ -247,7 +256,10 @@ fn stream_between_two_machines_needs_only_a_joined_engine() {
     // Without joining, nothing is sent.
     let refused = finish(&mut away("nobody", &write), "1\n");
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.err.contains("would not be encrypted"), "{refused:?}");
+    assert!(
+        refused.err.contains("would not be encrypted"),
+        "{refused:?}"
+    );
     assert!(refused.err.contains("trunkline join"), "{refused:?}");
     // A viewer sees the stream, and may not use it.
     join("viewer", "screen", "viewer");
@@ -261,10 +273,21 @@ fn stream_between_two_machines_needs_only_a_joined_engine() {
     );
     // The first context is the selected one, so its engine is the default.
     let listed = finish(&mut away("viewer", &["stream", "ls", "--json"]), "");
-    assert!(listed.out.contains("tl://localhost/archive/in"), "{listed:?}");
+    assert!(
+        listed.out.contains("tl://localhost/archive/in"),
+        "{listed:?}"
+    );
 
     join("engineer", "daq", "engineer");
-    let short = ["stream", "write", "daq/out", "--to", "archive/in", "--type", "i32"];
+    let short = [
+        "stream",
+        "write",
+        "daq/out",
+        "--to",
+        "archive/in",
+        "--type",
+        "i32",
+    ];
     let mut writer = away("engineer", &short);
     let mut writer = Running::spawn_reading(&mut writer, Stdio::piped());
     let mut input = writer.child.stdin.take().unwrap();

@@ -12,7 +12,8 @@ use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::single::SingleFrame;
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::{
-    Channel, Credentials, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
+    Channel, Credentials, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits,
+    VersionRange,
 };
 use trunkline_types::{StreamUrl, Tick, Timestamp};
 
@@ -76,14 +77,12 @@ pub fn list(
     let is_here = own_address(host).is_some_and(|address| address.is_loopback());
     let socket = near::socket(sockets, port).filter(|_| is_here);
     // Without a socket, the engine belongs to another user.
-    let has_socket = socket.as_ref().is_some_and(|socket| socket.as_path().exists());
+    let has_socket = socket
+        .as_ref()
+        .is_some_and(|socket| socket.as_path().exists());
     let dialler = match (socket, security) {
-        (_, Some(security)) if !has_socket => {
-            Dialler::tls(host, port, Arc::clone(&security.tls))
-        }
-        (Some(socket), _) => {
-            Dialler::near(socket, host, port).taking(Descriptors::default())
-        }
+        (_, Some(security)) if !has_socket => Dialler::tls(host, port, Arc::clone(&security.tls)),
+        (Some(socket), _) => Dialler::near(socket, host, port).taking(Descriptors::default()),
         (None, _) => Dialler::tcp(host, port),
     };
     let limits = DialLimits::default();

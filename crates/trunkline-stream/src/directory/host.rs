@@ -231,11 +231,12 @@ impl DirectoryHost {
         let mut state = self.lock();
         let now = self.environment.now();
         let mut fault = None;
-        let answer = state
-            .directory
-            .lookup(now, number, lookup.url(), lookup.incarnation, || {
-                self.ticket(&mut fault)
-            })?;
+        let answer =
+            state
+                .directory
+                .lookup(now, number, lookup.url(), lookup.incarnation, || {
+                    self.ticket(&mut fault)
+                })?;
         state.revoke_placeholder(now, fault.as_ref());
         if let Some(fault) = fault {
             return Err(fault);

@@ -8,7 +8,6 @@ use trunkline_net::Notifier;
 use trunkline_proto::frame::HEADER_BYTES;
 use trunkline_proto::limits::{FRAME_DEADLINE, HELLO_DEADLINE, HELLO_FRAME_MAX};
 use trunkline_proto::message::closing::Refused;
-use trunkline_proto::message::stream::{Incarnation, StreamHello};
 use trunkline_proto::message::stream::control::{
     decode_keepalive, encode_keepalive, encode_refused,
 };
@@ -17,16 +16,17 @@ use trunkline_proto::message::stream::directory::{
 };
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsQuery};
 use trunkline_proto::message::stream::seal::is_frame_intact;
+use trunkline_proto::message::stream::{Incarnation, StreamHello};
 use trunkline_proto::stream::DirectoryLimits;
 use trunkline_proto::{
-    Channel, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameError, FrameHeader, FrameKind, Liveness,
-    LivenessAction, PROTOCOL_VERSION, VersionRange,
+    Channel, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameError, FrameHeader, FrameKind,
+    Liveness, LivenessAction, PROTOCOL_VERSION, VersionRange,
 };
 use trunkline_types::{Tick, Timestamp};
 
+use super::SessionNotifier;
 use super::gate::{Gate, SharedGate, admit};
 use super::host::{Content, DirectoryHost};
-use super::SessionNotifier;
 
 /// Longest payload of S_HELLO, which describes the type of the stream's elements. All other frames
 /// to a directory are limited to [`HELLO_FRAME_MAX`] bytes.

@@ -39,7 +39,10 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
                 }
                 LookupAnswer::Peer(PeerGrant { ticket, key }) => {
                     self.lookup = None;
-                    let login = self.target.as_ref().and_then(|target| target.login.as_ref());
+                    let login = self
+                        .target
+                        .as_ref()
+                        .and_then(|target| target.login.as_ref());
                     self.end_keys = login.map(|login| EndKeys {
                         own_seed: login.own_seed,
                         peer: key,

@@ -7,12 +7,11 @@ use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::single::SingleFrame;
 use trunkline_proto::message::stream::Incarnation;
 use trunkline_proto::message::stream::control::{decode_keepalive, encode_keepalive};
-use trunkline_proto::message::stream::directory::{
-    EndKey, Lookup, PeerGrant, Ticket, TicketGrant,
-};
+use trunkline_proto::message::stream::directory::{EndKey, Lookup, PeerGrant, Ticket, TicketGrant};
 use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::{
-    Channel, Credentials, Disconnect, FrameBuffer, FrameKind, FrameLimits, Liveness, LivenessAction, VersionRange,
+    Channel, Credentials, Disconnect, FrameBuffer, FrameKind, FrameLimits, Liveness,
+    LivenessAction, VersionRange,
 };
 use trunkline_types::Tick;
 

@@ -305,8 +305,7 @@ impl<O: Lanes> Hub<O> {
         ticket: Ticket,
         bytes: &[u8],
     ) -> Result<(), Rejected> {
-        let attached =
-            directory::attach(link, transport, ticket, bytes, self.settings.is_checked);
+        let attached = directory::attach(link, transport, ticket, bytes, self.settings.is_checked);
         attached.or_else(|rejected| match rejected.1.is_empty() {
             true => {
                 let code = FaultCode::StreamOutdated;

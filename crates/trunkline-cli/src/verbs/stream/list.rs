@@ -7,9 +7,9 @@ use trunkline_types::{StreamUrl, Url};
 
 use super::problem;
 use super::units::counted_text;
+use crate::connection::security;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::values::Amount;
-use crate::connection::security;
 use crate::targets;
 use crate::terminal::Style;
 use crate::{CliError, Context, Exit, Problem};

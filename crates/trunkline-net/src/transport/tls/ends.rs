@@ -22,7 +22,8 @@ use rustls::{
     Error, OtherError, PeerIncompatible, ServerConfig, ServerConnection, SignatureScheme, version,
 };
 use rustls_pki_types::{
-    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer,
+    UnixTime,
 };
 use trunkline_proto::EndKeys;
 use trunkline_types::Tick;
@@ -86,8 +87,7 @@ pub fn accept_end(
         Some(connection.into()),
     ));
     let receive = TlsReceive::end(shared.clone());
-    let mut transport =
-        transport_of(stream, peer, user_timeout, receive, TlsSend::client(shared))?;
+    let mut transport = transport_of(stream, peer, user_timeout, receive, TlsSend::client(shared))?;
     let mut bytes = Vec::new();
     let mut buffer = [0; READ_BYTES];
     let clock = Clock::new();
@@ -188,7 +188,11 @@ impl OnlyKey {
         }
     }
 
-    fn check(&self, presented: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<(), Error> {
+    fn check(
+        &self,
+        presented: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+    ) -> Result<(), Error> {
         match presented.as_ref() == self.spki && others.is_empty() {
             true => Ok(()),
             false => Err(CertificateError::Other(OtherError(Arc::new(WrongKey))).into()),

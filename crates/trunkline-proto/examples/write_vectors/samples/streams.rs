@@ -161,13 +161,25 @@ fn machines(samples: &mut Vec<Sample>) {
         samples,
         "s-peer",
         "The peer is there and has this key",
-        |out| PeerGrant { ticket, key: reader }.encode(out),
+        |out| {
+            PeerGrant {
+                ticket,
+                key: reader,
+            }
+            .encode(out)
+        },
     );
     add(
         samples,
         "s-visitor",
         "Somebody with this key has come",
-        |out| Visitor { ticket, key: writer }.encode(out),
+        |out| {
+            Visitor {
+                ticket,
+                key: writer,
+            }
+            .encode(out)
+        },
     );
     add(
         samples,
