@@ -128,6 +128,10 @@ pub const STREAM: &[FrameKind] = &[
     FrameKind::StreamList,
     FrameKind::StreamEndpoints,
     FrameKind::StreamStatus,
+    FrameKind::StreamLogin,
+    FrameKind::StreamPeer,
+    FrameKind::StreamVisitor,
+    FrameKind::StreamRevoked,
 ];
 
 /// Every target whose input is a frame, and its kinds.

@@ -83,7 +83,10 @@ fn context_for(engine: &Url) -> Result<Option<trunkline::Context>, Problem> {
 
 /// Returns how the connection is encrypted, and the proof of the user's identity: the password of an
 /// account if one is given, otherwise the key of the context. Asks for the password if necessary.
-fn security(engine: &Url, settings: &Settings) -> Result<Option<ClientSecurity>, Problem> {
+pub(crate) fn security(
+    engine: &Url,
+    settings: &Settings,
+) -> Result<Option<ClientSecurity>, Problem> {
     let context = context_for(engine)?;
     let account = match (&settings.account, &context) {
         (Some(account), _) => account.clone(),

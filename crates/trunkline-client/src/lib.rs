@@ -26,7 +26,6 @@
 //! # Layout
 //! From the bottom up: each part imports only the parts above it in this list.
 //! - `table`, [`options`], [`error`], [`state`], `event`: tables, and types for the program.
-//! - [`credentials`]: the proof of the client's identity.
 //! - `variables`: variables by name and handle, arriving readings and pages of them, conversions.
 //! - `connection`: the life cycle of the connection, and acknowledgements.
 //! - [`answer`]: the answers to requests.
@@ -52,7 +51,6 @@ mod ask;
 mod client;
 mod client_state;
 mod connection;
-pub mod credentials;
 pub mod error;
 mod event;
 mod explain;
@@ -71,7 +69,6 @@ mod writes;
 
 pub use answer::{ControlList, ForcedList, Found, Lease, Opened, Snapshot, Step};
 pub use client::ClientCore;
-pub use credentials::{Credentials, LoginKey};
 pub use error::{RequestError, SubscribeError, WriteError};
 pub use event::Event;
 pub use options::{
@@ -91,6 +88,7 @@ pub use subscriptions::subscription::{SubscriptionAccount, SubscriptionId};
 pub use trunkline_proto::message::group::GROUP_MAX;
 pub use trunkline_proto::message::lease::LeaseVerb;
 pub use trunkline_proto::message::write::WriteOptions;
+pub use trunkline_proto::{Credentials, LoginKey};
 pub use trunkline_types::{Comparison, Condition, ConditionError};
 pub use typed::{TypeMismatch, Typed};
 pub use variables::VariableRef;

@@ -6,7 +6,7 @@ use trunkline_proto::limits::{ITEMS_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, WINDOW_RE
 use trunkline_proto::{Backoff, Negotiation, ThroughputMode};
 use trunkline_types::Contract;
 
-use crate::credentials::Credentials;
+use trunkline_proto::Credentials;
 
 /// The identity of a client, and the limits of its memory. A call that would exceed a limit is
 /// refused and has no effect; each verb documents its error.
@@ -107,6 +107,9 @@ pub struct SubscribeOptions {
     pub only_changes: bool,
     /// Excludes updates that result from this client's own writes.
     pub own_suppressed: bool,
+    /// The updates are for a recording. The engine then requires the action `record` on each variable
+    /// as well.
+    pub recorded: bool,
     /// Age above which readings are stale. With `None`, the maximum age in the variable's
     /// properties applies, if known.
     pub max_age: Option<Duration>,
@@ -125,6 +128,7 @@ impl Default for SubscribeOptions {
         Self {
             only_changes: false,
             own_suppressed: false,
+            recorded: false,
             max_age: None,
             reopen: true,
             buffer_bytes_max: 64 << 20,

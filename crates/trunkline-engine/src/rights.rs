@@ -7,7 +7,7 @@ use trunkline_types::alarm::AlarmDefinition;
 use trunkline_types::definition::{VARIABLES_MAX, slot_of};
 use trunkline_types::history::{PermitName, PermittedNames};
 use trunkline_types::name::HIDDEN_VARIABLE;
-use trunkline_types::{Folder, Properties};
+use trunkline_types::{Folder, Properties, StreamUrl};
 
 use crate::sync::{Arc, AtomicU64, OnceLock, Ordering};
 
@@ -93,6 +93,15 @@ impl Rights {
         match self {
             Rights::Uniform(_) => None,
             Rights::ByName(class) => Some(class.rules.decide(name, action).to_string()),
+        }
+    }
+
+    /// Returns true if the caller may perform `action` on the stream with this URL, whether it exists
+    /// or not.
+    pub fn permit_stream(&self, action: Action, url: &StreamUrl) -> bool {
+        match self {
+            Rights::Uniform(actions) => actions.contains(action),
+            Rights::ByName(class) => class.rules.stream_actions(url).contains(action),
         }
     }
 

@@ -53,6 +53,8 @@ pub use server::{
 pub use spin::{SPIN_DEFAULT, Spin};
 pub use transport::pipe::pipe;
 pub use transport::shm::{LocalTable, StreamMemory, create_table};
-pub use transport::tls::{ClientCertificates, TlsClient, TlsError, TlsIdentity, TlsServer, Trust};
+pub use transport::tls::{
+    ClientCertificates, TlsClient, TlsError, TlsIdentity, TlsServer, Trust, accept_end, public_key,
+};
 pub use transport::{Peer, Transport, TransportUsed, passing, tcp};
 pub use trunkline_ring::{TableEntry, TableValue, TableWriter};

@@ -448,7 +448,7 @@ impl<E: Endpoint> LinkCore<E> {
         let found = plan.at_once
             || plan.interest.read
                 && match sleeps {
-                    true => incoming.spin(timeout),
+                    true => incoming.spin(timeout, !plan.interest.write),
                     false => incoming.glance(),
                 };
         if !found {
@@ -933,7 +933,16 @@ impl<E: Endpoint> Connection<E> {
         let mut flush = Flush::Done;
         if active.broken.is_none() {
             let outgoing = &mut active.outgoing;
-            match outgoing.flush(&mut self.endpoint, now, wall, usize::MAX, || false) {
+            let continued = match self.endpoint.take_end_keys() {
+                Some(keys) => outgoing.continue_with(&keys),
+                None => Ok(()),
+            };
+            let sent = continued.and_then(|()| match outgoing.is_open() {
+                true => outgoing.flush(&mut self.endpoint, now, wall, usize::MAX, || false),
+                // Only the messages of the handshake.
+                false => outgoing.write().map(|_| Flush::Blocked),
+            });
+            match sent {
                 Ok(reached) => flush = reached,
                 Err(error) => active.broken = Some(error.into()),
             }
@@ -997,8 +1006,9 @@ impl Incoming {
         self.ready
     }
 
-    /// Polls for input for a short time before sleeping. Returns true if it found input.
-    fn spin(&mut self, longest: Option<Duration>) -> bool {
+    /// Polls for input for a short time before sleeping. Returns true if it found input, or, with
+    /// `may_flush`, if what it has read must be answered at once.
+    fn spin(&mut self, longest: Option<Duration>, may_flush: bool) -> bool {
         let mut spin = self.spin;
         let found = spin.run(longest, || {
             // Polling memory is cheaper than reading the clock.
@@ -1014,7 +1024,7 @@ impl Incoming {
             }
             self.ready = true;
             self.read();
-            self.filled > 0 || self.ended.is_some()
+            self.filled > 0 || self.ended.is_some() || (may_flush && self.half.wants_flush())
         });
         self.spin = spin;
         found

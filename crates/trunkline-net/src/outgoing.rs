@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use trunkline_proto::{Disconnect, Endpoint};
+use trunkline_proto::{Disconnect, EndKeys, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::transport::SendHalf;
@@ -229,6 +229,23 @@ impl Outgoing {
     /// Gives up encryption that has not begun, to send the reason of a refusal.
     pub(crate) fn speak_plainly(&mut self) {
         self.half.speak_plainly();
+    }
+
+    /// Ends the encryption, so that another program can continue the connection. Returns false while
+    /// there is no room to say so.
+    pub(crate) fn release(&mut self) -> io::Result<bool> {
+        let is_released = self.half.release()?;
+        self.blocked = !is_released;
+        Ok(is_released)
+    }
+
+    /// Continues the connection with the program that has the peer's key. Unsent data was for the
+    /// former peer, and is dropped.
+    pub(crate) fn continue_with(&mut self, keys: &EndKeys) -> io::Result<()> {
+        self.buffer.clear();
+        self.sent = 0;
+        self.frames_with_descriptor.clear();
+        self.half.continue_with(keys)
     }
 
     /// Informs the other end that no more data follows. Repeated calls have no effect.

@@ -1,5 +1,6 @@
 //! What a transport knows about the connection's security and its peer.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -23,4 +24,38 @@ pub struct Channel {
     pub uid: Option<u32>,
     /// Engine only: the address of a peer that is connected over TCP.
     pub address: Option<IpAddr>,
+}
+
+/// The keys with which two ends of a stream encrypt their connection. An engine has told each end the
+/// public key of the other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct EndKeys {
+    /// Seed of the own Ed25519 key pair: 32 random bytes. `Debug` does not show it.
+    pub own_seed: [u8; 32],
+    /// The Ed25519 public key that the peer must prove to have.
+    pub peer: [u8; 32],
+}
+
+impl fmt::Debug for EndKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndKeys")
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seed_of_an_end_is_not_shown() {
+        let keys = EndKeys {
+            own_seed: [199; 32],
+            peer: [7; 32],
+        };
+        let text = format!("{keys:?}");
+        assert!(!text.contains("199"), "{text}");
+        assert!(text.contains('7'), "{text}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use trunkline_types::{Tick, Timestamp};
 
-use crate::{Channel, Disconnect};
+use crate::{Channel, Disconnect, EndKeys};
 
 /// The interface of one end of a connection to the driver of its transport. `trunkline-net` can
 /// drive any endpoint.
@@ -86,6 +86,14 @@ pub trait Endpoint: Send {
     /// the creator of this endpoint defines the identifiers. Called when all output is sent; this
     /// endpoint then ends.
     fn wants_handover(&self) -> Option<u64> {
+        None
+    }
+
+    /// Client only: returns keys once if the server hands the connection over to another program.
+    /// The driver calls this method before [`poll_output`](Self::poll_output). It then ends the
+    /// encryption of this connection and begins a new one, with the program that has the peer's key.
+    /// Output is polled again when that program has proved its key. Unsent earlier output is dropped.
+    fn take_end_keys(&mut self) -> Option<EndKeys> {
         None
     }
 

@@ -253,6 +253,14 @@ frame_kinds! {
     /// Total number of elements dropped by a writer that does not wait for slow readers; the next
     /// elements are missing.
     StreamLost = 119, "S_LOST", Both;
+    /// First frame to the directory of an engine over TLS: proves who asks.
+    StreamLogin = 120, "S_LOGIN", Client;
+    /// The endpoint exists, and has this public key. The engine then hands the connection over to it.
+    StreamPeer = 121, "S_PEER", Engine;
+    /// An endpoint with this public key has arrived; this frame carries the connection itself.
+    StreamVisitor = 122, "S_VISITOR", Engine;
+    /// The endpoint that arrived with this ticket has lost its right to be connected.
+    StreamRevoked = 123, "S_REVOKED", Engine;
 }
 
 impl FrameKind {

@@ -24,7 +24,7 @@
 //!   under limits, messages longer than a frame; the table of frame kinds.
 //! - [`message`]: one module per group of frames, with the declaration or the codec of each.
 //! - [`endpoint`], [`channel`], [`disconnect`]: the interface to the driver; the security of a
-//!   connection; the reasons why connections end.
+//!   connection; the reasons why connections end. [`credentials`]: the proof of a client's identity.
 //! - [`mod@fault`]: the reasons why a request or one of its items is refused.
 //! - [`negotiation`]: versions, features and limits of a connection.
 //! - [`liveness`], [`backoff`]: keep-alive, dead peers, and the time of the next dial.
@@ -41,6 +41,7 @@
 
 pub mod backoff;
 pub mod channel;
+pub mod credentials;
 pub mod decode;
 pub mod digest;
 pub mod disconnect;
@@ -56,7 +57,8 @@ pub mod stream;
 pub mod tlv;
 
 pub use backoff::Backoff;
-pub use channel::Channel;
+pub use channel::{Channel, EndKeys};
+pub use credentials::{Credentials, LoginKey};
 pub use decode::DecodeError;
 pub use disconnect::Disconnect;
 pub use endpoint::{DirectBytes, Endpoint};

@@ -1,16 +1,18 @@
-//! The gate: every frame of a client passes here before it is handled.
+//! The gate: every frame of a client passes here before it is handled, whether the client uses
+//! variables or streams.
 //!
 //! [`requirement`] states for each kind of frame which right its request needs, and where that right
 //! is checked. It has no catch-all arm, so a new kind of frame does not compile without a decision.
 //! Only `pass` creates an `Admitted` frame, and handlers take no other, so no handler can be
-//! reached around the gate.
+//! reached around the gate. The directory of streams has the same: its host asks [`pass_stream`] and
+//! [`shows_stream`], and only requests that have passed reach the directory.
 
 use std::ops::Deref;
 
 use trunkline_access::Action;
 use trunkline_engine::{Caller, Engine, SecurityEvent, SecurityNote, Wakes};
 use trunkline_proto::{Fault, FaultCode, Frame, FrameKind};
-use trunkline_types::Moment;
+use trunkline_types::{Moment, StreamUrl};
 
 /// The right that a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +41,13 @@ pub enum Requirement {
     Folder(&'static [Action]),
     /// The first action on at least one name to list, and the second on every name to change.
     ListOrChange(Action, Action),
+    /// The action, on the stream that the request names, at the directory of streams.
+    Stream(Action),
+    /// The action on each stream that the directory lists; the others are left out.
+    ListedStreams(Action),
+    /// No right: the frame belongs to a connection to the directory that has passed the gate, or ends
+    /// something of it.
+    Directory,
     /// The engine does not accept this frame from clients.
     NotFromClients,
 }
@@ -58,8 +67,8 @@ impl<'a> Deref for Admitted<'a> {
 /// Returns the right that a frame of this kind needs.
 pub const fn requirement(kind: FrameKind) -> Requirement {
     use Requirement::{
-        EachName, Engine, Folder, IoServer, Library, LibraryOrEngine, ListOrChange, NotFromClients,
-        Session, SomeName,
+        Directory, EachName, Engine, Folder, IoServer, Library, LibraryOrEngine, ListOrChange,
+        ListedStreams, NotFromClients, Session, SomeName, Stream,
     };
     match kind {
         FrameKind::Hello
@@ -73,10 +82,10 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         | FrameKind::Unwatch
         | FrameKind::Flush
         | FrameKind::ProviderAnswer => Session,
-        // OPEN can subscribe the variables as well.
-        FrameKind::Open => EachName(&[Action::Read, Action::Subscribe]),
+        // OPEN can subscribe the variables as well. A subscription for a recording records.
+        FrameKind::Open => EachName(&[Action::Read, Action::Subscribe, Action::Record]),
         FrameKind::Read | FrameKind::Info | FrameKind::Why => EachName(&[Action::Read]),
-        FrameKind::Subscribe => EachName(&[Action::Subscribe]),
+        FrameKind::Subscribe => EachName(&[Action::Subscribe, Action::Record]),
         // Facts about the engine, and the libraries of which the client may read a variable.
         FrameKind::Engine => EachName(&[Action::Read]),
         FrameKind::Snapshot => EachName(&[Action::Read]),
@@ -96,6 +105,13 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         FrameKind::Audit => Engine(Action::Audit),
         FrameKind::Pair => Engine(Action::Administer),
         FrameKind::Forcing => ListOrChange(Action::Read, Action::Force),
+        FrameKind::StreamRegister | FrameKind::StreamLookup => Stream(Action::Stream),
+        FrameKind::StreamList => ListedStreams(Action::Read),
+        // S_HELLO has the ticket of a look-up that has passed.
+        FrameKind::StreamLogin
+        | FrameKind::StreamHello
+        | FrameKind::StreamStatus
+        | FrameKind::StreamKeepalive => Directory,
         FrameKind::Welcome
         | FrameKind::Refused
         | FrameKind::Opened
@@ -138,22 +154,19 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         | FrameKind::StreamRegistered
         | FrameKind::StreamArrived
         | FrameKind::StreamEndpoints
-        | FrameKind::StreamLookup
         | FrameKind::StreamRefused
-        | FrameKind::StreamRegister
-        | FrameKind::StreamHello
         | FrameKind::StreamWelcome
         | FrameKind::StreamData
         | FrameKind::StreamAck
         | FrameKind::StreamAsk
         | FrameKind::StreamEnd
         | FrameKind::StreamAbort
-        | FrameKind::StreamKeepalive
         | FrameKind::StreamGoodbye
-        | FrameKind::StreamList
-        | FrameKind::StreamStatus
         | FrameKind::StreamBell
-        | FrameKind::StreamLost => NotFromClients,
+        | FrameKind::StreamLost
+        | FrameKind::StreamPeer
+        | FrameKind::StreamVisitor
+        | FrameKind::StreamRevoked => NotFromClients,
     }
 }
 
@@ -163,6 +176,46 @@ pub(crate) struct RefusedRequest<'a> {
     pub(crate) request: &'a str,
     /// The variable or library; empty for the engine as a whole.
     pub(crate) name: &'a str,
+}
+
+/// Decides about a request to the directory that concerns a stream. A refused one is recorded in the
+/// audit. The decision depends on the name alone, and not on the streams that exist.
+///
+/// # Errors
+/// [`Fault`] for the client.
+pub fn pass_stream(
+    engine: &Engine,
+    caller: &Caller,
+    kind: FrameKind,
+    url: &StreamUrl,
+    moment: Moment,
+) -> Result<(), Fault> {
+    if let Requirement::Stream(action) = requirement(kind)
+        && caller.rights.permit_stream(action, url)
+    {
+        return Ok(());
+    }
+    // In the audit, streams have the rights of their names, as variables have.
+    let path = url.path();
+    let refused = RefusedRequest {
+        request: kind.name(),
+        name: &path,
+    };
+    let mut wakes = Wakes::new();
+    note_refusal(engine, caller, refused, moment, &mut wakes);
+    let sentence = format!(
+        "you have no permission to use the stream {path}; ask the engine's administrator for the \
+         action `stream` on it"
+    );
+    Err(Fault::new(FaultCode::Denied, sentence))
+}
+
+/// Returns true if the directory lists the stream for this caller.
+pub fn shows_stream(caller: &Caller, url: &StreamUrl) -> bool {
+    match requirement(FrameKind::StreamList) {
+        Requirement::ListedStreams(action) => caller.rights.permit_stream(action, url),
+        _ => false,
+    }
 }
 
 /// Records a refused request in the audit.
@@ -203,6 +256,10 @@ pub(crate) fn pass<'a>(
         | Requirement::Library(_)
         | Requirement::IoServer(_)
         | Requirement::LibraryOrEngine(..)
+        // A session of variables accepts none of these.
+        | Requirement::Stream(_)
+        | Requirement::ListedStreams(_)
+        | Requirement::Directory
         | Requirement::NotFromClients => true,
     };
     match is_permitted {

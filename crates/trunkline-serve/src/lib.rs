@@ -61,7 +61,7 @@ mod write_run;
 
 pub use gathering::FlushBroadcast;
 pub use login::{
-    Authenticator, Identity, LoginAnswer, LoginRefusal, LoginRequest, OnEnd, Standing,
+    Authenticator, AwaitedLogin, Identity, LoginAnswer, LoginRefusal, LoginRequest, OnEnd, Standing,
 };
 pub use options::{EngineFacts, RESUME_FOR, ServeOptions};
 pub use request_budget::RequestBudget;

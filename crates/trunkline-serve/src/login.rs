@@ -92,6 +92,29 @@ pub(crate) struct LoginSlot {
     standing: Arc<Standing>,
 }
 
+/// The login of a connection that is not a [`Session`](crate::Session).
+#[derive(Debug)]
+pub struct AwaitedLogin(Arc<LoginSlot>);
+
+impl AwaitedLogin {
+    /// Asks who the client is. `wake` is called when there is a decision, and when the standing of the
+    /// client ends.
+    pub fn begin(
+        authenticator: &dyn Authenticator,
+        request: LoginRequest<'_>,
+        wake: Arc<dyn Wake>,
+    ) -> Self {
+        let (answer, slot) = LoginAnswer::new(SharedWake(wake));
+        authenticator.authenticate(request, answer);
+        Self(slot)
+    }
+
+    /// Takes the decision; `None` while there is none.
+    pub fn take(&self) -> Option<Result<Identity, LoginRefusal>> {
+        self.0.take()
+    }
+}
+
 impl Standing {
     fn new(wake: SharedWake) -> Self {
         Self {
@@ -106,7 +129,8 @@ impl Standing {
         self.wake.wake();
     }
 
-    pub(crate) fn goodbye(&self) -> Option<Goodbye> {
+    /// Returns the message with which the session must end; `None` while it may continue.
+    pub fn goodbye(&self) -> Option<Goodbye> {
         lock(&self.goodbye).clone()
     }
 }

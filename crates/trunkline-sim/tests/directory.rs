@@ -128,6 +128,7 @@ fn frame_sent_byte_by_byte_times_out() {
             url: "/there".to_owned(),
             incarnation: Incarnation([1; 16]),
             program: String::new(),
+            key: None,
         }
         .encode(&mut bytes);
         bytes

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use trunkline_net::{BindError, StartError};
+use trunkline_net::{BindError, StartError, TlsError};
 use trunkline_proto::stream::StreamFault;
 use trunkline_proto::{Disconnect, FaultCode};
 use trunkline_types::wire::DecodeError;
@@ -60,6 +60,18 @@ pub enum StreamError {
         /// The system's error.
         #[source]
         cause: io::Error,
+    },
+    /// The keys of this endpoint cannot be used for encryption.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The peer is on another machine, and the connection to it would not be encrypted.
+    #[error(
+        "the stream to {} would not be encrypted, so anyone on the network could read and change it: join the engine there with `trunkline join`, or, on a network that you trust, create this endpoint as insecure",
+        .peer.host()
+    )]
+    NotEncrypted {
+        /// The URL of the peer.
+        peer: Box<StreamUrl>,
     },
     /// The system provides no descriptor or thread.
     #[error(transparent)]

@@ -54,7 +54,7 @@ pub use fan_bytes::{
     Acquired, FanInOptions, FanOutOptions, Member, PeerStatus, Policy, Run, RunEnd, Undelivered,
 };
 pub use journal::{Commit, Durability, JournalError, JournalOptions};
-pub use options::{BYTES_MAX_DEFAULT, CAPACITY_DEFAULT, DIRECTORY_PORT, Options};
+pub use options::{BYTES_MAX_DEFAULT, CAPACITY_DEFAULT, DIRECTORY_PORT, EngineSecurity, Options};
 pub use properties::{Monitor, Properties};
 pub use trunkline_proto::message::stream::Until;
 pub use trunkline_proto::stream::{Left, StreamFault};

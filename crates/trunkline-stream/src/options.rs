@@ -1,9 +1,11 @@
 //! Defines the options for creating an endpoint.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_net::SPIN_DEFAULT;
+use trunkline_net::{SPIN_DEFAULT, TlsClient};
+use trunkline_proto::Credentials;
 
 use crate::journal::JournalOptions;
 
@@ -50,11 +52,23 @@ pub struct Options {
     pub tcp_only: bool,
     /// Lets two ends on one machine share one ring, in memory that both processes have mapped.
     pub shared_memory: bool,
-    /// For an endpoint with its own port: lets other machines connect, although connections are not
-    /// protected.
+    /// Encryption and identity for the engine of the peer, if the peer is on another machine. The data
+    /// is then encrypted from endpoint to endpoint.
+    pub security: Option<EngineSecurity>,
+    /// Permits connections with other machines that are not encrypted: to a peer on another machine
+    /// without [`security`](Self::security), and to this endpoint's own port.
     pub insecure: bool,
     /// Name and release of the program, which the peer can display.
     pub program: String,
+}
+
+/// How a program reaches the engine of another machine.
+#[derive(Clone, Debug)]
+pub struct EngineSecurity {
+    /// The engines that the program accepts.
+    pub tls: Arc<TlsClient>,
+    /// The proof of the program's identity.
+    pub credentials: Option<Credentials>,
 }
 
 /// The default port of an engine, which keeps the directory.
@@ -77,6 +91,7 @@ impl Default for Options {
             sockets: None,
             tcp_only: false,
             shared_memory: true,
+            security: None,
             insecure: false,
             program: String::new(),
         }

@@ -49,7 +49,7 @@ fn all_endpoints_are_listed_page_by_page() {
         })
         .collect();
     let readers: Vec<_> = readers.into_iter().map(|r| r.join().unwrap()).collect();
-    let found = list("localhost", port, None, None, TEST_TIMEOUT).unwrap();
+    let found = list("localhost", port, None, None, None, TEST_TIMEOUT).unwrap();
     let mut expected: Vec<String> = (0..count)
         .map(|i| format!("tl://localhost/list/{i}!"))
         .collect();
@@ -70,13 +70,13 @@ fn all_endpoints_are_listed_page_by_page() {
         .flush(trunkline_stream::Until::Available, Some(TEST_TIMEOUT))
         .unwrap();
     let one = StreamUrl::parse("tl://localhost/list/7!").unwrap();
-    let found = list("localhost", port, None, Some(&one), TEST_TIMEOUT).unwrap();
+    let found = list("localhost", port, None, Some(&one), None, TEST_TIMEOUT).unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].in_buffer, found[0].total), (3, 0));
     assert_eq!(found[0].data_type, "u8");
     assert_eq!(found[0].stalled_for, None);
     drop((readers, writers));
-    let nobody = list("localhost", port, None, None, TEST_TIMEOUT);
+    let nobody = list("localhost", port, None, None, None, TEST_TIMEOUT);
     assert!(matches!(nobody, Err(ListError::Unreachable { .. })));
 }
 
@@ -96,7 +96,14 @@ fn client_does_not_wait_for_a_directory_that_never_answers() {
     let (sender, receiver) = channel();
     thread::spawn(move || {
         let timeout = Duration::from_millis(200);
-        sender.send(list("localhost", port, Some(folder.path()), None, timeout))
+        sender.send(list(
+            "localhost",
+            port,
+            Some(folder.path()),
+            None,
+            None,
+            timeout,
+        ))
     });
     let answer = receiver.recv_timeout(TEST_TIMEOUT).expect("list() returns");
     assert!(

@@ -136,6 +136,15 @@ impl StreamUrl {
         self.segments.iter().map(String::as_str)
     }
 
+    /// Returns the name without the host and the context, in canonical form.
+    pub fn path(&self) -> String {
+        let text = self.to_string();
+        let path = text.strip_prefix("tl://").unwrap_or(&text);
+        path.split_once('/')
+            .map_or(path, |(_, path)| path)
+            .to_owned()
+    }
+
     /// Returns the context and the name, which together identify an endpoint on its machine.
     pub fn endpoint(&self) -> (&str, &[String]) {
         (&self.context, &self.segments)

@@ -25,8 +25,9 @@ use trunkline_identity::keys::{KeyError, ProgramKey, PublicKey, login_signature}
 use trunkline_identity::token::{JoinToken, TokenTextError};
 use trunkline_net::{Dialler, TlsClient, TlsError, Trust};
 use trunkline_proto::message::login::TokenSecret;
-use trunkline_types::Url;
+use trunkline_stream::{DIRECTORY_PORT, EngineSecurity, Options};
 use trunkline_types::url::Transport;
+use trunkline_types::{StreamUrl, Url};
 
 use crate::client::{CallError, Client, ConnectError, ConnectOptions};
 
@@ -238,6 +239,14 @@ impl ClientSecurity {
         self
     }
 
+    /// Returns the same for the streams to and from the engine's machine; `None` without encryption.
+    pub fn for_streams(&self) -> Option<EngineSecurity> {
+        Some(EngineSecurity {
+            tls: Arc::clone(self.tls.as_ref()?),
+            credentials: self.credentials.clone(),
+        })
+    }
+
     pub(crate) fn credentials(&self) -> Option<Credentials> {
         self.credentials.clone()
     }
@@ -248,6 +257,38 @@ impl ClientSecurity {
         let tls = Arc::clone(self.tls.as_ref()?);
         Some(Dialler::tls(host, url.port_or_default(), tls))
     }
+}
+
+/// Returns the default options of an endpoint of a stream whose peer has the URL `peer`. If the user has
+/// joined the engine of the peer's machine, the stream is encrypted, and the endpoint uses the user's key.
+///
+/// # Errors
+/// [`ContextError`] if a context cannot be used. A URL that is not valid is an error when the endpoint is
+/// created.
+pub fn stream_options(peer: &str) -> Result<Options, ContextError> {
+    let mut options = Options::to(peer);
+    if let Ok(contexts) = Contexts::of_user()
+        && let Some(engine) = engine_of_peer(peer)
+        && let Some(context) = contexts.for_url(&engine)?
+    {
+        options.security = ClientSecurity::of(&context)?.for_streams();
+    }
+    Ok(options)
+}
+
+/// Returns the URL of the engine that knows the endpoint of a stream with the URL `peer`; `None` for this
+/// machine, and for a URL that is not valid.
+pub fn engine_of_peer(peer: &str) -> Option<Url> {
+    let peer = StreamUrl::parse(peer).ok()?;
+    if peer.host() == "localhost" {
+        return None;
+    }
+    let host = match peer.host().contains(':') {
+        true => format!("[{}]", peer.host()),
+        false => peer.host().to_owned(),
+    };
+    let port = peer.port().unwrap_or(DIRECTORY_PORT);
+    Url::parse(&format!("tl://{host}:{port}")).ok()
 }
 
 impl Contexts {

@@ -21,7 +21,8 @@
 //! ```
 //!
 //! # Layout
-//! - [`Engine`]: hosts variables. `sessions` creates an endpoint for each connection, `io_host`
+//! - [`Engine`]: hosts variables. `sessions` creates an endpoint for each connection,
+//!   `stream_sessions` serves the directory of streams, `io_host`
 //!   runs I/O servers, `deployments` keeps libraries, store and I/O servers consistent, `retention`
 //!   stores values, `audit` stores the audit entries, `administrator` carries out the orders of
 //!   clients, `logins` decides who they are, and `health` measures the engine itself.
@@ -56,6 +57,7 @@ mod provider;
 pub mod record;
 mod retention;
 mod sessions;
+mod stream_sessions;
 
 pub use client::{
     CallError, Callbacks, Client, ConnectError, ConnectOptions, LocalReader, OnChangeError,
@@ -63,7 +65,8 @@ pub use client::{
     polled,
 };
 pub use contexts::{
-    ClientSecurity, Context, ContextError, Contexts, JoinError, NewContext, NewKey,
+    ClientSecurity, Context, ContextError, Contexts, JoinError, NewContext, NewKey, engine_of_peer,
+    stream_options,
 };
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use history::OpenHistory;

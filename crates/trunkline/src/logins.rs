@@ -223,20 +223,9 @@ impl Logins {
         Some(next)
     }
 
-    /// Checks whether a peer may use the streams of this machine. Streams have no identities yet, so
-    /// only programs of the engine's user may use them, unless the engine is insecure.
-    ///
-    /// # Errors
-    /// [`Fault`] for the peer.
-    pub(crate) fn check_stream(&self, channel: &Channel) -> Result<(), Fault> {
-        let is_local = channel.address.is_none_or(is_loopback);
-        let is_owner = channel.uid.is_some_and(|uid| uid == self.uid || uid == 0);
-        if self.is_insecure || (is_local && is_owner) {
-            return Ok(());
-        }
-        let sentence = "streams of this machine are for programs of the engine's user; run the program as \
-                        that user on the engine's machine, or start the engine with insecure = true";
-        Err(Fault::new(FaultCode::Denied, sentence))
+    /// The engine, whose audit gets refused requests.
+    pub(crate) fn engine(&self) -> &Core {
+        &self.journal.core
     }
 
     /// Checks the proof in a HELLO. Returns `None` if `answer` gets the result later.

@@ -13,12 +13,13 @@ use trunkline_proto::frame::{FrameHeader, HEADER_BYTES};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::{Channel, Disconnect, Endpoint, FaultCode, FrameKind, Negotiation};
 use trunkline_serve::{EngineFacts, RequestBudget, ServeOptions, Session};
-use trunkline_stream::directory::{DirectoryHost, DirectorySession, is_first};
+use trunkline_stream::directory::{DirectoryHost, is_first};
 use trunkline_types::{Tick, Timestamp, WhyStep};
 
 use crate::deployments::Deployments;
 use crate::engine::EngineOptions;
 use crate::logins::Logins;
+use crate::stream_sessions::StreamSession;
 
 pub(crate) struct Sessions {
     pub(crate) engine: Engine,
@@ -276,7 +277,7 @@ struct FirstFrameRouter {
 )]
 enum Kind {
     Variables(Session),
-    Streams(Box<DirectorySession>),
+    Streams(Box<StreamSession>),
 }
 
 impl FirstFrameRouter {
@@ -290,20 +291,18 @@ impl FirstFrameRouter {
             return None;
         };
         let kind = FrameKind::from_number(FrameHeader::from_bytes(header).kind);
-        if kind.is_some_and(is_first) {
-            let (directory, notifier) = (Arc::clone(&self.directory), self.notifier.clone());
-            let session = DirectorySession::new(directory, notifier, now);
-            let session = match self.can_hand_over {
-                true => session,
-                false => session.without_registration(),
-            };
-            let session = match self.logins.check_stream(&self.channel) {
-                Ok(()) => session,
-                Err(fault) => session.refused(fault),
-            };
-            let mut session = Box::new(session);
-            session.handle_channel(&self.channel);
-            self.session = Kind::Streams(session);
+        if kind.is_some_and(is_first)
+            && let Kind::Variables(session) = &self.session
+        {
+            let session = StreamSession::new(
+                session.caller().clone(),
+                self.channel.clone(),
+                Arc::clone(&self.logins),
+                Arc::clone(&self.directory),
+                (self.notifier.clone(), self.can_hand_over),
+                now,
+            );
+            self.session = Kind::Streams(Box::new(session));
         }
         Some(received)
     }

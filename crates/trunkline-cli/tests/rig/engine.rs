@@ -140,6 +140,23 @@ pub fn client_at(address: SocketAddr) -> Client {
     Client::connect(&format!("tl+tcp://{address}")).unwrap()
 }
 
+/// A command with further words before it, such as `ip netns exec NAME`.
+pub fn with_words_before(before: &[String], plain: Command) -> Command {
+    let Some((first, rest)) = before.split_first() else {
+        return plain;
+    };
+    let mut wrapped = Command::new(first);
+    wrapped.args(rest).arg(plain.get_program());
+    wrapped.args(plain.get_args());
+    for (key, value) in plain.get_envs() {
+        match value {
+            Some(value) => wrapped.env(key, value),
+            None => wrapped.env_remove(key),
+        };
+    }
+    wrapped
+}
+
 fn serve(launch: &Launch, listen: &str, config: PathBuf) -> (Running, SocketAddr) {
     let config = config.to_str().unwrap().to_owned();
     let mut arguments = vec!["serve", &config, "--listen", listen, "--store", "none"];
@@ -150,23 +167,7 @@ fn serve(launch: &Launch, listen: &str, config: PathBuf) -> (Running, SocketAddr
     if !listen.starts_with("127.") && !is_secure {
         arguments.push("--insecure");
     }
-    let plain = command(&arguments);
-    let mut all = launch.before.iter().map(String::as_str);
-    let mut serve = match all.next() {
-        None => plain,
-        Some(first) => {
-            let mut wrapped = Command::new(first);
-            wrapped.args(all).arg(plain.get_program());
-            wrapped.args(plain.get_args());
-            for (key, value) in plain.get_envs() {
-                match value {
-                    Some(value) => wrapped.env(key, value),
-                    None => wrapped.env_remove(key),
-                };
-            }
-            wrapped
-        }
-    };
+    let mut serve = with_words_before(&launch.before, command(&arguments));
     serve.envs(launch.environment.iter().cloned());
     let running = Running::spawn(&mut serve);
     let line = running.line_with("Listening on tl://");

@@ -1,7 +1,9 @@
 //! An engine on the network: programs on another machine join it, and what they may do follows the
 //! accounts and rules of the engine.
 
+use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,10 +18,10 @@ use trunkline_identity::accounts::AccessFile;
 use trunkline_net::Clock;
 use trunkline_types::{Contract, Url, Value};
 
-use crate::engine::{Engine, Launch, config, names};
+use crate::engine::{Engine, Launch, config, names, with_words_before};
 use crate::figures::{is_full, record, seconds, size};
 use crate::netns::Network;
-use crate::process::command;
+use crate::process::{Running, command, finish};
 use crate::{CUT_OFF, alone, until};
 
 /// An engine with a security folder, and the contexts of a user on another machine.
@@ -186,6 +188,128 @@ fn program_on_another_machine_joins_and_its_rights_follow_the_accounts() {
     });
     // The owner was never disturbed.
     assert_eq!(put(&plant.owner, &all[0], 4.0), Ok(()));
+}
+
+/// The commands of the page about streams, on two machines. The link is cut while elements are on their
+/// way, and one account has no right to streams.
+///
+/// Behaviour: B-80, B-82, NS-66.
+#[test]
+fn stream_between_two_machines_needs_only_a_joined_engine() {
+    let _alone = alone();
+    let Some(network) = Network::create("a stream between two machines") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let mut init = command(&["init"]);
+    init.arg(path("trunkline.toml"))
+        .args(["--host", &network.engine]);
+    assert!(init.output().unwrap().status.success());
+    std::fs::create_dir(path("run")).unwrap();
+    let socket = path("engine.sock");
+    let runtime = ("XDG_RUNTIME_DIR".to_owned(), path("run"));
+    let engine = Engine::launch(Launch {
+        before: network.before(),
+        environment: vec![runtime],
+        listen: vec![
+            format!("{}:0", network.engine),
+            // Nobody else is in the namespace, so the port is free.
+            "127.0.0.1:5850".to_owned(),
+            format!("unix:{socket}"),
+        ],
+        config: format!("[engine]\nsecurity = {:?}\n", path("security")),
+    });
+    let owner = Client::connect(&format!("tl+unix://{socket}")).unwrap();
+    let url = format!("tl://{}", engine.address);
+    // A command on the other machine, by the user of these contexts.
+    let away = |contexts: &str, arguments: &[&str]| {
+        let mut away = command(arguments);
+        away.env("XDG_CONFIG_HOME", path(contexts))
+            .env("XDG_RUNTIME_DIR", path("nothing"));
+        away
+    };
+    let join = |contexts: &str, account: &str, role: &str| {
+        let pair = Pair {
+            account: account.to_owned(),
+            role: role.to_owned(),
+            groups: Vec::new(),
+        };
+        let token = owner.pair(&pair, CUT_OFF).unwrap().token;
+        let joined = finish(&mut away(contexts, &["join", &url, &token]), "");
+        assert_eq!(joined.code, Some(0), "{joined:?}");
+    };
+    let reader = [
+        "stream",
+        "read",
+        "archive/in",
+        "--type",
+        "i32",
+        "--count",
+        "1000",
+    ];
+    let mut reader = with_words_before(&network.before(), command(&reader));
+    let reader = Running::spawn(reader.env("XDG_RUNTIME_DIR", path("run")));
+    let peer = format!("{url}/archive/in");
+    let write = ["stream", "write", "daq/out", "--to", &peer, "--type", "i32"];
+
+    // Without joining, nothing is sent.
+    let refused = finish(&mut away("nobody", &write), "1\n");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(
+        refused.err.contains("would not be encrypted"),
+        "{refused:?}"
+    );
+    assert!(refused.err.contains("trunkline join"), "{refused:?}");
+    // A viewer sees the stream, and may not use it.
+    join("viewer", "screen", "viewer");
+    let refused = finish(&mut away("viewer", &write), "1\n");
+    assert_eq!(refused.code, Some(5), "{refused:?}");
+    assert!(
+        refused
+            .err
+            .contains("you have no permission to use the stream archive/in"),
+        "{refused:?}"
+    );
+    // The first context is the selected one, so its engine is the default.
+    let listed = finish(&mut away("viewer", &["stream", "ls", "--json"]), "");
+    assert!(
+        listed.out.contains("tl://localhost/archive/in"),
+        "{listed:?}"
+    );
+
+    join("engineer", "daq", "engineer");
+    let short = [
+        "stream",
+        "write",
+        "daq/out",
+        "--to",
+        "archive/in",
+        "--type",
+        "i32",
+    ];
+    let mut writer = away("engineer", &short);
+    let mut writer = Running::spawn_reading(&mut writer, Stdio::piped());
+    let mut input = writer.child.stdin.take().unwrap();
+    let mut next = 0;
+    for is_cut in [false, true, false] {
+        let count = if is_cut { 500 } else { 250 };
+        network.link(!is_cut);
+        for element in next..next + count {
+            writeln!(input, "{element}").unwrap();
+        }
+        if is_cut {
+            writer.error_with("lost");
+            network.link(true);
+        }
+        for element in next..next + count {
+            assert_eq!(reader.line(), element.to_string());
+        }
+        next += count;
+    }
+    drop(input);
+    assert_eq!(writer.end().0, Some(0));
+    assert_eq!(reader.end().0, Some(0));
 }
 
 /// R10: every encrypted client is back after the engine was killed.

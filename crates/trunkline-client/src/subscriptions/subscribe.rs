@@ -56,11 +56,13 @@ impl Subscriptions {
         let SubscribeOptions {
             only_changes,
             own_suppressed,
+            recorded,
             ..
         } = options;
         let flags = SubscribeFlags {
             only_changes,
             own_suppressed,
+            recorded,
         };
         let remote_id = self.remote.find_or_add(contract, flags);
         let mut subscription = Subscription::new(remote_id, contract, options);

@@ -457,7 +457,16 @@ impl Live {
         }
         let number = endpoint.wants_handover();
         if let Some(number) = number.filter(|_| flush == Flush::Done && outgoing.is_empty()) {
-            return Some(Turn::HandOver(number));
+            match release(incoming, outgoing) {
+                Ok(true) => return Some(Turn::HandOver(number)),
+                Ok(false) => {}
+                Err(error) => {
+                    let cause = Disconnect::from(error);
+                    endpoint.handle_disconnected(now, cause.clone());
+                    incoming.ended.get_or_insert(cause);
+                    return Some(Turn::Over);
+                }
+            }
         }
         *snapshot = outlet.check();
         let more = incoming.ready && snapshot.wants_input;
@@ -497,6 +506,13 @@ fn tell_channel(
     }
     endpoint.handle_channel(&channel);
     Ok(true)
+}
+
+/// Gives up the encryption of a connection that is handed over. Returns false while the peer has not
+/// done so.
+fn release(incoming: &mut Incoming, outgoing: &mut Outgoing) -> io::Result<bool> {
+    // The peer begins anew when it sees the end of this half, so its own half must have ended.
+    Ok(incoming.half.release()? && outgoing.release()?)
 }
 
 /// Takes a turn of a connection that is being closed.

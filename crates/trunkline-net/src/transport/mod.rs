@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 
-use trunkline_proto::Channel;
+use trunkline_proto::{Channel, EndKeys};
 use trunkline_types::Tick;
 
 use self::shm::{Local, TableAnswer};
@@ -59,6 +59,16 @@ pub trait ReceiveHalf: Send {
         ChannelState::Plain
     }
 
+    /// Reads until the other end has ended its encryption, so that another program can continue the
+    /// connection with the socket alone. What has arrived until then is discarded. Returns false while
+    /// the other end has not done so.
+    ///
+    /// # Errors
+    /// The stream ended or failed, or the other end sent too much. The stream is unusable.
+    fn release(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
     /// Must be called after the source was ready. `hung_up` is true if the source also reported
     /// that the other end has closed.
     fn acknowledge(&mut self, hung_up: bool) {
@@ -68,6 +78,12 @@ pub trait ReceiveHalf: Send {
     /// Returns true if a read would find something, or `None` if only a system call can show that.
     fn glance(&mut self) -> Option<bool> {
         None
+    }
+
+    /// Returns true if reads have made the connection produce bytes, which the send half must
+    /// [flush](SendHalf::flush) before the caller sleeps.
+    fn wants_flush(&self) -> bool {
+        false
     }
 
     /// Must be called before sleeping on the source, after reads have found nothing more; otherwise
@@ -111,6 +127,27 @@ pub trait SendHalf: Send {
 
     /// Gives up encryption if it has not begun. What follows only tells the peer why it is refused.
     fn speak_plainly(&mut self) {}
+
+    /// Ends the encryption of this half, after everything else was sent, so that another program
+    /// can continue the connection with the socket alone. Returns false while there is no room to
+    /// say so. After true, this half does not touch the socket any more.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    fn release(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    /// Ends the encryption with the program at the other end, and begins a new one with the program
+    /// that has the peer's key, once the other end has ended the old one too. Until then,
+    /// [`is_open`](Self::is_open) returns false.
+    ///
+    /// # Errors
+    /// The connection is not encrypted, or the keys cannot be used.
+    fn continue_with(&mut self, keys: &EndKeys) -> io::Result<()> {
+        let _ = keys;
+        Err(ErrorKind::Unsupported.into())
+    }
 
     /// Informs the other end that no more data follows. Data that was already written still
     /// arrives.

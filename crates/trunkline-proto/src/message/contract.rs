@@ -30,6 +30,8 @@ record! {
         pub only_changes: bool = FlagsThen<Flag<1>>,
         /// Suppresses updates that this session wrote itself.
         pub own_suppressed: bool = Flag<2>,
+        /// The updates are for a recording, which needs the right to record as well.
+        pub recorded: bool = Flag<4>,
     }
 }
 
@@ -38,6 +40,7 @@ impl SubscribeFlags {
     pub const NONE: SubscribeFlags = SubscribeFlags {
         only_changes: false,
         own_suppressed: false,
+        recorded: false,
     };
 }
 

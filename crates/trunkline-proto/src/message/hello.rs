@@ -63,7 +63,7 @@ fields! {
     absent Self { features: Features::NONE, ..Self::default() }
 }
 
-single_frame! { Hello, Hello, unnumbered }
+single_frame! { Hello, Hello, unnumbered, also StreamLogin }
 
 record! {
     #[derive(Copy, Eq)]

@@ -26,7 +26,9 @@ use super::pair::{Pair, Paired};
 use super::provider::{ProvideFrame, ProviderAnswerFrame, ProviderBindFrame, ProviderRequestFrame};
 use super::single::SingleFrame;
 use super::stream::control::{Abort, Ack, Ask, End, Lost, StreamKeepalive};
-use super::stream::directory::{Arrived, Lookup, Register, Registered, TicketGrant};
+use super::stream::directory::{
+    Arrived, Lookup, PeerGrant, Register, Registered, Revoked, TicketGrant, Visitor,
+};
 use super::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use super::subscribe::SubscribeFrame;
 use super::watch::{AppearedFrame, Unwatch, VanishedFrame, Watch};
@@ -46,7 +48,7 @@ pub trait MessageVisitor<'a> {
 /// Calls the method of `visitor` for the message of a frame of this kind.
 pub fn with_message<'a, V: MessageVisitor<'a>>(kind: FrameKind, visitor: V) -> V::Output {
     match kind {
-        FrameKind::Hello => visitor.single::<Hello>(),
+        FrameKind::Hello | FrameKind::StreamLogin => visitor.single::<Hello>(),
         FrameKind::Welcome => visitor.single::<Welcome>(),
         FrameKind::Refused | FrameKind::StreamRefused => visitor.single::<Refused>(),
         FrameKind::Goodbye | FrameKind::StreamGoodbye => visitor.single::<Goodbye>(),
@@ -119,6 +121,9 @@ pub fn with_message<'a, V: MessageVisitor<'a>>(kind: FrameKind, visitor: V) -> V
         FrameKind::StreamEndpoints => visitor.single::<EndpointsPage>(),
         FrameKind::StreamStatus => visitor.single::<EndpointStatus>(),
         FrameKind::StreamLost => visitor.single::<Lost>(),
+        FrameKind::StreamPeer => visitor.single::<PeerGrant>(),
+        FrameKind::StreamVisitor => visitor.single::<Visitor>(),
+        FrameKind::StreamRevoked => visitor.single::<Revoked>(),
         FrameKind::Part
         | FrameKind::Opened
         | FrameKind::Subscribed

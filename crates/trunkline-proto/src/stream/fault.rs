@@ -73,6 +73,11 @@ impl StreamFault {
                 sentence: sentence.to_owned(),
             },
             FaultCode::StreamConnected if retry => return None,
+            // Later, the data waits for the account to get its rights or its key again.
+            FaultCode::NotAuthenticated if is_first => Self::Refused {
+                code,
+                sentence: sentence.to_owned(),
+            },
             FaultCode::StreamType
             | FaultCode::StreamDirection
             | FaultCode::StreamPeer

@@ -96,8 +96,10 @@ impl<H: LinkRole> Link<H> {
         let is_first = self.session.peer.is_none();
         let retry = refused.retry_after.is_some();
         let fault = StreamFault::of_refusal(refused.code, &refused.sentence, retry, is_first);
+        // The rights of the account may have been taken away only for a time.
+        let is_final = is_first || refused.code != FaultCode::Denied;
         if self.session.fault.is_none() {
-            self.session.fault = fault;
+            self.session.fault = fault.filter(|_| is_final);
         }
         let cause = Disconnect::from_refused(refused, VersionRange::OURS);
         self.session.handle_dial_failed(now, cause);

@@ -42,7 +42,8 @@ fn is_open_ended(kind: u8) -> bool {
     use FrameKind::{
         AlarmJournal, Alarms, Audit, Closed, Control, EngineAnswer, Hello, Pair, Paired, Report,
         Requested, StreamArrived, StreamData, StreamEndpoints, StreamHello, StreamList,
-        StreamLookup, StreamRegister, StreamStatus, StreamWelcome, Subscribed, Welcome,
+        StreamLogin, StreamLookup, StreamRegister, StreamStatus, StreamWelcome, Subscribed,
+        Welcome,
     };
     [
         Hello,
@@ -58,6 +59,7 @@ fn is_open_ended(kind: u8) -> bool {
         Control,
         Pair,
         Paired,
+        StreamLogin,
         StreamLookup,
         StreamRegister,
         StreamArrived,

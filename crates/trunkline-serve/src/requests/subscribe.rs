@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use trunkline_access::Action;
 use trunkline_engine::{AccessError, Variable};
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::results::ResultsBuilder;
@@ -106,6 +107,10 @@ pub(super) fn subscribe_one(
         let sentence = "this engine cannot suppress a session's own updates; ignore the updates \
                         that are marked as own";
         return Err(Fault::new(FaultCode::NotSupported, sentence));
+    }
+    if flags.recorded && !variable.permits(&context.caller, Action::Record) {
+        let action = Action::Record;
+        return Err(Fault::from(&AccessError::Denied { action }));
     }
     let items = context.consumer.item_count();
     if items >= context.options.items_max as usize {

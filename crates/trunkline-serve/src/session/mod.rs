@@ -156,6 +156,11 @@ impl Session {
         }
     }
 
+    /// The client of this session, as far as it is known.
+    pub fn caller(&self) -> &Caller {
+        &self.context.caller
+    }
+
     /// Returns true if the hello was accepted and the connection is not closing.
     pub fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open)

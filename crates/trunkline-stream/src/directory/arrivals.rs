@@ -5,13 +5,17 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use trunkline_net::{Admitted, Link, Peer, Transport, passing, tcp};
+use trunkline_proto::message::stream::directory::Ticket;
 
 use crate::end::{EndpointRole, StreamEndpoint};
 use crate::properties::Properties;
 
 pub(crate) trait Arrivals: Send + Sync {
-    /// Handles a connected socket, and the bytes read from it, which begin with S_HELLO.
-    fn arrive(&self, socket: OwnedFd, bytes: &[u8]);
+    /// Handles a connection, and the bytes read from it, which begin with S_HELLO.
+    fn arrive(&self, transport: Transport, ticket: Ticket, bytes: &[u8]);
+
+    /// Ends the connection that arrived with this ticket, if it still exists.
+    fn revoke(&self, ticket: &Ticket);
 
     /// The simulated counterpart of [`arrive`](Self::arrive), for the transport with this number.
     #[cfg(feature = "sim")]
@@ -27,7 +31,7 @@ pub(crate) fn transport_of(socket: OwnedFd) -> io::Result<Transport> {
     passing::transport_of(socket, tcp::USER_TIMEOUT)
 }
 
-/// Connects `link` to the peer that arrived over `transport`, and from which `bytes` were read.
+/// Connects `link` to the peer that arrived over `transport` with `ticket`, and from which `bytes` were read.
 /// `is_checked` turns checksums on or off; with `None` they are on only between machines.
 ///
 /// # Errors
@@ -36,6 +40,7 @@ pub(crate) fn transport_of(socket: OwnedFd) -> io::Result<Transport> {
 pub(crate) fn attach<S: EndpointRole + 'static>(
     link: &Arc<Link<StreamEndpoint<S>>>,
     transport: Transport,
+    ticket: Ticket,
     bytes: &[u8],
     is_checked: Option<bool>,
 ) -> Result<(), Box<(Transport, Vec<u8>)>> {
@@ -46,6 +51,7 @@ pub(crate) fn attach<S: EndpointRole + 'static>(
         match end.admit(now, bytes, is_local) {
             Ok(first) => {
                 end.link.set_checked(is_checked.unwrap_or(is_remote));
+                end.set_ticket(ticket);
                 Admitted::Yes(first)
             }
             Err(refused) => {

@@ -2,18 +2,23 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_net::passing::Descriptors;
 use trunkline_net::{Clock, DialLimits, Dialler, Link, LinkOptions, near};
 use trunkline_proto::message::closing::Refused;
+use trunkline_proto::message::hello::Hello;
+use trunkline_proto::message::single::SingleFrame;
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::{
-    Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
+    Channel, Credentials, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits,
+    VersionRange,
 };
 use trunkline_types::{StreamUrl, Tick, Timestamp};
 
 use super::own_address;
+use crate::options::EngineSecurity;
 
 /// An error of listing a directory. The message is written for users.
 #[derive(Debug, thiserror::Error)]
@@ -52,8 +57,9 @@ const LISTED_MAX: usize = 100_000;
 /// Lists the endpoints of the directory at a port of `host`, ordered by URL.
 ///
 /// Connects to the engine of this machine over the socket in the folder `sockets` (`None`: the
-/// current user's folder), and to other machines over TCP. With `only`, the list contains at most
-/// that endpoint. Blocks the calling thread for at most `timeout`. Each address of the host has at
+/// current user's folder), and to other machines over TCP, encrypted if there is a `security`. The
+/// engine lists only what the program may see. With `only`, the list contains at most that endpoint.
+/// Blocks the calling thread for at most `timeout`. Each address of the host has at
 /// most a third of `timeout` to accept the connection.
 ///
 /// # Errors
@@ -63,14 +69,21 @@ pub fn list(
     port: u16,
     sockets: Option<&Path>,
     only: Option<&StreamUrl>,
+    security: Option<&EngineSecurity>,
     timeout: Duration,
 ) -> Result<Vec<EndpointStatus>, ListError> {
     let address = format!("{host}:{port}");
     let deadline = Clock::new().now().saturating_add(timeout);
     let is_here = own_address(host).is_some_and(|address| address.is_loopback());
-    let dialler = match near::socket(sockets, port).filter(|_| is_here) {
-        Some(socket) => Dialler::near(socket, host, port).taking(Descriptors::default()),
-        None => Dialler::tcp(host, port),
+    let socket = near::socket(sockets, port).filter(|_| is_here);
+    // Without a socket, the engine belongs to another user.
+    let has_socket = socket
+        .as_ref()
+        .is_some_and(|socket| socket.as_path().exists());
+    let dialler = match (socket, security) {
+        (_, Some(security)) if !has_socket => Dialler::tls(host, port, Arc::clone(&security.tls)),
+        (Some(socket), _) => Dialler::near(socket, host, port).taking(Descriptors::default()),
+        (None, _) => Dialler::tcp(host, port),
     };
     let limits = DialLimits::default();
     let options = LinkOptions {
@@ -86,6 +99,8 @@ pub fn list(
             after: String::new(),
             only: only.map(StreamUrl::to_string).unwrap_or_default(),
         },
+        credentials: security.and_then(|security| security.credentials.clone()),
+        channel: Channel::default(),
         frames: FrameBuffer::new(FrameLimits::default()),
         out: Vec::new(),
         endpoints: Vec::new(),
@@ -110,6 +125,8 @@ pub fn list(
 
 struct Lister {
     query: EndpointsQuery,
+    credentials: Option<Credentials>,
+    channel: Channel,
     frames: FrameBuffer,
     out: Vec<u8>,
     endpoints: Vec<EndpointStatus>,
@@ -142,7 +159,7 @@ impl Lister {
                         }
                     }
                 }
-                Some(FrameKind::StreamRefused) => {
+                Some(FrameKind::StreamRefused | FrameKind::Refused) => {
                     let refused = Refused::decode(&frame)?;
                     self.outcome = Some(Outcome::Refused(refused.code, refused.sentence));
                 }
@@ -155,7 +172,17 @@ impl Lister {
 }
 
 impl Endpoint for Lister {
+    fn handle_channel(&mut self, channel: &Channel) {
+        self.channel = channel.clone();
+    }
+
     fn handle_connected(&mut self, _: Tick, _: Timestamp) {
+        let is_encrypted = self.channel.binding.is_some();
+        if let Some(credentials) = self.credentials.as_ref().filter(|_| is_encrypted) {
+            let mut hello = Hello::default();
+            credentials.prove(&self.channel, false, &mut hello);
+            hello.encode_as(FrameKind::StreamLogin, 0, &mut self.out);
+        }
         self.query.encode(&mut self.out);
     }
 

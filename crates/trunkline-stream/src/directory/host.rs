@@ -1,23 +1,30 @@
 //! Shares a directory between the connections to it and the endpoints of this process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trunkline_proto::message::stream::Incarnation;
-use trunkline_proto::message::stream::directory::{Arrived, Lookup, Register, Ticket, TicketGrant};
+use trunkline_proto::message::stream::directory::{
+    Arrived, EndKey, Lookup, Register, Ticket, TicketGrant, Visitor,
+};
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::stream::{Answer, Directory, DirectoryLimits};
 use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::{StreamUrl, Tick};
 
-use super::{Arrivals, SessionNotifier};
+use super::gate::{Admitted, Gate, SharedGate};
+use super::{Arrivals, SessionNotifier, transport_of};
 use crate::handle::Environment;
 use crate::properties::{Properties, Reporter};
 
 /// Maximum number of transports being handed over to endpoints at the same time.
 const HANDOVERS_MAX: usize = 1024;
+
+/// Maximum number of peers of one endpoint whose rights are watched. If there are more, the one that
+/// came first is disconnected, and has to connect again: so none escapes the end of its rights.
+const GUESTS_MAX: usize = 1024;
 
 /// Placeholder for a ticket that could not be generated.
 const NO_TICKET: Ticket = [0; 16];
@@ -51,14 +58,34 @@ struct State {
 struct Handover {
     owner: u64,
     ticket: Ticket,
-    bytes: Vec<u8>,
+    content: Content,
+    gate: SharedGate,
+}
+
+/// What an endpoint gets to know of a peer that arrives.
+pub(super) enum Content {
+    /// The bytes that were read from the peer, which begin with S_HELLO.
+    Bytes(Vec<u8>),
+    /// The key that the peer must prove to have.
+    Key(EndKey),
 }
 
 struct Owner {
     program: String,
     pid: u32,
+    /// The endpoint's key; `None` if it cannot encrypt.
+    key: Option<EndKey>,
     route: Route,
     status: StatusSource,
+    /// Peers that have arrived and whose rights can end, the first one first.
+    guests: VecDeque<Guest>,
+    /// Tickets of peers whose connections the endpoint still has to end.
+    revoked: Vec<Ticket>,
+}
+
+struct Guest {
+    ticket: Ticket,
+    gate: SharedGate,
 }
 
 enum StatusSource {
@@ -132,8 +159,11 @@ impl DirectoryHost {
         let owner = Owner {
             program: program.to_owned(),
             pid: std::process::id(),
+            key: None,
             route: Route::Here(arrivals),
             status: StatusSource::OnRequest(Reporter::new(self.environment.now())),
+            guests: VecDeque::new(),
+            revoked: Vec::new(),
         };
         self.register(number, url, incarnation, owner)?;
         Ok(number)
@@ -143,17 +173,19 @@ impl DirectoryHost {
     pub(super) fn register_session(
         &self,
         number: u64,
-        register: &Register,
+        register: &Admitted<Register>,
         notifier: SessionNotifier,
     ) -> Result<(), Fault> {
-        let url = parse(&register.url)?;
         let owner = Owner {
             program: register.program.clone(),
             pid: register.pid,
+            key: register.key,
             route: Route::Session(notifier),
             status: StatusSource::NotReported,
+            guests: VecDeque::new(),
+            revoked: Vec::new(),
         };
-        self.register(number, &url, register.incarnation, owner)
+        self.register(number, register.url(), register.incarnation, owner)
     }
 
     fn register(
@@ -193,18 +225,18 @@ impl DirectoryHost {
     pub(super) fn look_up(
         &self,
         number: u64,
-        lookup: &Lookup,
+        lookup: &Admitted<Lookup>,
         notifier: SessionNotifier,
     ) -> Result<Option<TicketGrant>, Fault> {
-        let url = parse(&lookup.url)?.within_host();
         let mut state = self.lock();
         let now = self.environment.now();
         let mut fault = None;
-        let answer = state
-            .directory
-            .lookup(now, number, &url, lookup.incarnation, || {
-                self.ticket(&mut fault)
-            })?;
+        let answer =
+            state
+                .directory
+                .lookup(now, number, lookup.url(), lookup.incarnation, || {
+                    self.ticket(&mut fault)
+                })?;
         state.revoke_placeholder(now, fault.as_ref());
         if let Some(fault) = fault {
             return Err(fault);
@@ -231,27 +263,31 @@ impl DirectoryHost {
         Some(answer)
     }
 
-    /// Redeems a ticket. Returns the number to pass to [`hand_over`](Self::hand_over).
+    /// Redeems a ticket. Returns the number to pass to [`hand_over`](Self::hand_over), and the key of
+    /// the endpoint that the ticket gives access to, if it has one.
     pub(super) fn redeem(
         &self,
         ticket: &Ticket,
         by: Incarnation,
-        bytes: Vec<u8>,
-    ) -> Result<u64, Fault> {
+        content: Content,
+        gate: &SharedGate,
+    ) -> Result<(u64, Option<EndKey>), Fault> {
         let mut state = self.lock();
         let owner = state.directory.redeem(self.environment.now(), ticket, by)?;
+        let key = state.owners.get(&owner).and_then(|owner| owner.key);
         let number = state.next();
         let handover = Handover {
             owner,
             ticket: *ticket,
-            bytes,
+            content,
+            gate: Arc::clone(gate),
         };
         // The oldest entry belongs to a transport that was abandoned.
         if state.handovers.len() >= HANDOVERS_MAX {
             state.handovers.pop_first();
         }
         state.handovers.insert(number, handover);
-        Ok(number)
+        Ok((number, key))
     }
 
     /// Stores the status that the owner of a name has reported.
@@ -261,7 +297,8 @@ impl DirectoryHost {
         }
     }
 
-    pub(super) fn list(&self, query: &EndpointsQuery) -> EndpointsPage {
+    /// Returns a page of the endpoints that `gate` shows.
+    pub(super) fn list(&self, query: &EndpointsQuery, gate: &dyn Gate) -> EndpointsPage {
         let mut state = self.lock();
         let State {
             directory, owners, ..
@@ -275,7 +312,8 @@ impl DirectoryHost {
         let is_single = !query.only.is_empty();
         let single = only.as_ref().and_then(|only| directory.owned_name(only));
         let all = (!is_single).then(|| directory.owned_names_after(after.as_ref()));
-        let mut names = single.into_iter().chain(all.into_iter().flatten());
+        let names = single.into_iter().chain(all.into_iter().flatten());
+        let mut names = names.filter(|(url, _)| gate.shows(url));
         let (mut page, mut incomplete) = (EndpointsPage::default(), Vec::new());
         for (url, number) in names.by_ref().take(ENDPOINTS_PER_PAGE) {
             let Some(owner) = owners.get(&number) else {
@@ -336,26 +374,85 @@ impl DirectoryHost {
         let Some(Handover {
             owner,
             ticket,
-            bytes,
+            content,
+            gate,
         }) = state.handovers.remove(&number)
         else {
             return;
         };
         // If the owner is gone, the socket is closed, and the peer connects again.
-        match state.owners.get(&owner).map(|owner| &owner.route) {
-            Some(Route::Here(arrivals)) => {
+        let Some(owner) = state.owners.get_mut(&owner) else {
+            return;
+        };
+        let mut superfluous = None;
+        if gate.may_end() {
+            owner.guests.push_back(Guest { ticket, gate });
+            if owner.guests.len() > GUESTS_MAX {
+                superfluous = owner.guests.pop_front().map(|guest| guest.ticket);
+            }
+        }
+        match &owner.route {
+            Route::Here(arrivals) => {
                 let arrivals = arrivals.clone();
                 drop(state);
-                arrivals.arrive(socket, &bytes);
+                // An unusable socket is closed, and the peer connects again.
+                if let (Content::Bytes(bytes), Ok(transport)) = (content, transport_of(socket)) {
+                    arrivals.arrive(transport, ticket, &bytes);
+                }
+                if let Some(ticket) = superfluous {
+                    arrivals.revoke(&ticket);
+                }
             }
-            Some(Route::Session(notifier)) => {
+            Route::Session(notifier) => {
                 let mut frame = Vec::new();
-                let bytes = bytes.as_slice();
-                Arrived { ticket, bytes }.encode(&mut frame);
+                match &content {
+                    Content::Bytes(bytes) => Arrived { ticket, bytes }.encode(&mut frame),
+                    Content::Key(key) => Visitor { ticket, key: *key }.encode(&mut frame),
+                }
                 notifier.pass(frame, socket);
+                if let Some(ticket) = superfluous {
+                    owner.revoked.push(ticket);
+                    notifier.notify();
+                }
             }
-            None => {}
         }
+    }
+
+    /// Ends the connections between endpoints that were permitted by rights that have ended.
+    pub fn end_revoked(&self) {
+        let mut here = Vec::new();
+        let mut to_notify = Vec::new();
+        for owner in self.lock().owners.values_mut() {
+            let mut ended = Vec::new();
+            owner.guests.retain(|guest| {
+                let has_ended = guest.gate.has_ended();
+                if has_ended {
+                    ended.push(guest.ticket);
+                }
+                !has_ended
+            });
+            if ended.is_empty() {
+                continue;
+            }
+            match &owner.route {
+                Route::Here(arrivals) => here.push((arrivals.clone(), ended)),
+                Route::Session(notifier) => {
+                    owner.revoked.append(&mut ended);
+                    to_notify.push(notifier.clone());
+                }
+            }
+        }
+        for (arrivals, tickets) in here {
+            tickets.iter().for_each(|ticket| arrivals.revoke(ticket));
+        }
+        to_notify.iter().for_each(SessionNotifier::notify);
+    }
+
+    /// Takes the tickets of the peers whose connections the owner of a name must end.
+    pub(super) fn take_revoked(&self, number: u64) -> Vec<Ticket> {
+        let mut state = self.lock();
+        let owner = state.owners.get_mut(&number);
+        owner.map_or_else(Vec::new, |owner| std::mem::take(&mut owner.revoked))
     }
 
     #[cfg(feature = "sim")]
@@ -369,7 +466,9 @@ impl DirectoryHost {
         {
             let arrivals = arrivals.clone();
             drop(state);
-            arrivals.arrive_simulated(transport, &handover.bytes);
+            if let Content::Bytes(bytes) = &handover.content {
+                arrivals.arrive_simulated(transport, bytes);
+            }
         }
     }
 
@@ -430,8 +529,4 @@ impl std::fmt::Debug for DirectoryHost {
             .field("endpoints", &self.endpoints())
             .finish()
     }
-}
-
-fn parse(url: &str) -> Result<StreamUrl, Fault> {
-    StreamUrl::parse(url).map_err(|error| Fault::new(FaultCode::Malformed, error.to_string()))
 }

@@ -12,7 +12,7 @@ use trunkline_net::{
 use trunkline_proto::Endpoint;
 use trunkline_proto::stream::DirectoryLimits;
 
-use super::{DirectoryHost, DirectorySession};
+use super::{DirectoryHost, DirectorySession, OpenGate};
 
 /// One endpoint's use of a listening port, and the directory of the endpoints on that port. Dropping
 /// the last `Listener` of a port closes the port.
@@ -35,7 +35,8 @@ impl SessionFactory for Factory {
     fn open(&self, _: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>> {
         let now = Clock::new().now();
         // This directory holds only the endpoints of this process.
-        let session = DirectorySession::new(self.0.clone(), notifier, now);
+        let gate = Arc::new(OpenGate);
+        let session = DirectorySession::new(self.0.clone(), notifier, gate, now);
         Ok(Box::new(session.without_registration()))
     }
 

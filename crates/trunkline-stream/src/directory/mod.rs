@@ -13,9 +13,15 @@
 //!
 //! Each engine provides the directory of its machine. An endpoint whose URL names a port provides a
 //! directory on that port.
+//!
+//! If endpoint A is on another machine, its connection to the engine is encrypted. The engine then sends
+//! S_PEER instead of S_TICKET, and S_VISITOR instead of S_ARRIVED: they contain the public key of the
+//! other endpoint. A ends its encryption with the engine, and begins a new one with B over the same
+//! connection, which the engine has passed to B's process. The engine cannot read it.
 
 mod arrivals;
 mod client;
+mod gate;
 mod host;
 mod listener;
 #[cfg(test)]
@@ -25,9 +31,11 @@ mod registration;
 mod registry;
 mod session;
 mod session_notifier;
+mod visits;
 
 pub(crate) use self::arrivals::{Arrivals, attach, refuse, transport_of};
 pub use self::client::{ListError, list};
+pub use self::gate::{Gate, OpenGate};
 pub use self::host::{DirectoryHost, EndpointInfo};
 pub(crate) use self::listener::own_address;
 pub(crate) use self::registration::{Registration, register};
@@ -47,5 +55,6 @@ pub fn is_first(kind: FrameKind) -> bool {
             | FrameKind::StreamRegister
             | FrameKind::StreamHello
             | FrameKind::StreamList
+            | FrameKind::StreamLogin
     )
 }

@@ -2,20 +2,21 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_net::{Clock, Notifier, Peer, Server, ServerOptions, SessionFactory};
+use trunkline_net::{Clock, Notifier, Peer, Server, ServerOptions, SessionFactory, Transport};
 use trunkline_proto::frame::HEADER_BYTES;
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::Incarnation;
-use trunkline_proto::message::stream::directory::Lookup;
+use trunkline_proto::message::stream::directory::{Lookup, Ticket};
 use trunkline_proto::stream::DirectoryLimits;
 use trunkline_proto::{Endpoint, FaultCode, Frame, FrameHeader, FrameKind, VersionRange};
 use trunkline_types::StreamUrl;
 
-use super::{Arrivals, DirectoryHost, DirectorySession};
+use super::gate::SharedGate;
+use super::host::Content;
+use super::{Arrivals, DirectoryHost, DirectorySession, OpenGate};
 use crate::properties::Properties;
 
 struct Factory(Arc<DirectoryHost>);
@@ -26,6 +27,7 @@ impl SessionFactory for Factory {
         Ok(Box::new(DirectorySession::new(
             self.0.clone(),
             notifier,
+            Arc::new(OpenGate),
             now,
         )))
     }
@@ -35,7 +37,9 @@ impl SessionFactory for Factory {
 struct Unreachable;
 
 impl Arrivals for Unreachable {
-    fn arrive(&self, _: OwnedFd, _: &[u8]) {}
+    fn arrive(&self, _: Transport, _: Ticket, _: &[u8]) {}
+
+    fn revoke(&self, _: &Ticket) {}
 
     fn properties(&self) -> Option<Properties> {
         None
@@ -51,6 +55,7 @@ fn look_up(at: SocketAddr, url: &StreamUrl) -> TcpStream {
         url: url.to_string(),
         incarnation: Incarnation([7; 16]),
         program: "test".to_owned(),
+        key: None,
     };
     let mut out = Vec::new();
     lookup.encode(&mut out);
@@ -108,7 +113,9 @@ fn lookup_is_refused_when_no_ticket_can_be_generated() {
             "{refused:?}"
         );
     }
-    let guessed = sut.redeem(&[0; 16], Incarnation([7; 16]), Vec::new());
+    let gate: SharedGate = Arc::new(OpenGate);
+    let content = Content::Bytes(Vec::new());
+    let guessed = sut.redeem(&[0; 16], Incarnation([7; 16]), content, &gate);
     assert_eq!(guessed.unwrap_err().code, FaultCode::BadTicket);
     assert_eq!(sut.endpoints().len(), 1);
 }

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_net::{Clock, near};
+use trunkline_net::{Clock, near, public_key};
 use trunkline_proto::message::stream::directory::Register;
-use trunkline_proto::stream::LinkOptions;
+use trunkline_proto::stream::{LinkOptions, Secret};
 use trunkline_proto::{FaultCode, VersionRange};
 use trunkline_types::{StreamUrl, Tick};
 
@@ -14,6 +14,7 @@ use super::listener::{Listener, own_address};
 use super::registry::{self, NameState, Registry};
 use super::{Arrivals, DirectoryHost};
 use crate::error::StreamError;
+use crate::handle::Environment;
 use crate::options::Options;
 use crate::wait::Waiter;
 
@@ -87,15 +88,19 @@ pub(crate) async fn register(
     let Some(socket) = near::socket(sockets, options.directory_port) else {
         return Ok(None);
     };
+    let Secret(own_seed) = Environment::Real
+        .secret()
+        .map_err(|cause| StreamError::Random { cause })?;
     let register = Register {
         versions: VersionRange::OURS,
         url: url.within_host().to_string(),
         incarnation: link.incarnation,
         program: link.program.clone(),
         pid: std::process::id(),
+        key: Some(public_key(&own_seed)?),
     };
     let socket_path = socket.to_string();
-    let registry = registry::start(socket, register, arrivals)?;
+    let registry = registry::start(socket, register, own_seed, arrivals)?;
     let grace = Clock::new().now().saturating_add(NAME_GRACE);
     let state = waiter.wait(&registry, deadline, |end, now| match end.name_state() {
         NameState::Requested => None,

@@ -1,5 +1,6 @@
 //! Registers an endpoint's name with this machine's directory, over a separate connection.
 
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use trunkline_net::passing::{Descriptors, connect_passing};
 use trunkline_net::{Clock, Dialler, Link, LinkOptions, StartError};
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::control::{decode_keepalive, encode_keepalive};
-use trunkline_proto::message::stream::directory::{Arrived, Register};
+use trunkline_proto::message::stream::directory::{Arrived, Register, Revoked, Visitor};
 use trunkline_proto::{
     Backoff, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, Liveness,
     LivenessAction, VersionRange,
@@ -15,6 +16,7 @@ use trunkline_proto::{
 use trunkline_types::{SocketPath, Tick, Timestamp};
 
 use super::Arrivals;
+use super::visits::Visits;
 use crate::properties::Reporter;
 
 /// A connection that keeps a name registered until the connection is dropped. It registers the name
@@ -36,6 +38,7 @@ pub(crate) enum NameState {
 pub(crate) struct RegistryEnd {
     register: Register,
     arrivals: Arc<dyn Arrivals>,
+    visits: Arc<Visits>,
     descriptors: CurrentDescriptors,
     name_state: NameState,
     frames: FrameBuffer,
@@ -47,10 +50,11 @@ pub(crate) struct RegistryEnd {
     reporter: Reporter,
 }
 
-/// Requests a name from the engine at `socket`.
+/// Requests a name from the engine at `socket`. `own_seed` is the seed of the key in `register`.
 pub(crate) fn start(
     socket: SocketPath,
     register: Register,
+    own_seed: [u8; 32],
     arrivals: Arc<dyn Arrivals>,
 ) -> Result<Arc<Registry>, StartError> {
     let descriptors = CurrentDescriptors::default();
@@ -62,6 +66,7 @@ pub(crate) fn start(
     });
     let end = RegistryEnd {
         register,
+        visits: Arc::new(Visits::new(Arc::clone(&arrivals), own_seed)),
         arrivals,
         descriptors,
         name_state: NameState::Requested,
@@ -80,6 +85,12 @@ pub(crate) fn start(
         ..LinkOptions::default()
     };
     Link::start(dialler, end, options)
+}
+
+/// Takes the socket that came with the current frame.
+fn take_socket(descriptors: &CurrentDescriptors) -> Option<OwnedFd> {
+    let descriptors = descriptors.lock();
+    descriptors.unwrap_or_else(PoisonError::into_inner).take()
 }
 
 impl RegistryEnd {
@@ -109,11 +120,19 @@ impl RegistryEnd {
                 }
                 Some(FrameKind::StreamArrived) => {
                     let arrived = Arrived::decode(&frame)?;
-                    let descriptors = self.descriptors.lock();
-                    let socket = descriptors.unwrap_or_else(PoisonError::into_inner).take();
-                    if let Some(socket) = socket {
-                        self.arrivals.arrive(socket, arrived.bytes);
+                    if let Some(socket) = take_socket(&self.descriptors) {
+                        self.visits
+                            .accept_plain(socket, arrived.ticket, arrived.bytes);
                     }
+                }
+                Some(FrameKind::StreamVisitor) => {
+                    let visitor = Visitor::decode(&frame)?;
+                    if let Some(socket) = take_socket(&self.descriptors) {
+                        self.visits.accept(socket, &visitor);
+                    }
+                }
+                Some(FrameKind::StreamRevoked) => {
+                    self.visits.revoke(&Revoked::decode(&frame)?.ticket);
                 }
                 Some(FrameKind::StreamKeepalive) => {
                     let keepalive = decode_keepalive(&frame)?;

@@ -2,31 +2,35 @@
 //! endpoint, or lists all endpoints.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use trunkline_net::Notifier;
 use trunkline_proto::frame::HEADER_BYTES;
 use trunkline_proto::limits::{FRAME_DEADLINE, HELLO_DEADLINE, HELLO_FRAME_MAX};
 use trunkline_proto::message::closing::Refused;
-use trunkline_proto::message::stream::StreamHello;
 use trunkline_proto::message::stream::control::{
     decode_keepalive, encode_keepalive, encode_refused,
 };
-use trunkline_proto::message::stream::directory::{Lookup, Register, Registered, TicketGrant};
+use trunkline_proto::message::stream::directory::{
+    EndKey, Lookup, PeerGrant, Register, Registered, Revoked, TicketGrant,
+};
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsQuery};
 use trunkline_proto::message::stream::seal::is_frame_intact;
+use trunkline_proto::message::stream::{Incarnation, StreamHello};
 use trunkline_proto::stream::DirectoryLimits;
 use trunkline_proto::{
-    Disconnect, Endpoint, Fault, FaultCode, Frame, FrameError, FrameHeader, FrameKind, Liveness,
-    LivenessAction, PROTOCOL_VERSION, VersionRange,
+    Channel, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameError, FrameHeader, FrameKind,
+    Liveness, LivenessAction, PROTOCOL_VERSION, VersionRange,
 };
 use trunkline_types::{Tick, Timestamp};
 
 use super::SessionNotifier;
-use super::host::DirectoryHost;
+use super::gate::{Gate, SharedGate, admit};
+use super::host::{Content, DirectoryHost};
 
 /// Longest payload of S_HELLO, which describes the type of the stream's elements. All other frames
 /// to a directory are limited to [`HELLO_FRAME_MAX`] bytes.
-const STREAM_HELLO_MAX: u32 = 64 << 10;
+pub(super) const STREAM_HELLO_MAX: u32 = 64 << 10;
 /// Answers are generated only while fewer bytes than this wait to be sent.
 const OUTPUT_MAX: usize = 64 << 10;
 /// Maximum number of frames handled per call, so that one connection does not delay the thread's
@@ -42,6 +46,11 @@ pub struct DirectorySession {
     host: Arc<DirectoryHost>,
     number: u64,
     notifier: SessionNotifier,
+    gate: SharedGate,
+    /// The connection is encrypted between the peer and the engine.
+    is_encrypted: bool,
+    /// The endpoint that the peer has looked another one up for.
+    requester: Option<Requester>,
     /// Unhandled input as it arrived, starting at a frame boundary.
     input: Vec<u8>,
     /// Time at which the incomplete frame at the end of the input began to arrive.
@@ -62,6 +71,12 @@ pub struct DirectorySession {
     handover: Option<u64>,
 }
 
+#[derive(Clone, Copy)]
+struct Requester {
+    incarnation: Incarnation,
+    key: Option<EndKey>,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// No request has arrived yet.
@@ -75,19 +90,29 @@ enum Role {
 }
 
 impl DirectorySession {
-    pub fn new(host: Arc<DirectoryHost>, notifier: Notifier, now: Tick) -> Self {
-        Self::with_notifier(host, SessionNotifier::Net(notifier), now)
+    /// Creates the session of a connection. `gate` decides what the peer may do.
+    pub fn new(
+        host: Arc<DirectoryHost>,
+        notifier: Notifier,
+        gate: Arc<dyn Gate>,
+        now: Tick,
+    ) -> Self {
+        Self::with_notifier(host, SessionNotifier::Net(notifier), gate, now)
     }
 
     pub(crate) fn with_notifier(
         host: Arc<DirectoryHost>,
         notifier: SessionNotifier,
+        gate: SharedGate,
         now: Tick,
     ) -> Self {
         Self {
             number: host.number(),
             host,
             notifier,
+            gate,
+            is_encrypted: false,
+            requester: None,
             input: Vec::new(),
             started_at: None,
             has_backlog: false,
@@ -111,26 +136,60 @@ impl DirectorySession {
         }
     }
 
-    /// Refuses the peer, because it may not use the streams of this machine.
-    #[must_use]
-    pub fn refused(mut self, fault: Fault) -> Self {
-        self.refuse(fault);
-        self
+    /// Ends the connection for a reason outside of this directory: the peer is not known, or has lost
+    /// its rights. A connection that is being handed over is ended as well.
+    pub fn end(&mut self, fault: Fault, retry_after: Option<Duration>) {
+        if self.closing.is_none() {
+            self.handover = None;
+            self.refuse_until(fault, retry_after);
+        }
     }
 
     fn refuse(&mut self, fault: Fault) {
+        self.refuse_until(fault, None);
+    }
+
+    fn refuse_until(&mut self, fault: Fault, retry_after: Option<Duration>) {
         let refused = Refused {
             code: fault.code,
             versions: VersionRange::OURS,
-            retry_after: None,
+            retry_after,
             sentence: fault.sentence,
         };
         encode_refused(&refused, &mut self.output);
         self.closing = Some(Disconnect::ClosedLocally);
     }
 
+    /// Answers a lookup. An encrypted connection is handed over at once, because the two endpoints
+    /// need a new encryption between them.
     fn grant(&mut self, grant: &TicketGrant) {
-        grant.encode(&mut self.output);
+        let Some(requester) = self.requester.filter(|_| self.is_encrypted) else {
+            grant.encode(&mut self.output);
+            return;
+        };
+        let Requester { incarnation, key } = requester;
+        let key = key.ok_or_else(|| {
+            let sentence = "S_LOOKUP over an encrypted connection must contain the endpoint's key; \
+                            update the endpoint's program";
+            Fault::new(FaultCode::VersionMismatch, sentence)
+        });
+        let ticket = grant.ticket;
+        let redeemed = key.and_then(|key| {
+            let content = Content::Key(key);
+            self.host.redeem(&ticket, incarnation, content, &self.gate)
+        });
+        match redeemed {
+            Ok((number, Some(key))) => {
+                PeerGrant { ticket, key }.encode(&mut self.output);
+                self.handover = Some(number);
+            }
+            Ok((_, None)) => {
+                let sentence = "the program of the requested endpoint does not encrypt streams \
+                                between machines; update it";
+                self.refuse(Fault::new(FaultCode::VersionMismatch, sentence));
+            }
+            Err(fault) => self.refuse(fault),
+        }
     }
 
     /// Handles a request whose frame is at the start of `input`.
@@ -143,7 +202,9 @@ impl DirectorySession {
             }
             Request::Register(register) if self.role == Role::New => {
                 self.role = Role::Owner;
+                let url = register.url.clone();
                 let registered = check_versions(register.versions).and_then(|()| {
+                    let register = admit(&*self.gate, register)?;
                     let notifier = self.notifier.clone();
                     self.host.register_session(self.number, &register, notifier)
                 });
@@ -151,7 +212,7 @@ impl DirectorySession {
                     Ok(()) => {
                         let registered = Registered {
                             lease: DirectoryLimits::default().lease,
-                            url: register.url,
+                            url,
                         };
                         registered.encode(&mut self.output);
                     }
@@ -160,7 +221,12 @@ impl DirectorySession {
             }
             Request::Lookup(lookup) if self.role == Role::New => {
                 self.role = Role::LookupClient;
+                self.requester = Some(Requester {
+                    incarnation: lookup.incarnation,
+                    key: lookup.key,
+                });
                 let found = check_versions(lookup.versions).and_then(|()| {
+                    let lookup = admit(&*self.gate, lookup)?;
                     let notifier = self.notifier.clone();
                     self.host.look_up(self.number, &lookup, notifier)
                 });
@@ -170,23 +236,28 @@ impl DirectorySession {
                     Err(fault) => self.refuse(fault),
                 }
             }
-            Request::Hello(hello) if self.role != Role::Owner => {
+            Request::Hello(hello) if self.role != Role::Owner && !self.is_encrypted => {
                 let ticket = hello.ticket.ok_or_else(|| {
                     let sentence = "a peer must look up an endpoint before it sends S_HELLO";
                     Fault::new(FaultCode::BadTicket, sentence)
                 });
                 let incarnation = hello.end.incarnation;
-                let redeemed = ticket
-                    .and_then(|ticket| self.host.redeem(&ticket, incarnation, input.to_vec()));
+                let redeemed = ticket.and_then(|ticket| {
+                    let content = Content::Bytes(input.to_vec());
+                    self.host.redeem(&ticket, incarnation, content, &self.gate)
+                });
                 match redeemed {
-                    Ok(number) => self.handover = Some(number),
+                    Ok((number, _)) => self.handover = Some(number),
                     Err(fault) => self.refuse(fault),
                 }
             }
             Request::List(query) if matches!(self.role, Role::New | Role::ListClient) => {
                 self.role = Role::ListClient;
                 match check_versions(query.versions) {
-                    Ok(()) => self.host.list(&query).encode(1, &mut self.output),
+                    Ok(()) => {
+                        let page = self.host.list(&query, &*self.gate);
+                        page.encode(1, &mut self.output);
+                    }
                     Err(fault) => self.refuse(fault),
                 }
             }
@@ -357,6 +428,10 @@ fn check_versions(versions: VersionRange) -> Result<(), Fault> {
 }
 
 impl Endpoint for DirectorySession {
+    fn handle_channel(&mut self, channel: &Channel) {
+        self.is_encrypted = channel.binding.is_some();
+    }
+
     fn handle_connected(&mut self, _: Tick, _: Timestamp) {}
 
     fn handle_input(&mut self, now: Tick, _: Timestamp, bytes: &[u8]) {
@@ -377,6 +452,11 @@ impl Endpoint for DirectorySession {
             Some(Ok(grant)) => self.grant(&grant),
             Some(Err(fault)) => self.refuse(fault),
             None => {}
+        }
+        if self.role == Role::Owner {
+            for ticket in self.host.take_revoked(self.number) {
+                Revoked { ticket }.encode(&mut self.output);
+            }
         }
         let had_room = self.has_room();
         let unsent = self.output.get(self.sent..).unwrap_or_default();
@@ -427,6 +507,8 @@ impl Endpoint for DirectorySession {
         }
         match self.liveness.poll(now) {
             LivenessAction::Idle => {}
+            // The peer begins a new encryption, in which this would be a fault.
+            LivenessAction::SendKeepalive if self.handover.is_some() => {}
             LivenessAction::SendKeepalive => {
                 encode_keepalive(&self.liveness.keepalive(now, 0, 0), &mut self.output);
             }

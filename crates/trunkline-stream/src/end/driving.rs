@@ -1,21 +1,28 @@
 //! Implements the interface through which the network link drives an endpoint.
 
-use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
+use trunkline_proto::message::stream::directory::PeerGrant;
+use trunkline_proto::{Channel, DirectBytes, Disconnect, EndKeys, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use super::peer_lookup::{LookupAnswer, PeerLookup};
 use super::{ACTIVE_TIME, EndpointRole, GATHER_BYTES, GATHER_TIME, StopPolling, StreamEndpoint};
 
 impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
+    fn handle_channel(&mut self, channel: &Channel) {
+        self.channel = channel.clone();
+    }
+
     fn handle_connected(&mut self, now: Tick, _: Timestamp) {
         self.transport = self.transport.wrapping_add(1);
         self.has_dialled = true;
+        self.end_keys = None;
+        self.ticket = None;
         self.forget_output();
         // An endpoint without a target only accepts connections.
         self.lookup = self
             .target
             .as_ref()
-            .map(|target| PeerLookup::begin(target, now));
+            .map(|target| PeerLookup::begin(target, &self.channel, now));
     }
 
     fn handle_input(&mut self, now: Tick, _: Timestamp, bytes: &[u8]) {
@@ -29,6 +36,22 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
                     self.offer_sharing();
                     let transport = self.transport;
                     self.link.handle_dialled(now, transport, Some(ticket));
+                }
+                LookupAnswer::Peer(PeerGrant { ticket, key }) => {
+                    self.lookup = None;
+                    let login = self
+                        .target
+                        .as_ref()
+                        .and_then(|target| target.login.as_ref());
+                    self.end_keys = login.map(|login| EndKeys {
+                        own_seed: login.own_seed,
+                        peer: key,
+                    });
+                    self.poll_ring();
+                    self.link.set_shared(false);
+                    self.link.handle_dialled(now, self.transport, Some(ticket));
+                    // The engine sends nothing after its answer.
+                    return;
                 }
                 LookupAnswer::Refused(refused) => {
                     self.link.handle_lookup_refused(now, &refused);
@@ -138,6 +161,10 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
 
     fn poll_dial(&self) -> Option<Tick> {
         self.link.poll_dial().filter(|_| self.may_dial)
+    }
+
+    fn take_end_keys(&mut self) -> Option<EndKeys> {
+        self.end_keys.take()
     }
 
     fn direct(&mut self) -> Option<&mut dyn DirectBytes> {

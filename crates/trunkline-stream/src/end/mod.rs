@@ -38,16 +38,19 @@ use trunkline_net::passing::Descriptors;
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::StreamHello;
 use trunkline_proto::message::stream::control::encode_refused;
+use trunkline_proto::message::stream::directory::Ticket;
 use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::stream::{ByteRange, Link, StreamFault};
-use trunkline_proto::{FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange};
+use trunkline_proto::{
+    Channel, EndKeys, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
+};
 use trunkline_ring::RingStart;
 use trunkline_types::Tick;
 
 pub(crate) use bell::{Bell, BellLink};
 pub(crate) use idle::{Idle, WriteLock};
 pub(crate) use lane::{KeepFrom, LaneEnd, boundary_at_or_after};
-pub(crate) use peer_lookup::Target;
+pub(crate) use peer_lookup::{Login, Target};
 pub(crate) use reader::ReaderEnd;
 pub(crate) use reader_store::ReaderStore;
 pub(crate) use role::{EndpointRole, StopPolling};
@@ -96,6 +99,12 @@ pub(crate) struct StreamEndpoint<S: EndpointRole> {
     lookup: Option<PeerLookup>,
     /// Set once the endpoint may dial, after the attempt to register its name.
     may_dial: bool,
+    /// The security of the current connection, for an endpoint that dials.
+    channel: Channel,
+    /// The keys with which the current connection continues, for the driver.
+    end_keys: Option<EndKeys>,
+    /// The ticket with which the peer arrived; `None` if this endpoint dialled.
+    ticket: Option<Ticket>,
     /// The reason why the last dialling endpoint was refused while this endpoint had no peer.
     mismatch: Option<StreamFault>,
     /// Bytes of the ring that follow the last output, and how many of them have been sent.
@@ -143,6 +152,9 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             transport: 0,
             target,
             lookup: None,
+            channel: Channel::default(),
+            end_keys: None,
+            ticket: None,
             may_dial: false,
             mismatch: None,
             region: None,
@@ -174,6 +186,19 @@ impl<S: EndpointRole> StreamEndpoint<S> {
     /// Returns the reason why the two endpoints cannot connect until one of them is changed (NS-16).
     pub(crate) fn mismatch(&self) -> Option<&StreamFault> {
         self.link.fault().or(self.mismatch.as_ref())
+    }
+
+    /// Remembers the ticket with which the current peer arrived.
+    pub(crate) fn set_ticket(&mut self, ticket: Ticket) {
+        self.ticket = Some(ticket);
+    }
+
+    /// Ends the current connection if the peer arrived with this ticket.
+    pub(crate) fn revoke(&mut self, ticket: &Ticket) {
+        if self.ticket == Some(*ticket) {
+            let sentence = "the rights of the account that opened this connection have changed";
+            self.link.reject_peer(FaultCode::RightsChanged, sentence);
+        }
     }
 
     /// Polls the ring, and sends everything in it without waiting for more.

@@ -1,12 +1,17 @@
 //! Looks up the peer in the directory of the peer's machine, and waits until the peer exists.
 
+use std::fmt;
+
 use trunkline_proto::message::closing::Refused;
+use trunkline_proto::message::hello::Hello;
+use trunkline_proto::message::single::SingleFrame;
 use trunkline_proto::message::stream::Incarnation;
 use trunkline_proto::message::stream::control::{decode_keepalive, encode_keepalive};
-use trunkline_proto::message::stream::directory::{Lookup, Ticket, TicketGrant};
+use trunkline_proto::message::stream::directory::{EndKey, Lookup, PeerGrant, Ticket, TicketGrant};
 use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::{
-    Disconnect, FrameBuffer, FrameKind, FrameLimits, Liveness, LivenessAction, VersionRange,
+    Channel, Credentials, Disconnect, FrameBuffer, FrameKind, FrameLimits, Liveness,
+    LivenessAction, VersionRange,
 };
 use trunkline_types::Tick;
 
@@ -19,6 +24,26 @@ pub(crate) struct Target {
     pub(crate) incarnation: Incarnation,
     /// Name and release of this endpoint's program, for display.
     pub(crate) program: String,
+    /// For a peer on another machine.
+    pub(crate) login: Option<Login>,
+}
+
+/// What an endpoint proves to the engine of its peer, and then to the peer.
+#[derive(Clone)]
+pub(crate) struct Login {
+    pub(crate) credentials: Option<Credentials>,
+    /// The seed of the endpoint's own key. `Debug` does not show it.
+    pub(crate) own_seed: [u8; 32],
+    pub(crate) own_key: EndKey,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login")
+            .field("credentials", &self.credentials)
+            .field("own_key", &self.own_key)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A lookup at a directory.
@@ -28,6 +53,8 @@ pub(super) struct PeerLookup {
     liveness: Liveness,
     closing: Option<Disconnect>,
     is_refused: bool,
+    /// The connection to the directory is encrypted.
+    is_encrypted: bool,
 }
 
 pub(super) enum LookupAnswer {
@@ -35,17 +62,31 @@ pub(super) enum LookupAnswer {
     Nothing,
     /// The peer exists. This ticket admits the endpoint to the peer over the same connection.
     Ticket(Ticket),
+    /// The peer exists. The engine hands this connection over to it.
+    Peer(PeerGrant),
     Refused(Refused),
 }
 
 impl PeerLookup {
-    pub(super) fn begin(target: &Target, now: Tick) -> Self {
+    pub(super) fn begin(target: &Target, channel: &Channel, now: Tick) -> Self {
         let mut out = Vec::new();
+        let is_encrypted = channel.binding.is_some();
+        let login = target.login.as_ref().filter(|_| is_encrypted);
+        if let Some(credentials) = login.and_then(|login| login.credentials.as_ref()) {
+            let mut hello = Hello {
+                program: target.program.clone(),
+                pid: std::process::id(),
+                ..Hello::default()
+            };
+            credentials.prove(channel, false, &mut hello);
+            hello.encode_as(FrameKind::StreamLogin, 0, &mut out);
+        }
         let lookup = Lookup {
             versions: VersionRange::OURS,
             url: target.url.clone(),
             incarnation: target.incarnation,
             program: target.program.clone(),
+            key: login.map(|login| login.own_key),
         };
         lookup.encode(&mut out);
         Self {
@@ -54,6 +95,7 @@ impl PeerLookup {
             liveness: Liveness::with_defaults(now),
             closing: None,
             is_refused: false,
+            is_encrypted,
         }
     }
 
@@ -63,13 +105,13 @@ impl PeerLookup {
         loop {
             let answer = match self.frames.next_frame(now, bytes) {
                 Ok(None) => return LookupAnswer::Nothing,
-                // An engine with too many connections sends this frame.
+                // An engine sends this frame instead of serving a connection: it has too many, or
+                // they must be encrypted.
                 Ok(Some(frame)) if frame.kind() == Some(FrameKind::Refused) => {
-                    let refused = Refused::decode(&frame);
-                    let cause = refused
-                        .map(|refused| Disconnect::from_refused(&refused, VersionRange::OURS));
-                    self.closing = Some(cause.unwrap_or_else(Into::into));
-                    return LookupAnswer::Nothing;
+                    Refused::decode(&frame).map(|refused| {
+                        self.is_refused = true;
+                        Some(LookupAnswer::Refused(refused))
+                    })
                 }
                 // The altered frame may have been the answer, so waiting for another answer might
                 // never end.
@@ -79,6 +121,18 @@ impl PeerLookup {
                     return LookupAnswer::Nothing;
                 }
                 Ok(Some(frame)) => match frame.kind() {
+                    Some(FrameKind::StreamTicket | FrameKind::StreamPeer)
+                        if (frame.kind() == Some(FrameKind::StreamPeer)) != self.is_encrypted =>
+                    {
+                        let sentence = "the engine's answer does not fit the encryption of the \
+                                        connection; its program is at fault"
+                            .to_owned();
+                        self.closing = Some(Disconnect::Malformed { sentence });
+                        return LookupAnswer::Nothing;
+                    }
+                    Some(FrameKind::StreamPeer) => {
+                        PeerGrant::decode(&frame).map(|grant| Some(LookupAnswer::Peer(grant)))
+                    }
                     Some(FrameKind::StreamTicket) => TicketGrant::decode(&frame)
                         .map(|grant| Some(LookupAnswer::Ticket(grant.ticket))),
                     Some(FrameKind::StreamRefused) => Refused::decode(&frame).map(|refused| {
@@ -161,8 +215,9 @@ mod tests {
             url: "tl://localhost/x".to_owned(),
             incarnation: Incarnation::default(),
             program: String::new(),
+            login: None,
         };
-        PeerLookup::begin(&target, Tick::ZERO)
+        PeerLookup::begin(&target, &Channel::default(), Tick::ZERO)
     }
 
     fn grant() -> Vec<u8> {
@@ -216,7 +271,7 @@ mod tests {
         refused.encode(&mut out);
         let mut sut = lookup();
         let answer = sut.handle_input(Tick::ZERO, &mut out.as_slice());
-        assert!(matches!(answer, LookupAnswer::Nothing));
+        assert!(matches!(answer, LookupAnswer::Refused(_)));
         let retry_after = sut.wants_close().unwrap().retry_after();
         assert_eq!(retry_after, Some(Duration::from_secs(2)));
     }

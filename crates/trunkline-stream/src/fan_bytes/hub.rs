@@ -1,10 +1,10 @@
 //! Assigns each peer that connects to a multi-peer endpoint to a lane.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use trunkline_net::{Clock, Dialler, Link, LinkOptions as NetOptions, Transport};
 use trunkline_proto::FaultCode;
+use trunkline_proto::message::stream::directory::Ticket;
 use trunkline_proto::message::stream::{StreamEnd, StreamHello};
 use trunkline_proto::stream::{LinkOptions, lineage};
 
@@ -231,6 +231,7 @@ impl<O: Lanes> Hub<O> {
         &self,
         hello: &StreamHello,
         transport: Transport,
+        ticket: Ticket,
         bytes: &[u8],
     ) -> Result<(), Rejected> {
         self.reap();
@@ -279,7 +280,7 @@ impl<O: Lanes> Hub<O> {
         state.lanes.push(lane.clone());
         drop(state);
         let number = lane.member.number;
-        self.attach(&lane.link, transport, bytes)
+        self.attach(&lane.link, transport, ticket, bytes)
             .inspect_err(|_| self.remove(number))?;
         self.lanes.on_opened(&lane, program_part);
         self.bell.ring();
@@ -301,9 +302,10 @@ impl<O: Lanes> Hub<O> {
         &self,
         link: &Arc<Link<StreamEndpoint<O::End>>>,
         transport: Transport,
+        ticket: Ticket,
         bytes: &[u8],
     ) -> Result<(), Rejected> {
-        let attached = directory::attach(link, transport, bytes, self.settings.is_checked);
+        let attached = directory::attach(link, transport, ticket, bytes, self.settings.is_checked);
         attached.or_else(|rejected| match rejected.1.is_empty() {
             true => {
                 let code = FaultCode::StreamOutdated;
@@ -315,11 +317,7 @@ impl<O: Lanes> Hub<O> {
 }
 
 impl<O: Lanes> Arrivals for Hub<O> {
-    fn arrive(&self, socket: OwnedFd, bytes: &[u8]) {
-        // An unusable socket is closed, and the peer dials again.
-        let Ok(transport) = directory::transport_of(socket) else {
-            return;
-        };
+    fn arrive(&self, transport: Transport, ticket: Ticket, bytes: &[u8]) {
         let opening = self.opening.lock();
         let _opening = opening.unwrap_or_else(PoisonError::into_inner);
         let admitted = match read_hello(Clock::new().now(), &mut &*bytes) {
@@ -327,14 +325,20 @@ impl<O: Lanes> Arrivals for Hub<O> {
             Ok(hello) => {
                 let lanes = self.current_lanes();
                 match lanes.iter().find(|lane| lane.is_of(&hello.end)) {
-                    Some(lane) => self.attach(&lane.link, transport, bytes),
-                    None => self.open(&hello, transport, bytes),
+                    Some(lane) => self.attach(&lane.link, transport, ticket, bytes),
+                    None => self.open(&hello, transport, ticket, bytes),
                 }
             }
         };
         if let Err(rejected) = admitted {
             let (transport, answer) = *rejected;
             directory::refuse(transport, &answer);
+        }
+    }
+
+    fn revoke(&self, ticket: &Ticket) {
+        for lane in self.lock().lanes.clone() {
+            lane.link.with(|end, _, _| end.revoke(ticket));
         }
     }
 

@@ -1,9 +1,9 @@
 //! Admits the connections that arrive for an endpoint.
 
-use std::os::fd::OwnedFd;
 use std::sync::Weak;
 
-use trunkline_net::Link;
+use trunkline_net::{Link, Transport};
+use trunkline_proto::message::stream::directory::Ticket;
 
 use crate::directory::{self, Arrivals};
 use crate::end::{EndpointRole, StreamEndpoint};
@@ -17,16 +17,20 @@ pub(super) struct Acceptor<S: EndpointRole + 'static> {
 }
 
 impl<S: HasProperties> Arrivals for Acceptor<S> {
-    fn arrive(&self, socket: OwnedFd, bytes: &[u8]) {
-        // An unusable socket is closed, and the peer dials again.
-        let (Some(link), Ok(transport)) = (self.link.upgrade(), directory::transport_of(socket))
-        else {
+    fn arrive(&self, transport: Transport, ticket: Ticket, bytes: &[u8]) {
+        let Some(link) = self.link.upgrade() else {
             return;
         };
-        let attached = directory::attach(&link, transport, bytes, self.is_checked);
+        let attached = directory::attach(&link, transport, ticket, bytes, self.is_checked);
         if let Err(rejected) = attached {
             let (transport, answer) = *rejected;
             directory::refuse(transport, &answer);
+        }
+    }
+
+    fn revoke(&self, ticket: &Ticket) {
+        if let Some(link) = self.link.upgrade() {
+            link.with(|end, _, _| end.revoke(ticket));
         }
     }
 

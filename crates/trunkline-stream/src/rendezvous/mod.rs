@@ -15,16 +15,16 @@ use std::io;
 use std::sync::Arc;
 
 use trunkline_net::passing::Descriptors;
-use trunkline_net::{Spin, StreamMemory};
+use trunkline_net::{Spin, StreamMemory, public_key};
 use trunkline_proto::message::stream::{Incarnation, Until};
-use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink, Role, WriterLink};
+use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink, Role, Secret, WriterLink};
 use trunkline_ring::{RingShape, RingStart};
 use trunkline_types::{DataType, StreamUrl, Tick};
 
 use crate::bytes::{ConnectedEnd, ReaderCore, WriterCore};
 use crate::directory::{Registration, own_address};
 use crate::element::form;
-use crate::end::{Idle, ReaderEnd, StreamEndpoint, Target, WriterEnd};
+use crate::end::{Idle, Login, ReaderEnd, StreamEndpoint, Target, WriterEnd};
 use crate::error::StreamError;
 use crate::handle::{EndpointHandle, Environment};
 use crate::journal::disk::Disk;
@@ -206,6 +206,30 @@ impl<'w, W: World> Plan<'w, W> {
         (!self.is_preallocated()).then(|| Idle::new(memory.clone()))
     }
 
+    /// Returns the peer to look up, for an endpoint that dials.
+    fn target(&self) -> Result<Option<Target>, StreamError> {
+        let Some(peer) = &self.peer else {
+            return Ok(None);
+        };
+        let login = match &self.options.security {
+            None => None,
+            Some(security) => {
+                let Secret(own_seed) = self.world.environment().secret().map_err(no_random)?;
+                Some(Login {
+                    credentials: security.credentials.clone(),
+                    own_key: public_key(&own_seed)?,
+                    own_seed,
+                })
+            }
+        };
+        Ok(Some(Target {
+            url: peer.to_string(),
+            incarnation: self.link.incarnation,
+            program: self.link.program.clone(),
+            login,
+        }))
+    }
+
     /// Starts the link, registers the name, and waits for the peer.
     async fn connect<S: HasProperties>(
         &self,
@@ -214,11 +238,7 @@ impl<'w, W: World> Plan<'w, W> {
         inner: S,
         memory: Option<&Arc<StreamMemory>>,
     ) -> Result<ConnectedEnd<S>, StreamError> {
-        let target = self.peer.as_ref().map(|peer| Target {
-            url: peer.to_string(),
-            incarnation: self.link.incarnation,
-            program: self.link.program.clone(),
-        });
+        let target = self.target()?;
         // The name is registered before the endpoint dials, so that the endpoint never dials with a
         // name that belongs to another endpoint.
         let descriptors = Descriptors::default();

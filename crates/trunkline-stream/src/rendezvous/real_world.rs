@@ -53,7 +53,7 @@ impl World for RealWorld {
             spin: options.spin,
             ..NetOptions::default()
         };
-        let dialler = dialler(plan.peer.as_ref(), options, descriptors);
+        let dialler = dialler(plan.peer.as_ref(), options, descriptors)?;
         let link = Link::start(dialler, end, net)?;
         let arrivals = Arc::new(Acceptor {
             link: Arc::downgrade(&link),
@@ -64,20 +64,36 @@ impl World for RealWorld {
     }
 }
 
-fn dialler(peer: Option<&StreamUrl>, options: &Options, descriptors: &Descriptors) -> Dialler {
+fn dialler(
+    peer: Option<&StreamUrl>,
+    options: &Options,
+    descriptors: &Descriptors,
+) -> Result<Dialler, StreamError> {
     // An endpoint without a peer only accepts connections.
     let Some(peer) = peer else {
-        return Dialler::pipe(|| Err(io::ErrorKind::Unsupported.into()));
+        return Ok(Dialler::pipe(|| Err(io::ErrorKind::Unsupported.into())));
     };
-    let is_here = own_address(peer.host()).is_some_and(|address| address.is_loopback());
+    let own = own_address(peer.host());
+    let is_here = own.is_some_and(|address| address.is_loopback());
     let port = peer.port().unwrap_or(match is_here {
         true => options.directory_port,
         false => DIRECTORY_PORT,
     });
-    match options.tcp_only {
-        true => Dialler::tcp(peer.host(), port),
-        false => {
-            near::dialler(options.sockets.as_deref(), peer.host(), port).taking(descriptors.clone())
+    // A program of another user than the engine's has no socket, and may have joined the engine.
+    let has_socket = near::socket(options.sockets.as_deref(), port)
+        .is_some_and(|socket| socket.as_path().exists());
+    if is_here && !options.tcp_only && (has_socket || options.security.is_none()) {
+        let near = near::dialler(options.sockets.as_deref(), peer.host(), port);
+        return Ok(near.taking(descriptors.clone()));
+    }
+    match &options.security {
+        Some(security) => {
+            let tls = Arc::clone(&security.tls);
+            Ok(Dialler::tls(peer.host(), port, tls))
         }
+        None if own.is_some() || options.insecure => Ok(Dialler::tcp(peer.host(), port)),
+        None => Err(StreamError::NotEncrypted {
+            peer: Box::new(peer.clone()),
+        }),
     }
 }

@@ -1,11 +1,12 @@
 //! Implements an endpoint in a simulated process, which replaces the network link.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use trunkline_net::Transport;
 use trunkline_proto::Endpoint;
+use trunkline_proto::message::stream::directory::Ticket;
 use trunkline_proto::message::stream::{Incarnation, StreamEnd};
 use trunkline_proto::stream::StreamFault;
 use trunkline_types::Tick;
@@ -129,7 +130,9 @@ impl<S: EndpointRole + 'static> Drop for SimHandle<S> {
 struct Acceptor<S: EndpointRole + 'static>(Weak<SimEnd<S>>);
 
 impl<S: HasProperties> Arrivals for Acceptor<S> {
-    fn arrive(&self, _: OwnedFd, _: &[u8]) {}
+    fn arrive(&self, _: Transport, _: Ticket, _: &[u8]) {}
+
+    fn revoke(&self, _: &Ticket) {}
 
     fn arrive_simulated(&self, transport: u64, bytes: &[u8]) {
         if let Some(end) = self.0.upgrade() {

@@ -206,7 +206,8 @@ pub fn directory(process: &Arc<Process>) -> Arc<DirectoryHost> {
 /// Creates a connection to a directory, over which no name can be registered.
 pub fn session(host: &Arc<DirectoryHost>, bell: &Bell, now: Tick) -> DirectorySession {
     let notifier = directory::SessionNotifier::Simulated(bell.clone());
-    DirectorySession::with_notifier(host.clone(), notifier, now).without_registration()
+    let gate = Arc::new(directory::OpenGate);
+    DirectorySession::with_notifier(host.clone(), notifier, gate, now).without_registration()
 }
 
 /// Hands a transport over to its endpoint. `number` is the value that the transport's session

@@ -164,6 +164,7 @@ fn names_at_an_endpoints_port_belong_to_its_process() {
         incarnation: RawEndpoint::reader().incarnation,
         program: "raw".to_owned(),
         pid: 1,
+        key: None,
     };
     let mut out = Vec::new();
     register.encode(&mut out);

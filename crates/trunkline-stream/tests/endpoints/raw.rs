@@ -110,6 +110,7 @@ impl Raw {
             url: url.to_owned(),
             incarnation,
             program: "raw".to_owned(),
+            key: None,
         };
         lookup.encode(&mut out);
         self.send(&out);

@@ -375,7 +375,7 @@ fn an_endpoint_with_several_peers_is_listed_as_one() {
     let url = url(address, "out");
     let host = address.ip().to_string();
     let listed = || {
-        let found = list(&host, address.port(), None, None, TEST_TIMEOUT).unwrap();
+        let found = list(&host, address.port(), None, None, None, TEST_TIMEOUT).unwrap();
         let [one] = found.as_slice() else {
             panic!("{found:?}");
         };

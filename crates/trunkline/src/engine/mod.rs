@@ -154,12 +154,13 @@ impl Engine {
             authenticator: Some(Arc::clone(&logins) as Arc<_>),
             ..ServeOptions::default()
         };
+        let directory = Arc::new(trunkline_stream::directory::DirectoryHost::default());
         let sessions = Sessions {
             engine: core.clone(),
             options: Arc::new(serve),
             numbers: Arc::clone(&numbers),
             uid,
-            directory: Arc::default(),
+            directory: Arc::clone(&directory),
             logins: Arc::clone(&logins),
             shown_values: Mutex::default(),
         };
@@ -202,6 +203,7 @@ impl Engine {
             measured.note_run(now, next_due);
             measured.poll(now, wall);
             examined.poll(Moment { now, wall });
+            directory.end_revoked();
             let mut wakes = Wakes::new();
             let latest = now.saturating_add(HOUSEKEEPING);
             let due = polled.poll(now, wall, &mut wakes);

@@ -121,8 +121,11 @@ impl VariableRecorder {
             patterns,
             excluded,
         };
-        let subscription =
-            client.subscribe_patterns(&set, options.contract, SubscribeOptions::default())?;
+        let recorded = SubscribeOptions {
+            recorded: true,
+            ..SubscribeOptions::default()
+        };
+        let subscription = client.subscribe_patterns(&set, options.contract, recorded)?;
         let clock = Clock::new();
         let next = series_file(path, 2);
         if options.rotation.is_some() && next.exists() {

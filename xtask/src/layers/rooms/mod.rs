@@ -39,7 +39,7 @@ const CRATES: &[(&str, Ranks)] = &[
         &["engine"],
     ]),
     ("trunkline-client", &[
-        &["credentials", "error", "event", "state", "table"],
+        &["error", "event", "state", "table"],
         &["options"],
         &["variables"],
         &["answer", "ask", "connection", "recorded"],

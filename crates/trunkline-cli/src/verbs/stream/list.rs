@@ -1,11 +1,13 @@
 //! `stream ls` and `stream info`: show the state of the endpoints in a directory.
 
+use trunkline::proto::FaultCode;
 use trunkline::stream::StreamError;
 use trunkline::stream::directory::{EndpointStatus, ListError, list};
 use trunkline_types::{StreamUrl, Url};
 
 use super::problem;
 use super::units::counted_text;
+use crate::connection::security;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::values::Amount;
 use crate::targets;
@@ -297,9 +299,16 @@ fn query(
 ) -> Result<Vec<EndpointStatus>, Problem> {
     let host = directory.host.as_deref().unwrap_or("localhost");
     let timeout = context.settings.timeout;
-    list(host, directory.port_or_default(), None, endpoint, timeout).map_err(|error| {
+    let security = security(directory, &context.settings)?;
+    let security = security.and_then(|security| security.for_streams());
+    let port = directory.port_or_default();
+    list(host, port, None, endpoint, security.as_ref(), timeout).map_err(|error| {
         let (exit, code) = match &error {
             ListError::TimedOut { .. } => (Exit::TimedOut, "timed-out"),
+            ListError::Refused {
+                code: code @ (FaultCode::Denied | FaultCode::NotAuthenticated),
+                ..
+            } => (Exit::NotPermitted, code.name()),
             ListError::Refused { code, .. } => (Exit::Failed, code.name()),
             ListError::NoDirectory { .. } => (Exit::Unreachable, "no-directory"),
             _ => (Exit::Unreachable, "not-connected"),

@@ -23,14 +23,20 @@ pub(super) mod units;
 mod write;
 mod writer_endpoint;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use trunkline::stream::{JournalError, JournalOptions, Options, StreamError, StreamFault};
-use trunkline_types::DataType;
+use trunkline::engine_of_peer;
+use trunkline::proto::FaultCode;
+use trunkline::stream::{
+    DIRECTORY_PORT, JournalError, JournalOptions, Options, StreamError, StreamFault,
+};
+use trunkline_types::{DataType, Url};
 
 use self::form::ElementForm;
 use crate::arguments;
+use crate::connection::security;
 use crate::targets;
 use crate::{CliError, Context, Exit, Problem};
 
@@ -41,6 +47,10 @@ use crate::{CliError, Context, Exit, Problem};
 /// `tl://localhost:5900/daq/raw` for an endpoint with its own port, which needs no engine. One of
 /// the two endpoints names its peer, with --to or --from. That endpoint connects, and reconnects
 /// after each interruption.
+///
+/// A stream between two machines is encrypted from program to program. The machine that connects
+/// must have joined the engine of the other one, with `trunkline join`, and its account needs the
+/// action `stream`: `trunkline stream write daq/raw --to tl://plant.example/archive/raw`.
 ///
 /// Both commands wait indefinitely for the peer, for buffer space and for elements, unless
 /// --timeout is given. Ctrl-C stops them cleanly: elements already written are still delivered. A
@@ -107,8 +117,8 @@ struct EndpointArgs {
     )]
     journal_size: Option<u64>,
 
-    /// Accept connections from other machines; connections of streams are not authenticated or
-    /// encrypted yet
+    /// Allow connections with other machines that are neither encrypted nor authenticated: to a peer
+    /// whose engine this user has not joined, and to this endpoint's own port
     #[arg(long)]
     insecure: bool,
 }
@@ -221,14 +231,47 @@ impl EndpointArgs {
     }
 }
 
+/// Returns the options of an endpoint, with the context of the user for the peer's engine if there is one.
 pub(super) fn options(peer: Option<&str>, context: &Context) -> Result<Options, Problem> {
+    let engine = targets::engine(&context.settings)?;
+    let is_here = engine.host.as_deref().is_none_or(is_this_machine);
+    let peer = peer.map(|peer| match is_here {
+        true => peer.to_owned(),
+        false => url_of_peer(peer, &engine),
+    });
+    let security = match peer.as_deref().and_then(engine_of_peer) {
+        Some(engine) => security(&engine, &context.settings)?,
+        None => None,
+    };
     Ok(Options {
-        peer: peer.map(str::to_owned),
+        peer,
+        security: security.and_then(|security| security.for_streams()),
         timeout: context.settings.explicit_timeout(),
-        directory_port: targets::engine(&context.settings)?.port_or_default(),
+        directory_port: match is_here {
+            true => engine.port_or_default(),
+            // The name of this endpoint is registered on this machine.
+            false => DIRECTORY_PORT,
+        },
         program: PROGRAM.to_owned(),
         ..Options::default()
     })
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let is_loopback = |address: IpAddr| address.is_loopback();
+    host == "localhost" || host.parse().is_ok_and(is_loopback)
+}
+
+/// Returns the URL of a peer. A name without a host is one of the engine that other commands use.
+fn url_of_peer(peer: &str, engine: &Url) -> String {
+    let (Some(host), false) = (&engine.host, peer.contains("//")) else {
+        return peer.to_owned();
+    };
+    let port = engine.port_or_default();
+    match host.contains(':') && !host.starts_with('[') {
+        true => format!("tl://[{host}]:{port}/{peer}"),
+        false => format!("tl://{host}:{port}/{peer}"),
+    }
 }
 
 const PROGRAM: &str = concat!("trunkline ", env!("CARGO_PKG_VERSION"));
@@ -250,6 +293,15 @@ pub(super) fn problem(error: &StreamError) -> Problem {
         StreamError::Journal(_) => (Exit::Failed, "journal"),
         StreamError::Listen(_) => (Exit::Failed, "listen"),
         StreamError::NoDirectory { .. } => (Exit::Unreachable, "no-directory"),
+        StreamError::NotEncrypted { .. } => (Exit::Failed, "not-encrypted"),
+        StreamError::Refused {
+            code: code @ (FaultCode::Denied | FaultCode::NotAuthenticated),
+            ..
+        }
+        | StreamError::Fault(StreamFault::Refused {
+            code: code @ (FaultCode::Denied | FaultCode::NotAuthenticated),
+            ..
+        }) => (Exit::NotPermitted, code.name()),
         StreamError::Refused { code, .. } => (Exit::Failed, code.name()),
         StreamError::NoPeer { .. } => (Exit::TimedOut, "no-peer"),
         StreamError::Timeout { .. } => (Exit::TimedOut, "timed-out"),
@@ -264,6 +316,15 @@ pub(super) fn problem(error: &StreamError) -> Problem {
         _ => (Exit::Failed, "failed"),
     };
     match error {
+        StreamError::NotEncrypted { peer } => {
+            let host = peer.host();
+            let sentence = format!(
+                "the stream to {host} would not be encrypted, so anyone on the network could read and \
+                 change it; join the engine there with `trunkline join`, or, on a network that you \
+                 trust, use --insecure"
+            );
+            Problem::new(exit, code, sentence)
+        }
         // The message names the options of this command.
         StreamError::RemoteHost { host } => {
             let sentence = format!(

@@ -7,6 +7,8 @@ use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 use rustls_pki_types::UnixTime;
 use trunkline_types::Timestamp;
 
+use crate::transport::tls::ends::WrongKey;
+
 /// Maximum number of names of a certificate that a sentence lists.
 const NAMES_MAX: usize = 8;
 
@@ -182,6 +184,9 @@ fn certificate_sentence(error: &CertificateError, host: &str) -> String {
             "{host} does not have the authority that the joining token names; check the host, and \
              that the token is from this engine: someone in between may be pretending to be it"
         ),
+        CertificateError::Other(other) if let Some(wrong) = other.0.downcast_ref::<WrongKey>() => {
+            wrong.to_string()
+        }
         // The certificate of an authority in place of an engine's.
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             not_for_servers(host)

@@ -13,6 +13,11 @@
 //! knows what the socket has taken so far. It sets a mark, and the reader of a transport
 //! flushes the send half afterwards ([`SendHalf::flush`](super::SendHalf::flush)).
 //!
+//! # Two ends of a stream
+//! An engine hands a connection over to the program of an endpoint. Both ends of the TLS connection
+//! then announce its end, with an alert. The engine passes the socket on, and the endpoints begin a
+//! new TLS connection on it, in which each proves the key that the engine has told the other (`ends`).
+//!
 //! # Memory
 //! For each connection at most:
 //! - `CIPHERTEXT_MAX` bytes that were read and not decrypted yet, and one record in `rustls`,
@@ -24,6 +29,7 @@
 
 mod accept;
 mod client;
+mod ends;
 mod failure;
 mod receive;
 mod send;
@@ -49,6 +55,7 @@ use crate::transport::tcp::tcp_transport;
 pub(crate) use accept::{Security, accepted};
 pub(crate) use client::{ClientHandshake, Shaken};
 pub use client::{TlsClient, Trust};
+pub use ends::{accept_end, public_key};
 pub(crate) use failure::Failure;
 pub use server::{ClientCertificates, TlsServer};
 
@@ -184,6 +191,8 @@ struct Shared {
     /// The connection has produced bytes that the send half has not taken yet. Set by the receive
     /// half.
     has_output: AtomicBool,
+    /// Replaces the connection when the other end has announced its end.
+    next: Mutex<Option<rustls::Connection>>,
     /// The handshake is complete.
     is_encrypted: Arc<AtomicBool>,
 }
@@ -217,6 +226,7 @@ impl Shared {
             phase: AtomicU8::new(phase.number()),
             connection: Mutex::new(connection),
             has_output: AtomicBool::new(phase == Phase::Tls),
+            next: Mutex::new(None),
             is_encrypted: Arc::new(AtomicBool::new(false)),
         }
     }

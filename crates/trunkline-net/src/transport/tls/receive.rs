@@ -132,6 +132,11 @@ impl TlsReceive {
         Self::new(shared, Mode::Tls, Some(verifier))
     }
 
+    /// The half of an end that is dialled by another end.
+    pub(super) fn end(shared: Arc<Shared>) -> Self {
+        Self::new(shared, Mode::Tls, None)
+    }
+
     fn new(shared: Arc<Shared>, mode: Mode, verifier: Option<Arc<EngineVerifier>>) -> Self {
         Self {
             shared,
@@ -186,7 +191,7 @@ impl TlsReceive {
                 if count > 0 {
                     return Ok(Some(count));
                 }
-                if self.is_closed {
+                if self.is_closed && !self.begin_next() {
                     return Ok(Some(0));
                 }
             }
@@ -261,6 +266,21 @@ impl TlsReceive {
                 Ok(true)
             }
         }
+    }
+
+    /// Replaces a connection that has ended by the next one, if there is one.
+    fn begin_next(&mut self) -> bool {
+        // Both locks, in this order, so that the send half never finds neither.
+        let mut connection = lock(&self.shared.connection);
+        let Some(next) = lock(&self.shared.next).take() else {
+            return false;
+        };
+        *connection = Some(next);
+        self.is_closed = false;
+        self.is_shaking = true;
+        self.verifier = None;
+        self.shared.has_output.store(true, Ordering::Release);
+        true
     }
 
     /// Decrypts into `first`, then into `second`. Returns the number of bytes, which is 0 if there is
@@ -390,8 +410,35 @@ impl ReceiveHalf for TlsReceive {
         Ok(self.read(first, second)?)
     }
 
+    fn release(&mut self) -> io::Result<bool> {
+        if !matches!(self.mode, Mode::Tls) {
+            return Ok(true);
+        }
+        let (mut scratch, mut discarded) = ([0; CIPHERTEXT_FEW], 0);
+        while !self.is_closed {
+            if self.has_inside() {
+                discarded += self.decrypt(&mut scratch, &mut [])?;
+            } else if !self.fill()? {
+                return Ok(false);
+            }
+            if discarded > DISCARDED_MAX {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the peer does not stop sending, although its connection is handed over",
+                ));
+            }
+        }
+        // A correct peer has sent nothing behind the end. If it has, its next handshake lacks this.
+        self.ciphertext = Ciphertext::default();
+        Ok(true)
+    }
+
     fn is_drained(&self, _: &Source, _: usize, _: usize) -> bool {
         self.is_socket_drained && !self.has_inside()
+    }
+
+    fn wants_flush(&self) -> bool {
+        self.shared.has_output.load(Ordering::Acquire)
     }
 
     fn glance(&mut self) -> Option<bool> {

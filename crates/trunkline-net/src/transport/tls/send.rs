@@ -4,11 +4,12 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::TcpStream;
 
 use rustls::Connection;
+use trunkline_proto::EndKeys;
 
 use crate::sync::{Arc, MutexGuard, Ordering, lock};
 use crate::transport::SendHalf;
 use crate::transport::halves::{StreamSocket, not_blocked};
-use crate::transport::tls::{Phase, SEALED_MAX, Shared};
+use crate::transport::tls::{Failure, Phase, SEALED_MAX, Shared, ends};
 
 /// A buffer that has grown beyond this size is freed once a smaller one suffices.
 const RETAINED_MAX: usize = 16 << 10;
@@ -23,6 +24,8 @@ pub(super) struct TlsSend {
     sealed: Vec<u8>,
     sent: usize,
     end: End,
+    /// The next connection has been prepared, and may not have begun.
+    is_changing: bool,
 }
 
 /// How far the end of the stream is.
@@ -33,6 +36,10 @@ enum End {
     Finishing,
     Finished,
     Aborted,
+    /// Only the end of the encryption is still to be sent.
+    Releasing,
+    /// Another program has the socket.
+    Released,
 }
 
 impl TlsSend {
@@ -52,7 +59,14 @@ impl TlsSend {
             sealed: Vec::new(),
             sent: 0,
             end: End::Open,
+            is_changing: false,
         }
+    }
+
+    /// Returns true while the connection has been ended for the next one, which has not begun.
+    fn is_between(&mut self) -> bool {
+        self.is_changing = self.is_changing && lock(&self.shared.next).is_some();
+        self.is_changing
     }
 
     fn socket(&self) -> &TcpStream {
@@ -105,6 +119,14 @@ impl TlsSend {
         Ok(true)
     }
 
+    /// Announces the end of the connection, behind everything that was sent.
+    fn end_encryption(&mut self) {
+        if let Some(connection) = lock(&self.shared.connection).as_mut() {
+            connection.send_close_notify();
+            take_output(connection, &mut self.sealed);
+        }
+    }
+
     /// Encrypts as much as is sent at a time.
     fn seal(&mut self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
         let mut guard: MutexGuard<'_, _> = lock(&self.shared.connection);
@@ -147,11 +169,16 @@ impl SendHalf for TlsSend {
         if self.phase() == Phase::Undecided && self.may_speak_first {
             self.phase = self.shared.change(Phase::Undecided, Phase::Plain);
         }
+        let is_between = self.is_between();
         match self.phase {
             Phase::Undecided | Phase::Refused => Ok(None),
             Phase::Plain if second.is_empty() => not_blocked(|| self.shared.socket.send(first)),
             Phase::Plain => not_blocked(|| self.shared.socket.send_two([first, second])),
             Phase::Tls if self.end != End::Open => Err(ErrorKind::BrokenPipe.into()),
+            Phase::Tls if is_between => {
+                self.push()?;
+                Ok(None)
+            }
             Phase::Tls => {
                 if !self.push()? {
                     return Ok(None);
@@ -176,10 +203,40 @@ impl SendHalf for TlsSend {
         match self.shared.phase() {
             Phase::Undecided => self.may_speak_first,
             Phase::Plain | Phase::Refused => true,
+            Phase::Tls if self.is_changing && lock(&self.shared.next).is_some() => false,
             Phase::Tls => lock(&self.shared.connection)
                 .as_ref()
                 .is_some_and(|connection| !connection.is_handshaking()),
         }
+    }
+
+    fn release(&mut self) -> io::Result<bool> {
+        if self.phase() != Phase::Tls || self.end == End::Released {
+            return Ok(true);
+        }
+        if self.end == End::Open {
+            self.end_encryption();
+            self.end = End::Releasing;
+        }
+        if !self.push_sealed()? {
+            return Ok(false);
+        }
+        self.end = End::Released;
+        self.shared.is_encrypted.store(false, Ordering::Release);
+        Ok(true)
+    }
+
+    fn continue_with(&mut self, keys: &EndKeys) -> io::Result<()> {
+        if self.phase() != Phase::Tls || self.end != End::Open || self.is_between() {
+            return Err(ErrorKind::Unsupported.into());
+        }
+        let next = ends::client(keys).map_err(Failure::Tls)?;
+        // Set first: the receive half must find it when the other end answers.
+        *lock(&self.shared.next) = Some(next.into());
+        self.is_changing = true;
+        self.end_encryption();
+        self.push_sealed()?;
+        Ok(())
     }
 
     fn speak_plainly(&mut self) {

@@ -266,6 +266,7 @@ fn info(samples: &mut Vec<Sample>) {
             let flags = SubscribeFlags {
                 only_changes: true,
                 own_suppressed: false,
+                recorded: false,
             };
             let sampled = SubscribeTerms {
                 flags,

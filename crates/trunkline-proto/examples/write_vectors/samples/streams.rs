@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use trunkline_proto::message::closing::{Goodbye, Refused};
+use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::keepalive::Keepalive;
-use trunkline_proto::message::single::encode_empty;
+use trunkline_proto::message::login::KeyProof;
+use trunkline_proto::message::single::{SingleFrame, encode_empty};
 use trunkline_proto::message::stream::control::{encode_goodbye, encode_keepalive, encode_refused};
 use trunkline_proto::message::stream::directory::{
-    Arrived, Lookup, Register, Registered, TicketGrant,
+    Arrived, Lookup, PeerGrant, Register, Registered, Revoked, TicketGrant, Visitor,
 };
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::message::stream::{
@@ -25,6 +27,7 @@ const READER: Incarnation = Incarnation(*b"reader's 1st run");
 
 pub(super) fn add_all(samples: &mut Vec<Sample>) {
     directory(samples);
+    machines(samples);
     listing(samples);
     hello(samples);
     transfer(samples);
@@ -65,6 +68,7 @@ fn directory(samples: &mut Vec<Sample>) {
             url: url.clone(),
             incarnation: WRITER,
             program: program.clone(),
+            key: None,
         };
         lookup.encode(out);
     });
@@ -82,6 +86,7 @@ fn directory(samples: &mut Vec<Sample>) {
             incarnation: READER,
             program: program.clone(),
             pid: 4711,
+            key: None,
         };
         register.encode(out);
     });
@@ -100,6 +105,87 @@ fn directory(samples: &mut Vec<Sample>) {
             let bytes = &[1, 2, 3];
             Arrived { ticket, bytes }.encode(out);
         },
+    );
+}
+
+/// Between endpoints of two machines, over TLS.
+fn machines(samples: &mut Vec<Sample>) {
+    let versions = VersionRange { min: 1, max: 1 };
+    let url = "tl://plant7/archive/wave".to_owned();
+    let program = "trunkline 0.1.0".to_owned();
+    let ticket = *b"a one-time token";
+    let (writer, reader) = ([0x77; 32], [0x88; 32]);
+    add(samples, "s-login", "A writer proves who it is", |out| {
+        let hello = Hello {
+            program: program.clone(),
+            key: Some(KeyProof {
+                public_key: [0x11; 32],
+                signature: [0x22; 64],
+            }),
+            ..Hello::default()
+        };
+        hello.encode_as(FrameKind::StreamLogin, 0, out);
+    });
+    add(
+        samples,
+        "s-lookup-key",
+        "A writer asks for its peer on another machine",
+        |out| {
+            let lookup = Lookup {
+                versions,
+                url: url.clone(),
+                incarnation: WRITER,
+                program: program.clone(),
+                key: Some(writer),
+            };
+            lookup.encode(out);
+        },
+    );
+    add(
+        samples,
+        "s-register-key",
+        "A reader gives its name and its key",
+        |out| {
+            let register = Register {
+                versions,
+                url: url.clone(),
+                incarnation: READER,
+                program: program.clone(),
+                pid: 4711,
+                key: Some(reader),
+            };
+            register.encode(out);
+        },
+    );
+    add(
+        samples,
+        "s-peer",
+        "The peer is there and has this key",
+        |out| {
+            PeerGrant {
+                ticket,
+                key: reader,
+            }
+            .encode(out)
+        },
+    );
+    add(
+        samples,
+        "s-visitor",
+        "Somebody with this key has come",
+        |out| {
+            Visitor {
+                ticket,
+                key: writer,
+            }
+            .encode(out)
+        },
+    );
+    add(
+        samples,
+        "s-revoked",
+        "The one with this ticket must go",
+        |out| Revoked { ticket }.encode(out),
     );
 }
 

@@ -105,6 +105,7 @@ fn opens(samples: &mut Vec<Sample>) {
             let flags = SubscribeFlags {
                 only_changes: true,
                 own_suppressed: true,
+                recorded: false,
             };
             let subscribe = Some(SubscribeTerms {
                 flags,
@@ -261,6 +262,7 @@ fn subscribes(samples: &mut Vec<Sample>) {
             let flags = SubscribeFlags {
                 only_changes: false,
                 own_suppressed: true,
+                recorded: false,
             };
             let terms = SubscribeTerms {
                 flags,

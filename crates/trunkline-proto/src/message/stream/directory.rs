@@ -1,6 +1,6 @@
 //! The frames between an endpoint and the directory, which knows the location of each endpoint.
 //!
-//! S_LOOKUP, S_TICKET and S_REGISTER carry [checksums](super::seal): otherwise, a name altered in
+//! S_LOOKUP, S_TICKET, S_PEER and S_REGISTER carry [checksums](super::seal): otherwise, a name altered in
 //! transit could make a program wait indefinitely for an endpoint that does not exist.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Incarnation;
 use super::hello::{IncarnationBytes, URL_BYTES_MAX, Url};
 use crate::VersionRange;
-use crate::message::fields::{Always, IfSet, fields};
+use crate::message::fields::{Always, IfSet, Maybe, fields};
 use crate::message::form::{Fixed, FixedMillis, Flat, Rest, Text, Varint};
 use crate::message::hello::{Brief, MagicThen};
 use crate::message::layout::record;
@@ -16,6 +16,10 @@ use crate::message::single::single_frame;
 
 /// A one-time permission to connect to an endpoint.
 pub type Ticket = [u8; 16];
+
+/// An Ed25519 public key that an endpoint has for one run of its program, and with which its
+/// connections to other machines are encrypted.
+pub type EndKey = [u8; 32];
 
 fields! {
     #[derive(Eq, Default)]
@@ -29,6 +33,8 @@ fields! {
         2: pub incarnation: Incarnation = Always<IncarnationBytes>,
         /// The requesting program and its version, shown to users.
         3: pub program: String = IfSet<Brief>,
+        /// The key of the requesting endpoint; only over TLS.
+        4: pub key: Option<EndKey> = Maybe<Fixed>,
     }
 }
 
@@ -61,6 +67,8 @@ fields! {
         3: pub program: String = IfSet<Brief>,
         /// Process id of the program; 0 if unknown.
         4: pub pid: u32 = Always<Varint>,
+        /// The endpoint's key, for connections from other machines.
+        5: pub key: Option<EndKey> = Maybe<Fixed>,
     }
 }
 
@@ -89,3 +97,39 @@ record! {
 }
 
 single_frame! { StreamArrived, Arrived<'a>, unnumbered }
+
+record! {
+    /// The answer to S_LOOKUP over TLS. Both ends of the connection then end TLS, and the endpoint with
+    /// the key continues it.
+    #[derive(Copy, Eq)]
+    pub struct PeerGrant {
+        /// The ticket to present in S_HELLO.
+        pub ticket: Ticket = Fixed,
+        pub key: EndKey = Fixed,
+    }
+}
+
+single_frame! { StreamPeer, PeerGrant, unnumbered }
+
+record! {
+    /// An endpoint of another machine has arrived.
+    #[derive(Copy, Eq)]
+    pub struct Visitor {
+        /// Identifies the connection.
+        pub ticket: Ticket = Fixed,
+        /// The key that the endpoint must have.
+        pub key: EndKey = Fixed,
+    }
+}
+
+single_frame! { StreamVisitor, Visitor, unnumbered }
+
+record! {
+    /// A connection must end, because the account of the arrived endpoint lost its rights.
+    #[derive(Copy, Eq)]
+    pub struct Revoked {
+        pub ticket: Ticket = Fixed,
+    }
+}
+
+single_frame! { StreamRevoked, Revoked, unnumbered }

@@ -30,6 +30,8 @@ pub const fn is_sealed(kind: FrameKind) -> bool {
             | StreamList
             | StreamBell
             | StreamLost
+            | StreamLogin
+            | StreamPeer
     )
 }
 

@@ -50,7 +50,9 @@ type Row = (&'static str, Promise, fn(&mut Plant) -> Seen);
 
 /// Returns the requests of a kind of frame.
 fn rows(kind: FrameKind) -> Vec<Row> {
-    use Action::{Administer, Alarm, Audit, Configure, Force, History, Read, Subscribe, Write};
+    use Action::{
+        Administer, Alarm, Audit, Configure, Force, History, Read, Record, Subscribe, Write,
+    };
     use Promise::{
         End, Engine, EveryName, IoServer, Library, Listed, Name, NotFromClients, Nothing, Rows,
     };
@@ -78,13 +80,21 @@ fn rows(kind: FrameKind) -> Vec<Row> {
                 Name(Subscribe),
                 send::open_subscribed,
             ),
+            (
+                "with a subscription for a recording",
+                Name(Record),
+                send::open_recorded,
+            ),
             ("of a field", Name(Read), send::open_field),
         ],
         FrameKind::Read => vec![("", Name(Read), send::read)],
         FrameKind::Info => vec![("", Name(Read), send::info)],
         FrameKind::Why => vec![("", Listed(Read), send::why)],
         FrameKind::Snapshot => vec![("", Name(Read), send::snapshot)],
-        FrameKind::Subscribe => vec![("", Name(Subscribe), send::subscribe)],
+        FrameKind::Subscribe => vec![
+            ("", Name(Subscribe), send::subscribe),
+            ("for a recording", Name(Record), send::subscribe_recorded),
+        ],
         FrameKind::Find => vec![
             ("by pattern", Listed(Read), send::find),
             ("by condition", Listed(Read), send::find_by_condition),
@@ -208,7 +218,11 @@ fn rows(kind: FrameKind) -> Vec<Row> {
         | FrameKind::StreamList
         | FrameKind::StreamStatus
         | FrameKind::StreamBell
-        | FrameKind::StreamLost => vec![("", NotFromClients, send::not_from_clients)],
+        | FrameKind::StreamLost
+        | FrameKind::StreamLogin
+        | FrameKind::StreamPeer
+        | FrameKind::StreamVisitor
+        | FrameKind::StreamRevoked => vec![("", NotFromClients, send::not_from_clients)],
     }
 }
 
@@ -474,6 +488,11 @@ fn gate_requires_what_is_promised() {
             Requirement::ListOrChange(list, change) => {
                 let change = Promise::EveryName(change);
                 promises == [Promise::Rows(list), change, change, change]
+            }
+            // A session of variables accepts no frame of the directory. What the directory requires
+            // has tests of its own.
+            Requirement::Stream(_) | Requirement::ListedStreams(_) | Requirement::Directory => {
+                promises == [Promise::NotFromClients]
             }
             Requirement::NotFromClients => {
                 // The gate never sees a part, because the session joins the parts first.

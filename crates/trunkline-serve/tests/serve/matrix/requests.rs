@@ -190,6 +190,14 @@ fn terms() -> SubscribeTerms {
     }
 }
 
+fn recorded_terms() -> SubscribeTerms {
+    let flags = SubscribeFlags {
+        recorded: true,
+        ..SubscribeFlags::NONE
+    };
+    SubscribeTerms { flags, ..terms() }
+}
+
 fn open_with(plant: &mut Plant, name: &str, subscribe: Option<SubscribeTerms>) {
     let terms = OpenTerms {
         options: OpenOptions {
@@ -213,8 +221,16 @@ pub fn open(plant: &mut Plant) -> Seen {
 }
 
 pub fn open_subscribed(plant: &mut Plant) -> Seen {
+    open_subscribed_with(plant, terms())
+}
+
+pub fn open_recorded(plant: &mut Plant) -> Seen {
+    open_subscribed_with(plant, recorded_terms())
+}
+
+fn open_subscribed_with(plant: &mut Plant, terms: SubscribeTerms) -> Seen {
     let name = plant.name("x");
-    open_with(plant, &name, Some(terms()));
+    open_with(plant, &name, Some(terms));
     plant.world.set(&name, WRITTEN);
     plant.peer.take();
     plant.seen(plant.peer.records() > 0)
@@ -261,10 +277,18 @@ pub fn why(plant: &mut Plant) -> Seen {
 }
 
 pub fn subscribe(plant: &mut Plant) -> Seen {
+    subscribe_with(plant, terms())
+}
+
+pub fn subscribe_recorded(plant: &mut Plant) -> Seen {
+    subscribe_with(plant, recorded_terms())
+}
+
+fn subscribe_with(plant: &mut Plant, terms: SubscribeTerms) -> Seen {
     let (name, handle) = (plant.name("x"), plant.handle("x"));
     plant.say(|request, out| {
         let head = SubscribeHead {
-            terms: terms(),
+            terms,
             resume_epoch: None,
         };
         let mut subscribe = SubscribeBuilder::begin(out, request, &head);

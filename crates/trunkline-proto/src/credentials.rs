@@ -1,11 +1,11 @@
-//! How a client proves its identity to an engine.
+//! How a client, or an endpoint of a stream, proves its identity to an engine.
 
 use std::fmt;
 use std::sync::Arc;
 
-use trunkline_proto::Channel;
-use trunkline_proto::message::hello::Hello;
-use trunkline_proto::message::login::{KeyProof, Password, TokenSecret};
+use crate::Channel;
+use crate::message::hello::Hello;
+use crate::message::login::{KeyProof, Password, TokenSecret};
 
 /// The proof of a client's identity.
 ///
@@ -47,7 +47,7 @@ impl fmt::Debug for dyn LoginKey {
 impl Credentials {
     /// Adds the proof to `hello`, if the channel permits it. `has_joined` is true if the engine has
     /// accepted the key already, so that a token is not needed any more.
-    pub(crate) fn prove(&self, channel: &Channel, has_joined: bool, hello: &mut Hello) {
+    pub fn prove(&self, channel: &Channel, has_joined: bool, hello: &mut Hello) {
         match self {
             Credentials::Key(key) => hello.key = proof(&**key, channel),
             Credentials::Token { secret, key } => {

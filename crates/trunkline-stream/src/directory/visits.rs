@@ -1,0 +1,124 @@
+//! Accepts the endpoints of other machines, which arrive at an endpoint of this process.
+//!
+//! The engine passes the socket and the key that the arrived endpoint must prove. The handshake, and
+//! the first frame after it, take place on a thread of their own, so that a slow visitor delays neither
+//! the endpoint nor other visitors.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use trunkline_net::{Clock, accept_end, tcp};
+use trunkline_proto::frame::HEADER_BYTES;
+use trunkline_proto::message::stream::directory::{Ticket, Visitor};
+use trunkline_proto::{EndKeys, FrameHeader};
+
+use super::{Arrivals, transport_of};
+
+/// Maximum number of visitors whose handshake is not complete. Further ones are turned away, and dial
+/// again.
+const WAITING_MAX: usize = 64;
+/// Maximum time for the handshake and S_HELLO of a visitor.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
+/// Number of revoked tickets that are remembered, because the order to revoke one may overtake its
+/// visitor.
+const REVOKED_MAX: usize = 1024;
+
+/// The arrivals at one endpoint.
+pub(super) struct Visits {
+    arrivals: Arc<dyn Arrivals>,
+    own_seed: [u8; 32],
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Tickets of the visitors whose handshake is not complete.
+    waiting: BTreeSet<Ticket>,
+    /// The last tickets that were revoked, the oldest first.
+    revoked: VecDeque<Ticket>,
+}
+
+impl Visits {
+    pub(super) fn new(arrivals: Arc<dyn Arrivals>, own_seed: [u8; 32]) -> Self {
+        Self {
+            arrivals,
+            own_seed,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Accepts an endpoint that the engine has read `bytes` from, which begin with S_HELLO.
+    pub(super) fn accept_plain(&self, socket: OwnedFd, ticket: Ticket, bytes: &[u8]) {
+        let is_revoked = self.lock().revoked.contains(&ticket);
+        // An unusable socket is closed, and the peer dials again.
+        if let Ok(transport) = transport_of(socket)
+            && !is_revoked
+        {
+            self.arrivals.arrive(transport, ticket, bytes);
+        }
+    }
+
+    /// Accepts an endpoint that must prove its key. One that does not, or that is too slow, is closed.
+    pub(super) fn accept(self: &Arc<Self>, socket: OwnedFd, visitor: &Visitor) {
+        let Visitor { ticket, key } = *visitor;
+        {
+            let mut state = self.lock();
+            if state.waiting.len() >= WAITING_MAX || state.revoked.contains(&ticket) {
+                return;
+            }
+            state.waiting.insert(ticket);
+        }
+        let keys = EndKeys {
+            own_seed: self.own_seed,
+            peer: key,
+        };
+        let visits = Arc::clone(self);
+        let thread = thread::Builder::new().name("trunkline-visit".to_owned());
+        let started = thread.spawn(move || visits.receive(socket, ticket, &keys));
+        if started.is_err() {
+            self.lock().waiting.remove(&ticket);
+        }
+    }
+
+    fn receive(&self, socket: OwnedFd, ticket: Ticket, keys: &EndKeys) {
+        let deadline = Clock::new().now().saturating_add(HANDSHAKE_DEADLINE);
+        let accepted = accept_end(socket, tcp::USER_TIMEOUT, keys, deadline, has_first_frame);
+        // The lock is held until the endpoint has the connection, so that a ticket that is revoked
+        // meanwhile ends it.
+        let mut state = self.lock();
+        let is_wanted = state.waiting.remove(&ticket);
+        if let Ok((transport, bytes)) = accepted
+            && is_wanted
+        {
+            self.arrivals.arrive(transport, ticket, &bytes);
+        }
+    }
+
+    /// Ends the connection of the endpoint that arrived with this ticket, or will arrive with it.
+    pub(super) fn revoke(&self, ticket: &Ticket) {
+        let mut state = self.lock();
+        state.waiting.remove(ticket);
+        state.revoked.push_back(*ticket);
+        if state.revoked.len() > REVOKED_MAX {
+            state.revoked.pop_front();
+        }
+        drop(state);
+        self.arrivals.revoke(ticket);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns true if the bytes contain a whole frame. The endpoint refuses one that is too long.
+fn has_first_frame(bytes: &[u8]) -> bool {
+    let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        return false;
+    };
+    let length = FrameHeader::from_bytes(head).length;
+    length > super::session::STREAM_HELLO_MAX || rest.len() >= length as usize
+}
