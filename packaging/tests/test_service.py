@@ -171,6 +171,12 @@ class Service(unittest.TestCase):
         self.assertEqual(found["Service.Restart"], "on-failure")
         self.assertEqual(found["Unit.StartLimitIntervalSec"], "0")
 
+    def test_reload_sends_the_signal_that_the_program_handles(self):
+        found = dict(files.settings(self.unit))
+        self.assertEqual(found["Service.ExecReload"], "/bin/kill -HUP $MAINPID")
+        sources = (files.ROOT / "crates").glob("*/src/**/*.rs")
+        self.assertTrue(any("Signals::new([SIGHUP])" in path.read_text() for path in sources))
+
     def test_user_has_no_privileges(self):
         found = dict(files.settings(self.unit))
         self.assertEqual(found["Service.User"], "trunkline")

@@ -124,6 +124,8 @@ impl Features {
     pub const ACCOUNTS: Features = Features(4096);
     /// Orders to the engine itself: the verb 4 of ORDER.
     pub const ENGINE_ORDERS: Features = Features(8192);
+    /// Reloading the configuration of the engine: the verb 5 of ORDER.
+    pub const RELOAD: Features = Features(1 << 14);
     /// Running digests that also cover GONE and ENDED.
     pub const ENDS: Features = Features(1 << 20);
     /// Streams only: both ends are processes on one machine and share one ring buffer. No stream
@@ -134,7 +136,21 @@ impl Features {
     pub const DROPS: Features = Features(1 << 22);
     /// Every feature of this release.
     pub const OURS: Features = Features(
-        1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 4096 | 8192 | 1 << 20,
+        1 | 2
+            | 4
+            | 8
+            | 16
+            | 32
+            | 64
+            | 128
+            | 256
+            | 512
+            | 1024
+            | 2048
+            | 4096
+            | 8192
+            | 1 << 14
+            | 1 << 20,
     );
 
     /// Returns the bits on the wire. Bits unknown to this release are preserved and have no effect.

@@ -22,8 +22,8 @@
 //!
 //! # Layout
 //! - [`Engine`]: hosts variables. `sessions` creates an endpoint for each connection, `io_host`
-//!   runs I/O servers, `deployments` keeps libraries, store and I/O servers consistent, `retention`
-//!   stores values, `audit` stores the audit entries, `administrator` carries out the orders of
+//!   runs I/O servers, `deployments` keeps libraries, store and I/O servers consistent, `reload` applies
+//!   changed configuration files, `retention` stores values, `audit` stores the audit entries, `administrator` carries out the orders of
 //!   clients, `logins` decides who they are, and `health` measures the engine itself.
 //! - [`realtime`]: endpoints of variables for time-critical threads.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
@@ -45,6 +45,7 @@ pub mod contexts;
 mod deployments;
 mod device;
 pub mod engine;
+mod file_libraries;
 mod health;
 mod history;
 mod io_host;
@@ -54,6 +55,7 @@ mod machine;
 mod provider;
 #[cfg(target_os = "linux")]
 pub mod record;
+mod reload;
 mod retention;
 mod sessions;
 
@@ -69,6 +71,7 @@ pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use history::OpenHistory;
 pub use logins::SecurityError;
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
+pub use reload::{ReloadError, Reloaded};
 pub use trunkline_client::{
     AlarmName, AlarmQuery, Batch, BatchReading, Bookmark, Comparison, Condition, ConnectionState,
     Credentials, Event, FollowEvent, ForcedList, Found, FromValue, GROUP_MAX, GroupOutcome,

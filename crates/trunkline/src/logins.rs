@@ -216,6 +216,23 @@ impl Logins {
         Some(next)
     }
 
+    /// Reads the accounts and certificates again now if they were changed.
+    ///
+    /// # Errors
+    /// A sentence, if the changed accounts cannot be used.
+    pub(crate) fn examine_now(&self) -> Result<(), String> {
+        let Some(security) = &self.security else {
+            return Ok(());
+        };
+        let (now, wall) = self.journal.clock.moment();
+        lock(&security.examined).files_due = now;
+        self.poll(Moment { now, wall });
+        match &lock(&security.examined).accounts_error {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
     /// Checks whether a peer may use the streams of this machine. Streams have no identities yet, so
     /// only programs of the engine's user may use them, unless the engine is insecure.
     ///

@@ -54,6 +54,7 @@ mod recording_terminals;
 mod recordings;
 mod refusals;
 mod registers;
+mod reloading;
 mod rig;
 #[cfg(target_os = "linux")]
 mod running_recordings;

@@ -20,7 +20,8 @@ use crate::parts::Parts;
 use crate::request::{
     ActOnAlarms, AlarmJournal, AlarmName, AlarmQuery, Alarms, AnyRequest, Audit, Close, Deploy,
     Engine, Find, Flush, Forcing, History, Info, Lease, LeaseTerms, Open, OrderLibrary, Pair, Read,
-    ReadInto, Request, RequestId, RequestValue, Snapshot, StopEngine, Why, WriteGroup,
+    ReadInto, ReloadEngine, Request, RequestId, RequestValue, Snapshot, StopEngine, Why,
+    WriteGroup,
 };
 use crate::variables::VariableRef;
 use crate::variables::page::Page;
@@ -431,5 +432,10 @@ impl ClientCore {
     /// Stops the engine. The answer arrives before the engine closes the connection.
     pub fn stop_engine(&mut self) -> Result<RequestId<StopEngine>, RequestError> {
         self.ask(1, StopEngine::default())
+    }
+
+    /// Makes the engine read its configuration files again.
+    pub fn reload_engine(&mut self) -> Result<RequestId<ReloadEngine>, RequestError> {
+        self.ask(1, ReloadEngine::default())
     }
 }

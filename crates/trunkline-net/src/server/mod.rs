@@ -118,6 +118,18 @@ impl Default for ServerOptions {
     }
 }
 
+/// The limits of a server that can be changed while it runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerLimits {
+    /// See [`ServerOptions::sessions_max`]. Open sessions beyond a lower limit continue.
+    pub sessions_max: usize,
+    pub handshakes_max: usize,
+    /// See [`ServerOptions::connections_per_address`].
+    pub connections_per_address: u32,
+    /// Applies to connections that begin later.
+    pub user_timeout: Duration,
+}
+
 /// A running server. Dropping it shuts it down at once.
 pub struct Server {
     local_addrs: Vec<SocketAddr>,
@@ -128,6 +140,7 @@ pub struct Server {
     stop: Arc<AtomicBool>,
     held: Arc<AtomicBool>,
     acceptor: mio::Waker,
+    arrival_limits: Arc<Mutex<ArrivalLimits>>,
     threads: Mutex<Threads>,
 }
 
@@ -165,6 +178,12 @@ impl Server {
         let capacity = options.pipe_capacity;
         let admission = Arc::new(Admission::new(factory, counts, mailboxes.clone(), capacity));
 
+        let limits = Arc::new(Mutex::new(ArrivalLimits {
+            user_timeout: options.user_timeout,
+            shared_memory: options.shared_memory,
+            same_user: options.same_user,
+            per_address: options.connections_per_address,
+        }));
         let (poll, acceptor) = poll_and_waker().map_err(BindError::Descriptors)?;
         let server = Self {
             local_addrs,
@@ -175,6 +194,7 @@ impl Server {
             stop: Arc::new(AtomicBool::new(false)),
             held: Arc::new(AtomicBool::new(options.held)),
             acceptor,
+            arrival_limits: Arc::clone(&limits),
             threads: Mutex::default(),
         };
         // The first call needs descriptors. Call it here, where an error can still be reported.
@@ -187,12 +207,6 @@ impl Server {
         let flags = AcceptorFlags {
             stop: server.stop.clone(),
             held: server.held.clone(),
-        };
-        let limits = ArrivalLimits {
-            user_timeout: options.user_timeout,
-            shared_memory: options.shared_memory,
-            same_user: options.same_user,
-            per_address: options.connections_per_address,
         };
         let acceptor = Acceptor::new(poll, sockets, admission, flags, limits)
             .map_err(BindError::Descriptors)?;
@@ -216,7 +230,18 @@ impl Server {
 
     /// Maximum number of open sessions: the value of the options, or less if `ulimit -n` is lower.
     pub fn sessions_max(&self) -> usize {
-        self.admission.counts.bounds.sessions_max
+        self.admission.counts.bounds().sessions_max
+    }
+
+    /// Replaces the limits. Nothing that is open ends.
+    pub fn set_limits(&self, limits: ServerLimits) {
+        self.admission.counts.set_bounds(Bounds {
+            sessions_max: sessions_max(limits.sessions_max),
+            handshakes_max: limits.handshakes_max.max(1),
+        });
+        let mut arrivals = lock(&self.arrival_limits);
+        arrivals.per_address = limits.connections_per_address;
+        arrivals.user_timeout = limits.user_timeout;
     }
 
     pub fn counters(&self) -> ServerCounters {

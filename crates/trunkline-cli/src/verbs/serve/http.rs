@@ -26,14 +26,18 @@ pub(super) fn serve(
     plan: &DeploymentPlan,
     monitor: HealthMonitor,
 ) -> Result<HttpServer, Problem> {
+    listener
+        .serve(allowed_hosts(plan)?, Arc::new(EngineHealth(monitor)))
+        .map_err(|error| problem(&error))
+}
+
+/// Returns the hosts for which the server answers.
+pub(super) fn allowed_hosts(plan: &DeploymentPlan) -> Result<AllowedHosts, Problem> {
     let names = plan.engine.http_hosts.iter().map(String::as_str);
-    let hosts = AllowedHosts::new(names).map_err(|error| {
+    AllowedHosts::new(names).map_err(|error| {
         let sentence = format!("`http_hosts`: {error}");
         Problem::new(Exit::ProblemsFound, "invalid-host", sentence)
-    })?;
-    listener
-        .serve(hosts, Arc::new(EngineHealth(monitor)))
-        .map_err(|error| problem(&error))
+    })
 }
 
 pub(super) fn url(address: SocketAddr) -> String {
@@ -48,8 +52,7 @@ impl HealthSource for EngineHealth {
         HealthSnapshot {
             figures: monitor.figures(),
             housekeeping_age: monitor.housekeeping_age(),
-            // An engine starts only with its whole configuration, and does not change it.
-            configuration_fault: None,
+            configuration_fault: monitor.configuration_fault(),
             is_stopping: monitor.is_stopping(),
         }
     }
