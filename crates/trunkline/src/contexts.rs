@@ -13,6 +13,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -271,11 +272,12 @@ impl Contexts {
         Self { folder }
     }
 
-    /// Returns all contexts, ordered by name.
+    /// Returns the names of all contexts with their content, ordered by name. A file that cannot be used
+    /// does not affect the others.
     ///
     /// # Errors
-    /// [`ContextError`] of the first file that cannot be used.
-    pub fn all(&self) -> Result<Vec<Context>, ContextError> {
+    /// [`ContextError::File`] if the folder cannot be read.
+    pub fn all(&self) -> Result<Vec<(String, Result<Context, ContextError>)>, ContextError> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -292,7 +294,11 @@ impl Contexts {
             }
         }
         names.sort();
-        names.iter().map(|name| self.get(name)).collect()
+        let read = |name: String| {
+            let context = self.get(&name);
+            (name, context)
+        };
+        Ok(names.into_iter().map(read).collect())
     }
 
     /// Returns the context with this name.
@@ -348,16 +354,47 @@ impl Contexts {
 
     /// Returns the context of the engine at `url`, if there is one.
     ///
+    /// A file that cannot be used matters only if it may be that of this engine: without its context,
+    /// the connection would not be encrypted. A file that does not tell the URL of its engine may be
+    /// that of any engine on another machine.
+    ///
     /// # Errors
-    /// [`ContextError`] of the first file that cannot be used.
+    /// [`ContextError`] of a file that cannot be used and may be that of this engine.
     pub fn for_url(&self, url: &Url) -> Result<Option<Context>, ContextError> {
         if !matches!(url.via, Transport::Best | Transport::Tcp) {
             return Ok(None);
         }
-        let is_same = |context: &Context| {
-            context.url.host == url.host && context.url.port_or_default() == url.port_or_default()
+        let is_same = |other: &Url| {
+            other.host == url.host && other.port_or_default() == url.port_or_default()
         };
-        Ok(self.all()?.into_iter().find(is_same))
+        let mut unusable = None;
+        for (name, context) in self.all()? {
+            match context {
+                Ok(context) if is_same(&context.url) => return Ok(Some(context)),
+                Ok(_) => {}
+                Err(error) => {
+                    let may_be_this = match self.stated_url(&name) {
+                        Some(stated) => is_same(&stated),
+                        None => !is_this_machine(url),
+                    };
+                    if may_be_this {
+                        unusable.get_or_insert(error);
+                    }
+                }
+            }
+        }
+        unusable.map_or(Ok(None), Err)
+    }
+
+    /// Returns the URL in the file of a context, even if the rest of the file cannot be used.
+    fn stated_url(&self, name: &str) -> Option<Url> {
+        let text = read(&self.file(name, "toml").ok()?).ok()?;
+        // The whole file may not be TOML, so each line is read alone.
+        let stated = text.lines().find_map(|line| {
+            let document: DocumentMut = line.trim().parse().ok()?;
+            Some(document.get("url")?.as_str()?.to_owned())
+        });
+        Url::parse(&stated?).ok()
     }
 
     /// Returns the name of the selected context; `None` if none is selected.
@@ -618,6 +655,14 @@ impl Contexts {
     }
 }
 
+/// Returns true if a URL names an engine on this machine, over a loopback address.
+fn is_this_machine(url: &Url) -> bool {
+    let host = url.host.as_deref().unwrap_or("localhost");
+    let host = host.trim_matches(['[', ']']);
+    let address = host.parse::<IpAddr>().map(|address| address.to_canonical());
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
 /// Checks that a URL names an engine on a TCP port.
 fn check_engine(url: &Url) -> Result<(), ContextError> {
     match url.host.is_some() && matches!(url.via, Transport::Best | Transport::Tcp) {
@@ -641,4 +686,50 @@ fn read(path: &Path) -> io::Result<String> {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     fs::read_to_string(path)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
+mod tests {
+    use super::*;
+
+    fn contexts(files: &[(&str, &str)]) -> (tempfile::TempDir, Contexts) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        let contexts = Contexts::in_folder(folder.path().to_owned());
+        (folder, contexts)
+    }
+
+    fn is_refused(sut: &Contexts, url: &str) -> bool {
+        sut.for_url(&Url::parse(url).unwrap()).is_err()
+    }
+
+    #[test]
+    fn unusable_file_matters_only_for_its_own_engine() {
+        // The authority is missing, and the second line is not TOML.
+        let text = "url = \"tl://plant.example:5850\"\naccount = \n";
+        let (_folder, sut) = contexts(&[("plant.toml", text)]);
+        assert!(is_refused(&sut, "tl://plant.example"));
+        assert!(is_refused(&sut, "tl+tcp://plant.example:5850"));
+        assert!(!is_refused(&sut, "tl://other.example"));
+        assert!(!is_refused(&sut, "tl://plant.example:5851"));
+        assert!(!is_refused(&sut, "tl://localhost"));
+        assert!(!is_refused(&sut, "tl+unix:///run/plant.sock"));
+        let all = sut.all().unwrap();
+        assert_eq!(all.len(), 1);
+        assert!(all[0].1.is_err());
+    }
+
+    /// Otherwise a damaged file would make a connection unencrypted.
+    #[test]
+    fn file_without_a_url_may_be_that_of_any_other_machine() {
+        let (_folder, sut) = contexts(&[("plant.toml", "\u{0}")]);
+        assert!(is_refused(&sut, "tl://plant.example"));
+        assert!(is_refused(&sut, "tl://10.0.0.7:5850"));
+        for own in ["tl://localhost:5851", "tl://127.0.0.1", "tl://[::1]"] {
+            assert!(!is_refused(&sut, own), "{own}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use super::security_folder::note;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::targets;
 use crate::terminal::Style;
-use crate::{CliError, Context, Exit, Problem};
+use crate::{CliError, Context, Exit, Problem, Tally};
 
 /// Manage contexts: the engines that you have joined
 ///
@@ -181,7 +181,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 fn list(contexts: &Contexts, context: &Context) -> Result<Exit, CliError> {
     let all = contexts.all().map_err(|error| problem(&error))?;
     let selected = selected(contexts)?;
-    let is_missing = |name: &&String| !all.iter().any(|one| one.name == **name);
+    let is_missing = |name: &&String| !all.iter().any(|(one, _)| one == *name);
     if let Some(name) = selected.as_ref().filter(is_missing) {
         let sentence = format!(
             "the selected context {name} does not exist; select another one with `trunkline ctx \
@@ -192,8 +192,16 @@ fn list(contexts: &Contexts, context: &Context) -> Result<Exit, CliError> {
     if all.is_empty() {
         context.remark("there are no contexts; `trunkline join` creates one")?;
     }
-    context.list(all.iter().map(|one| listed(one, selected.as_deref())))?;
-    Ok(Exit::Success)
+    let usable = all.iter().filter_map(|(_, one)| one.as_ref().ok());
+    context.list(usable.map(|one| listed(one, selected.as_deref())))?;
+    let mut tally = Tally::default();
+    for (name, one) in &all {
+        if let Err(error) = one {
+            let problem = problem(error).with_name(name);
+            tally.item_failed(context.show(&problem, 0)?);
+        }
+    }
+    Ok(tally.exit())
 }
 
 fn select(args: &SelectArgs, contexts: &Contexts, context: &Context) -> Result<Exit, CliError> {
