@@ -65,7 +65,7 @@ pub use client::{
     polled,
 };
 pub use contexts::{
-    ClientSecurity, Context, ContextError, Contexts, JoinError, NewContext, NewKey,
+    ClientSecurity, Context, ContextError, ContextProof, Contexts, JoinError, NewContext, NewKey,
 };
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use history::OpenHistory;
