@@ -121,6 +121,19 @@ impl HttpListener {
         })
     }
 
+    /// Uses a socket that listens already, such as one of a service manager.
+    ///
+    /// # Errors
+    /// The address is not a loopback address, or the socket cannot be used.
+    pub fn adopt(listener: TcpListener, address: SocketAddr) -> Result<Self, HttpError> {
+        if !address.ip().to_canonical().is_loopback() {
+            return Err(HttpError::NotLoopback { address });
+        }
+        let prepared = listener.set_nonblocking(true);
+        prepared.map_err(|source| HttpError::Io { address, source })?;
+        Ok(Self { listener, address })
+    }
+
     /// Returns the address with the port that is in use.
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -81,6 +81,7 @@ pub use trunkline_client::{
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;
+pub use trunkline_net::server::{InheritedError, InheritedSockets};
 pub use trunkline_net::{Peer, SPIN_DEFAULT, TransportUsed};
 pub use trunkline_stream as stream;
 #[cfg(target_os = "linux")]

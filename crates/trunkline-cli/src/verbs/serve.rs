@@ -1,5 +1,6 @@
 //! `serve`: runs an engine from configuration files.
 
+mod activation;
 mod http;
 mod log;
 mod reload;
@@ -25,6 +26,7 @@ use trunkline_identity::accounts::AccessFileError;
 use trunkline_identity::files;
 use trunkline_net::server::{BindError, raise_descriptor_limit};
 
+use self::activation::PassedAddresses;
 use self::log::{LoadWatch, LogArgs, Part, Reporter};
 use self::reload::{Hangups, Http, Reload};
 use self::service_manager::ServiceManager;
@@ -166,10 +168,15 @@ enum Unreadable {
 
 /// Reads the configuration files, and adds the options of the command line. Also returns advice if
 /// nothing is stored. `has_accounts`: the engine has accounts already, whatever the files say now.
-fn read(args: &Args, has_accounts: bool) -> Result<(DeploymentPlan, Option<String>), Unreadable> {
+fn read(
+    args: &Args,
+    passed: &PassedAddresses,
+    has_accounts: bool,
+) -> Result<(DeploymentPlan, Option<String>), Unreadable> {
     let mut plan = config::load(&args.files).map_err(Unreadable::Files)?;
     apply(&mut plan, &args.listen);
     plan.engine.http = args.http.or(plan.engine.http);
+    passed.apply(&mut plan);
     if has_accounts || plan.engine.security.is_some() {
         check_writers(&plan).map_err(Unreadable::Other)?;
     }
@@ -182,12 +189,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let reporter = Reporter::start(args.log, context)?;
     reporter.starting(args.files.len());
     let hangups = reload::catch_hangups()?;
-    let (mut plan, advice) = match read(args, false) {
+    let passed = PassedAddresses::of(&context.sockets)?;
+    let (mut plan, advice) = match read(args, &passed, false) {
         Ok(plan) => plan,
         Err(Unreadable::Files(errors)) => return show_errors(&errors, context),
         Err(Unreadable::Other(problem)) => return Err(problem.into()),
     };
     reporter.set_level(plan.engine.log_level.unwrap_or(LogLevel::Info));
+    passed.check_use(&plan)?;
     backup::check_restored(&plan)?;
     if let Some(advice) = advice {
         reporter.advice(&advice)?;
@@ -195,7 +204,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     context.interrupted.handle_presses(u32::MAX);
     raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
     let manager = ServiceManager::of_this_process()?;
-    let http = http::bind(&plan)?;
+    let http = http::bind(&plan, &context.sockets)?;
     let engine = start(&plan, &reporter, context)?;
     accept_stop_orders(&engine, context);
     let mut served = Http {
@@ -236,6 +245,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let watch = watch.start(context)?;
     let reload = Arc::new(Reload {
         args: args.clone(),
+        passed,
         reporter: reporter.clone(),
         manager: manager.clone(),
         has_accounts: plan.engine.security.is_some(),
@@ -300,7 +310,7 @@ fn start(
     context: &Context,
 ) -> Result<Engine, CliError> {
     for attempt in 0..STORE_ATTEMPTS {
-        let started = Engine::from_plan_with(plan, &io::drivers(), Some(trunkline_history::open));
+        let started = from_plan(plan, context);
         let location = match &started {
             Err(StartError::Store(error)) if error.kind == StoreErrorKind::InUse => {
                 format!("the store {}", error.location)
@@ -321,8 +331,12 @@ fn start(
         }
         context.interrupted.wait(STORE_PAUSE);
     }
-    Engine::from_plan_with(plan, &io::drivers(), Some(trunkline_history::open))
-        .map_err(|error| start_problem(&error, plan).into())
+    from_plan(plan, context).map_err(|error| start_problem(&error, plan).into())
+}
+
+fn from_plan(plan: &DeploymentPlan, context: &Context) -> Result<Engine, StartError> {
+    let (history, sockets) = (trunkline_history::open, context.sockets.clone());
+    Engine::from_plan_inheriting(plan, &io::drivers(), Some(history), sockets)
 }
 
 /// Describes the current failures of the [parts](Part) of the engine.

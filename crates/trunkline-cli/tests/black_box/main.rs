@@ -7,6 +7,7 @@
 
 mod access_file;
 mod accounts;
+mod activation;
 mod alarms;
 mod aliases;
 mod audit;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use mio::unix::SourceFd;
@@ -75,6 +75,8 @@ struct Listener {
 pub(super) enum ListenSocket {
     Tcp(BoundPort, Security),
     Unix(BoundSocket),
+    /// A Unix socket that the service manager has created, and removes.
+    Inherited(UnixListener),
 }
 
 enum Arrival {
@@ -90,6 +92,7 @@ impl ListenSocket {
                 Arrival::Tcp(stream, peer, security.clone())
             }
             ListenSocket::Unix(bound) => Arrival::Unix(bound.socket.accept()?.0),
+            ListenSocket::Inherited(socket) => Arrival::Unix(socket.accept()?.0),
         })
     }
 }
@@ -99,6 +102,7 @@ impl AsFd for ListenSocket {
         match self {
             ListenSocket::Tcp(socket, _) => socket.as_fd(),
             ListenSocket::Unix(bound) => bound.socket.as_fd(),
+            ListenSocket::Inherited(socket) => socket.as_fd(),
         }
     }
 }

@@ -15,6 +15,7 @@
 mod acceptor;
 mod admission;
 mod arrivals;
+mod inherited;
 mod listen;
 mod mailbox;
 mod notifier;
@@ -45,11 +46,13 @@ use crate::transport::tls::{Security, TlsServer};
 
 use acceptor::{Acceptor, AcceptorFlags, ArrivalLimits, ListenSocket};
 use admission::{Admission, Bounds, SessionCounts};
+use inherited::Listener;
 use mailbox::{Mailbox, WakeThread};
 use unix_listener::BoundSocket;
 use worker::{MAILBOX, Mail, Worker};
 
 pub use admission::{Refusal, ServerCounters, SessionFactory, SharedFile};
+pub use inherited::{InheritedError, InheritedSockets};
 pub use listen::BindError;
 pub use notifier::{Notifier, never_send_on_this_thread};
 
@@ -61,6 +64,9 @@ pub struct ServerOptions {
     /// Addresses to listen on. Port 0 takes any free port. If the list is empty, only in-memory
     /// pipes are available.
     pub listen: Vec<ListenAddress>,
+    /// Sockets of a service manager that listen already. The server uses those whose address is in
+    /// `listen`, and opens the others itself.
+    pub inherited: InheritedSockets,
     /// The folder for Unix sockets named after ports: each port on this machine's loopback address
     /// also gets `PORT.sock` there if possible. See [`Dialler::near`](crate::Dialler::near).
     pub near: Option<PathBuf>,
@@ -101,6 +107,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             listen: Vec::new(),
+            inherited: InheritedSockets::default(),
             near: None,
             insecure: false,
             tls: None,
@@ -322,7 +329,10 @@ impl Listeners {
                         listeners.open_near(options, *address);
                     }
                     let is_allowed = options.insecure || options.tls.is_some();
-                    let socket = listen::listen(*address, is_allowed)?;
+                    let socket = match options.inherited.take_tcp(*address) {
+                        Some(listener) => listen::adopt(listener, *address, is_allowed)?,
+                        None => listen::listen(*address, is_allowed)?,
+                    };
                     let address = socket.local_addr().map_err(BindError::Descriptors)?;
                     if is_chosen {
                         listeners.open_near(options, address);
@@ -330,11 +340,16 @@ impl Listeners {
                     let security = security_of(options, address);
                     (ListenSocket::Tcp(socket, security), address.into())
                 }
-                ListenAddress::Unix(path) => {
-                    let bound = BoundSocket::bind(path)?;
-                    let address = bound.path().clone().into();
-                    (ListenSocket::Unix(bound), address)
-                }
+                ListenAddress::Unix(path) => match options.inherited.take(address) {
+                    Some(Listener::Unix(socket)) => {
+                        (ListenSocket::Inherited(socket), address.clone())
+                    }
+                    _ => {
+                        let bound = BoundSocket::bind(path)?;
+                        let address = bound.path().clone().into();
+                        (ListenSocket::Unix(bound), address)
+                    }
+                },
             };
             listeners.sockets.push(socket);
             listeners.listening.push(address);

@@ -17,7 +17,9 @@ use trunkline_engine::realtime::{Pumped, RtError, RtReader, RtWriter};
 use trunkline_engine::store::{Start, Store, StoreErrorKind};
 use trunkline_engine::{Caller, Engine as Core, Wakes};
 use trunkline_io::{DriverError, Drivers, IoServer, SettingError, Settings};
-use trunkline_net::server::{Server, ServerCounters, ServerLimits, ServerOptions};
+use trunkline_net::server::{
+    InheritedSockets, Server, ServerCounters, ServerLimits, ServerOptions,
+};
 use trunkline_net::tcp::USER_TIMEOUT;
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_serve::{FlushBroadcast, RequestBudget, ServeOptions};
@@ -175,6 +177,7 @@ impl Engine {
         let user_timeout = user_timeout(&options);
         let server = ServerOptions {
             listen: options.listen,
+            inherited: options.inherited,
             near: near.flatten(),
             insecure: options.insecure,
             tls: logins.tls(),
@@ -267,13 +270,29 @@ impl Engine {
     ///
     /// As [`from_plan`](Self::from_plan). In addition, [`StartError::NoHistory`] if the files
     /// configure a history and `history` is `None`.
-    /// `None`.
     pub fn from_plan_with(
         plan: &DeploymentPlan,
         drivers: &Drivers,
         history: Option<OpenHistory>,
     ) -> Result<Engine, StartError> {
-        let options = options_of(&plan.engine);
+        Self::from_plan_inheriting(plan, drivers, history, InheritedSockets::default())
+    }
+
+    /// As [`from_plan_with`](Self::from_plan_with), with sockets of a service manager that listen
+    /// already. The engine uses those at its addresses.
+    ///
+    /// # Errors
+    /// As [`from_plan_with`](Self::from_plan_with).
+    pub fn from_plan_inheriting(
+        plan: &DeploymentPlan,
+        drivers: &Drivers,
+        history: Option<OpenHistory>,
+        inherited: InheritedSockets,
+    ) -> Result<Engine, StartError> {
+        let options = EngineOptions {
+            inherited,
+            ..options_of(&plan.engine)
+        };
         let store = open_store(&options)?;
         let history = match (&plan.history, history) {
             (Some(_), None) => return Err(StartError::NoHistory),
@@ -492,6 +511,7 @@ fn options_of(config: &EngineConfig) -> EngineOptions {
         alarm_journal_entries: config.alarm_journal_entries,
         alarm_journal_age: config.alarm_journal_age,
         listen: config.listen.clone(),
+        inherited: InheritedSockets::default(),
         local_socket: config.local_socket,
         shared_memory: config.shared_memory,
         insecure: config.insecure,

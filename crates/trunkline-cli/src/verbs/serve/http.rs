@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use trunkline::InheritedSockets;
 use trunkline::figures::HealthMonitor;
 use trunkline_config::DeploymentPlan;
 use trunkline_web::{
@@ -13,11 +14,17 @@ use crate::{Exit, Problem};
 
 /// Reserves the address of the HTTP server before the engine starts, so that an address that cannot
 /// be used is reported first. Returns `None` if no address is configured.
-pub(super) fn bind(plan: &DeploymentPlan) -> Result<Option<HttpListener>, Problem> {
-    let address = plan.engine.http;
-    address
-        .map(|address| HttpListener::bind(address).map_err(|error| problem(&error)))
-        .transpose()
+/// A socket of the service manager at the address is used.
+pub(super) fn bind(
+    plan: &DeploymentPlan,
+    sockets: &InheritedSockets,
+) -> Result<Option<HttpListener>, Problem> {
+    let bind = |address| match sockets.take_tcp(address) {
+        Some(listener) => HttpListener::adopt(listener, address),
+        None => HttpListener::bind(address),
+    };
+    let listener = plan.engine.http.map(bind);
+    listener.transpose().map_err(|error| problem(&error))
 }
 
 /// Answers the connections that arrived since the address was reserved, and all later ones.

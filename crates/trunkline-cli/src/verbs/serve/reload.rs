@@ -6,11 +6,12 @@ use std::thread::{self, JoinHandle};
 
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::{Handle, Signals};
-use trunkline::{Engine, ReloadError, Reloaded};
+use trunkline::{Engine, InheritedSockets, ReloadError, Reloaded};
 use trunkline_config::{ConfigErrors, DeploymentPlan, LogLevel};
 use trunkline_net::server::raise_descriptor_limit;
 use trunkline_web::HttpServer;
 
+use super::activation::PassedAddresses;
 use super::log::Reporter;
 use super::service_manager::ServiceManager;
 use super::{Args, Unreadable, http, read, status};
@@ -22,6 +23,8 @@ const ERRORS_NAMED: usize = 3;
 /// What a running `serve` needs to read its configuration again.
 pub(super) struct Reload {
     pub(super) args: Args,
+    /// The addresses that the service manager sets.
+    pub(super) passed: PassedAddresses,
     pub(super) reporter: Reporter,
     pub(super) manager: ServiceManager,
     /// The engine has accounts, so nobody else may be able to change its configuration.
@@ -48,7 +51,7 @@ impl Reload {
     }
 
     fn read_and_apply(&self, engine: &Engine) -> Result<Reloaded, ReloadError> {
-        let (plan, _) = read(&self.args, self.has_accounts).map_err(|error| {
+        let (plan, _) = read(&self.args, &self.passed, self.has_accounts).map_err(|error| {
             ReloadError::Configuration(match error {
                 Unreadable::Files(errors) => sentence_of(&errors),
                 Unreadable::Other(problem) => problem.message,
@@ -85,7 +88,7 @@ impl Http {
     fn started_for(&self, plan: &DeploymentPlan, engine: &Engine) -> Result<NewHttp, Problem> {
         let (address, hosts) = (plan.engine.http, plan.engine.http_hosts.clone());
         if address != self.address {
-            let listener = http::bind(plan)?;
+            let listener = http::bind(plan, &InheritedSockets::default())?;
             let server = listener
                 .map(|listener| http::serve(listener, plan, engine.health_monitor()))
                 .transpose()?;
