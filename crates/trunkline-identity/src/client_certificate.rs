@@ -1,5 +1,6 @@
 //! Client certificates: a certificate with its private key, with which a program proves its identity.
 
+use std::fmt;
 use std::path::Path;
 
 use crate::authority::{AuthorityError, PrivateKey};
@@ -51,6 +52,15 @@ pub enum ClientCertificateError {
         /// The file of the key, as one word of a shell.
         key: String,
     },
+}
+
+/// Shows no key.
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCertificate")
+            .field("certificate", &self.certificate.fingerprint())
+            .finish_non_exhaustive()
+    }
 }
 
 impl ClientCertificate {
@@ -119,7 +129,8 @@ mod tests {
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for name in ["a", "b"] {
-            let authority = Authority::create(name, Timestamp::from_nanos(0)).unwrap();
+            let authority =
+                Authority::create(name, Timestamp::from_nanos(1_790_000_000_000_000_000)).unwrap();
             let path = |kind: &str| folder.path().join(format!("{name}.{kind}"));
             fs::write(path("crt"), authority.certificate().to_pem()).unwrap();
             fs::write(path("key"), &*authority.key().to_pem()).unwrap();
@@ -145,11 +156,17 @@ mod tests {
         let other = fault("a.crt", "b.key");
         assert!(other.contains("is not that of the certificate"), "{other}");
         let swapped = fault("a.key", "a.key");
-        assert!(swapped.contains("a.key") && swapped.contains("CERTIFICATE"), "{swapped}");
+        assert!(
+            swapped.contains("a.key") && swapped.contains("CERTIFICATE"),
+            "{swapped}"
+        );
         let swapped = fault("a.crt", "a.crt");
         assert!(swapped.contains("other users can access"), "{swapped}");
         let missing = fault("c.crt", "a.key");
-        assert!(missing.contains("c.crt") && missing.contains("does not exist"), "{missing}");
+        assert!(
+            missing.contains("c.crt") && missing.contains("does not exist"),
+            "{missing}"
+        );
     }
 
     #[test]
