@@ -421,23 +421,23 @@ impl Contexts {
         let is_same = |other: &Url| {
             other.host == url.host && other.port_or_default() == url.port_or_default()
         };
-        let mut unusable = None;
+        let (mut of_this, mut of_unknown) = (None, None);
         for (name, context) in self.all()? {
             match context {
                 Ok(context) if is_same(&context.url) => return Ok(Some(context)),
                 Ok(_) => {}
                 Err(error) => {
-                    let may_be_this = match self.stated_url(&name) {
-                        Some(stated) => is_same(&stated),
-                        None => !is_this_machine(url),
+                    let place = match self.stated_url(&name) {
+                        Some(stated) if is_same(&stated) => &mut of_this,
+                        Some(_) => continue,
+                        None => &mut of_unknown,
                     };
-                    if may_be_this {
-                        unusable.get_or_insert(error);
-                    }
+                    place.get_or_insert(error);
                 }
             }
         }
-        unusable.map_or(Ok(None), Err)
+        let of_unknown = of_unknown.filter(|_| !is_this_machine(url));
+        of_this.or(of_unknown).map_or(Ok(None), Err)
     }
 
     /// Returns the URL in the file of a context, even if the rest of the file cannot be used.
@@ -561,7 +561,8 @@ impl Contexts {
                 // The error that is reported is the more important one.
                 let _ = fs::remove_file(&key_file);
             }
-            (Err(_), NewKey::File(_) | NewKey::Certificate { .. } | NewKey::None) | (Ok(()), _) => {}
+            (Err(_), NewKey::File(_) | NewKey::Certificate { .. } | NewKey::None) | (Ok(()), _) => {
+            }
         }
         stored?;
         self.select_if_none(name)?;
