@@ -183,7 +183,7 @@ impl Engine {
 
     /// Applies a configuration that was read again: the libraries of the files, and the keys that can
     /// take effect in a running engine. Variables whose definitions are unchanged keep their handles,
-    /// values, edited properties and subscribers. I/O servers, listeners and the history stay as they
+    /// values and subscribers. I/O servers, listeners and the history stay as they
     /// are; the result names what differs. Also reads the accounts and certificates again.
     ///
     /// Only for engines that were started from configuration files.

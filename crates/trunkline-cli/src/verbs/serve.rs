@@ -232,7 +232,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if let Some(sentence) = engine.store_damage() {
         reporter.initial_failure(Part::Store, &sentence, context)?;
     }
-    let status = status(&engine);
+    let status = status(&engine, None);
     manager.ready(&status);
     let watch = FailureWatch {
         engine: engine.clone(),
@@ -274,14 +274,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
 }
 
-/// The sentence about the engine for the service manager: its first failure, or its addresses.
-fn status(engine: &Engine) -> String {
+/// The sentence about the engine for the service manager: its first failure, or its addresses. `fault`
+/// is why the changed configuration is not used.
+fn status(engine: &Engine, fault: Option<String>) -> String {
     let failure = failures(engine).into_iter().flatten().next();
     failure
-        .or_else(|| {
-            let fault = engine.configuration_fault()?;
-            Some(format!("the changed configuration is not used: {fault}"))
-        })
+        .or_else(|| Some(format!("the changed configuration is not used: {}", fault?)))
         .unwrap_or_else(|| {
             format!(
                 "{}, {}",
@@ -420,7 +418,7 @@ impl FailureWatch {
             }
         }
         self.reported = current;
-        let status = status(&self.engine);
+        let status = status(&self.engine, self.engine.configuration_fault());
         if self.status != status {
             self.manager.status(&status);
             self.status = status;

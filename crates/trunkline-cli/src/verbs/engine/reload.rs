@@ -96,9 +96,12 @@ pub(crate) fn run(_args: &Args, context: &Context) -> Result<Exit, CliError> {
         applied: report.applied,
         restart: report.restart,
     };
-    context.terminal.line(&match context.settings.is_json() {
-        true => json(&line),
-        false => line.to_string(),
-    })?;
+    if context.settings.is_json() {
+        context.terminal.line(&json(&line))?;
+        return Ok(Exit::Success);
+    }
+    for line in line.to_string().lines() {
+        context.terminal.line(line)?;
+    }
     Ok(Exit::Success)
 }

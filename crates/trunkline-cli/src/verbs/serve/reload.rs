@@ -15,7 +15,7 @@ use super::activation::PassedAddresses;
 use super::log::Reporter;
 use super::service_manager::ServiceManager;
 use super::{Args, Unreadable, http, read, status};
-use crate::Problem;
+use crate::{Problem, counted};
 
 /// Number of errors of the files that an answer names. The others are counted.
 const ERRORS_NAMED: usize = 3;
@@ -46,7 +46,8 @@ impl Reload {
         self.manager.reloading();
         let result = self.read_and_apply(engine);
         self.reporter.reloaded(&result);
-        self.manager.ready(&status(engine));
+        let fault = result.as_ref().err().map(ToString::to_string);
+        self.manager.ready(&status(engine, fault));
         result
     }
 
@@ -124,7 +125,7 @@ fn sentence_of(errors: &ConfigErrors) -> String {
     let mut sentences: Vec<String> = named.map(ToString::to_string).collect();
     let others = errors.errors.len() - sentences.len() + errors.further;
     if others > 0 {
-        sentences.push(format!("{others} more errors"));
+        sentences.push(counted(others as u64, "more error"));
     }
     sentences.join("; ")
 }

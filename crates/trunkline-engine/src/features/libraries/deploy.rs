@@ -1,6 +1,7 @@
 //! Deploying, replacing and undeploying whole libraries.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 use trunkline_types::name::is_reserved;
 use trunkline_types::{
@@ -50,11 +51,21 @@ pub struct Deployment<'a> {
     pub deploy: &'a [&'a LibraryDefinition],
     /// Names of libraries to remove. Those that are not deployed are ignored.
     pub undeploy: &'a [String],
-    /// Returns true for a variable that must stay as it is, if it is deployed: its definition has not
-    /// changed, although its properties may have been edited since.
+    /// Returns true for a variable that stays as it is, if it is deployed, although its properties may
+    /// differ in the place of the definition.
     pub is_unchanged: &'a dyn Fn(&LibraryDefinition, &VariableDefinition) -> bool,
     /// The values with which new variables start.
     pub retained: &'a RetainedValues<'a>,
+}
+
+impl fmt::Debug for Deployment<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let deployed = self.deploy.iter().map(|library| &library.name);
+        f.debug_struct("Deployment")
+            .field("deploy", &deployed.collect::<Vec<_>>())
+            .field("undeploy", &self.undeploy)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The changes of one library, determined before anything is changed.
