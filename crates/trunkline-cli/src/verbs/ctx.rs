@@ -185,7 +185,7 @@ pub(crate) struct Added {
 }
 
 impl Record for Added {
-    const COLUMNS: &'static [&'static str] = &["context", "url", "key", "certificate", "selected"];
+    const COLUMNS: &'static [&'static str] = &["context", "url", "key", "selected", "certificate"];
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
