@@ -118,6 +118,10 @@ class Content(unittest.TestCase):
             ("usr/lib/systemd/system/trunkline.service", files.UNIT),
             ("usr/lib/sysusers.d/trunkline.conf", files.ROOT / "packaging/deb/sysusers.conf"),
             ("etc/trunkline/trunkline.toml", files.CONFIGURATION),
+            (
+                "usr/share/doc/trunkline/examples/trunkline.socket",
+                files.ROOT / "packaging/systemd/trunkline.socket",
+            ),
         ]:
             self.assertEqual((self.extracted / place).read_bytes(), source.read_bytes(), place)
 

@@ -171,6 +171,43 @@ class Service(unittest.TestCase):
         self.assertEqual(found["Service.Restart"], "on-failure")
         self.assertEqual(found["Unit.StartLimitIntervalSec"], "0")
 
+    def test_socket_unit_passes_sockets_that_the_program_accepts(self):
+        """The names, and the kinds: see the tests of socket activation of the program."""
+        unit = (files.ROOT / "packaging/systemd/trunkline.socket").read_text()
+        found = files.settings(unit)
+        settings = dict(found)
+        self.assertEqual(settings["Socket.FileDescriptorName"], "listen")
+        self.assertNotIn("Socket.Accept", settings)
+        self.assertEqual(settings["Socket.SocketUser"], dict(files.settings(self.unit))["Service.User"])
+        self.assertEqual(settings["Socket.SocketMode"], "0600")
+        self.assertEqual(settings["Install.WantedBy"], "sockets.target")
+        addresses = [value for key, value in found if key.startswith("Socket.Listen")]
+        for listening in addresses:
+            if listening.startswith("/"):
+                self.assertTrue(listening.endswith(".sock"), listening)
+                # systemd removes this folder when the service stops.
+                self.assertFalse(listening.startswith("/run/trunkline/"), listening)
+            else:
+                host = listening.rpartition(":")[0].strip("[]")
+                self.assertTrue(ipaddress.ip_address(host).is_loopback, listening)
+        self.assertEqual(len(addresses), 2)
+
+    @unittest.skipUnless(HAS_SYSTEMD, "systemd-analyze is missing")
+    def test_systemd_accepts_every_setting_of_the_socket(self):
+        unit = re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", self.unit)
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "trunkline.service").write_text(unit)
+            path = pathlib.Path(folder, "trunkline.socket")
+            path.write_text((files.ROOT / "packaging/systemd/trunkline.socket").read_text())
+            verified = analyze("verify", "--man=no", str(path))
+        self.assertEqual((verified.returncode, verified.stderr), (0, ""))
+
+    def test_reload_sends_the_signal_that_the_program_handles(self):
+        found = dict(files.settings(self.unit))
+        self.assertEqual(found["Service.ExecReload"], "/bin/kill -HUP $MAINPID")
+        sources = (files.ROOT / "crates").glob("*/src/**/*.rs")
+        self.assertTrue(any("Signals::new([SIGHUP])" in path.read_text() for path in sources))
+
     def test_user_has_no_privileges(self):
         found = dict(files.settings(self.unit))
         self.assertEqual(found["Service.User"], "trunkline")

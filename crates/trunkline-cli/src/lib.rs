@@ -45,6 +45,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
 
+use trunkline::InheritedSockets;
 use trunkline_types::name::suggest;
 
 // Other modules import `Exit`, `Tally`, `CliError`, `Problem`, `Context` and `counted` from here.
@@ -59,11 +60,16 @@ use crate::verbs::{Context, help};
 
 /// Runs the command line of this process. `docs/reference/exit-codes.md` describes the exit codes.
 pub fn run() -> ExitCode {
+    // Before there are threads.
+    let sockets = InheritedSockets::claim();
     let words: Vec<OsString> = std::env::args_os().collect();
     let is_json = wants_json(&words);
     let terminal = Terminal::new(is_json);
     let result = match parse(&words) {
-        Ok((cli, is_timeout_given)) => run_verb(&cli, is_timeout_given, &terminal),
+        Ok((cli, is_timeout_given)) => match sockets {
+            Ok(sockets) => run_verb(&cli, is_timeout_given, &terminal, sockets),
+            Err(error) => Err(Problem::failed("service-manager", error.to_string()).into()),
+        },
         Err(error) => refuse(
             &with_escaped_words(with_suggestion(error, &words)),
             &words,
@@ -116,7 +122,12 @@ fn check_option_positions(matches: &clap::ArgMatches) -> Result<(), clap::Error>
     }
 }
 
-fn run_verb(cli: &Cli, is_timeout_given: bool, terminal: &Terminal) -> Result<Exit, CliError> {
+fn run_verb(
+    cli: &Cli,
+    is_timeout_given: bool,
+    terminal: &Terminal,
+    sockets: InheritedSockets,
+) -> Result<Exit, CliError> {
     let mut settings = Settings::new(&cli.global, terminal.out_is_tty)?;
     settings.is_timeout_given = is_timeout_given;
     let clock = trunkline_net::Clock::new();
@@ -126,6 +137,7 @@ fn run_verb(cli: &Cli, is_timeout_given: bool, terminal: &Terminal) -> Result<Ex
         interrupted: Interrupted::new(terminal)?,
         clock,
         started: clock.wall(),
+        sockets,
     };
     verbs::run(&cli.command, &context)
 }

@@ -13,7 +13,7 @@ use crate::error::ConfigErrorKind as Kind;
 use crate::fields::Values;
 use crate::keys::Section;
 use crate::node::{Node, NodeKind, Table};
-use crate::plan::{EngineConfig, Limits, StoreChoice};
+use crate::plan::{EngineConfig, Limits, LogLevel, StoreChoice};
 use crate::report::Report;
 use crate::sections::{check_keys, table};
 
@@ -35,6 +35,14 @@ const HEALTH_MAX: Duration = Duration::from_secs(3_600);
 /// Maximum spin time: longer spinning costs more than the wake-up that it saves.
 const SPIN_MAX: Duration = Duration::from_millis(1);
 const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
+
+const LOG_LEVELS: &[(&str, LogLevel)] = &[
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+    ("trace", LogLevel::Trace),
+];
 
 /// Reads the section. A setting that is absent or invalid has its default.
 pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
@@ -114,6 +122,9 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
     }
     if let Some(node) = section.node("shared_memory") {
         engine.shared_memory = values.boolean("shared_memory", node).unwrap_or(true);
+    }
+    if let Some(node) = section.node("log_level") {
+        engine.log_level = values.choice("log_level", node, LOG_LEVELS);
     }
     timing(section, &mut engine, &mut values);
     if let Some(limits) = table(section, "limits", values.report) {

@@ -16,6 +16,7 @@
 //! # Layout
 //! - `load`: converts paths or texts to a plan. Only this module handles several files.
 //! - [`plan`]: the result. [`error`]: the errors. [`keys`]: a description of every key.
+//! - `running`: compares the configuration in use with one that was read later.
 //! - `source`, `node`, `report`, `fields`, `suggestion`: texts, trees, errors, typed access.
 //! - `engine`, `io`, `history`, `variable/`: the sections.
 //! - `placeholder/`, `expand/`, `template`, `csv`: create many variables from one table.
@@ -38,6 +39,7 @@ mod node;
 mod placeholder;
 pub mod plan;
 mod report;
+mod running;
 mod sections;
 mod source;
 mod suggestion;
@@ -47,5 +49,8 @@ mod variable;
 pub use engine::HTTP_PORT;
 pub use error::{ConfigError, ConfigErrorKind, ConfigErrors, ERRORS_MAX, Position};
 pub use load::{LoadOptions, default_config_text, load, load_with, parse, parse_with};
-pub use plan::{DeploymentPlan, EngineConfig, HistoryConfig, IoConfig, Limits, StoreChoice};
+pub use plan::{
+    DeploymentPlan, EngineConfig, HistoryConfig, IoConfig, Limits, LogLevel, StoreChoice,
+};
+pub use running::{ConfigChanges, RunningConfig};
 pub use source::FILE_BYTES_MAX;

@@ -69,8 +69,25 @@ pub struct EngineConfig {
     pub health: Duration,
     /// Maximum time that a connection thread polls before it sleeps; zero: it does not poll.
     pub spin: Duration,
+    /// The least important events of the log; `None`: the program chooses.
+    pub log_level: Option<LogLevel>,
     /// Bounds on the resources that clients may use.
     pub limits: Limits,
+}
+
+/// The importance of an event in the log, most important first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LogLevel {
+    /// Data is not stored or not recorded.
+    Error,
+    /// Something that needs attention.
+    Warn,
+    /// The normal course, such as start and stop.
+    Info,
+    /// Details for the search for a fault.
+    Debug,
+    /// Everything.
+    Trace,
 }
 
 /// Location of the data that survives a restart of the engine.
@@ -211,6 +228,7 @@ impl Default for EngineConfig {
             deadline: Duration::from_secs(3),
             health: Duration::from_secs(1),
             spin: Duration::from_micros(50),
+            log_level: None,
             limits: Limits::default(),
         }
     }

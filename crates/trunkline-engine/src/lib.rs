@@ -72,7 +72,7 @@ pub use features::leases::{
     Granted, LEASE_MAX, LEASE_MIN, LeaseHolder, LeaseRequest, LeaseVerb, WRITERS_WAITING_MAX,
 };
 pub use features::libraries::{
-    DeployError, Deployed, Library, Retained, RetainedValues, UnknownLibrary,
+    DeployError, Deployed, Deployment, Library, Retained, RetainedValues, UnknownLibrary,
 };
 pub use features::providers::{
     Answer, NameTaken, PROVIDER_PENDING_MAX, Provider, SourceConnection, SourceState,
@@ -81,7 +81,7 @@ pub use features::tables::MirrorGuard;
 pub use features::{fields, providers, realtime};
 pub use host::orders::{Administrator, Order, Reply, check_configure};
 pub use host::{figures, history, store};
-pub use outcome::orders::{LibraryState, LogPage, OrderResult, Report};
+pub use outcome::orders::{LibraryState, LogPage, OrderResult, ReloadedKeys, Report};
 pub use outcome::{
     AccessError, Attempt, Controlled, LateKept, Refusal, UnknownCause, WriteOutcome,
 };

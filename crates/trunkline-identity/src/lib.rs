@@ -23,6 +23,7 @@
 //! - [`password`], [`attempts`]: passwords of persons, with bounded cost and growing delays.
 //! - [`token`]: joining tokens.
 //! - [`authority`], [`certificate`], [`fingerprint`], [`host_name`]: the certificates of engines.
+//! - [`client_certificate`]: those of clients, with their private keys.
 //! - [`folder`]: the security folder; [`accounts`]: its file `access.toml`; [`files`]: their permissions.
 //! - [`origin`]: where a peer is, as far as limits are concerned.
 
@@ -32,6 +33,7 @@ pub mod accounts;
 pub mod attempts;
 pub mod authority;
 pub mod certificate;
+pub mod client_certificate;
 pub mod files;
 pub mod fingerprint;
 pub mod folder;
@@ -47,6 +49,7 @@ pub use accounts::{AccessEdit, AccessFile, Accounts};
 pub use attempts::LoginAttempts;
 pub use authority::{Authority, EngineSubject, PrivateKey};
 pub use certificate::Certificate;
+pub use client_certificate::ClientCertificate;
 pub use fingerprint::Fingerprint;
 pub use folder::{EngineIdentity, SecurityFolder};
 pub use host_name::HostName;

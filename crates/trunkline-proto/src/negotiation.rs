@@ -124,6 +124,8 @@ impl Features {
     pub const ACCOUNTS: Features = Features(4096);
     /// Orders to the engine itself: the verb 4 of ORDER.
     pub const ENGINE_ORDERS: Features = Features(8192);
+    /// Reloading the configuration of the engine: the verb 5 of ORDER.
+    pub const RELOAD: Features = Features(1 << 14);
     /// Control of folders: CONTROL, CONTROLLED.
     pub const CONTROL: Features = Features(1 << 15);
     /// Running digests that also cover GONE and ENDED.
@@ -149,6 +151,7 @@ impl Features {
             | 2048
             | 4096
             | 8192
+            | 1 << 14
             | 1 << 15
             | 1 << 20,
     );

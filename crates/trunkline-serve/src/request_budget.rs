@@ -30,7 +30,7 @@ pub(crate) const ITEM_BYTES: usize = 240;
 /// The memory budget for the requests and items of all sessions of an engine.
 #[derive(Debug)]
 pub struct RequestBudget {
-    max: usize,
+    max: AtomicUsize,
     used: AtomicUsize,
     refusals: AtomicUsize,
 }
@@ -74,7 +74,7 @@ struct Loans {
 impl RequestBudget {
     pub fn new(max: usize) -> Self {
         Self {
-            max,
+            max: AtomicUsize::new(max),
             used: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
         }
@@ -87,7 +87,12 @@ impl RequestBudget {
     }
 
     pub fn max(&self) -> usize {
-        self.max
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit. Memory that is in use beyond a lower limit stays in use.
+    pub fn set_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
     }
 
     /// Returns the number of times that a request or an item was refused because the budget, or the
@@ -97,11 +102,12 @@ impl RequestBudget {
     }
 
     fn session_max(&self) -> usize {
-        self.max / 2
+        self.max() / 2
     }
 
     fn borrow(&self, bytes: usize) -> bool {
-        let sum = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.max);
+        let max = self.max();
+        let sum = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= max);
         // Relaxed is sufficient, because the counter publishes no other data.
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum)
@@ -283,6 +289,19 @@ mod tests {
         third.add(MemoryUse::Frames, 1).unwrap();
         drop((other, third));
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn changed_limit_applies_to_the_next_request() {
+        let budget = Arc::new(RequestBudget::new(1 << 20));
+        let mut sut = Account::new(&budget);
+        let half = 512 << 10;
+        sut.set(MemoryUse::Requests, half).unwrap();
+        budget.set_max(512 << 10);
+        assert!(sut.add(MemoryUse::Requests, half).is_err());
+        assert_eq!(sut.used(MemoryUse::Requests), half, "what is in use stays");
+        budget.set_max(4 << 20);
+        sut.add(MemoryUse::Requests, half).unwrap();
     }
 
     #[test]

@@ -147,6 +147,8 @@ fault_codes! {
     NotAuthenticated = 44, "not-authenticated";
     /// The rights of the client were changed; it connects again by itself.
     RightsChanged = 45, "rights-changed";
+    /// The configuration files have an error, so nothing was changed; the sentence names the place.
+    BadConfiguration = 46, "bad-configuration";
     /// The variable cannot take part in a group write; write it alone, or set it.
     NotGroupable = 50, "not-groupable";
     /// Another member of the group was refused, so none was written; see the fault of that member.

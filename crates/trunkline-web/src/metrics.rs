@@ -371,6 +371,9 @@ pub const METRICS: &[Metric] = &[
     gauge("trunkline_audit_lost", "Entries that are missing from the audit and that no entry of the audit reports yet",
         |s, to| to.only(s.figures.audit.lost)),
 
+    gauge("trunkline_configuration_failing",
+        "1 if changed configuration files have an error, and were not applied, otherwise 0",
+        |s, to| to.only(s.configuration_fault.is_some())),
     gauge("trunkline_store_failing", "1 if nothing can be stored now, otherwise 0",
         |s, to| to.only(s.figures.store.condition == StoreCondition::Failing)),
     gauge("trunkline_store_damaged", "1 if part of the store is damaged and not used, otherwise 0",

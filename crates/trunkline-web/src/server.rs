@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
@@ -89,6 +89,7 @@ pub enum HttpError {
 /// A running server. Dropping it closes all connections and ends its thread.
 pub struct HttpServer {
     address: SocketAddr,
+    site: Arc<Site>,
     /// Ends the thread when it is dropped.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -123,6 +124,19 @@ impl HttpListener {
         })
     }
 
+    /// Uses a socket that listens already, such as one of a service manager.
+    ///
+    /// # Errors
+    /// The address is not a loopback address, or the socket cannot be used.
+    pub fn adopt(listener: TcpListener, address: SocketAddr) -> Result<Self, HttpError> {
+        if !address.ip().to_canonical().is_loopback() {
+            return Err(HttpError::NotLoopback { address });
+        }
+        let prepared = listener.set_nonblocking(true);
+        prepared.map_err(|source| HttpError::Io { address, source })?;
+        Ok(Self { listener, address })
+    }
+
     /// Returns the address with the port that is in use.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -139,7 +153,7 @@ impl HttpListener {
     ) -> Result<HttpServer, HttpError> {
         let Self { listener, address } = self;
         let site = Arc::new(Site {
-            hosts: hosts.with_address(address.ip()),
+            hosts: RwLock::new(hosts.with_address(address.ip())),
             source,
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -152,6 +166,7 @@ impl HttpListener {
                 .map_err(|source| HttpError::Io { address, source })?
         };
         let (stop, stopped) = oneshot::channel();
+        let own_site = Arc::clone(&site);
         let body = move || {
             runtime.block_on(async {
                 tokio::select! {
@@ -165,6 +180,7 @@ impl HttpListener {
         let thread = thread.spawn(body).map_err(HttpError::Thread)?;
         Ok(HttpServer {
             address,
+            site: own_site,
             stop: Some(stop),
             thread: Some(thread),
         })
@@ -175,6 +191,16 @@ impl HttpServer {
     /// Returns the address with the port that is in use.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Replaces the hosts for which the server answers. The next request is checked against them.
+    pub fn set_hosts(&self, hosts: AllowedHosts) {
+        let mut own = self
+            .site
+            .hosts
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *own = hosts.with_address(self.address.ip());
     }
 }
 
@@ -198,7 +224,7 @@ impl fmt::Debug for HttpServer {
 
 /// What the server serves, and under which hosts.
 struct Site {
-    hosts: AllowedHosts,
+    hosts: RwLock<AllowedHosts>,
     source: Arc<dyn HealthSource>,
 }
 
@@ -254,7 +280,11 @@ async fn serve(stream: TcpStream, site: Arc<Site>) -> hyper::Result<()> {
 
 impl Site {
     fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
-        if let Err((status, sentence)) = self.hosts.check(request.uri(), request.headers()) {
+        let checked = {
+            let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
+            hosts.check(request.uri(), request.headers())
+        };
+        if let Err((status, sentence)) = checked {
             return text(status, sentence);
         }
         // Of a response to HEAD, only the headers are sent.

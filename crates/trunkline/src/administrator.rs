@@ -106,6 +106,7 @@ impl Administrator for OrderWorker {
                 | Order::Start { .. }
                 | Order::Stop { .. }
                 | Order::StopEngine
+                | Order::ReloadEngine
                 | Order::Audit(_)
                 | Order::AlarmJournal(_) => &self.orders,
             };
@@ -153,7 +154,7 @@ pub(crate) fn report_of(deployed: &Deployed, state: Option<LibraryState>) -> Rep
         changed: deployed.changed,
         kept: deployed.kept,
         removed: deployed.removed,
-        page: None,
+        ..Report::default()
     }
 }
 
@@ -179,6 +180,13 @@ fn carry_out(deployments: &Deployments, caller: &Caller, order: Order) -> OrderR
                                     that runs it";
                     Err(Fault::new(FaultCode::NotSupported, sentence))
                 }
+            };
+        }
+        Order::ReloadEngine => {
+            let reloaded = deployments.reloads().run();
+            return match reloaded {
+                Ok(reloaded) => Ok(reloaded.into_report()),
+                Err(error) => Err(Fault::new(error.code(), error.to_string())),
             };
         }
         Order::Audit(query) => {

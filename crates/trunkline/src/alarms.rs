@@ -99,6 +99,13 @@ impl AlarmLog {
         lock(&self.shared.pending).keeper.close();
     }
 
+    /// Changes the limits of the journal in a store. They apply from the next stored entry on.
+    pub(crate) fn set_limits(&self, limits: LogLimits) {
+        if let Storage::Store { limits: own, .. } = &mut lock(&self.shared.pending).storage {
+            *own = limits;
+        }
+    }
+
     pub(crate) fn flush(&self) {
         if !self.shared.store_changes() {
             self.thread.wake();

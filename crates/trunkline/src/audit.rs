@@ -197,6 +197,15 @@ impl AuditLog {
         self.note(&Caller::engine(), action, "", Ok(effect), &room);
     }
 
+    /// Changes the limits of a log in a store. They apply from the next stored entry on.
+    pub(crate) fn set_limits(&self, limits: LogLimits) {
+        let mut entries = lock(&self.shared.entries);
+        if let Storage::Store { limits: own, .. } = &mut entries.storage {
+            *own = limits;
+        }
+        self.shared.report_state(&entries);
+    }
+
     pub(crate) fn flush(&self) {
         if !self.shared.store_notes() {
             self.thread.wake();

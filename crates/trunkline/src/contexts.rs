@@ -8,11 +8,12 @@
 //!
 //! The folder is `trunkline` in `XDG_CONFIG_HOME` or in `~/.config`. A connection to the URL of a
 //! context uses the context: it is encrypted, accepts only the engine of that authority, and logs in
-//! with the key. A context can also name a key in another file, or have no key, for persons who log in
-//! with a password.
+//! with the key. A context can also name a key in another file, a client certificate with its private
+//! key, or no key, for persons who log in with a password.
 
 use std::fs;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,10 +21,12 @@ use std::time::Duration;
 
 use toml_edit::DocumentMut;
 use trunkline_client::{Credentials, LoginKey};
+use trunkline_identity::Fingerprint;
 use trunkline_identity::certificate::{Certificate, CertificateError};
+use trunkline_identity::client_certificate::{ClientCertificate, ClientCertificateError};
 use trunkline_identity::keys::{KeyError, ProgramKey, PublicKey, login_signature};
 use trunkline_identity::token::{JoinToken, TokenTextError};
-use trunkline_net::{Dialler, TlsClient, TlsError, Trust};
+use trunkline_net::{Dialler, TlsClient, TlsError, TlsIdentity, Trust};
 use trunkline_proto::message::login::TokenSecret;
 use trunkline_stream::{DIRECTORY_PORT, EngineSecurity, Options};
 use trunkline_types::url::Transport;
@@ -58,6 +61,9 @@ pub struct Context {
     pub authority: Certificate,
     /// File of the private key; `None` if a password is the only proof.
     pub key: Option<PathBuf>,
+    /// File of a client certificate, with which the program logs in. The private key is then that of
+    /// the certificate.
+    pub certificate: Option<PathBuf>,
 }
 
 /// A context for an engine that the program has not joined with a token.
@@ -82,8 +88,24 @@ pub enum NewKey<'a> {
     Create,
     /// The key in this file, which stays where it is.
     File(&'a Path),
+    /// A client certificate and its private key, in files that stay where they are.
+    Certificate {
+        /// File of the certificate, in PEM form.
+        certificate: &'a Path,
+        /// File of its private key, PKCS #8 in PEM form.
+        key: &'a Path,
+    },
     /// No key: a password is the only proof.
     None,
+}
+
+/// What an account at the engine must list, so that the engine accepts the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ContextProof {
+    /// The public key.
+    Key(PublicKey),
+    /// The SHA-256 of the public key of the client certificate.
+    Certificate(Fingerprint),
 }
 
 /// How a connection is encrypted, and how the client proves its identity.
@@ -153,6 +175,9 @@ pub enum ContextError {
     /// The private key cannot be used.
     #[error("{0}")]
     Key(#[from] KeyError),
+    /// The client certificate cannot be used.
+    #[error("{0}")]
+    Certificate(#[from] ClientCertificateError),
     /// The certificate of the authority cannot be used.
     #[error("{0}")]
     Tls(#[from] TlsError),
@@ -196,18 +221,32 @@ impl LoginKey for FileKey {
 }
 
 impl ClientSecurity {
-    /// Accepts only the engine of this context, and logs in with the key of the context, if it has
-    /// one.
+    /// Accepts only the engine of this context, and logs in with the key or the certificate of the
+    /// context, if it has one.
     ///
     /// # Errors
-    /// [`ContextError`] if the key or the certificate cannot be used.
+    /// [`ContextError`] if the key or a certificate cannot be used.
     pub fn of(context: &Context) -> Result<Self, ContextError> {
-        let security = Self::accepting(&context.authority)?;
-        let Some(key) = &context.key else {
-            return Ok(security);
-        };
-        let key = ProgramKey::load(key)?;
-        Ok(security.with(Credentials::Key(Arc::new(FileKey(key)))))
+        match (&context.key, &context.certificate) {
+            (None, _) => Self::accepting(&context.authority),
+            (Some(key), None) => {
+                let key = ProgramKey::load(key)?;
+                let security = Self::accepting(&context.authority)?;
+                Ok(security.with(Credentials::Key(Arc::new(FileKey(key)))))
+            }
+            (Some(key), Some(certificate)) => {
+                let client = ClientCertificate::load(certificate, key)?;
+                let chain = [client.certificate()].into_iter();
+                let identity = TlsIdentity {
+                    chain: chain
+                        .chain(client.intermediates())
+                        .map(|one| one.der().to_vec())
+                        .collect(),
+                    key: client.key().pkcs8().to_vec(),
+                };
+                Self::trusting(&context.authority, Some(identity))
+            }
+        }
     }
 
     /// Accepts only the engine whose certificate this authority has issued, without a proof of the
@@ -216,9 +255,16 @@ impl ClientSecurity {
     /// # Errors
     /// [`ContextError::Tls`] if the certificate is not one of an authority.
     pub fn accepting(authority: &Certificate) -> Result<Self, ContextError> {
+        Self::trusting(authority, None)
+    }
+
+    fn trusting(
+        authority: &Certificate,
+        identity: Option<TlsIdentity>,
+    ) -> Result<Self, ContextError> {
         let trust = Trust::Authorities(vec![authority.der().to_vec()]);
         Ok(Self {
-            tls: Some(Arc::new(TlsClient::new(trust, None)?)),
+            tls: Some(Arc::new(TlsClient::new(trust, identity)?)),
             credentials: None,
         })
     }
@@ -312,11 +358,12 @@ impl Contexts {
         Self { folder }
     }
 
-    /// Returns all contexts, ordered by name.
+    /// Returns the names of all contexts with their content, ordered by name. A file that cannot be used
+    /// does not affect the others.
     ///
     /// # Errors
-    /// [`ContextError`] of the first file that cannot be used.
-    pub fn all(&self) -> Result<Vec<Context>, ContextError> {
+    /// [`ContextError::File`] if the folder cannot be read.
+    pub fn all(&self) -> Result<Vec<(String, Result<Context, ContextError>)>, ContextError> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -333,7 +380,11 @@ impl Contexts {
             }
         }
         names.sort();
-        names.iter().map(|name| self.get(name)).collect()
+        let read = |name: String| {
+            let context = self.get(&name);
+            (name, context)
+        };
+        Ok(names.into_iter().map(read).collect())
     }
 
     /// Returns the context with this name.
@@ -369,6 +420,14 @@ impl Contexts {
                 .filter(|path| !path.is_empty())
                 .map(PathBuf::from),
         };
+        let certificate = match document.contains_key("certificate") {
+            false => None,
+            true if key.is_none() => {
+                let reason = "it has a certificate without the key of the certificate";
+                return Err(wrong(reason.to_owned()));
+            }
+            true => Some(PathBuf::from(text("certificate")?)),
+        };
         Ok(Context {
             name: name.to_owned(),
             url,
@@ -376,6 +435,7 @@ impl Contexts {
             role: text("role").unwrap_or_default().to_owned(),
             authority: authority.map_err(|error| wrong(error.to_string()))?,
             key,
+            certificate,
         })
     }
 
@@ -389,16 +449,47 @@ impl Contexts {
 
     /// Returns the context of the engine at `url`, if there is one.
     ///
+    /// A file that cannot be used matters only if it may be that of this engine: without its context,
+    /// the connection would not be encrypted. A file that does not tell the URL of its engine may be
+    /// that of any engine on another machine.
+    ///
     /// # Errors
-    /// [`ContextError`] of the first file that cannot be used.
+    /// [`ContextError`] of a file that cannot be used and may be that of this engine.
     pub fn for_url(&self, url: &Url) -> Result<Option<Context>, ContextError> {
         if !matches!(url.via, Transport::Best | Transport::Tcp) {
             return Ok(None);
         }
-        let is_same = |context: &Context| {
-            context.url.host == url.host && context.url.port_or_default() == url.port_or_default()
+        let is_same = |other: &Url| {
+            other.host == url.host && other.port_or_default() == url.port_or_default()
         };
-        Ok(self.all()?.into_iter().find(is_same))
+        let (mut of_this, mut of_unknown) = (None, None);
+        for (name, context) in self.all()? {
+            match context {
+                Ok(context) if is_same(&context.url) => return Ok(Some(context)),
+                Ok(_) => {}
+                Err(error) => {
+                    let place = match self.stated_url(&name) {
+                        Some(stated) if is_same(&stated) => &mut of_this,
+                        Some(_) => continue,
+                        None => &mut of_unknown,
+                    };
+                    place.get_or_insert(error);
+                }
+            }
+        }
+        let of_unknown = of_unknown.filter(|_| !is_this_machine(url));
+        of_this.or(of_unknown).map_or(Ok(None), Err)
+    }
+
+    /// Returns the URL in the file of a context, even if the rest of the file cannot be used.
+    fn stated_url(&self, name: &str) -> Option<Url> {
+        let text = read(&self.file(name, "toml").ok()?).ok()?;
+        // The whole file may not be TOML, so each line is read alone.
+        let stated = text.lines().find_map(|line| {
+            let document: DocumentMut = line.trim().parse().ok()?;
+            Some(document.get("url")?.as_str()?.to_owned())
+        });
+        Url::parse(&stated?).ok()
     }
 
     /// Returns the name of the selected context; `None` if none is selected.
@@ -460,11 +551,11 @@ impl Contexts {
     /// Stores a context for an engine whose authority is known. The first context is selected. The
     /// engine is not asked.
     ///
-    /// Returns the public key that the engine must know; `None` without a key.
+    /// Returns the key or the certificate that the engine must know; `None` without a key.
     ///
     /// # Errors
     /// [`ContextError`]. No context and no new key are then left.
-    pub fn add(&self, new: &NewContext<'_>) -> Result<Option<PublicKey>, ContextError> {
+    pub fn add(&self, new: &NewContext<'_>) -> Result<Option<ContextProof>, ContextError> {
         let &NewContext {
             name,
             url,
@@ -476,17 +567,25 @@ impl Contexts {
         let file = self.unused_file(name)?;
         ClientSecurity::accepting(authority)?;
         let key_file = self.file(name, "key")?;
-        let (key, public) = match key {
-            NewKey::Create => (
-                Some(key_file.clone()),
-                Some(ProgramKey::create(&key_file)?.public()),
-            ),
-            NewKey::File(path) => {
-                let public = ProgramKey::load(path)?.public();
-                let path = std::path::absolute(path).map_err(|error| self.failed(path, error))?;
-                (Some(path), Some(public))
+        let absolute =
+            |path: &Path| std::path::absolute(path).map_err(|error| self.failed(path, error));
+        let (key, certificate, proof) = match key {
+            NewKey::Create => {
+                let public = ProgramKey::create(&key_file)?.public();
+                let proof = ContextProof::Key(public);
+                (Some(key_file.clone()), None, Some(proof))
             }
-            NewKey::None => (None, None),
+            NewKey::File(path) => {
+                let proof = ContextProof::Key(ProgramKey::load(path)?.public());
+                (Some(absolute(path)?), None, Some(proof))
+            }
+            NewKey::Certificate { certificate, key } => {
+                let client = ClientCertificate::load(certificate, key)?;
+                let proof = ContextProof::Certificate(client.certificate().fingerprint());
+                let files = (absolute(key)?, absolute(certificate)?);
+                (Some(files.0), Some(files.1), Some(proof))
+            }
+            NewKey::None => (None, None, None),
         };
         let context = Context {
             name: name.to_owned(),
@@ -495,6 +594,7 @@ impl Contexts {
             role: String::new(),
             authority: authority.clone(),
             key,
+            certificate,
         };
         let stored = self.store(&file, &context);
         match (&stored, new.key) {
@@ -502,11 +602,12 @@ impl Contexts {
                 // The error that is reported is the more important one.
                 let _ = fs::remove_file(&key_file);
             }
-            (Err(_), NewKey::File(_) | NewKey::None) | (Ok(()), _) => {}
+            (Err(_), NewKey::File(_) | NewKey::Certificate { .. } | NewKey::None) | (Ok(()), _) => {
+            }
         }
         stored?;
         self.select_if_none(name)?;
-        Ok(public)
+        Ok(proof)
     }
 
     /// Joins an engine with a joining token: creates a key, registers it with the engine, and stores
@@ -581,6 +682,7 @@ impl Contexts {
             role: session.role.clone(),
             authority: Certificate::from_der(&authority)?,
             key: Some(self.file(name, "key")?),
+            certificate: None,
         })
     }
 
@@ -593,15 +695,20 @@ impl Contexts {
         match &context.key {
             None => document["key"] = toml_edit::value(""),
             Some(key) if *key == file.with_extension("key") => {}
-            Some(key) => {
-                let text = key.to_str().ok_or_else(|| {
-                    let reason = "the path of the key is not UTF-8 text; use another path";
-                    self.failed(key, io::Error::new(io::ErrorKind::InvalidFilename, reason))
-                })?;
-                document["key"] = toml_edit::value(text);
-            }
+            Some(key) => document["key"] = toml_edit::value(self.path_text(key)?),
+        }
+        if let Some(certificate) = &context.certificate {
+            document["certificate"] = toml_edit::value(self.path_text(certificate)?);
         }
         self.write(file, &document.to_string(), true)
+    }
+
+    /// Returns a path as text for the file of a context.
+    fn path_text<'p>(&self, path: &'p Path) -> Result<&'p str, ContextError> {
+        path.to_str().ok_or_else(|| {
+            let reason = "the path is not UTF-8 text; use another path";
+            self.failed(path, io::Error::new(io::ErrorKind::InvalidFilename, reason))
+        })
     }
 
     fn select_if_none(&self, name: &str) -> Result<(), ContextError> {
@@ -659,6 +766,14 @@ impl Contexts {
     }
 }
 
+/// Returns true if a URL names an engine on this machine, over a loopback address.
+fn is_this_machine(url: &Url) -> bool {
+    let host = url.host.as_deref().unwrap_or("localhost");
+    let host = host.trim_matches(['[', ']']);
+    let address = host.parse::<IpAddr>().map(|address| address.to_canonical());
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
 /// Checks that a URL names an engine on a TCP port.
 fn check_engine(url: &Url) -> Result<(), ContextError> {
     match url.host.is_some() && matches!(url.via, Transport::Best | Transport::Tcp) {
@@ -682,4 +797,50 @@ fn read(path: &Path) -> io::Result<String> {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     fs::read_to_string(path)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
+mod tests {
+    use super::*;
+
+    fn contexts(files: &[(&str, &str)]) -> (tempfile::TempDir, Contexts) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        let contexts = Contexts::in_folder(folder.path().to_owned());
+        (folder, contexts)
+    }
+
+    fn is_refused(sut: &Contexts, url: &str) -> bool {
+        sut.for_url(&Url::parse(url).unwrap()).is_err()
+    }
+
+    #[test]
+    fn unusable_file_matters_only_for_its_own_engine() {
+        // The authority is missing, and the second line is not TOML.
+        let text = "url = \"tl://plant.example:5850\"\naccount = \n";
+        let (_folder, sut) = contexts(&[("plant.toml", text)]);
+        assert!(is_refused(&sut, "tl://plant.example"));
+        assert!(is_refused(&sut, "tl+tcp://plant.example:5850"));
+        assert!(!is_refused(&sut, "tl://other.example"));
+        assert!(!is_refused(&sut, "tl://plant.example:5851"));
+        assert!(!is_refused(&sut, "tl://localhost"));
+        assert!(!is_refused(&sut, "tl+unix:///run/plant.sock"));
+        let all = sut.all().unwrap();
+        assert_eq!(all.len(), 1);
+        assert!(all[0].1.is_err());
+    }
+
+    /// Otherwise a damaged file would make a connection unencrypted.
+    #[test]
+    fn file_without_a_url_may_be_that_of_any_other_machine() {
+        let (_folder, sut) = contexts(&[("plant.toml", "\u{0}")]);
+        assert!(is_refused(&sut, "tl://plant.example"));
+        assert!(is_refused(&sut, "tl://10.0.0.7:5850"));
+        for own in ["tl://localhost:5851", "tl://127.0.0.1", "tl://[::1]"] {
+            assert!(!is_refused(&sut, own), "{own}");
+        }
+    }
 }

@@ -13,18 +13,21 @@ use trunkline_engine::store::{
     Damage, RetainedValue, Store, StoreError, StoreErrorKind, StoredLibrary,
 };
 use trunkline_engine::{
-    DeployError, Deployed, Engine as Core, LibraryState, Retained, UnknownLibrary, Wakes,
+    DeployError, Deployed, Deployment, Engine as Core, LibraryState, Retained, UnknownLibrary,
+    Wakes,
 };
 use trunkline_io::IoServer;
 use trunkline_net::Clock;
 use trunkline_types::name::is_reserved;
-use trunkline_types::{LibraryDefinition, Name, Properties, Reason};
+use trunkline_types::{LibraryDefinition, Name, Properties, Reason, VariableDefinition};
 
 use crate::alarms::AlarmLog;
 use crate::audit::{AuditLog, LogLimits};
 use crate::engine::StartError;
+use crate::file_libraries::FileLibraries;
 use crate::history::HistoryHost;
 use crate::io_host::IoHost;
+use crate::reload::Reloads;
 use crate::retention::Retention;
 
 /// The store, shared by orders and retained values.
@@ -77,6 +80,11 @@ pub(crate) struct Deployments {
     alarms: AlarmLog,
     history: Option<HistoryHost>,
     io: Mutex<Vec<IoHost>>,
+    /// The libraries of the configuration files, as they were last read.
+    files: Mutex<FileLibraries>,
+    /// Names of the libraries that I/O servers offer.
+    published: Mutex<Vec<String>>,
+    reloads: Reloads,
     /// Makes the program stop the engine; empty if the program does not accept such orders.
     stop_handler: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -112,6 +120,9 @@ impl Deployments {
             alarms,
             history,
             io: Mutex::new(Vec::new()),
+            files: Mutex::default(),
+            published: Mutex::default(),
+            reloads: Reloads::default(),
             stop_handler: OnceLock::new(),
         })
     }
@@ -127,7 +138,7 @@ impl Deployments {
         check_name(&library.name)?;
         self.core.libraries().check(library, replace)?;
         let retained = self.retained(&library.name)?;
-        self.restore_alarms(library)?;
+        self.restore_alarms(&[library])?;
         if stored && let Some(store) = &self.store {
             let current = self.core.libraries().get(&library.name);
             lock(store).save_library(&StoredLibrary {
@@ -135,7 +146,110 @@ impl Deployments {
                 state: current.map_or(LibraryState::Running, |current| current.state),
             })?;
         }
-        self.deploy_now(library, replace, &retained)
+        let deployed = self.deploy_now(library, replace, &retained)?;
+        lock(&self.files).forget(&library.name);
+        Ok(deployed)
+    }
+
+    /// Deploys a library that an I/O server offers.
+    pub(crate) fn deploy_published(
+        &self,
+        library: &LibraryDefinition,
+    ) -> Result<Deployed, LibraryError> {
+        let deployed = self.deploy(library, false, false)?;
+        lock(&self.published).push(library.name.clone());
+        Ok(deployed)
+    }
+
+    /// Deploys the libraries of the configuration files, instead of those that the files had before:
+    /// all of them or, after an error, none. They are not stored, because every start reads them from
+    /// the files. A library that is no longer in the files is removed, unless the store has a library
+    /// of that name, as at a start. Returns the changes of all libraries together, without handles.
+    pub(crate) fn deploy_files(
+        &self,
+        libraries: &[LibraryDefinition],
+    ) -> Result<Deployed, LibraryError> {
+        let _order = lock(&self.order_lock);
+        for LibraryDefinition { name, .. } in libraries {
+            check_name(name)?;
+            if lock(&self.published).contains(name) {
+                let name = name.clone();
+                return Err(DeployError::AlreadyDeployed { name }.into());
+            }
+        }
+        let mut files = lock(&self.files);
+        let removed = files.names_without(libraries);
+        let stored = match &self.store {
+            Some(store) if !removed.is_empty() => or_empty_if_full(lock(store).libraries())?,
+            _ => Vec::new(),
+        };
+        let is_removed = |one: &StoredLibrary| removed.contains(&one.definition.name);
+        let revived: Vec<StoredLibrary> = stored.into_iter().filter(is_removed).collect();
+        let is_revived = |name: &String| revived.iter().any(|one| one.definition.name == *name);
+        let undeploy: Vec<String> = removed
+            .into_iter()
+            .filter(|name| !is_revived(name))
+            .collect();
+        let new_files = FileLibraries::of(libraries, &files);
+        let is_kept = |library: &&LibraryDefinition| {
+            self.core.libraries().get(&library.name).is_some()
+                && files.has_all_of(&library.name, &new_files)
+        };
+        let (kept, changed): (Vec<_>, Vec<_>) = libraries.iter().partition(is_kept);
+        let mut deploy: Vec<&LibraryDefinition> = changed;
+        deploy.extend(revived.iter().map(|one| &one.definition));
+        let is_unchanged = |library: &LibraryDefinition, definition: &VariableDefinition| {
+            files.contains(&library.name, definition)
+        };
+        let deployment = |retained| Deployment {
+            deploy: &deploy,
+            undeploy: &undeploy,
+            is_unchanged: &is_unchanged,
+            retained,
+        };
+        self.core.libraries().check_all(&deployment(&|_, _| None))?;
+        // A variable that is created again starts with its newest value.
+        if let Some(retention) = self.retention.as_ref().filter(|_| !deploy.is_empty()) {
+            retention.flush();
+        }
+        let mut values = HashMap::new();
+        for library in &deploy {
+            values.extend(self.retained(&library.name)?);
+        }
+        self.restore_alarms(&deploy)?;
+        let removed_variables: usize = undeploy.iter().map(|name| self.variables_of(name)).sum();
+        let (now, wall) = self.clock.moment();
+        let mut wakes = Wakes::new();
+        let retained = retained_in(&values);
+        let all = self
+            .core
+            .libraries()
+            .deploy_all(&deployment(&retained), now, wall, &mut wakes);
+        // Discards restored alarm states that this deployment did not use.
+        self.core.alarms().restore(Vec::new());
+        let all = all?;
+        for StoredLibrary { definition, state } in &revived {
+            if *state == LibraryState::Stopped {
+                let name = &definition.name;
+                self.core.libraries().stop(name, now, wall, &mut wakes)?;
+            }
+        }
+        drop(wakes);
+        *files = new_files;
+        let unchanged = kept.iter().map(|library| library.variables.len());
+        let mut total = Deployed {
+            kept: unchanged.sum(),
+            ..Deployed::default()
+        };
+        for deployed in &all {
+            self.follow(&deployed.handles);
+            total.added += deployed.added;
+            total.changed += deployed.changed;
+            total.kept += deployed.kept;
+            total.removed += deployed.removed;
+        }
+        total.removed += removed_variables;
+        Ok(total)
     }
 
     /// Deploys the stored libraries, except those whose names are already deployed. Returns the
@@ -153,7 +267,7 @@ impl Deployments {
                 continue;
             }
             let retained = self.retained(&definition.name)?;
-            self.restore_alarms(&definition)?;
+            self.restore_alarms(&[&definition])?;
             self.deploy_now(&definition, false, &retained)?;
             if state == LibraryState::Stopped {
                 let (now, wall) = self.clock.moment();
@@ -173,22 +287,24 @@ impl Deployments {
         Ok(values.map(|value| (value.name.clone(), value)).collect())
     }
 
-    /// Passes the stored alarm states of a library to the engine before the library is deployed.
-    /// Removes the states of alarms that the library no longer defines.
-    fn restore_alarms(&self, library: &LibraryDefinition) -> Result<(), StoreError> {
+    /// Passes the stored alarm states of libraries to the engine before the libraries are deployed.
+    /// Removes the states of alarms that the libraries no longer define.
+    fn restore_alarms(&self, libraries: &[&LibraryDefinition]) -> Result<(), StoreError> {
         let Some(store) = &self.store else {
             return Ok(());
         };
-        if self.core.libraries().get(&library.name).is_some() {
-            return Ok(());
+        let mut states = Vec::new();
+        for library in libraries {
+            if self.core.libraries().get(&library.name).is_some() {
+                continue;
+            }
+            let mut store = lock(store);
+            if !or_empty_if_full(store.alarms(&library.name))?.is_empty() {
+                or_empty_if_full(store.keep_only_alarms(library))?;
+            }
+            states.extend(or_empty_if_full(store.alarms(&library.name))?);
         }
-        let mut store = lock(store);
-        if !or_empty_if_full(store.alarms(&library.name))?.is_empty() {
-            or_empty_if_full(store.keep_only_alarms(library))?;
-        }
-        self.core
-            .alarms()
-            .restore(or_empty_if_full(store.alarms(&library.name))?);
+        self.core.alarms().restore(states);
         Ok(())
     }
 
@@ -200,15 +316,7 @@ impl Deployments {
     ) -> Result<Deployed, LibraryError> {
         let (now, wall) = self.clock.moment();
         let mut wakes = Wakes::new();
-        let retained = |name: &Name, properties: &Properties| {
-            let value = retained_values
-                .get(name.as_str())
-                .filter(|value| properties.retain && value.data_type == properties.data_type)?;
-            Some(Retained {
-                value: value.value.clone(),
-                source_timestamp: value.source_timestamp,
-            })
-        };
+        let retained = retained_in(retained_values);
         let core = &self.core;
         let deployed = core
             .libraries()
@@ -217,13 +325,18 @@ impl Deployments {
         core.alarms().restore(Vec::new());
         let deployed = deployed?;
         drop(wakes);
+        self.follow(&deployed.handles);
+        Ok(deployed)
+    }
+
+    /// Starts to store and to record the values of variables, as their properties require.
+    fn follow(&self, handles: &[u32]) {
         if let Some(retention) = &self.retention {
-            retention.follow(core, &deployed.handles);
+            retention.follow(&self.core, handles);
         }
         if let Some(history) = &self.history {
-            history.follow(&deployed.handles);
+            history.follow(handles);
         }
-        Ok(deployed)
     }
 
     /// Removes a library from the engine and from the store; with `force` even if it has
@@ -248,6 +361,7 @@ impl Deployments {
         let mut wakes = Wakes::new();
         let removed = self.core.libraries().undeploy(name, now, wall, &mut wakes);
         drop(paused);
+        lock(&self.files).forget(name);
         Ok(removed?)
     }
 
@@ -380,6 +494,10 @@ impl Deployments {
         Some(&**self.stop_handler.get()?)
     }
 
+    pub(crate) fn reloads(&self) -> &Reloads {
+        &self.reloads
+    }
+
     pub(crate) fn audit(&self) -> &AuditLog {
         &self.audit
     }
@@ -402,6 +520,21 @@ impl Deployments {
         if let Some(history) = &self.history {
             history.flush();
         }
+    }
+}
+
+/// Returns a lookup in values of variables, by full name.
+fn retained_in(
+    values: &HashMap<String, RetainedValue>,
+) -> impl Fn(&Name, &Properties) -> Option<Retained> {
+    |name, properties| {
+        let value = values
+            .get(name.as_str())
+            .filter(|value| properties.retain && value.data_type == properties.data_type)?;
+        Some(Retained {
+            value: value.value.clone(),
+            source_timestamp: value.source_timestamp,
+        })
     }
 }
 

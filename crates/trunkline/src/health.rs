@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use trunkline_engine::fields::FIELDS_MAX;
 use trunkline_engine::figures::{
-    AlarmFigures, AuditFigures, ClockFigures, ConnectionFigures, DeliveryFigures, EngineFigures,
-    ForcingFigures, HistoryState, MemoryFigures, ProcessFigures, SecurityFigures, StoreCondition,
-    StoreFigures, VariableFigures,
+    AlarmFigures, AuditFigures, ClockFigures, ConfigurationFigures, ConnectionFigures,
+    DeliveryFigures, EngineFigures, ForcingFigures, HistoryState, MemoryFigures, ProcessFigures,
+    SecurityFigures, StoreCondition, StoreFigures, VariableFigures,
 };
 use trunkline_engine::health::{Totals, TotalsCounter};
 use trunkline_engine::{Caller, Engine as Core, Origin, Wakes, Write};
@@ -143,6 +143,12 @@ impl HealthMonitor {
         lock(&self.health.newest).clone().unwrap_or_default()
     }
 
+    /// Returns why the last reload of the configuration was refused; `None` if it was not.
+    pub fn configuration_fault(&self) -> Option<String> {
+        let deployments = self.health.deployments.upgrade()?;
+        deployments.reloads().state().fault
+    }
+
     /// Returns true once the engine has begun to stop.
     pub fn is_stopping(&self) -> bool {
         self.health.facts.stopping.load(Ordering::Acquire)
@@ -201,6 +207,9 @@ impl Health {
                 )],
                 "security/failing" => vec![failing(
                     "the changed accounts cannot be used, or the certificate cannot be renewed",
+                )],
+                "configuration/failing" => vec![failing(
+                    "the changed configuration files have an error, and were not applied",
                 )],
                 "security/expiring" => {
                     vec![failing(
@@ -340,8 +349,10 @@ impl Health {
                 sessions: self.facts.sessions(),
                 sessions_max: Some(self.facts.sessions_max()).filter(|max| *max < u64::MAX),
                 handshakes: server.handshakes as u64,
-                handshakes_max: self.facts.handshakes_max as u64,
-                per_address_max: u64::from(self.facts.connections_per_address),
+                handshakes_max: self.facts.handshakes_max.load(Ordering::Relaxed) as u64,
+                per_address_max: u64::from(
+                    self.facts.connections_per_address.load(Ordering::Relaxed),
+                ),
                 accepted: server.accepted,
                 refused: server.refused,
                 accept_failures: server.accept_failures,
@@ -355,6 +366,13 @@ impl Health {
                     (nanos as f64 / NANOS_PER_DAY * 10.0).round() / 10.0
                 }),
             },
+            configuration: deployments.map_or_else(ConfigurationFigures::default, |deployments| {
+                let state = deployments.reloads().state();
+                ConfigurationFigures {
+                    error: state.fault.unwrap_or_default(),
+                    restart: state.restart.join(", "),
+                }
+            }),
             variables: VariableFigures {
                 deployed: core.libraries().variable_count() as u64,
                 slots: slots.used,
@@ -406,6 +424,7 @@ fn rows(figures: &EngineFigures) -> Vec<Row> {
     let EngineFigures {
         connections,
         security,
+        configuration,
         variables,
         delivery,
         queue,
@@ -501,6 +520,14 @@ fn rows(figures: &EngineFigures) -> Vec<Row> {
         Bool "security/expiring" ""
             "True if this time is less than 30 days; the engine renews its own certificate before"
             = security.valid_days.is_some_and(|days| days < EXPIRING_DAYS);
+        Bool "configuration/failing" ""
+            "True if the changed configuration files have an error, and were not applied"
+            = !configuration.error.is_empty();
+        String "configuration/error" "" "The reason; empty if there is none"
+            = text(&configuration.error);
+        String "configuration/restart" ""
+            "Changed keys of the configuration that need a restart; empty if there are none"
+            = text(&configuration.restart);
         String "store/state" "" "none, good, damaged or failing" = text(store.condition.name());
         String "store/error" "" "Current failure of the store; empty if there is none" = text(&store.error);
         Bool "store/failing" "" "True if nothing can be stored now"

@@ -23,8 +23,9 @@
 //! # Layout
 //! - [`Engine`]: hosts variables. `sessions` creates an endpoint for each connection,
 //!   `stream_sessions` serves the directory of streams, `io_host`
-//!   runs I/O servers, `deployments` keeps libraries, store and I/O servers consistent, `retention`
-//!   stores values, `audit` stores the audit entries, `administrator` carries out the orders of
+//!   runs I/O servers, `deployments` keeps libraries, store and I/O servers consistent, `reload` applies
+//!   changed configuration files, `retention` stores values, `audit` stores the audit entries,
+//!   `administrator` carries out the orders of
 //!   clients, `logins` decides who they are, and `health` measures the engine itself.
 //! - [`realtime`]: endpoints of variables for time-critical threads.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
@@ -46,6 +47,7 @@ pub mod contexts;
 mod deployments;
 mod device;
 pub mod engine;
+mod file_libraries;
 mod health;
 mod history;
 mod io_host;
@@ -55,6 +57,7 @@ mod machine;
 mod provider;
 #[cfg(target_os = "linux")]
 pub mod record;
+mod reload;
 mod retention;
 mod sessions;
 mod stream_sessions;
@@ -65,13 +68,14 @@ pub use client::{
     polled,
 };
 pub use contexts::{
-    ClientSecurity, Context, ContextError, Contexts, JoinError, NewContext, NewKey, engine_of_peer,
-    stream_options,
+    ClientSecurity, Context, ContextError, ContextProof, Contexts, JoinError, NewContext, NewKey,
+    engine_of_peer, stream_options,
 };
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use history::OpenHistory;
 pub use logins::SecurityError;
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
+pub use reload::{ReloadError, Reloaded};
 pub use trunkline_client::{
     AlarmName, AlarmQuery, Batch, BatchReading, Bookmark, Comparison, Condition, ConnectionState,
     ControlList, Credentials, Event, FollowEvent, ForcedList, Found, FromValue, GROUP_MAX,
@@ -82,6 +86,7 @@ pub use trunkline_client::{
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;
+pub use trunkline_net::server::{InheritedError, InheritedSockets};
 pub use trunkline_net::{Peer, SPIN_DEFAULT, TransportUsed};
 pub use trunkline_stream as stream;
 #[cfg(target_os = "linux")]

@@ -228,6 +228,23 @@ impl Logins {
         &self.journal.core
     }
 
+    /// Reads the accounts and certificates again now if they were changed.
+    ///
+    /// # Errors
+    /// A sentence, if the changed accounts cannot be used.
+    pub(crate) fn examine_now(&self) -> Result<(), String> {
+        let Some(security) = &self.security else {
+            return Ok(());
+        };
+        let (now, wall) = self.journal.clock.moment();
+        lock(&security.examined).files_due = now;
+        self.poll(Moment { now, wall });
+        match &lock(&security.examined).accounts_error {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
     /// Checks the proof in a HELLO. Returns `None` if `answer` gets the result later.
     fn check(
         &self,

@@ -2,8 +2,8 @@
 //! endpoint serves the engine's variables or the streams of this machine.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use trunkline_engine::{Caller, Engine, MirrorGuard, Principal, Rights, SessionInfo, Wake};
@@ -16,14 +16,15 @@ use trunkline_serve::{EngineFacts, RequestBudget, ServeOptions, Session};
 use trunkline_stream::directory::{DirectoryHost, is_first};
 use trunkline_types::{Tick, Timestamp, WhyStep};
 
-use crate::deployments::Deployments;
+use crate::deployments::{Deployments, lock};
 use crate::engine::EngineOptions;
 use crate::logins::Logins;
 use crate::stream_sessions::StreamSession;
 
 pub(crate) struct Sessions {
     pub(crate) engine: Engine,
-    pub(crate) options: Arc<ServeOptions>,
+    /// The options of new sessions. Locked only to copy or replace the reference.
+    pub(crate) options: Arc<Mutex<Arc<ServeOptions>>>,
     pub(crate) numbers: Arc<SessionNumbers>,
     /// User id of this process.
     pub(crate) uid: u32,
@@ -67,9 +68,9 @@ pub(crate) struct Facts {
     /// Memory for the requests and items of all sessions.
     pub(crate) requests: Arc<RequestBudget>,
     /// Maximum number of connections whose client has not logged in.
-    pub(crate) handshakes_max: usize,
+    pub(crate) handshakes_max: AtomicUsize,
     /// Maximum number of connections per second from one address of another machine.
-    pub(crate) connections_per_address: u32,
+    pub(crate) connections_per_address: AtomicU32,
     pub(crate) server: OnceLock<Weak<Server>>,
     pub(crate) deployments: OnceLock<Weak<Deployments>>,
     /// Set before the server is shut down, because the shutdown wakes every session.
@@ -80,8 +81,8 @@ impl Facts {
     pub(crate) fn new(requests: Arc<RequestBudget>, options: &EngineOptions) -> Self {
         Self {
             requests,
-            handshakes_max: options.handshakes_max,
-            connections_per_address: options.connections_per_address,
+            handshakes_max: AtomicUsize::new(options.handshakes_max),
+            connections_per_address: AtomicU32::new(options.connections_per_address),
             server: OnceLock::new(),
             deployments: OnceLock::new(),
             stopping: AtomicBool::new(false),
@@ -180,7 +181,7 @@ impl SessionFactory for Sessions {
             session: caller.session,
             origin: Arc::clone(&caller.origin),
         });
-        let options = Arc::clone(&self.options);
+        let options = Arc::clone(&lock(&self.options));
         let session = Session::new(self.engine.clone(), options, caller, wake);
         let directory = Arc::clone(&self.directory);
         let can_hand_over = matches!(peer, Peer::Unix { .. });
@@ -209,10 +210,7 @@ impl SessionFactory for Sessions {
         if !may_read_all {
             return None;
         }
-        let mut shown_values = self
-            .shown_values
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut shown_values = lock(&self.shown_values);
         let current = shown_values.upgrade();
         let has_enough_slots =
             |values: &Arc<ShownValues>| values.slots >= self.engine.tables().slots_end();

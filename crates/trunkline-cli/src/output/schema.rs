@@ -76,6 +76,7 @@ pub(crate) fn schema() -> Json {
         ("engine", schema_of::<engine::info::Engine>()),
         ("ping", schema_of::<engine::ping::PingEvent>()),
         ("stopping", schema_of::<engine::stop::Stopping>()),
+        ("reloaded", schema_of::<engine::reload::Reloaded>()),
         ("event", schema_of::<Event>()),
         ("stream", schema_of::<stream::events::StreamEvent>()),
         ("stream_bench", schema_of::<stream::bench::BenchEvent>()),

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use trunkline::{Context as EngineContext, ContextError, Contexts, NewContext, NewKey};
-use trunkline_identity::ProgramKey;
+use trunkline::{
+    Context as EngineContext, ContextError, ContextProof, Contexts, NewContext, NewKey,
+};
+use trunkline_identity::{ClientCertificate, ProgramKey};
 use trunkline_types::Timestamp;
 
 use super::certificate_file::certificate_in;
@@ -11,12 +13,13 @@ use super::security_folder::note;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::targets;
 use crate::terminal::Style;
-use crate::{CliError, Context, Exit, Problem};
+use crate::{CliError, Context, Exit, Problem, Tally};
 
 /// Manage contexts: the engines that you have joined
 ///
-/// A context has the URL of an engine, the certificate of the engine's authority, and usually a key.
-/// Commands that connect to this URL are encrypted, accept only this engine, and log in with the key.
+/// A context has the URL of an engine, the certificate of the engine's authority, and usually a key or a
+/// client certificate. Commands that connect to this URL are encrypted, accept only this engine, and log
+/// in with the key or the certificate.
 /// Commands without --url and TRUNKLINE_URL use the engine of the selected context. `trunkline join`
 /// creates a context. They are in ~/.config/trunkline/contexts, or in trunkline/contexts in
 /// XDG_CONFIG_HOME. Without a subcommand, the contexts are listed.
@@ -60,7 +63,8 @@ struct InfoArgs {
 ///
 /// The global option --url is the URL of the engine. The engine is not asked. Without --key and
 /// --no-key, the command creates a key and prints its public part, which an administrator adds to an
-/// account with `trunkline user key add`. The global option --account names your account at the
+/// account with `trunkline user key add`. With --certificate, an administrator adds the printed SHA-256
+/// with `trunkline user certificate add`. The global option --account names your account at the
 /// engine; with --no-key, commands then ask for its password.
 #[derive(Clone, Debug, clap::Args)]
 struct AddArgs {
@@ -73,9 +77,14 @@ struct AddArgs {
     #[arg(long, value_name = "FILE")]
     authority: PathBuf,
 
-    /// Log in with the Ed25519 key in this file (PKCS #8, PEM), which stays where it is
+    /// Log in with the Ed25519 key in this file (PKCS #8, PEM), which stays where it is; with
+    /// --certificate, the file of the private key of the certificate
     #[arg(long, value_name = "FILE", conflicts_with = "no_key")]
     key: Option<PathBuf>,
+
+    /// Log in with the client certificate in this file (PEM), which stays where it is; needs --key
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
 
     /// Log in only with a password
     #[arg(long)]
@@ -140,6 +149,13 @@ pub(crate) struct Info {
     /// The file of the private key. Left out without a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     key_file: Option<String>,
+    /// SHA-256 of the public key of the client certificate with which the user logs in. Left out
+    /// without one, or if it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<String>,
+    /// The file of the client certificate. Left out without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate_file: Option<String>,
     /// The file of the context.
     file: String,
 }
@@ -156,15 +172,20 @@ pub(crate) struct Added {
     context: String,
     /// URL of the engine.
     url: String,
-    /// The public key, which an account of the engine must have. Left out with --no-key.
+    /// The public key, which an account of the engine must have. Left out with --no-key and
+    /// --certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
+    /// SHA-256 of the public key of the client certificate, which an account of the engine must have.
+    /// Left out without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<String>,
     /// True if commands use this context by default.
     selected: bool,
 }
 
 impl Record for Added {
-    const COLUMNS: &'static [&'static str] = &["context", "url", "key", "selected"];
+    const COLUMNS: &'static [&'static str] = &["context", "url", "key", "selected", "certificate"];
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
@@ -181,7 +202,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 fn list(contexts: &Contexts, context: &Context) -> Result<Exit, CliError> {
     let all = contexts.all().map_err(|error| problem(&error))?;
     let selected = selected(contexts)?;
-    let is_missing = |name: &&String| !all.iter().any(|one| one.name == **name);
+    let is_missing = |name: &&String| !all.iter().any(|(one, _)| one == *name);
     if let Some(name) = selected.as_ref().filter(is_missing) {
         let sentence = format!(
             "the selected context {name} does not exist; select another one with `trunkline ctx \
@@ -192,8 +213,16 @@ fn list(contexts: &Contexts, context: &Context) -> Result<Exit, CliError> {
     if all.is_empty() {
         context.remark("there are no contexts; `trunkline join` creates one")?;
     }
-    context.list(all.iter().map(|one| listed(one, selected.as_deref())))?;
-    Ok(Exit::Success)
+    let usable = all.iter().filter_map(|(_, one)| one.as_ref().ok());
+    context.list(usable.map(|one| listed(one, selected.as_deref())))?;
+    let mut tally = Tally::default();
+    for (name, one) in &all {
+        if let Err(error) = one {
+            let problem = problem(error).with_name(name);
+            tally.item_failed(context.show(&problem, 0)?);
+        }
+    }
+    Ok(tally.exit())
 }
 
 fn select(args: &SelectArgs, contexts: &Contexts, context: &Context) -> Result<Exit, CliError> {
@@ -217,10 +246,11 @@ fn info(args: &InfoArgs, contexts: &Contexts, context: &Context) -> Result<Exit,
     let one = contexts.get(&args.name).map_err(|error| problem(&error))?;
     let file = contexts.path(&args.name).map_err(|error| problem(&error))?;
     let selected = selected(contexts)?;
-    let key = one.key.as_deref().map(ProgramKey::load).transpose();
-    let (key, unusable) = match key {
-        Ok(key) => (key.map(|key| key.public().to_string()), None),
-        Err(error) => (None, Some(Problem::failed(KEY, error.to_string()))),
+    let (key, certificate, unusable) = match proof_of(&one) {
+        Ok(Some(ContextProof::Key(key))) => (Some(key.to_string()), None, None),
+        Ok(Some(ContextProof::Certificate(one))) => (None, Some(one.to_string()), None),
+        Ok(None) => (None, None, None),
+        Err(error) => (None, None, Some(problem(&error))),
     };
     let authority = &one.authority;
     let shown = Info {
@@ -230,6 +260,8 @@ fn info(args: &InfoArgs, contexts: &Contexts, context: &Context) -> Result<Exit,
         valid_until: authority.not_after().to_string(),
         key,
         key_file: one.key.as_deref().map(path_text),
+        certificate,
+        certificate_file: one.certificate.as_deref().map(path_text),
         file: path_text(&file),
         listed: listed(&one, selected.as_deref()),
     };
@@ -263,6 +295,14 @@ fn properties(
         ("valid until", info.valid_until.clone(), validity),
         plain("key", info.key.as_deref().unwrap_or_default()),
         plain("key file", info.key_file.as_deref().unwrap_or_default()),
+        plain(
+            "certificate",
+            info.certificate.as_deref().unwrap_or_default(),
+        ),
+        plain(
+            "certificate file",
+            info.certificate_file.as_deref().unwrap_or_default(),
+        ),
         plain("file", &info.file),
     ]
 }
@@ -280,18 +320,25 @@ fn add(args: &AddArgs, contexts: &Contexts, context: &Context) -> Result<Exit, C
         url: &url,
         account,
         authority,
-        key: match (&args.key, args.no_key) {
-            (_, true) => NewKey::None,
-            (Some(file), false) => NewKey::File(file),
-            (None, false) => NewKey::Create,
+        key: match (&args.key, &args.certificate, args.no_key) {
+            (_, _, true) => NewKey::None,
+            (Some(key), Some(certificate), false) => NewKey::Certificate { certificate, key },
+            (Some(file), None, false) => NewKey::File(file),
+            (None, _, false) => NewKey::Create,
         },
     };
-    let key = contexts.add(&new).map_err(|error| problem(&error))?;
+    let proof = contexts.add(&new).map_err(|error| problem(&error))?;
+    let (key, certificate) = match proof {
+        Some(ContextProof::Key(key)) => (Some(key.to_string()), None),
+        Some(ContextProof::Certificate(certificate)) => (None, Some(certificate.to_string())),
+        None => (None, None),
+    };
     let is_selected = selected(contexts)?.as_deref() == Some(&*args.name);
     context.list([Added {
         context: args.name.clone(),
         url: url.to_string(),
-        key: key.map(|key| key.to_string()),
+        key: key.clone(),
+        certificate: certificate.clone(),
         selected: is_selected,
     }])?;
     let account = if account.is_empty() {
@@ -303,6 +350,12 @@ fn add(args: &AddArgs, contexts: &Contexts, context: &Context) -> Result<Exit, C
         context.remark(&format!(
             "the engine accepts the key once an account has it; its administrator runs: trunkline user key \
              add {account} {key}"
+        ))?;
+    }
+    if let Some(certificate) = certificate {
+        context.remark(&format!(
+            "the engine accepts the certificate once an account has it; its administrator runs: trunkline \
+             user certificate add {account} {certificate}"
         ))?;
     }
     Ok(Exit::Success)
@@ -322,6 +375,20 @@ fn remove(args: &RemoveArgs, contexts: &Contexts, context: &Context) -> Result<E
         "{name} removed; {account} still exists, and an administrator can remove it with `trunkline user rm`"
     ))?;
     Ok(Exit::Success)
+}
+
+/// Returns the key or the certificate with which a context logs in.
+fn proof_of(one: &EngineContext) -> Result<Option<ContextProof>, ContextError> {
+    let Some(key) = &one.key else {
+        return Ok(None);
+    };
+    Ok(Some(match &one.certificate {
+        None => ContextProof::Key(ProgramKey::load(key)?.public()),
+        Some(certificate) => {
+            let client = ClientCertificate::load(certificate, key)?;
+            ContextProof::Certificate(client.certificate().fingerprint())
+        }
+    }))
 }
 
 fn listed(one: &EngineContext, selected: Option<&str>) -> Listed {
@@ -350,7 +417,7 @@ fn problem(error: &ContextError) -> Problem {
         ContextError::Name { .. } | ContextError::Url { .. } => Problem::usage(sentence),
         ContextError::Unknown { .. } => Problem::failed(UNKNOWN, sentence),
         ContextError::Exists { .. } => Problem::failed("context-exists", sentence),
-        ContextError::Key(_) => Problem::failed(KEY, sentence),
+        ContextError::Key(_) | ContextError::Certificate(_) => Problem::failed(KEY, sentence),
         _ => Problem::failed("context", sentence),
     }
 }

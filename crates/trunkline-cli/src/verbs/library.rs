@@ -148,7 +148,9 @@ pub(super) fn problem_of_order(connection: &Connection, error: &CallError) -> Pr
         FaultCode::Denied => Exit::NotPermitted,
         FaultCode::TimedOut => Exit::OutcomeUnknown,
         FaultCode::UnknownLibrary => Exit::Failed,
-        FaultCode::BadLibrary | FaultCode::TooLarge => Exit::ProblemsFound,
+        FaultCode::BadLibrary | FaultCode::TooLarge | FaultCode::BadConfiguration => {
+            Exit::ProblemsFound
+        }
         _ => Exit::Refused,
     };
     let problem = Problem::new(exit, fault.code.name(), &fault.sentence);

@@ -45,7 +45,7 @@ pub(crate) mod why;
 
 pub(crate) use self::table::{VERBS, Verb};
 
-use trunkline::Write;
+use trunkline::{InheritedSockets, Write};
 use trunkline_net::Clock;
 use trunkline_types::Timestamp;
 
@@ -64,6 +64,8 @@ pub(crate) struct Context {
     pub(crate) interrupted: Interrupted,
     pub(crate) clock: Clock,
     pub(crate) started: Timestamp,
+    /// Listening sockets of a service manager, for `serve`.
+    pub(crate) sockets: InheritedSockets,
 }
 
 pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError> {

@@ -1,7 +1,9 @@
 //! `serve`: runs an engine from configuration files.
 
+mod activation;
 mod http;
 mod log;
+mod reload;
 #[cfg(target_os = "linux")]
 mod service_manager;
 
@@ -9,7 +11,7 @@ use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use trunkline::engine::StartError;
@@ -19,12 +21,14 @@ use trunkline::store::StoreErrorKind;
 use trunkline::types::ListenAddress;
 use trunkline::types::url::DEFAULT_PORT;
 use trunkline::{Engine, SecurityError, config};
-use trunkline_config::{ConfigErrors, DeploymentPlan, HTTP_PORT, StoreChoice};
+use trunkline_config::{ConfigErrors, DeploymentPlan, HTTP_PORT, LogLevel, StoreChoice};
 use trunkline_identity::accounts::AccessFileError;
 use trunkline_identity::files;
 use trunkline_net::server::{BindError, raise_descriptor_limit};
 
+use self::activation::PassedAddresses;
 use self::log::{LoadWatch, LogArgs, Part, Reporter};
+use self::reload::{Hangups, Http, Reload};
 use self::service_manager::ServiceManager;
 use super::{backup, io};
 use crate::output::record::{JsonSchema, Serialize, json};
@@ -147,9 +151,6 @@ impl ServeEvent {
 /// Checks that no other user can change the configuration of an engine with accounts, because the
 /// configuration names the folder of the accounts.
 fn check_writers(plan: &DeploymentPlan) -> Result<(), Problem> {
-    if plan.engine.security.is_none() {
-        return Ok(());
-    }
     let mut sources = plan.sources.iter();
     let checked = sources.try_for_each(|source| files::check_writers(source));
     checked.map_err(|error| Problem::from_message("security", error.to_string()))
@@ -159,18 +160,43 @@ pub(super) fn name_of(plan: &DeploymentPlan) -> &str {
     plan.engine.name.as_deref().unwrap_or("trunkline")
 }
 
+/// The reason why a configuration cannot be used.
+enum Unreadable {
+    Files(ConfigErrors),
+    Other(Problem),
+}
+
+/// Reads the configuration files, and adds the options of the command line. Also returns advice if
+/// nothing is stored. `has_accounts`: the engine has accounts already, whatever the files say now.
+fn read(
+    args: &Args,
+    passed: &PassedAddresses,
+    has_accounts: bool,
+) -> Result<(DeploymentPlan, Option<String>), Unreadable> {
+    let mut plan = config::load(&args.files).map_err(Unreadable::Files)?;
+    apply(&mut plan, &args.listen);
+    plan.engine.http = args.http.or(plan.engine.http);
+    passed.apply(&mut plan);
+    if has_accounts || plan.engine.security.is_some() {
+        check_writers(&plan).map_err(Unreadable::Other)?;
+    }
+    let (store, advice) = store(args.store.as_deref(), &plan).map_err(Unreadable::Other)?;
+    plan.set_store(store);
+    Ok((plan, advice))
+}
+
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let reporter = Reporter::start(args.log, context)?;
     reporter.starting(args.files.len());
-    let mut plan = match config::load(&args.files) {
+    let hangups = reload::catch_hangups()?;
+    let passed = PassedAddresses::of(&context.sockets)?;
+    let (mut plan, advice) = match read(args, &passed, false) {
         Ok(plan) => plan,
-        Err(errors) => return show_errors(&errors, context),
+        Err(Unreadable::Files(errors)) => return show_errors(&errors, context),
+        Err(Unreadable::Other(problem)) => return Err(problem.into()),
     };
-    apply(&mut plan, &args.listen);
-    plan.engine.http = args.http.or(plan.engine.http);
-    check_writers(&plan)?;
-    let (store, advice) = store(args.store.as_deref(), &plan)?;
-    plan.set_store(store);
+    reporter.set_level(plan.engine.log_level.unwrap_or(LogLevel::Info));
+    passed.check_use(&plan)?;
     backup::check_restored(&plan)?;
     if let Some(advice) = advice {
         reporter.advice(&advice)?;
@@ -178,20 +204,20 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     context.interrupted.handle_presses(u32::MAX);
     raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
     let manager = ServiceManager::of_this_process()?;
-    let http = http::bind(&plan)?;
-    if let Some(listener) = &http {
-        // The system has chosen the port if it was 0.
-        plan.engine.http = Some(listener.address());
-    }
+    let http = http::bind(&plan, &context.sockets)?;
     let engine = start(&plan, &reporter, context)?;
     accept_stop_orders(&engine, context);
-    let http = match http {
-        Some(listener) => {
-            let monitor = engine.health_monitor();
-            Some(http::serve(listener, &plan, monitor)?)
-        }
-        None => None,
+    let mut served = Http {
+        address: plan.engine.http,
+        hosts: plan.engine.http_hosts.clone(),
+        server: None,
     };
+    if let Some(listener) = http {
+        // The system has chosen the port if it was 0.
+        plan.engine.http = Some(listener.address());
+        let monitor = engine.health_monitor();
+        served.server = Some(http::serve(listener, &plan, monitor)?);
+    }
     let watchdog = match manager.wants_signs_of_life() {
         true => manager.watch(engine.health_monitor())?,
         false => None,
@@ -206,30 +232,37 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if let Some(sentence) = engine.store_damage() {
         reporter.initial_failure(Part::Store, &sentence, context)?;
     }
-    let normal = format!(
-        "{}, {}",
-        urls(&engine).join(" and "),
-        counted(engine.variable_count() as u64, "variable")
-    );
-    let failure = reported.iter().flatten().next();
-    manager.ready(failure.map_or(normal.as_str(), String::as_str));
+    let status = status(&engine, None);
+    manager.ready(&status);
     let watch = FailureWatch {
         engine: engine.clone(),
         reporter: reporter.clone(),
         manager: manager.clone(),
-        normal_status: normal,
+        status,
         reported,
         insecure: insecure_warnings(&engine, &plan),
     };
     let watch = watch.start(context)?;
+    let reload = Arc::new(Reload {
+        args: args.clone(),
+        passed,
+        reporter: reporter.clone(),
+        manager: manager.clone(),
+        has_accounts: plan.engine.security.is_some(),
+        http: Mutex::new(served),
+    });
+    // The files need much memory, and are read again for a reload.
+    drop(plan);
+    reload::accept_reload_orders(&engine, &reload);
+    let hangups = Hangups::follow(hangups, engine.clone())?;
     context.interrupted.wait_for_first();
     manager.stopping();
     reporter.stopping();
-    drop(watch);
+    drop((watch, hangups));
     engine.shutdown(GRACE);
     reporter.stopped();
     drop(watchdog);
-    drop(http);
+    reload.close_http();
     match engine.store_error() {
         None => Ok(Exit::Success),
         Some(error) => {
@@ -239,6 +272,21 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             Err(Problem::failed("store", sentence).into())
         }
     }
+}
+
+/// The sentence about the engine for the service manager: its first failure, or its addresses. `fault`
+/// is why the changed configuration is not used.
+fn status(engine: &Engine, fault: Option<String>) -> String {
+    let failure = failures(engine).into_iter().flatten().next();
+    failure
+        .or_else(|| Some(format!("the changed configuration is not used: {}", fault?)))
+        .unwrap_or_else(|| {
+            format!(
+                "{}, {}",
+                urls(engine).join(" and "),
+                counted(engine.variable_count() as u64, "variable")
+            )
+        })
 }
 
 /// Returns the reporter of a command that writes notes for people.
@@ -260,7 +308,7 @@ fn start(
     context: &Context,
 ) -> Result<Engine, CliError> {
     for attempt in 0..STORE_ATTEMPTS {
-        let started = Engine::from_plan_with(plan, &io::drivers(), Some(trunkline_history::open));
+        let started = from_plan(plan, context);
         let location = match &started {
             Err(StartError::Store(error)) if error.kind == StoreErrorKind::InUse => {
                 format!("the store {}", error.location)
@@ -281,8 +329,12 @@ fn start(
         }
         context.interrupted.wait(STORE_PAUSE);
     }
-    Engine::from_plan_with(plan, &io::drivers(), Some(trunkline_history::open))
-        .map_err(|error| start_problem(&error, plan).into())
+    from_plan(plan, context).map_err(|error| start_problem(&error, plan).into())
+}
+
+fn from_plan(plan: &DeploymentPlan, context: &Context) -> Result<Engine, StartError> {
+    let (history, sockets) = (trunkline_history::open, context.sockets.clone());
+    Engine::from_plan_inheriting(plan, &io::drivers(), Some(history), sockets)
 }
 
 /// Describes the current failures of the [parts](Part) of the engine.
@@ -311,8 +363,8 @@ struct FailureWatch {
     engine: Engine,
     reporter: Reporter,
     manager: ServiceManager,
-    /// What the service manager shows while nothing fails.
-    normal_status: String,
+    /// What the service manager shows.
+    status: String,
     /// The failures that were already reported.
     reported: [Option<String>; 4],
     /// Warnings of an insecure engine, which are repeated.
@@ -365,12 +417,12 @@ impl FailureWatch {
                 (Some(_), Some(_)) | (None, _) => {}
             }
         }
-        if self.reported != current {
-            let failure = current.iter().flatten().next();
-            self.manager
-                .status(failure.map_or(self.normal_status.as_str(), String::as_str));
-        }
         self.reported = current;
+        let status = status(&self.engine, self.engine.configuration_fault());
+        if self.status != status {
+            self.manager.status(&status);
+            self.status = status;
+        }
     }
 }
 

@@ -140,6 +140,7 @@ pub(crate) const VERBS: &[Verb] = &[
         &[
             Verb::reading("ping", &[0, 2, 3, 4, 130]),
             Verb::reading("info", &[0, 2, 3, 4, 130]),
+            Verb::writing("reload", &[0, 2, 3, 4, 5, 6, 8, 9, 130]),
             Verb::writing("stop", &[0, 2, 3, 4, 5, 6, 9, 130]),
         ],
     ),

@@ -256,6 +256,102 @@ fn removed_key_ends_its_session() {
     check_refused(&refused, 3, "not-authenticated", "does not know the key");
 }
 
+/// A client certificate is the proof of an account: its role decides, and without its fingerprint the
+/// session ends.
+///
+/// Behaviour: B-81.
+#[test]
+fn client_certificate_logs_in_until_it_is_removed() {
+    let plant = Plant::start();
+    // The certificate of another engine is as good as any: its names, issuer and use do not matter.
+    let other = Plant::prepare();
+    let file = |name: &str| {
+        let path = other.path().join("security").join(name);
+        path.to_str().unwrap().to_owned()
+    };
+    let (certificate, key) = (file("engine.crt"), file("engine.key"));
+    let authority = plant.path("security/authority.crt");
+    let mes = plant.person("mes");
+    let add = |more: &[&str]| {
+        let url = plant.url();
+        let fixed = [
+            "ctx",
+            "add",
+            "plant",
+            "--json",
+            "--url",
+            &url,
+            "--authority",
+        ];
+        let authority = [authority.to_str().unwrap()];
+        mes.run(&[&fixed[..], &authority, more].concat())
+    };
+    let refused = add(&["--certificate", &certificate]);
+    assert_eq!(refused.code, Some(2), "the key is missing: {refused:?}");
+    let wrong = add(&[
+        "--certificate",
+        &certificate,
+        "--key",
+        &file("authority.key"),
+    ]);
+    assert_eq!(wrong.code, Some(1), "{wrong:?}");
+    assert!(
+        wrong.err.contains("is not that of the certificate"),
+        "{wrong:?}"
+    );
+    let added = add(&["--certificate", &certificate, "--key", &key]);
+    assert_eq!(added.code, Some(0), "{added:?}");
+    let added: Json = serde_json::from_str(&added.out).unwrap();
+    let fingerprint = added["certificate"].as_str().unwrap().to_owned();
+    assert!(fingerprint.starts_with("sha256:"), "{added}");
+    let info: Json =
+        serde_json::from_str(&mes.run(&["ctx", "info", "plant", "--json"]).out).unwrap();
+    assert_eq!(info["certificate"], *fingerprint);
+    assert_eq!(info["certificate_file"], *certificate);
+    assert_eq!(info["key_file"], *key);
+
+    let get = ["get", "--json", "rig/setpoint"];
+    check_refused(
+        &mes.run(&get),
+        3,
+        "not-authenticated",
+        "does not know the certificate",
+    );
+    plant.manage(&["user", "add", "mes", "--role", "operator"]);
+    plant.manage(&["user", "certificate", "add", "mes", &fingerprint]);
+    mes.run_until(&get, 0);
+    let monitor = Running::spawn(&mut mes.command(&["monitor", "--json", "rig/setpoint"]));
+    monitor.line_with("\"value\"");
+    let put = mes.run(&["put", "rig/setpoint", "33"]);
+    assert_eq!(put.code, Some(0), "{put:?}");
+    monitor.line_with("33");
+    check_refused(&mes.run(&["engine", "reload", "--json"]), 5, "denied", "");
+    let audit = plant.manage(&["audit", "--json"]);
+    let entries = audit
+        .lines()
+        .map(|line| serde_json::from_str::<Json>(line).unwrap());
+    let logins = entries.filter(|entry| entry["action"] == "login");
+    let by_certificate = logins.filter(|entry| entry["new"].to_string().contains("certificate"));
+    assert!(by_certificate.count() > 0, "{audit}");
+
+    plant.manage(&["user", "certificate", "rm", "mes", &certificate]);
+    let event = monitor.error_with("\"disconnected\"");
+    assert!(event.contains("was removed from its account"), "{event}");
+    let refused = mes.run_until(&get, 3);
+    check_refused(
+        &refused,
+        3,
+        "not-authenticated",
+        "does not know the certificate",
+    );
+
+    // The key of the certificate must be private, as any other key.
+    fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
+    let open = mes.run(&get);
+    assert_eq!(open.code, Some(1), "{open:?}");
+    assert!(open.err.contains("other users can access"), "{open:?}");
+}
+
 /// Behaviour: B-81.
 #[test]
 fn token_works_once_and_a_wrong_one_not_at_all() {

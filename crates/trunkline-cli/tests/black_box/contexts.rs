@@ -192,6 +192,50 @@ fn contexts_are_listed_shown_and_removed() {
     assert_eq!(home.run(&["ctx", "rm", "plant"]).code, Some(1));
 }
 
+/// A file that somebody has damaged concerns only the commands that would use it.
+#[test]
+fn broken_context_concerns_only_its_own_engine() {
+    let plant = Plant::start();
+    let person = plant.joined("anna", &["--role", "viewer"]);
+    let folder = plant.path("home-anna/trunkline/contexts");
+    fs::write(
+        folder.join("zoo.toml"),
+        "url = \"tl://zoo.example:5850\"\nauthority = \n",
+    )
+    .unwrap();
+    fs::write(folder.join("garbage.toml"), "\u{1}").unwrap();
+    let get = person.run(&["get", "rig/level", "--url", &plant.url()]);
+    assert_eq!(get.code, Some(0), "{get:?}");
+
+    let listed = person.run(&["ctx", "ls", "-o", "plain"]);
+    assert_eq!(listed.code, Some(1), "{listed:?}");
+    assert!(listed.out.starts_with("plant\t"), "{listed:?}");
+    assert_eq!(listed.out.lines().count(), 1, "{listed:?}");
+    for name in ["zoo.toml", "garbage.toml"] {
+        assert!(listed.err.contains(name), "{listed:?}");
+    }
+
+    // Not without encryption instead: the file names this engine, or does not tell which one.
+    for (url, file) in [
+        ("tl://zoo.example:5850", "zoo.toml"),
+        ("tl://other.example", "garbage.toml"),
+    ] {
+        let refused = person.run(&["get", "rig/level", "--url", url, "-w", "1s"]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.err.contains(file), "{refused:?}");
+    }
+    fs::remove_file(folder.join("garbage.toml")).unwrap();
+    let other = person.run(&[
+        "get",
+        "rig/level",
+        "--url",
+        "tl://other.invalid",
+        "-w",
+        "1s",
+    ]);
+    assert_eq!(other.code, Some(3), "{other:?}");
+}
+
 #[test]
 fn wrong_context_is_refused_and_leaves_nothing() {
     let home = Home::new();

@@ -60,7 +60,7 @@ fn ping_of_an_engine_that_does_not_run_says_so() {
         .local_addr()
         .unwrap();
     let url = format!("tl://{free}");
-    for verb in ["ping", "info", "stop"] {
+    for verb in ["ping", "info", "reload", "stop"] {
         let output = run(&["engine", verb, "--url", &url]);
         assert_eq!(output.code, Some(3), "{output:?}");
         assert!(output.err.contains(&free.port().to_string()), "{output:?}");

@@ -7,6 +7,7 @@
 
 mod access_file;
 mod accounts;
+mod activation;
 mod alarms;
 mod aliases;
 mod audit;
@@ -55,6 +56,7 @@ mod recording_terminals;
 mod recordings;
 mod refusals;
 mod registers;
+mod reloading;
 mod rig;
 #[cfg(target_os = "linux")]
 mod running_recordings;

@@ -21,8 +21,8 @@ use crate::parts::Parts;
 use crate::request::{
     ActOnAlarms, AlarmJournal, AlarmName, AlarmQuery, Alarms, AnyRequest, Audit, Close, Control,
     Controls, Deploy, Engine, Find, Flush, FollowControl, Forcing, History, Info, Lease,
-    LeaseTerms, Open, OrderLibrary, Pair, Read, ReadInto, ReleaseControl, Request, RequestId,
-    RequestValue, Snapshot, StopEngine, Why, WriteGroup,
+    LeaseTerms, Open, OrderLibrary, Pair, Read, ReadInto, ReleaseControl, ReloadEngine, Request,
+    RequestId, RequestValue, Snapshot, StopEngine, Why, WriteGroup,
 };
 use crate::variables::VariableRef;
 use crate::variables::page::Page;
@@ -485,5 +485,10 @@ impl ClientCore {
     /// Stops the engine. The answer arrives before the engine closes the connection.
     pub fn stop_engine(&mut self) -> Result<RequestId<StopEngine>, RequestError> {
         self.ask(1, StopEngine::default())
+    }
+
+    /// Makes the engine read its configuration files again.
+    pub fn reload_engine(&mut self) -> Result<RequestId<ReloadEngine>, RequestError> {
+        self.ask(1, ReloadEngine::default())
     }
 }

@@ -1,4 +1,5 @@
-//! Deploys libraries, and undeploys, starts or stops them; stops the engine.
+//! Deploys libraries, and undeploys, starts or stops them; stops the engine, and reloads its
+//! configuration.
 
 use std::sync::Arc;
 
@@ -139,5 +140,38 @@ impl Exchange for StopEngine {
 
     fn end(self, ending: Ending<'_>) -> Self::End {
         ending.whole(self.0.map(|_| ()))
+    }
+}
+
+/// Makes the engine read its configuration files again.
+#[derive(Debug, Default)]
+pub struct ReloadEngine(Option<LibraryReport>);
+
+impl Exchange for ReloadEngine {
+    const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Report);
+    type End = Result<LibraryReport, Fault>;
+
+    fn requires(&self) -> Option<(Features, &'static str)> {
+        let sentence = "does not reload its configuration by order of a client; start it again, or \
+                        update it";
+        Some((Features::RELOAD, sentence))
+    }
+
+    fn changes_engine(&self) -> bool {
+        true
+    }
+
+    fn encode(&mut self, sending: &mut Sending<'_>) {
+        let (verb, library) = (LibraryVerb::ReloadEngine, "");
+        LibraryOrder { verb, library }.encode(sending.number, sending.out);
+    }
+
+    fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
+        self.0 = Some(LibraryReport::decode(answer.frame)?);
+        Ok(Next::Settle)
+    }
+
+    fn end(self, ending: Ending<'_>) -> Self::End {
+        ending.whole(self.0)
     }
 }

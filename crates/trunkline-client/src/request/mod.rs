@@ -75,7 +75,7 @@ pub use self::forcing::Forcing;
 pub use self::history::History;
 pub use self::info::Info;
 pub use self::lease::{Lease, LeaseTerms};
-pub use self::library::{Deploy, OrderLibrary, StopEngine};
+pub use self::library::{Deploy, OrderLibrary, ReloadEngine, StopEngine};
 pub use self::open::Open;
 pub use self::pair::Pair;
 use self::pending::Requests;
@@ -471,6 +471,7 @@ requests! {
         Deploy -> LibraryReport,
         OrderLibrary -> LibraryReport,
         StopEngine -> (),
+        ReloadEngine -> LibraryReport,
     }
     own {
         Restore,

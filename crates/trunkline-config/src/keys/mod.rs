@@ -59,6 +59,30 @@ pub struct Key {
     pub meaning: &'static str,
     /// For keys of a variable: the other sections that accept it.
     pub accepted_in: AcceptedIn,
+    /// When a change of the key takes effect; `None` for a key that is a section of its own.
+    pub reload: Option<Reload>,
+}
+
+/// When a changed key takes effect, if the configuration is read again while the engine runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reload {
+    /// When the configuration is reloaded.
+    AtOnce,
+    /// When the configuration is reloaded, for connections that begin later.
+    NewConnections,
+    /// When the engine is started again.
+    Restart,
+}
+
+impl Reload {
+    /// Returns the words of the reference page.
+    pub fn words(self) -> &'static str {
+        match self {
+            Reload::AtOnce => "at once",
+            Reload::NewConnections => "for new connections",
+            Reload::Restart => "restart",
+        }
+    }
 }
 
 /// The sections that accept a key of a variable.

@@ -1,6 +1,6 @@
 //! Defines every key of every section, with its permitted form, default and meaning.
 
-use super::{AcceptedIn, Key};
+use super::{AcceptedIn, Key, Reload};
 
 const fn key(
     name: &'static str,
@@ -14,6 +14,21 @@ const fn key(
         default,
         meaning,
         accepted_in: AcceptedIn::Own,
+        reload: Some(Reload::AtOnce),
+    }
+}
+
+/// A key of the engine, which states when a change of it takes effect.
+const fn setting(reload: Reload, key: Key) -> Key {
+    let reload = Some(reload);
+    Key { reload, ..key }
+}
+
+/// A key that is a section of its own.
+const fn section(key: Key) -> Key {
+    Key {
+        reload: None,
+        ..key
     }
 }
 
@@ -31,255 +46,354 @@ const fn shared(
 }
 
 pub(super) const FILE: &[Key] = &[
-    key(
+    section(key(
         "engine",
         "`[engine]`",
         "the values below",
         "settings of the engine; allowed in one file only",
-    ),
-    key(
+    )),
+    section(key(
         "library",
         "`[library]`",
         "named after the file",
         "the library of this file's variables",
-    ),
-    key(
+    )),
+    section(key(
         "defaults",
         "`[defaults]`",
         "none",
         "properties of every variable written in this file",
-    ),
-    key(
+    )),
+    section(key(
         "variable",
         "`[[variable]]`",
         "none",
         "one variable, or many with `each` or `zip`",
-    ),
-    key(
+    )),
+    section(key(
         "override",
         "`[[override]]`",
         "none",
         "different properties for some variables of this file",
-    ),
-    key(
+    )),
+    section(key(
         "template",
         "`[[template]]`",
         "none",
         "variables with parameters, which all files can use",
-    ),
-    key(
+    )),
+    section(key(
         "use",
         "`[[use]]`",
         "none",
         "creates a template's variables, once per row of parameters",
-    ),
-    key("io", "`[[io]]`", "none", "an I/O server"),
-    key(
+    )),
+    section(key("io", "`[[io]]`", "none", "an I/O server")),
+    section(key(
         "history",
         "`[[history]]`",
         "none",
         "variables to record, and how; the first section that matches a variable decides",
-    ),
+    )),
 ];
 
 pub(super) const ENGINE: &[Key] = &[
-    key(
-        "name",
-        "text, at most 255 bytes",
-        "the host's name",
-        "name of the engine, which clients see",
+    setting(
+        Reload::Restart,
+        key(
+            "name",
+            "text, at most 255 bytes",
+            "the host's name",
+            "name of the engine, which clients see",
+        ),
     ),
-    key(
-        "store",
-        "path of a file, relative to the folder of this file, or \"none\"",
-        "a file in the user's state folder, named after the port",
-        "where the engine stores deployed libraries, retained values, alarm states, the audit and the alarm journal",
+    setting(
+        Reload::Restart,
+        key(
+            "store",
+            "path of a file, relative to the folder of this file, or \"none\"",
+            "a file in the user's state folder, named after the port",
+            "where the engine stores deployed libraries, retained values, alarm states, the audit and the alarm journal",
+        ),
     ),
-    key(
-        "audit_entries",
-        "100 to 100,000,000",
-        "100_000",
-        "maximum number of entries of the audit; when it is exceeded, the oldest tenth is \
+    setting(
+        Reload::AtOnce,
+        key(
+            "audit_entries",
+            "100 to 100,000,000",
+            "100_000",
+            "maximum number of entries of the audit; when it is exceeded, the oldest tenth is \
          removed, and an entry records this",
+        ),
     ),
-    key(
-        "audit_age",
-        "duration, 1 min to 36,500 days, or \"none\"",
-        "none",
-        "maximum age of entries of the audit; once the oldest entry exceeds it by 10 %, all \
+    setting(
+        Reload::AtOnce,
+        key(
+            "audit_age",
+            "duration, 1 min to 36,500 days, or \"none\"",
+            "none",
+            "maximum age of entries of the audit; once the oldest entry exceeds it by 10 %, all \
          entries that exceed it are removed, and an entry records this",
+        ),
     ),
-    key(
-        "alarm_journal_entries",
-        "100 to 100,000,000",
-        "1_000_000",
-        "maximum number of entries of the alarm journal; when it is exceeded, the oldest tenth \
+    setting(
+        Reload::AtOnce,
+        key(
+            "alarm_journal_entries",
+            "100 to 100,000,000",
+            "1_000_000",
+            "maximum number of entries of the alarm journal; when it is exceeded, the oldest tenth \
          is removed, and an entry records this",
+        ),
     ),
-    key(
-        "alarm_journal_age",
-        "duration, 1 min to 36,500 days, or \"none\"",
-        "none",
-        "maximum age of entries of the alarm journal; once the oldest entry exceeds it by 10 %, \
+    setting(
+        Reload::AtOnce,
+        key(
+            "alarm_journal_age",
+            "duration, 1 min to 36,500 days, or \"none\"",
+            "none",
+            "maximum age of entries of the alarm journal; once the oldest entry exceeds it by 10 %, \
          all entries that exceed it are removed, and an entry records this",
+        ),
     ),
-    key(
-        "history",
-        "path of a folder, relative to the folder of this file",
-        "beside the store, `plant.history` for `plant.db`; without a store `history`, beside the first file",
-        "where the updates of the variables in `[[history]]` sections are recorded",
+    setting(
+        Reload::Restart,
+        key(
+            "history",
+            "path of a folder, relative to the folder of this file",
+            "beside the store, `plant.history` for `plant.db`; without a store `history`, beside the first file",
+            "where the updates of the variables in `[[history]]` sections are recorded",
+        ),
     ),
-    key(
-        "history_spool",
-        "path of a folder on another disk, relative to the folder of this file",
-        "none",
-        "where updates are recorded while the history folder cannot be written; its parent folder must \
+    setting(
+        Reload::Restart,
+        key(
+            "history_spool",
+            "path of a folder on another disk, relative to the folder of this file",
+            "none",
+            "where updates are recorded while the history folder cannot be written; its parent folder must \
          exist",
+        ),
     ),
-    key(
-        "listen",
-        "an address and port, or a list of them; without port: 5850; or `unix:` and a path",
-        "\"127.0.0.1:5850\"",
-        "addresses at which the engine accepts connections; those other than loopback need `security`, or `insecure = true`",
+    setting(
+        Reload::Restart,
+        key(
+            "listen",
+            "an address and port, or a list of them; without port: 5850; or `unix:` and a path",
+            "\"127.0.0.1:5850\"",
+            "addresses at which the engine accepts connections; those other than loopback need `security`, or `insecure = true`",
+        ),
     ),
-    key(
-        "http",
-        "a loopback address and port; without port: 8420",
-        "none",
-        "address of the HTTP server for `/metrics`, `/healthz` and `/readyz`; without this key, there is none",
+    setting(
+        Reload::AtOnce,
+        key(
+            "http",
+            "a loopback address and port; without port: 8420",
+            "none",
+            "address of the HTTP server for `/metrics`, `/healthz` and `/readyz`; without this key, there is none",
+        ),
     ),
-    key(
-        "http_hosts",
-        "a host name, or a list of them, without ports",
-        "none",
-        "names by which HTTP requests may address the engine, besides `localhost`, `127.0.0.1` and `[::1]`, \
+    setting(
+        Reload::AtOnce,
+        key(
+            "http_hosts",
+            "a host name, or a list of them, without ports",
+            "none",
+            "names by which HTTP requests may address the engine, besides `localhost`, `127.0.0.1` and `[::1]`, \
          for example those of a reverse proxy",
+        ),
     ),
-    key(
-        "local_socket",
-        "true or false",
-        "true",
-        "create a Unix socket for each port of 127.0.0.1, for programs of the same user",
+    setting(
+        Reload::Restart,
+        key(
+            "local_socket",
+            "true or false",
+            "true",
+            "create a Unix socket for each port of 127.0.0.1, for programs of the same user",
+        ),
     ),
-    key(
-        "shared_memory",
-        "true or false",
-        "true",
-        "let programs of the same user connect through shared memory",
+    setting(
+        Reload::Restart,
+        key(
+            "shared_memory",
+            "true or false",
+            "true",
+            "let programs of the same user connect through shared memory",
+        ),
     ),
-    key(
-        "same_user",
-        "true or false",
-        "false",
-        "refuse programs of other users, also on loopback ports, and of other machines",
+    setting(
+        Reload::Restart,
+        key(
+            "same_user",
+            "true or false",
+            "false",
+            "refuse programs of other users, also on loopback ports, and of other machines",
+        ),
     ),
-    key(
-        "insecure",
-        "true or false",
-        "false",
-        "permit addresses that other machines can reach, without encryption and identities: anyone who \
+    setting(
+        Reload::Restart,
+        key(
+            "insecure",
+            "true or false",
+            "false",
+            "permit addresses that other machines can reach, without encryption and identities: anyone who \
          can reach them may do everything",
+        ),
     ),
-    key(
-        "security",
-        "path of a folder",
-        "none",
-        "the folder with the certificates, accounts and rules of the engine, which `trunkline init` \
+    setting(
+        Reload::Restart,
+        key(
+            "security",
+            "path of a folder",
+            "none",
+            "the folder with the certificates, accounts and rules of the engine, which `trunkline init` \
          creates; connections from other machines are then encrypted, and clients need an account",
+        ),
     ),
-    key(
-        "keep_alive",
-        "duration, 10 ms to 1 h",
-        "\"1s\"",
-        "interval of keep-alives",
+    setting(
+        Reload::NewConnections,
+        key(
+            "keep_alive",
+            "duration, 10 ms to 1 h",
+            "\"1s\"",
+            "interval of keep-alives",
+        ),
     ),
-    key(
-        "deadline",
-        "duration, at least twice `keep_alive`, at most 1 day",
-        "\"3s\"",
-        "a connection that is silent for this long is closed",
+    setting(
+        Reload::NewConnections,
+        key(
+            "deadline",
+            "duration, at least twice `keep_alive`, at most 1 day",
+            "\"3s\"",
+            "a connection that is silent for this long is closed",
+        ),
     ),
-    key(
-        "health",
-        "duration, at most 1 h; 0: never",
-        "\"1s\"",
-        "interval at which the engine updates the variables of `_engine`",
+    setting(
+        Reload::Restart,
+        key(
+            "health",
+            "duration, at most 1 h; 0: never",
+            "\"1s\"",
+            "interval at which the engine updates the variables of `_engine`",
+        ),
     ),
-    key(
-        "spin",
-        "duration, at most 1 ms; 0: sleep at once",
-        "\"50us\"",
-        "longest time that a connection thread polls before it sleeps",
+    setting(
+        Reload::Restart,
+        key(
+            "spin",
+            "duration, at most 1 ms; 0: sleep at once",
+            "\"50us\"",
+            "longest time that a connection thread polls before it sleeps",
+        ),
     ),
-    key(
+    setting(
+        Reload::AtOnce,
+        key(
+            "log_level",
+            "\"error\", \"warn\", \"info\", \"debug\" or \"trace\"",
+            "\"info\"",
+            "the least important events of the log that `serve --log-format` writes; `--log-level` takes precedence",
+        ),
+    ),
+    section(key(
         "limits",
         "`[engine.limits]`",
         "the values below",
         "limits for clients",
-    ),
+    )),
 ];
 
 pub(super) const LIMITS: &[Key] = &[
-    key(
-        "sessions_max",
-        "1 to 100,000",
-        "1_000",
-        "connections at the same time",
+    setting(
+        Reload::AtOnce,
+        key(
+            "sessions_max",
+            "1 to 100,000",
+            "1_000",
+            "connections at the same time",
+        ),
     ),
-    key(
-        "handshakes_max",
-        "1 to 100,000",
-        "100",
-        "connections that are being set up at the same time",
+    setting(
+        Reload::AtOnce,
+        key(
+            "handshakes_max",
+            "1 to 100,000",
+            "100",
+            "connections that are being set up at the same time",
+        ),
     ),
-    key(
-        "connections_per_address",
-        "1 to 1,000,000",
-        "20",
-        "connections per second from one address of another machine; the same number may arrive in one burst",
+    setting(
+        Reload::AtOnce,
+        key(
+            "connections_per_address",
+            "1 to 1,000,000",
+            "20",
+            "connections per second from one address of another machine; the same number may arrive in one burst",
+        ),
     ),
-    key(
-        "items_per_session_max",
-        "1 to 100,000,000",
-        "2_000_000",
-        "variables that one session may have open",
+    setting(
+        Reload::NewConnections,
+        key(
+            "items_per_session_max",
+            "1 to 100,000,000",
+            "2_000_000",
+            "variables that one session may have open",
+        ),
     ),
-    key(
-        "queue_bytes_per_session_max",
-        "bytes, 64 KiB to 64 GiB",
-        "\"64 MiB\"",
-        "bytes that may wait to be sent to one session",
+    setting(
+        Reload::NewConnections,
+        key(
+            "queue_bytes_per_session_max",
+            "bytes, 64 KiB to 64 GiB",
+            "\"64 MiB\"",
+            "bytes that may wait to be sent to one session",
+        ),
     ),
-    key(
-        "queue_bytes_max",
-        "bytes, 1 MiB to 16 TiB",
-        "a quarter of the memory",
-        "bytes that may wait to be sent to all sessions together",
+    setting(
+        Reload::Restart,
+        key(
+            "queue_bytes_max",
+            "bytes, 1 MiB to 16 TiB",
+            "a quarter of the memory",
+            "bytes that may wait to be sent to all sessions together",
+        ),
     ),
-    key(
-        "request_bytes_max",
-        "bytes, 1 MiB to 16 TiB",
-        "a quarter of the memory",
-        "bytes that the requests and items of all sessions may use together; one session may use \
+    setting(
+        Reload::AtOnce,
+        key(
+            "request_bytes_max",
+            "bytes, 1 MiB to 16 TiB",
+            "a quarter of the memory",
+            "bytes that the requests and items of all sessions may use together; one session may use \
          half of them",
+        ),
     ),
-    key(
-        "writes_per_session_max",
-        "1 to 1,000,000",
-        "4_096",
-        "writes of one session that may wait for their answers",
+    setting(
+        Reload::NewConnections,
+        key(
+            "writes_per_session_max",
+            "1 to 1,000,000",
+            "4_096",
+            "writes of one session that may wait for their answers",
+        ),
     ),
-    key(
-        "write_bytes_per_session_max",
-        "bytes, 1 KiB to 1 GiB",
-        "\"1 MiB\"",
-        "bytes of the values of those writes",
+    setting(
+        Reload::NewConnections,
+        key(
+            "write_bytes_per_session_max",
+            "bytes, 1 KiB to 1 GiB",
+            "\"1 MiB\"",
+            "bytes of the values of those writes",
+        ),
     ),
-    key(
-        "variables_max",
-        "1 to 2,097,152",
-        "1_000_000",
-        "variables that all files together may define",
+    setting(
+        Reload::AtOnce,
+        key(
+            "variables_max",
+            "1 to 2,097,152",
+            "1_000_000",
+            "variables that all files together may define",
+        ),
     ),
 ];
 
@@ -729,75 +843,108 @@ pub(super) const USE: &[Key] = &[
 ];
 
 pub(super) const IO: &[Key] = &[
-    key(
-        "name",
-        "text without `:` and `/`",
-        "",
-        "name of the I/O server, as in `source = \"NAME:ITEM\"`",
+    setting(
+        Reload::Restart,
+        key(
+            "name",
+            "text without `:` and `/`",
+            "",
+            "name of the I/O server, as in `source = \"NAME:ITEM\"`",
+        ),
     ),
-    key(
-        "driver",
-        "name of a driver, such as `host`",
-        "",
-        "the kind of I/O server",
+    setting(
+        Reload::Restart,
+        key(
+            "driver",
+            "name of a driver, such as `host`",
+            "",
+            "the kind of I/O server",
+        ),
     ),
-    key(
-        "period",
-        "duration, 100 us to 1 day",
-        "the driver's own",
-        "interval between scans",
+    setting(
+        Reload::Restart,
+        key(
+            "period",
+            "duration, 100 us to 1 day",
+            "the driver's own",
+            "interval between scans",
+        ),
     ),
-    key(
-        "publish",
-        "true or false",
-        "true",
-        "also deploy the libraries that the driver offers",
+    setting(
+        Reload::Restart,
+        key(
+            "publish",
+            "true or false",
+            "true",
+            "also deploy the libraries that the driver offers",
+        ),
     ),
 ];
 
 pub(super) const HISTORY: &[Key] = &[
-    key(
-        "variables",
-        "a pattern of full names, such as `boiler/**`, or a list of them",
-        "",
-        "the variables that it applies to, also those of later deployments",
+    setting(
+        Reload::Restart,
+        key(
+            "variables",
+            "a pattern of full names, such as `boiler/**`, or a list of them",
+            "",
+            "the variables that it applies to, also those of later deployments",
+        ),
     ),
-    key(
-        "record",
-        "true or false",
-        "true",
-        "whether they are recorded; with `false` the section has no other key",
+    setting(
+        Reload::Restart,
+        key(
+            "record",
+            "true or false",
+            "true",
+            "whether they are recorded; with `false` the section has no other key",
+        ),
     ),
-    key(
-        "deadband",
-        "percent of the range, 0 to 100",
-        "0",
-        "record a number only if it differs by more than this from the one recorded last; a change of \
+    setting(
+        Reload::Restart,
+        key(
+            "deadband",
+            "percent of the range, 0 to 100",
+            "0",
+            "record a number only if it differs by more than this from the one recorded last; a change of \
          quality is always recorded; 0: record every update",
+        ),
     ),
-    key(
-        "resolution",
-        "0 or greater",
-        "0",
-        "round recorded numbers to multiples of this; 0: record them exactly",
+    setting(
+        Reload::Restart,
+        key(
+            "resolution",
+            "0 or greater",
+            "0",
+            "round recorded numbers to multiples of this; 0: record them exactly",
+        ),
     ),
-    key(
-        "every",
-        "duration, 1 ms to 1 day, or \"none\"",
-        "none",
-        "record at most one update in this time, the newest; \"none\": record every update",
+    setting(
+        Reload::Restart,
+        key(
+            "every",
+            "duration, 1 ms to 1 day, or \"none\"",
+            "none",
+            "record at most one update in this time, the newest; \"none\": record every update",
+        ),
     ),
-    key(
-        "keep",
-        "duration, 1 h to 36,500 days, or \"none\"",
-        "none",
-        "remove rows that are older than this; \"none\": keep everything",
+    setting(
+        Reload::Restart,
+        key(
+            "keep",
+            "duration, 1 h to 36,500 days, or \"none\"",
+            "none",
+            "remove rows that are older than this; \"none\": keep everything",
+        ),
     ),
-    key(
-        "array_bytes_max",
-        "0 to 16 MiB",
-        "64 KiB",
-        "record the value of an array or a waveform only if it has at most this many bytes",
+    setting(
+        Reload::Restart,
+        key(
+            "array_bytes_max",
+            "0 to 16 MiB",
+            "64 KiB",
+            "record the value of an array or a waveform only if it has at most this many bytes",
+        ),
     ),
 ];
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use trunkline_config::ConfigErrorKind;
-use trunkline_config::keys::{AcceptedIn, PLANNED, SECTIONS, Section};
+use trunkline_config::keys::{AcceptedIn, Key, PLANNED, Reload, SECTIONS, Section};
 
 use crate::mistakes::all_errors;
 
@@ -18,11 +18,29 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
+/// A column of some of the tables: its head, and its cell for a key.
+type Column = (&'static str, fn(&Key) -> &'static str);
+
 fn keys_table(section: Section) -> String {
-    let is_variable = section == Section::Variable;
-    let mut table = match is_variable {
-        true => "| Key | Value | Default | Also in | Meaning |\n|---|---|---|---|---|\n".to_owned(),
-        false => "| Key | Value | Default | Meaning |\n|---|---|---|---|\n".to_owned(),
+    let extra: Option<Column> = match section {
+        Section::Variable => Some(("Also in", |key| match key.accepted_in {
+            AcceptedIn::Own => "",
+            AcceptedIn::Override => "`[[override]]`",
+            AcceptedIn::Defaults => "`[defaults]`, `[[override]]`",
+        })),
+        // All keys of the other sections take effect at once.
+        Section::Engine | Section::Limits | Section::Io | Section::History => {
+            Some(("Reload", |key| {
+                key.reload.map_or("see below", Reload::words)
+            }))
+        }
+        _ => None,
+    };
+    let mut table = match extra {
+        Some((head, _)) => {
+            format!("| Key | Value | Default | {head} | Meaning |\n|---|---|---|---|---|\n")
+        }
+        None => "| Key | Value | Default | Meaning |\n|---|---|---|---|\n".to_owned(),
     };
     for key in section.keys() {
         let default = if key.default.is_empty() {
@@ -30,15 +48,14 @@ fn keys_table(section: Section) -> String {
         } else {
             key.default
         };
-        let also_in = match (is_variable, key.accepted_in) {
-            (false, _) => "",
-            (true, AcceptedIn::Own) => " |",
-            (true, AcceptedIn::Override) => " `[[override]]` |",
-            (true, AcceptedIn::Defaults) => " `[defaults]`, `[[override]]` |",
+        let extra = match extra.map(|(_, cell)| cell(key)) {
+            None => String::new(),
+            Some("") => " |".to_owned(),
+            Some(words) => format!(" {words} |"),
         };
         let (form, default, meaning) = (cell(key.form), cell(default), cell(key.meaning));
         table += &format!(
-            "| `{}` | {form} | {default} |{also_in} {meaning} |\n",
+            "| `{}` | {form} | {default} |{extra} {meaning} |\n",
             key.name
         );
     }
@@ -119,6 +136,23 @@ fn reference_page_has_every_key_and_every_error() {
             found == wanted,
             "the tables are not those of the program; see the top of tests/golden/main.rs"
         );
+    }
+}
+
+/// The page shows for these sections only when a change takes effect.
+#[test]
+fn keys_of_all_other_sections_take_effect_at_once() {
+    let shown = [
+        Section::Engine,
+        Section::Limits,
+        Section::Io,
+        Section::History,
+    ];
+    for section in SECTIONS.iter().filter(|section| !shown.contains(section)) {
+        for key in section.keys() {
+            let reload = key.reload;
+            assert!(matches!(reload, None | Some(Reload::AtOnce)), "{key:?}");
+        }
     }
 }
 

@@ -24,6 +24,7 @@ pub struct EngineFigures {
     pub uptime: Duration,
     pub connections: ConnectionFigures,
     pub security: SecurityFigures,
+    pub configuration: ConfigurationFigures,
     pub variables: VariableFigures,
     pub delivery: DeliveryFigures,
     pub queue: MemoryFigures,
@@ -74,6 +75,15 @@ pub struct SecurityFigures {
     /// Time until the certificate of the engine or its authority expires, in days; `None` without
     /// certificates.
     pub valid_days: Option<f64>,
+}
+
+/// The configuration files, compared with what the engine uses.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ConfigurationFigures {
+    /// Why the last reload was refused; empty if it was not.
+    pub error: String,
+    /// The changed keys that need a restart, separated by commas.
+    pub restart: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -47,6 +47,8 @@ pub enum Order {
     },
     /// Stop the engine. The host carries it out after it has sent the reply.
     StopEngine,
+    /// Read the configuration files again, and apply what can be applied to a running engine.
+    ReloadEngine,
     /// Look up entries of the audit. Changes nothing.
     Audit(AuditQuery),
     /// Look up entries of the alarm journal. Changes nothing.
@@ -164,6 +166,7 @@ impl Order {
             Order::Start { library } => Some((AuditAction::Start, library)),
             Order::Stop { library } => Some((AuditAction::Stop, library)),
             Order::StopEngine => Some((AuditAction::StopOrder, "")),
+            Order::ReloadEngine => Some((AuditAction::ReloadOrder, "")),
             Order::Audit(_) | Order::AlarmJournal(_) | Order::History(_) => None,
         }
     }
@@ -190,6 +193,10 @@ impl Order {
             Order::StopEngine => {
                 let is_permitted = caller.rights.permit_on_engine(Action::Administer);
                 permit(is_permitted, "stop this engine")
+            }
+            Order::ReloadEngine => {
+                let is_permitted = caller.rights.permit_on_engine(Action::Administer);
+                permit(is_permitted, "reload the configuration of this engine")
             }
             Order::Audit(_) => {
                 let is_permitted = caller.rights.permit_on_engine(Action::Audit);

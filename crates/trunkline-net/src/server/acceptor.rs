@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use mio::unix::SourceFd;
@@ -14,7 +14,7 @@ use rustix::io::{Errno, retry_on_intr};
 use trunkline_types::Tick;
 
 use crate::clock::Clock;
-use crate::sync::{Arc, AtomicBool, Ordering};
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 use crate::transport::Peer;
 use crate::transport::shm::{Side, local_transport};
 use crate::transport::tls::{Security, accepted};
@@ -43,7 +43,8 @@ pub(super) struct Acceptor {
     listeners: Vec<Listener>,
     admission: Arc<Admission>,
     flags: AcceptorFlags,
-    limits: ArrivalLimits,
+    /// Locked only to copy or replace it.
+    limits: Arc<Mutex<ArrivalLimits>>,
     arrivals: Arrivals,
     clock: Clock,
     /// A descriptor reserved for use when no other is left.
@@ -74,6 +75,8 @@ struct Listener {
 pub(super) enum ListenSocket {
     Tcp(BoundPort, Security),
     Unix(BoundSocket),
+    /// A Unix socket that the service manager has created, and removes.
+    Inherited(UnixListener),
 }
 
 enum Arrival {
@@ -89,6 +92,7 @@ impl ListenSocket {
                 Arrival::Tcp(stream, peer, security.clone())
             }
             ListenSocket::Unix(bound) => Arrival::Unix(bound.socket.accept()?.0),
+            ListenSocket::Inherited(socket) => Arrival::Unix(socket.accept()?.0),
         })
     }
 }
@@ -98,6 +102,7 @@ impl AsFd for ListenSocket {
         match self {
             ListenSocket::Tcp(socket, _) => socket.as_fd(),
             ListenSocket::Unix(bound) => bound.socket.as_fd(),
+            ListenSocket::Inherited(socket) => socket.as_fd(),
         }
     }
 }
@@ -115,8 +120,9 @@ impl Acceptor {
         listeners: Vec<ListenSocket>,
         admission: Arc<Admission>,
         flags: AcceptorFlags,
-        limits: ArrivalLimits,
+        limits: Arc<Mutex<ArrivalLimits>>,
     ) -> io::Result<Self> {
+        let per_address = lock(&limits).per_address;
         for (index, listener) in listeners.iter().enumerate() {
             let fd = listener.as_fd().as_raw_fd();
             poll.registry()
@@ -132,7 +138,7 @@ impl Acceptor {
             admission,
             flags,
             limits,
-            arrivals: Arrivals::new(limits.per_address),
+            arrivals: Arrivals::new(per_address),
             clock: Clock::new(),
             spare: spare(),
             pause: None,
@@ -191,7 +197,8 @@ impl Acceptor {
         // After an error, the peer is already gone.
         match arrival {
             Arrival::Tcp(stream, peer, security) => {
-                let limits = self.limits;
+                let limits = *lock(&self.limits);
+                self.arrivals.set_rate(limits.per_address);
                 let Ok(local) = stream.local_addr() else {
                     return;
                 };
@@ -227,7 +234,7 @@ impl Acceptor {
     /// of the file has the same effect, except for the system administrator.
     fn admit_user(&self, stream: UnixStream, peer: Credentials, owner: u32) {
         match refusal_of(peer.uid, owner) {
-            None if self.limits.shared_memory => {
+            None if lock(&self.limits).shared_memory => {
                 // This cannot fail, because an acceptor makes no offer.
                 if let Ok(transport) = local_transport(stream, peer, Side::Acceptor) {
                     self.admission.admit(transport, || true);
@@ -405,7 +412,13 @@ mod tests {
         };
         let listeners = vec![ListenSocket::Tcp(port, Security::Plain)];
         let poll = Poll::new().unwrap();
-        let acceptor = Acceptor::new(poll, listeners, Arc::new(admission), flags, limits);
+        let acceptor = Acceptor::new(
+            poll,
+            listeners,
+            Arc::new(admission),
+            flags,
+            Arc::new(Mutex::new(limits)),
+        );
         (acceptor.unwrap(), address)
     }
 

@@ -154,7 +154,8 @@ pub(super) struct Bounds {
 }
 
 pub(super) struct SessionCounts {
-    pub(super) bounds: Bounds,
+    /// Locked only to copy or replace it.
+    bounds: Mutex<Bounds>,
     pub(super) accepted: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) accept_failures: AtomicU64,
@@ -263,13 +264,22 @@ impl Admission {
 impl SessionCounts {
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
-            bounds,
+            bounds: Mutex::new(bounds),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             accept_failures: AtomicU64::new(0),
             sessions: AtomicUsize::new(0),
             handshakes: AtomicUsize::new(0),
         }
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        *lock(&self.bounds)
+    }
+
+    /// Replaces the bounds. Sessions and handshakes beyond the new ones continue.
+    pub(super) fn set_bounds(&self, bounds: Bounds) {
+        *lock(&self.bounds) = bounds;
     }
 
     pub(super) fn counters(&self) -> ServerCounters {
@@ -289,7 +299,7 @@ impl SessionCounts {
         let Bounds {
             sessions_max,
             handshakes_max,
-        } = self.bounds;
+        } = self.bounds();
         // Finding the peer's user requires a search of the system's tables, so do it only if a
         // reserved session is free.
         let acquire = |count: &AtomicUsize, max: usize| {
@@ -344,6 +354,25 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+
+    #[test]
+    fn new_bounds_admit_more_or_fewer_and_end_nothing() {
+        let bounds = |max| Bounds {
+            sessions_max: max,
+            handshakes_max: max,
+        };
+        let sut = Arc::new(SessionCounts::new(bounds(1)));
+        let take = || sut.acquire_permit(|| false);
+        let first = take().unwrap_or_else(|refusal| panic!("{refusal}"));
+        assert!(take().is_err());
+        sut.set_bounds(bounds(3));
+        let second = take().unwrap_or_else(|refusal| panic!("{refusal}"));
+        sut.set_bounds(bounds(2));
+        assert!(take().is_err());
+        assert_eq!(sut.counters().sessions, 2);
+        drop((first, second));
+        assert!(take().is_ok());
+    }
 
     #[test]
     fn peer_owner_is_queried_only_if_a_reserved_session_is_free() {

@@ -65,6 +65,11 @@ impl Arrivals {
         }
     }
 
+    /// Sets the number of connections per second that one address may make.
+    pub(super) fn set_rate(&mut self, per_second: u32) {
+        self.per_second = per_second.max(1);
+    }
+
     /// Counts a connection from `peer`. A burst of one second's connections is allowed.
     ///
     /// # Errors

@@ -70,35 +70,62 @@ pub enum BindError {
 /// Closing the socket is not enough: if another thread is starting a child process, the child also
 /// has the socket open until it executes the new program.
 #[derive(Debug)]
-pub(super) struct BoundPort(TcpListener);
+pub(super) struct BoundPort {
+    listener: TcpListener,
+    /// The service manager has opened the socket, and goes on listening after this is dropped.
+    is_inherited: bool,
+}
 
 impl Deref for BoundPort {
     type Target = TcpListener;
 
     fn deref(&self) -> &TcpListener {
-        &self.0
+        &self.listener
     }
 }
 
 impl Drop for BoundPort {
     fn drop(&mut self) {
-        // A listening socket has no data to lose.
-        let _ = rustix::net::shutdown(&self.0, Shutdown::Both);
+        if !self.is_inherited {
+            // A listening socket has no data to lose.
+            let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
+        }
     }
 }
 
+/// Uses a socket of the service manager, which listens at `address`.
+pub(super) fn adopt(
+    listener: TcpListener,
+    address: SocketAddr,
+    insecure: bool,
+) -> Result<BoundPort, BindError> {
+    check_reachable(address, insecure)?;
+    Ok(BoundPort {
+        listener,
+        is_inherited: true,
+    })
+}
+
 pub(super) fn listen(address: SocketAddr, insecure: bool) -> Result<BoundPort, BindError> {
-    if !insecure && !address.ip().to_canonical().is_loopback() {
-        return Err(BindError::NotLoopback { address });
-    }
+    check_reachable(address, insecure)?;
     open(address)
-        .map(BoundPort)
+        .map(|listener| BoundPort {
+            listener,
+            is_inherited: false,
+        })
         .map_err(|source| match source.kind() {
             ErrorKind::AddrInUse => BindError::PortInUse { address },
             ErrorKind::PermissionDenied => BindError::PortDenied { address },
             ErrorKind::AddrNotAvailable => BindError::NoSuchAddress { address },
             _ => BindError::Io { address, source },
         })
+}
+
+fn check_reachable(address: SocketAddr, insecure: bool) -> Result<(), BindError> {
+    match insecure || address.ip().to_canonical().is_loopback() {
+        true => Ok(()),
+        false => Err(BindError::NotLoopback { address }),
+    }
 }
 
 fn open(address: SocketAddr) -> io::Result<TcpListener> {

@@ -15,6 +15,7 @@
 mod acceptor;
 mod admission;
 mod arrivals;
+mod inherited;
 mod listen;
 mod mailbox;
 mod notifier;
@@ -45,11 +46,13 @@ use crate::transport::tls::{Security, TlsServer};
 
 use acceptor::{Acceptor, AcceptorFlags, ArrivalLimits, ListenSocket};
 use admission::{Admission, Bounds, SessionCounts};
+use inherited::Listener;
 use mailbox::{Mailbox, WakeThread};
 use unix_listener::BoundSocket;
 use worker::{MAILBOX, Mail, Worker};
 
 pub use admission::{Refusal, ServerCounters, SessionFactory, SharedFile};
+pub use inherited::{InheritedError, InheritedSockets};
 pub use listen::BindError;
 pub use notifier::{Notifier, never_send_on_this_thread};
 
@@ -61,6 +64,9 @@ pub struct ServerOptions {
     /// Addresses to listen on. Port 0 takes any free port. If the list is empty, only in-memory
     /// pipes are available.
     pub listen: Vec<ListenAddress>,
+    /// Sockets of a service manager that listen already. The server uses those whose address is in
+    /// `listen`, and opens the others itself.
+    pub inherited: InheritedSockets,
     /// The folder for Unix sockets named after ports: each port on this machine's loopback address
     /// also gets `PORT.sock` there if possible. See [`Dialler::near`](crate::Dialler::near).
     pub near: Option<PathBuf>,
@@ -101,6 +107,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             listen: Vec::new(),
+            inherited: InheritedSockets::default(),
             near: None,
             insecure: false,
             tls: None,
@@ -118,6 +125,18 @@ impl Default for ServerOptions {
     }
 }
 
+/// The limits of a server that can be changed while it runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerLimits {
+    /// See [`ServerOptions::sessions_max`]. Open sessions beyond a lower limit continue.
+    pub sessions_max: usize,
+    pub handshakes_max: usize,
+    /// See [`ServerOptions::connections_per_address`].
+    pub connections_per_address: u32,
+    /// Applies to connections that begin later.
+    pub user_timeout: Duration,
+}
+
 /// A running server. Dropping it shuts it down at once.
 pub struct Server {
     local_addrs: Vec<SocketAddr>,
@@ -128,6 +147,7 @@ pub struct Server {
     stop: Arc<AtomicBool>,
     held: Arc<AtomicBool>,
     acceptor: mio::Waker,
+    arrival_limits: Arc<Mutex<ArrivalLimits>>,
     threads: Mutex<Threads>,
 }
 
@@ -165,6 +185,12 @@ impl Server {
         let capacity = options.pipe_capacity;
         let admission = Arc::new(Admission::new(factory, counts, mailboxes.clone(), capacity));
 
+        let limits = Arc::new(Mutex::new(ArrivalLimits {
+            user_timeout: options.user_timeout,
+            shared_memory: options.shared_memory,
+            same_user: options.same_user,
+            per_address: options.connections_per_address,
+        }));
         let (poll, acceptor) = poll_and_waker().map_err(BindError::Descriptors)?;
         let server = Self {
             local_addrs,
@@ -175,6 +201,7 @@ impl Server {
             stop: Arc::new(AtomicBool::new(false)),
             held: Arc::new(AtomicBool::new(options.held)),
             acceptor,
+            arrival_limits: Arc::clone(&limits),
             threads: Mutex::default(),
         };
         // The first call needs descriptors. Call it here, where an error can still be reported.
@@ -187,12 +214,6 @@ impl Server {
         let flags = AcceptorFlags {
             stop: server.stop.clone(),
             held: server.held.clone(),
-        };
-        let limits = ArrivalLimits {
-            user_timeout: options.user_timeout,
-            shared_memory: options.shared_memory,
-            same_user: options.same_user,
-            per_address: options.connections_per_address,
         };
         let acceptor = Acceptor::new(poll, sockets, admission, flags, limits)
             .map_err(BindError::Descriptors)?;
@@ -216,7 +237,18 @@ impl Server {
 
     /// Maximum number of open sessions: the value of the options, or less if `ulimit -n` is lower.
     pub fn sessions_max(&self) -> usize {
-        self.admission.counts.bounds.sessions_max
+        self.admission.counts.bounds().sessions_max
+    }
+
+    /// Replaces the limits. Nothing that is open ends.
+    pub fn set_limits(&self, limits: ServerLimits) {
+        self.admission.counts.set_bounds(Bounds {
+            sessions_max: sessions_max(limits.sessions_max),
+            handshakes_max: limits.handshakes_max.max(1),
+        });
+        let mut arrivals = lock(&self.arrival_limits);
+        arrivals.per_address = limits.connections_per_address;
+        arrivals.user_timeout = limits.user_timeout;
     }
 
     pub fn counters(&self) -> ServerCounters {
@@ -297,7 +329,10 @@ impl Listeners {
                         listeners.open_near(options, *address);
                     }
                     let is_allowed = options.insecure || options.tls.is_some();
-                    let socket = listen::listen(*address, is_allowed)?;
+                    let socket = match options.inherited.take_tcp(*address) {
+                        Some(listener) => listen::adopt(listener, *address, is_allowed)?,
+                        None => listen::listen(*address, is_allowed)?,
+                    };
                     let address = socket.local_addr().map_err(BindError::Descriptors)?;
                     if is_chosen {
                         listeners.open_near(options, address);
@@ -305,11 +340,16 @@ impl Listeners {
                     let security = security_of(options, address);
                     (ListenSocket::Tcp(socket, security), address.into())
                 }
-                ListenAddress::Unix(path) => {
-                    let bound = BoundSocket::bind(path)?;
-                    let address = bound.path().clone().into();
-                    (ListenSocket::Unix(bound), address)
-                }
+                ListenAddress::Unix(path) => match options.inherited.take(address) {
+                    Some(Listener::Unix(socket)) => {
+                        (ListenSocket::Inherited(socket), address.clone())
+                    }
+                    _ => {
+                        let bound = BoundSocket::bind(path)?;
+                        let address = bound.path().clone().into();
+                        (ListenSocket::Unix(bound), address)
+                    }
+                },
             };
             listeners.sockets.push(socket);
             listeners.listening.push(address);

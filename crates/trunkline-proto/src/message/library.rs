@@ -1,5 +1,5 @@
-//! DEPLOY, ORDER and REPORT: deploying, undeploying, starting and stopping libraries, and stopping the
-//! engine.
+//! DEPLOY, ORDER and REPORT: deploying, undeploying, starting and stopping libraries, stopping the
+//! engine, and reloading its configuration.
 //!
 //! ```text
 //! DEPLOY   flags u8 | library text | description text
@@ -14,13 +14,14 @@
 //! handles. Without FORCE, UNDEPLOY of a library with subscribers is refused. REPORT confirms that an
 //! order was carried out, and FAULT reports that it was not. REPORT is sent only when the result is
 //! certain to survive a restart. The order to stop the engine, with an empty name, needs the feature
-//! ENGINE_ORDERS as well; its REPORT is sent before the engine stops.
+//! ENGINE_ORDERS as well; its REPORT is sent before the engine stops. The order to reload the
+//! configuration, with an empty name, needs the feature RELOAD as well.
 
 use trunkline_types::VariableDefinition;
 use trunkline_types::wire::{VariablesDecoder, VariablesEncoder, put_str, put_u8};
 
-use super::fields::{Always, fields};
-use super::form::{Number, Text, Varint, forms, numbered};
+use super::fields::{Always, Many, fields};
+use super::form::{Number, Text, Varint, Whole, forms, numbered};
 use super::layout::{FieldValue, record};
 use super::single::single_frame;
 use crate::decode::{Items, Payload};
@@ -129,6 +130,8 @@ pub enum LibraryVerb {
     Stop,
     /// Stop the engine, in order. The name of the library is empty.
     StopEngine,
+    /// Read the configuration files of the engine again. The name of the library is empty.
+    ReloadEngine,
 }
 
 record! {
@@ -153,6 +156,7 @@ forms! {
                 LibraryVerb::Start => (2, 0),
                 LibraryVerb::Stop => (3, 0),
                 LibraryVerb::StopEngine => (4, 0),
+                LibraryVerb::ReloadEngine => (5, 0),
             };
             out.extend_from_slice(&[number, flags]);
         },
@@ -161,7 +165,8 @@ forms! {
             (2, _) => LibraryVerb::Start,
             (3, _) => LibraryVerb::Stop,
             (4, _) => LibraryVerb::StopEngine,
-            (other, _) => return Err(payload.unexpected("a verb from 1 to 4", u64::from(other))),
+            (5, _) => LibraryVerb::ReloadEngine,
+            (other, _) => return Err(payload.unexpected("a verb from 1 to 5", u64::from(other))),
         }),
         |verb, name, to| {
             let (word, force) = match verb {
@@ -169,14 +174,16 @@ forms! {
                 LibraryVerb::Start => ("start", false),
                 LibraryVerb::Stop => ("stop", false),
                 LibraryVerb::StopEngine => ("stop-engine", false),
+                LibraryVerb::ReloadEngine => ("reload-engine", false),
             };
             to.field(name, FieldValue::Text(word));
             to.field("force", FieldValue::Flag(force));
         },
-        |source, _| match source.number() % 4 {
+        |source, _| match source.number() % 5 {
             0 => LibraryVerb::Start,
             1 => LibraryVerb::Stop,
             2 => LibraryVerb::StopEngine,
+            3 => LibraryVerb::ReloadEngine,
             _ => LibraryVerb::Undeploy { force: source.bool() },
         };
 }
@@ -201,9 +208,12 @@ numbered! {
     }
 }
 
+/// Maximum number of keys of the configuration in each list of a REPORT.
+pub const REPORT_KEYS_MAX: usize = 1024;
+
 fields! {
     /// The result of an order: a REPORT frame. The four numbers count variables.
-    #[derive(Copy, Eq, Default)]
+    #[derive(Eq, Default)]
     pub struct LibraryReport {
         /// The library's state after the order.
         1: pub after: LibraryAfter = Always<Number>,
@@ -216,6 +226,12 @@ fields! {
         4: pub kept: u64 = Always<Varint>,
         /// Number of removed variables.
         5: pub removed: u64 = Always<Varint>,
+        /// After a reload: the changed keys of the configuration that take effect, such as
+        /// `audit_age`.
+        6: pub applied: Vec<String> = Many<REPORT_KEYS_MAX, Whole>,
+        /// After a reload: the changed keys and sections of the configuration that take effect when
+        /// the engine is started again, such as `listen` and `[[io]] plc1`.
+        7: pub restart: Vec<String> = Many<REPORT_KEYS_MAX, Whole>,
     }
 }
 

@@ -11,7 +11,9 @@ use trunkline_engine::{
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::alarm_journal::{AlarmEntriesForm, AlarmEntriesHead, AlarmJournal};
 use trunkline_proto::message::audit::{Audit, AuditPageForm, AuditPageHead};
-use trunkline_proto::message::library::{LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb};
+use trunkline_proto::message::library::{
+    LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb, REPORT_KEYS_MAX,
+};
 use trunkline_proto::message::list::{ListBuilder, ListFrame};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features};
 use trunkline_types::alarm::{AlarmJournalQuery, AlarmState};
@@ -51,6 +53,12 @@ pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), 
             return Ok(());
         }
         LibraryVerb::StopEngine => Order::StopEngine,
+        LibraryVerb::ReloadEngine if !context.features.contains(Features::RELOAD) => {
+            let fault = not_agreed("the order to reload the configuration", Features::RELOAD);
+            context.put_fault(frame.request(), &fault);
+            return Ok(());
+        }
+        LibraryVerb::ReloadEngine => Order::ReloadEngine,
     };
     let refused = refuse_order(context, order.check_rights(&context.caller));
     queue_order(context, frame.request(), order, refused);
@@ -291,6 +299,7 @@ pub(super) fn put_frames<'i, F: ListFrame, I: Borrow<F::Item<'i>>>(
 }
 
 fn report_message(report: &Report) -> LibraryReport {
+    let keys = |keys: &[String]| keys.iter().take(REPORT_KEYS_MAX).cloned().collect();
     LibraryReport {
         after: match report.state {
             None => LibraryAfter::Undeployed,
@@ -301,5 +310,7 @@ fn report_message(report: &Report) -> LibraryReport {
         changed: report.changed as u64,
         kept: report.kept as u64,
         removed: report.removed as u64,
+        applied: keys(&report.keys.applied),
+        restart: keys(&report.keys.restart),
     }
 }

@@ -352,6 +352,17 @@ fn engine_without_engine_orders_is_not_sent_the_order_to_stop() {
 
 /// Behaviour: B-50, B-51, LX-11.
 #[test]
+fn engine_without_reload_is_not_sent_the_order_to_reload() {
+    for mut sut in either_without(Features::RELOAD) {
+        let request = sut.client.reload_engine().unwrap();
+        assert_to_be_updated(&sut.answer(request).unwrap_err());
+        assert_eq!(sut.traffic.to_engine.count(FrameKind::Order), 0);
+        assert_the_rest_works(&mut sut);
+    }
+}
+
+/// Behaviour: B-50, B-51, LX-11.
+#[test]
 fn nothing_is_gathered_without_throughput_mode() {
     let [engine, client] = [
         (without(Features::THROUGHPUT), Negotiation::OURS),
@@ -420,6 +431,7 @@ fn every_feature_is_left_out_once() {
         Features::HISTORY,
         Features::ACCOUNTS,
         Features::ENGINE_ORDERS,
+        Features::RELOAD,
         Features::CONTROL,
         Features::ENDS,
     ];

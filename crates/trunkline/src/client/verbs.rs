@@ -536,6 +536,16 @@ verbs! {
     /// that runs the engine does not accept the order; [`CallError`] if there is no answer.
     waits fn stop_engine(&self) -> () = |core, _| core.stop_engine();
 
+    /// Makes the engine read its configuration files again, and apply what can be applied while it
+    /// runs. The report counts variables, and names the keys that were applied and those that need
+    /// a restart. If the files have an error, nothing changes.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`] if the files have an error, if the caller has no right to administer the
+    /// engine, or if the program that runs the engine does not accept the order; [`CallError`] if
+    /// there is no answer.
+    waits fn reload_engine(&self) -> LibraryReport = |core, _| core.reload_engine();
+
     /// Sends waiting data and closes the connection. Dropping the last reference does the same.
     now fn close(&self) -> () = self.shared.close();
 }

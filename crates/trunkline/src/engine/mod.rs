@@ -7,15 +7,19 @@ mod options;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use trunkline_config::{DeploymentPlan, HistoryConfig, IoConfig, StoreChoice};
+use trunkline_config::{
+    DeploymentPlan, EngineConfig, HistoryConfig, IoConfig, RunningConfig, StoreChoice,
+};
 use trunkline_engine::realtime::{Pumped, RtError, RtReader, RtWriter};
 use trunkline_engine::store::{Start, Store, StoreErrorKind};
 use trunkline_engine::{Caller, Engine as Core, Wakes};
 use trunkline_io::{DriverError, Drivers, IoServer, SettingError, Settings};
-use trunkline_net::server::{Server, ServerCounters, ServerOptions};
+use trunkline_net::server::{
+    InheritedSockets, Server, ServerCounters, ServerLimits, ServerOptions,
+};
 use trunkline_net::tcp::USER_TIMEOUT;
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_serve::{FlushBroadcast, RequestBudget, ServeOptions};
@@ -24,7 +28,7 @@ use trunkline_types::{ListenAddress, Moment, SocketPath};
 
 use crate::administrator::OrderWorker;
 use crate::audit::LogLimits;
-use crate::deployments::Deployments;
+use crate::deployments::{Deployments, lock};
 use crate::health::{Health, HealthMonitor};
 use crate::history::{HistoryHost, HistoryStartError, OpenHistory};
 use crate::logins::Logins;
@@ -60,9 +64,24 @@ pub(crate) struct Inner {
     pump: Housekeeper,
     has_rt_writers: Arc<AtomicBool>,
     pub(crate) deployments: Arc<Deployments>,
-    logins: Arc<Logins>,
+    pub(crate) logins: Arc<Logins>,
+    /// The options of new sessions.
+    serve: Arc<Mutex<Arc<ServeOptions>>>,
+    /// The configuration that the engine uses; `None` if it was not started from files.
+    pub(crate) running: Mutex<Option<RunningConfig>>,
     /// Stored libraries shadowed by configuration files.
     shadowed: Vec<String>,
+}
+
+/// A reference to an engine that does not keep it running.
+pub(crate) struct WeakEngine(Weak<Inner>);
+
+impl WeakEngine {
+    /// Returns the engine, unless it has been dropped.
+    pub(crate) fn upgrade(&self) -> Option<Engine> {
+        let inner = self.0.upgrade()?;
+        Some(Engine { inner })
+    }
 }
 
 impl Engine {
@@ -116,14 +135,7 @@ impl Engine {
             options.security.as_ref(),
         )?;
         let logins = Arc::new(logins);
-        let audit = LogLimits {
-            entries: options.audit_entries,
-            age: options.audit_age,
-        };
-        let alarms = LogLimits {
-            entries: options.alarm_journal_entries,
-            age: options.alarm_journal_age,
-        };
+        let [audit, alarms] = log_limits(&options);
         let history = match history {
             Some((config, open)) => Some(HistoryHost::start(config, open, &core, clock)?),
             None => None,
@@ -137,17 +149,11 @@ impl Engine {
         let facts = Arc::new(Facts::new(Arc::clone(&requests), &options));
         let numbers = Arc::new(SessionNumbers::new());
         let flushes = Arc::new(FlushBroadcast::default());
-        let serve = ServeOptions {
+        let mut serve = ServeOptions {
             flushes: Arc::clone(&flushes),
             engine_id: start.engine_id,
             pid: std::process::id(),
             started: clock.now(),
-            keepalive: options.keep_alive,
-            deadline: options.deadline,
-            items_max: options.items_per_session_max,
-            write_credit_count: options.write_credit.0,
-            write_credit_bytes: options.write_credit.1,
-            queue_bytes_max: options.queue_bytes_per_session_max,
             requests,
             facts: Some(Arc::clone(&facts) as Arc<_>),
             administrator: Some(Arc::new(order_worker)),
@@ -155,9 +161,11 @@ impl Engine {
             ..ServeOptions::default()
         };
         let directory = Arc::new(trunkline_stream::directory::DirectoryHost::default());
+        set_session_options(&mut serve, &options);
+        let serve = Arc::new(Mutex::new(Arc::new(serve)));
         let sessions = Sessions {
             engine: core.clone(),
-            options: Arc::new(serve),
+            options: Arc::clone(&serve),
             numbers: Arc::clone(&numbers),
             uid,
             directory: Arc::clone(&directory),
@@ -167,8 +175,10 @@ impl Engine {
         let has_port = options.listen.iter().any(|address| address.tcp().is_some());
         let near =
             (options.local_socket && has_port).then(trunkline_net::near::prepare_socket_folder);
+        let user_timeout = user_timeout(&options);
         let server = ServerOptions {
             listen: options.listen,
+            inherited: options.inherited,
             near: near.flatten(),
             insecure: options.insecure,
             tls: logins.tls(),
@@ -178,8 +188,7 @@ impl Engine {
             connections_per_address: options.connections_per_address,
             spin: options.spin,
             shared_memory: options.shared_memory,
-            // A client that may be silent for longer may also stop reading for longer.
-            user_timeout: USER_TIMEOUT.max(options.deadline),
+            user_timeout,
             // Early clients wait until every library is deployed.
             held: true,
             ..ServerOptions::default()
@@ -228,6 +237,8 @@ impl Engine {
                 has_rt_writers,
                 deployments,
                 logins,
+                serve,
+                running: Mutex::new(None),
                 shadowed: Vec::new(),
             }),
         };
@@ -261,74 +272,69 @@ impl Engine {
     ///
     /// As [`from_plan`](Self::from_plan). In addition, [`StartError::NoHistory`] if the files
     /// configure a history and `history` is `None`.
-    /// `None`.
     pub fn from_plan_with(
         plan: &DeploymentPlan,
         drivers: &Drivers,
         history: Option<OpenHistory>,
     ) -> Result<Engine, StartError> {
-        let config = &plan.engine;
-        let limits = &config.limits;
+        Self::from_plan_inheriting(plan, drivers, history, InheritedSockets::default())
+    }
+
+    /// As [`from_plan_with`](Self::from_plan_with), with sockets of a service manager that listen
+    /// already. The engine uses those at its addresses.
+    ///
+    /// # Errors
+    /// As [`from_plan_with`](Self::from_plan_with).
+    pub fn from_plan_inheriting(
+        plan: &DeploymentPlan,
+        drivers: &Drivers,
+        history: Option<OpenHistory>,
+        inherited: InheritedSockets,
+    ) -> Result<Engine, StartError> {
         let options = EngineOptions {
-            name: config
-                .name
-                .clone()
-                .unwrap_or_else(|| "trunkline".to_owned()),
-            store: match &config.store {
-                StoreChoice::File(path) => Some(path.clone()),
-                StoreChoice::Off | StoreChoice::Unset => None,
-            },
-            audit_entries: config.audit_entries,
-            audit_age: config.audit_age,
-            alarm_journal_entries: config.alarm_journal_entries,
-            alarm_journal_age: config.alarm_journal_age,
-            listen: config.listen.clone(),
-            local_socket: config.local_socket,
-            shared_memory: config.shared_memory,
-            insecure: config.insecure,
-            security: config.security.clone(),
-            same_user: config.same_user,
-            sessions_max: limits.sessions_max as usize,
-            handshakes_max: limits.handshakes_max as usize,
-            connections_per_address: limits.connections_per_address,
-            items_per_session_max: limits.items_per_session_max,
-            write_credit: (
-                limits.writes_per_session_max,
-                limits.write_bytes_per_session_max,
-            ),
-            queue_bytes_per_session_max: usize::try_from(limits.queue_bytes_per_session_max)
-                .unwrap_or(usize::MAX),
-            queue_bytes_max: limits
-                .queue_bytes_max
-                .map_or_else(crate::machine::quarter_of_memory, |bytes| {
-                    usize::try_from(bytes).unwrap_or(usize::MAX)
-                }),
-            request_bytes_max: limits
-                .request_bytes_max
-                .map_or_else(crate::machine::quarter_of_memory, |bytes| {
-                    usize::try_from(bytes).unwrap_or(usize::MAX)
-                }),
-            keep_alive: config.keep_alive,
-            deadline: config.deadline,
-            health: config.health,
-            spin: config.spin,
+            inherited,
+            ..options_of(&plan.engine)
         };
         let store = open_store(&options)?;
         let history = match (&plan.history, history) {
             (Some(_), None) => return Err(StartError::NoHistory),
             (config, open) => config.as_ref().zip(open),
         };
-        Self::start_after(options, store, history, |engine| {
+        let engine = Self::start_after(options, store, history, |engine| {
             engine.prepare(plan, drivers)
-        })
+        })?;
+        *lock(&engine.inner.running) = Some(RunningConfig::of(plan));
+        Ok(engine)
+    }
+
+    /// Applies the settings that can be changed while the engine runs.
+    pub(crate) fn apply_settings(&self, config: &EngineConfig) {
+        let (options, inner) = (options_of(config), &self.inner);
+        {
+            let mut serve = lock(&inner.serve);
+            set_session_options(Arc::make_mut(&mut serve), &options);
+        }
+        let facts = &inner.facts;
+        facts.requests.set_max(options.request_bytes_max);
+        let relaxed = Ordering::Relaxed;
+        facts.handshakes_max.store(options.handshakes_max, relaxed);
+        let per_address = options.connections_per_address;
+        facts.connections_per_address.store(per_address, relaxed);
+        inner.server.set_limits(ServerLimits {
+            sessions_max: options.sessions_max,
+            handshakes_max: options.handshakes_max,
+            connections_per_address: per_address,
+            user_timeout: user_timeout(&options),
+        });
+        let [audit, alarms] = log_limits(&options);
+        inner.deployments.audit().set_limits(audit);
+        inner.deployments.alarms().set_limits(alarms);
     }
 
     /// Deploys the libraries of the configuration files. They are not stored, because every start
     /// reads them from the files.
     fn prepare(&self, plan: &DeploymentPlan, drivers: &Drivers) -> Result<(), StartError> {
-        for library in &plan.libraries {
-            self.inner.deployments.deploy(library, false, false)?;
-        }
+        self.inner.deployments.deploy_files(&plan.libraries)?;
         for io in &plan.io {
             let driver_error = |error| StartError::Driver {
                 name: io.name.clone(),
@@ -367,7 +373,7 @@ impl Engine {
     ) -> Result<(), StartError> {
         if publish {
             for library in server.libraries(name) {
-                self.inner.deployments.deploy(&library, false, false)?;
+                self.inner.deployments.deploy_published(&library)?;
             }
         }
         self.inner.deployments.attach_io(name, server, period)
@@ -467,6 +473,11 @@ impl Engine {
         self.inner.deployments.flush();
     }
 
+    /// Returns a reference that does not keep the engine running.
+    pub(crate) fn downgrade(&self) -> WeakEngine {
+        WeakEngine(Arc::downgrade(&self.inner))
+    }
+
     /// Returns the identity of a program in this process as a caller, with its own session number.
     pub(crate) fn caller(&self) -> Caller {
         let caller = Caller::local(self.inner.numbers.next(), self.inner.uid);
@@ -483,6 +494,84 @@ impl fmt::Debug for Engine {
             .field("variables", &self.variable_count())
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the options that a configuration sets.
+fn options_of(config: &EngineConfig) -> EngineOptions {
+    let limits = &config.limits;
+    EngineOptions {
+        name: config
+            .name
+            .clone()
+            .unwrap_or_else(|| "trunkline".to_owned()),
+        store: match &config.store {
+            StoreChoice::File(path) => Some(path.clone()),
+            StoreChoice::Off | StoreChoice::Unset => None,
+        },
+        audit_entries: config.audit_entries,
+        audit_age: config.audit_age,
+        alarm_journal_entries: config.alarm_journal_entries,
+        alarm_journal_age: config.alarm_journal_age,
+        listen: config.listen.clone(),
+        inherited: InheritedSockets::default(),
+        local_socket: config.local_socket,
+        shared_memory: config.shared_memory,
+        insecure: config.insecure,
+        security: config.security.clone(),
+        same_user: config.same_user,
+        sessions_max: limits.sessions_max as usize,
+        handshakes_max: limits.handshakes_max as usize,
+        connections_per_address: limits.connections_per_address,
+        items_per_session_max: limits.items_per_session_max,
+        write_credit: (
+            limits.writes_per_session_max,
+            limits.write_bytes_per_session_max,
+        ),
+        queue_bytes_per_session_max: usize::try_from(limits.queue_bytes_per_session_max)
+            .unwrap_or(usize::MAX),
+        queue_bytes_max: limits
+            .queue_bytes_max
+            .map_or_else(crate::machine::quarter_of_memory, |bytes| {
+                usize::try_from(bytes).unwrap_or(usize::MAX)
+            }),
+        request_bytes_max: limits
+            .request_bytes_max
+            .map_or_else(crate::machine::quarter_of_memory, |bytes| {
+                usize::try_from(bytes).unwrap_or(usize::MAX)
+            }),
+        keep_alive: config.keep_alive,
+        deadline: config.deadline,
+        health: config.health,
+        spin: config.spin,
+    }
+}
+
+/// Sets the options of sessions that can be changed while the engine runs.
+fn set_session_options(serve: &mut ServeOptions, options: &EngineOptions) {
+    serve.keepalive = options.keep_alive;
+    serve.deadline = options.deadline;
+    serve.items_max = options.items_per_session_max;
+    serve.write_credit_count = options.write_credit.0;
+    serve.write_credit_bytes = options.write_credit.1;
+    serve.queue_bytes_max = options.queue_bytes_per_session_max;
+}
+
+/// Returns the time-out of unacknowledged data. A client that may be silent for longer may also stop
+/// reading for longer.
+fn user_timeout(options: &EngineOptions) -> Duration {
+    USER_TIMEOUT.max(options.deadline)
+}
+
+fn log_limits(options: &EngineOptions) -> [LogLimits; 2] {
+    let audit = LogLimits {
+        entries: options.audit_entries,
+        age: options.audit_age,
+    };
+    let alarms = LogLimits {
+        entries: options.alarm_journal_entries,
+        age: options.alarm_journal_age,
+    };
+    [audit, alarms]
 }
 
 /// Starts the pump. Real-time threads only mark the variables that they write. The pump polls the

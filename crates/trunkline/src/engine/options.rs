@@ -8,7 +8,7 @@ use trunkline_engine::history::HistoryError;
 use trunkline_engine::store::StoreError;
 use trunkline_io::DriverError;
 use trunkline_net::SPIN_DEFAULT;
-use trunkline_net::server::BindError;
+use trunkline_net::server::{BindError, InheritedSockets};
 use trunkline_proto::limits::{
     ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, QUEUE_BYTES_MAX_DEFAULT,
     WRITE_CREDIT_BYTES, WRITE_CREDIT_COUNT,
@@ -40,6 +40,9 @@ pub struct EngineOptions {
     /// Addresses to listen at. With the default, an empty list, only this process can reach the
     /// engine.
     pub listen: Vec<ListenAddress>,
+    /// Sockets of a service manager that listen already. The engine uses those whose address is in
+    /// `listen`, and opens the others itself.
+    pub inherited: InheritedSockets,
     /// Adds a Unix socket to each loopback port, for programs of the same user. If the socket
     /// cannot be created, clients use the port instead.
     pub local_socket: bool,
@@ -99,6 +102,7 @@ impl Default for EngineOptions {
             alarm_journal_entries: 1_000_000,
             alarm_journal_age: None,
             listen: Vec::new(),
+            inherited: InheritedSockets::default(),
             local_socket: true,
             shared_memory: true,
             insecure: false,

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use trunkline::InheritedSockets;
 use trunkline::figures::HealthMonitor;
 use trunkline_config::DeploymentPlan;
 use trunkline_web::{
@@ -13,11 +14,17 @@ use crate::{Exit, Problem};
 
 /// Reserves the address of the HTTP server before the engine starts, so that an address that cannot
 /// be used is reported first. Returns `None` if no address is configured.
-pub(super) fn bind(plan: &DeploymentPlan) -> Result<Option<HttpListener>, Problem> {
-    let address = plan.engine.http;
-    address
-        .map(|address| HttpListener::bind(address).map_err(|error| problem(&error)))
-        .transpose()
+/// A socket of the service manager at the address is used.
+pub(super) fn bind(
+    plan: &DeploymentPlan,
+    sockets: &InheritedSockets,
+) -> Result<Option<HttpListener>, Problem> {
+    let bind = |address| match sockets.take_tcp(address) {
+        Some(listener) => HttpListener::adopt(listener, address),
+        None => HttpListener::bind(address),
+    };
+    let listener = plan.engine.http.map(bind);
+    listener.transpose().map_err(|error| problem(&error))
 }
 
 /// Answers the connections that arrived since the address was reserved, and all later ones.
@@ -26,14 +33,18 @@ pub(super) fn serve(
     plan: &DeploymentPlan,
     monitor: HealthMonitor,
 ) -> Result<HttpServer, Problem> {
+    listener
+        .serve(allowed_hosts(plan)?, Arc::new(EngineHealth(monitor)))
+        .map_err(|error| problem(&error))
+}
+
+/// Returns the hosts for which the server answers.
+pub(super) fn allowed_hosts(plan: &DeploymentPlan) -> Result<AllowedHosts, Problem> {
     let names = plan.engine.http_hosts.iter().map(String::as_str);
-    let hosts = AllowedHosts::new(names).map_err(|error| {
+    AllowedHosts::new(names).map_err(|error| {
         let sentence = format!("`http_hosts`: {error}");
         Problem::new(Exit::ProblemsFound, "invalid-host", sentence)
-    })?;
-    listener
-        .serve(hosts, Arc::new(EngineHealth(monitor)))
-        .map_err(|error| problem(&error))
+    })
 }
 
 pub(super) fn url(address: SocketAddr) -> String {
@@ -48,8 +59,7 @@ impl HealthSource for EngineHealth {
         HealthSnapshot {
             figures: monitor.figures(),
             housekeeping_age: monitor.housekeeping_age(),
-            // An engine starts only with its whole configuration, and does not change it.
-            configuration_fault: None,
+            configuration_fault: monitor.configuration_fault(),
             is_stopping: monitor.is_stopping(),
         }
     }

@@ -4,6 +4,8 @@
 //! fields, as text or as JSON. No event has a value of a variable, a credential or a token.
 
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value as Json, json};
@@ -12,6 +14,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber, error, info, warn};
 use trunkline::figures::HealthMonitor;
+use trunkline::{ReloadError, Reloaded, config};
 use trunkline_net::Clock;
 use trunkline_net::server::ServerCounters;
 use trunkline_types::{Tick, Timestamp};
@@ -72,7 +75,31 @@ pub(crate) struct LogArgs {
 #[derive(Clone, Debug)]
 pub(in crate::verbs) enum Reporter {
     Notes(Terminal),
-    Log,
+    Log(Arc<LevelSwitch>),
+}
+
+/// The level of the log, which can change while the program runs.
+#[derive(Debug)]
+pub(in crate::verbs) struct LevelSwitch {
+    level: AtomicUsize,
+    /// The command line sets the level, so the configuration does not.
+    is_fixed: bool,
+}
+
+/// All levels, least events first.
+const LEVELS: [LevelFilter; 5] = [
+    LevelFilter::ERROR,
+    LevelFilter::WARN,
+    LevelFilter::INFO,
+    LevelFilter::DEBUG,
+    LevelFilter::TRACE,
+];
+
+impl LevelSwitch {
+    fn level(&self) -> LevelFilter {
+        let index = self.level.load(Ordering::Relaxed);
+        LEVELS.get(index).copied().unwrap_or(LevelFilter::INFO)
+    }
 }
 
 /// The parts of an engine that can fail while it runs, in the order in which they are checked.
@@ -106,45 +133,79 @@ impl Reporter {
         if args.log_format.is_none() && args.log_level.is_none() {
             return Ok(Self::Notes(context.terminal.clone()));
         }
+        let switch = Arc::new(LevelSwitch {
+            level: AtomicUsize::new(args.log_level.unwrap_or(LogLevel::Info) as usize),
+            is_fixed: args.log_level.is_some(),
+        });
         let log = Log {
             terminal: context.terminal.clone(),
             clock: context.clock,
             format: args.log_format.unwrap_or(LogFormat::Text),
-            level: match args.log_level.unwrap_or(LogLevel::Info) {
-                LogLevel::Error => LevelFilter::ERROR,
-                LogLevel::Warn => LevelFilter::WARN,
-                LogLevel::Info => LevelFilter::INFO,
-                LogLevel::Debug => LevelFilter::DEBUG,
-                LogLevel::Trace => LevelFilter::TRACE,
-            },
+            switch: Arc::clone(&switch),
         };
         tracing::subscriber::set_global_default(log).map_err(|error| Problem::system(&error))?;
-        Ok(Self::Log)
+        Ok(Self::Log(switch))
+    }
+
+    /// Uses the level of the configuration, unless the command line sets one.
+    pub(super) fn set_level(&self, level: config::LogLevel) {
+        let Self::Log(switch) = self else {
+            return;
+        };
+        if switch.is_fixed {
+            return;
+        }
+        let level = match level {
+            config::LogLevel::Error => LogLevel::Error,
+            config::LogLevel::Warn => LogLevel::Warn,
+            config::LogLevel::Info => LogLevel::Info,
+            config::LogLevel::Debug => LogLevel::Debug,
+            config::LogLevel::Trace => LogLevel::Trace,
+        };
+        switch.level.store(level as usize, Ordering::Relaxed);
+        // Each event remembers whether it is logged.
+        tracing::callsite::rebuild_interest_cache();
+    }
+
+    /// Reports the result of a reload of the configuration.
+    pub(super) fn reloaded(&self, result: &Result<Reloaded, ReloadError>) {
+        let sentence = match result {
+            Ok(reloaded) => format!("the configuration was reloaded: {reloaded}"),
+            Err(error) => {
+                format!("the configuration was not reloaded, and nothing was changed: {error}")
+            }
+        };
+        match (self, result) {
+            // A closed standard error is no reason to stop serving.
+            (Self::Notes(terminal), _) => drop(terminal.note(&format!("*** {sentence}"))),
+            (Self::Log(_), Ok(_)) => info!(target: "trunkline::configuration", "{sentence}"),
+            (Self::Log(_), Err(_)) => error!(target: "trunkline::configuration", "{sentence}"),
+        }
     }
 
     /// Reports the start of the program. Notes do not have it, because the summary follows.
     pub(super) fn starting(&self, files: usize) {
-        if matches!(self, Self::Log) {
+        if matches!(self, Self::Log(_)) {
             let version = env!("CARGO_PKG_VERSION");
             info!(target: "trunkline::engine", version, files, pid = std::process::id(), "starting");
         }
     }
 
     pub(super) fn listening(&self, engine: &str, urls: &[String], variables: usize) {
-        if matches!(self, Self::Log) {
+        if matches!(self, Self::Log(_)) {
             let urls = urls.join(" ");
             info!(target: "trunkline::engine", engine, urls, variables, "listening");
         }
     }
 
     pub(super) fn stopping(&self) {
-        if matches!(self, Self::Log) {
+        if matches!(self, Self::Log(_)) {
             info!(target: "trunkline::engine", "stopping");
         }
     }
 
     pub(super) fn stopped(&self) {
-        if matches!(self, Self::Log) {
+        if matches!(self, Self::Log(_)) {
             info!(target: "trunkline::engine", "stopped");
         }
     }
@@ -153,7 +214,7 @@ impl Reporter {
     pub(super) fn warning(&self, sentence: &str, context: &Context) -> Result<(), CliError> {
         match self {
             Self::Notes(_) => context.warn(&format!("*** {sentence}")),
-            Self::Log => {
+            Self::Log(_) => {
                 warn!(target: "trunkline::engine", "{sentence}");
                 Ok(())
             }
@@ -164,7 +225,7 @@ impl Reporter {
     pub(super) fn advice(&self, sentence: &str) -> Result<(), CliError> {
         match self {
             Self::Notes(terminal) => terminal.note(&format!("*** {sentence}")),
-            Self::Log => {
+            Self::Log(_) => {
                 warn!(target: "trunkline::engine", "{sentence}");
                 Ok(())
             }
@@ -180,7 +241,7 @@ impl Reporter {
     ) -> Result<(), CliError> {
         match self {
             Self::Notes(_) => self.warning(sentence, context),
-            Self::Log => {
+            Self::Log(_) => {
                 self.failure(part, sentence);
                 Ok(())
             }
@@ -191,10 +252,10 @@ impl Reporter {
         match (self, part) {
             // A closed standard error is no reason to stop serving.
             (Self::Notes(terminal), _) => drop(terminal.note(&format!("*** {sentence}"))),
-            (Self::Log, Part::Store) => error!(target: "trunkline::store", "{sentence}"),
-            (Self::Log, Part::History) => error!(target: "trunkline::history", "{sentence}"),
-            (Self::Log, Part::Spool) => error!(target: "trunkline::spool", "{sentence}"),
-            (Self::Log, Part::Security) => error!(target: "trunkline::security", "{sentence}"),
+            (Self::Log(_), Part::Store) => error!(target: "trunkline::store", "{sentence}"),
+            (Self::Log(_), Part::History) => error!(target: "trunkline::history", "{sentence}"),
+            (Self::Log(_), Part::Spool) => error!(target: "trunkline::spool", "{sentence}"),
+            (Self::Log(_), Part::Security) => error!(target: "trunkline::security", "{sentence}"),
         }
     }
 
@@ -202,10 +263,10 @@ impl Reporter {
         let sentence = part.recovery();
         match (self, part) {
             (Self::Notes(terminal), _) => drop(terminal.note(&format!("*** {sentence}"))),
-            (Self::Log, Part::Store) => info!(target: "trunkline::store", "{sentence}"),
-            (Self::Log, Part::History) => info!(target: "trunkline::history", "{sentence}"),
-            (Self::Log, Part::Spool) => info!(target: "trunkline::spool", "{sentence}"),
-            (Self::Log, Part::Security) => info!(target: "trunkline::security", "{sentence}"),
+            (Self::Log(_), Part::Store) => info!(target: "trunkline::store", "{sentence}"),
+            (Self::Log(_), Part::History) => info!(target: "trunkline::history", "{sentence}"),
+            (Self::Log(_), Part::Spool) => info!(target: "trunkline::spool", "{sentence}"),
+            (Self::Log(_), Part::Security) => info!(target: "trunkline::security", "{sentence}"),
         }
     }
 }
@@ -227,7 +288,7 @@ impl LoadWatch {
         monitor: impl FnOnce() -> HealthMonitor,
         counters: ServerCounters,
     ) -> Option<Self> {
-        matches!(reporter, Reporter::Log).then(|| Self {
+        matches!(reporter, Reporter::Log(_)).then(|| Self {
             monitor: monitor(),
             reported: counters,
             next_refusals: Tick::ZERO,
@@ -274,17 +335,17 @@ struct Log {
     terminal: Terminal,
     clock: Clock,
     format: LogFormat,
-    level: LevelFilter,
+    switch: Arc<LevelSwitch>,
 }
 
 impl Subscriber for Log {
     /// Events of other libraries are left out: only our own are documented and free of secrets.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= self.level && metadata.target().starts_with("trunkline")
+        *metadata.level() <= self.switch.level() && metadata.target().starts_with("trunkline")
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.level)
+        Some(self.switch.level())
     }
 
     fn event(&self, event: &Event<'_>) {

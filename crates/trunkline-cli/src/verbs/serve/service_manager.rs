@@ -87,6 +87,15 @@ impl ServiceManager {
         self.send(&format!("READY=1\nSTATUS={}", line(status)));
     }
 
+    /// Reports that the engine has begun to read its configuration again. [`ready`](Self::ready)
+    /// reports the end.
+    pub(super) fn reloading(&self) {
+        // systemd compares this time with that of its own signal.
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+    }
+
     /// Reports that the engine has begun to stop.
     pub(super) fn stopping(&self) {
         self.send("STOPPING=1\nSTATUS=Stopping");
@@ -225,9 +234,14 @@ mod tests {
             let sut = manager(&[("NOTIFY_SOCKET", name)]).unwrap();
             sut.ready("Listening on\na");
             sut.status("b");
+            sut.reloading();
             sut.stopping();
             assert_eq!(received(&socket), "READY=1\nSTATUS=Listening on a");
             assert_eq!(received(&socket), "STATUS=b");
+            let reloading = received(&socket);
+            let micros = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=");
+            let micros = micros.and_then(|micros| micros.parse::<u64>().ok());
+            assert!(micros.is_some_and(|micros| micros > 0), "{reloading}");
             assert_eq!(received(&socket), "STOPPING=1\nSTATUS=Stopping");
             assert!(!sut.wants_signs_of_life());
         }

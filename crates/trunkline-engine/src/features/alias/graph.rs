@@ -21,14 +21,21 @@ pub struct AliasTable {
 }
 
 impl Aliases<'_> {
-    /// Checks the aliases of a library against all deployed ones. An error names the faulty alias.
+    /// Checks the aliases of libraries that are deployed together, each with the names of its
+    /// variables, against all deployed ones, while the libraries `removed` are removed. An error names
+    /// the faulty alias.
     pub(crate) fn check(
         &self,
-        library: &LibraryDefinition,
-        names: &[Name],
+        libraries: &[(&LibraryDefinition, Vec<Name>)],
+        removed: &[String],
     ) -> Result<(), (String, AliasFault)> {
+        let definitions = || {
+            libraries
+                .iter()
+                .flat_map(|(library, names)| names.iter().zip(&library.variables))
+        };
         let mut new = Vec::new();
-        for (name, definition) in names.iter().zip(&library.variables) {
+        for (name, definition) in definitions() {
             let refuse = |fault| refused(name, fault);
             if let Some(target) = target_of(&definition.properties).map_err(refuse)? {
                 new.push((name, target, &definition.properties));
@@ -38,10 +45,14 @@ impl Aliases<'_> {
             // Removing aliases makes no chain longer.
             return Ok(());
         }
+        let is_replaced = |name: &str| {
+            let mut replaced = libraries.iter().map(|(library, _)| &library.name);
+            replaced.any(|library| library == name) || removed.iter().any(|one| one == name)
+        };
         let table = self.table.table.lock();
         let others = table
             .iter()
-            .filter(|(name, _)| name.library() != library.name);
+            .filter(|(name, _)| !is_replaced(name.library()));
         let mut targets: HashMap<&str, &str> = others
             .map(|(name, entry)| (name.as_str(), entry.target.as_str()))
             .collect();
@@ -51,9 +62,7 @@ impl Aliases<'_> {
         );
         check_chains(&targets)?;
         drop(table);
-        let own: HashMap<&str, &Properties> = names
-            .iter()
-            .zip(&library.variables)
+        let own: HashMap<&str, &Properties> = definitions()
             .map(|(name, definition)| (name.as_str(), &*definition.properties))
             .collect();
         for (name, target, properties) in new {
@@ -61,7 +70,7 @@ impl Aliases<'_> {
             let wrong =
                 match own.get(target_name) {
                     Some(of_target) => mismatch(properties, target_name, of_target),
-                    None if target.library() == library.name => None,
+                    None if is_replaced(target.library()) => None,
                     None => self.core.variables.find(target_name).and_then(|variable| {
                         mismatch(properties, target_name, &variable.properties())
                     }),

@@ -1,6 +1,7 @@
 //! Deploying, replacing and undeploying whole libraries.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 use trunkline_types::name::is_reserved;
 use trunkline_types::{
@@ -45,13 +46,42 @@ pub struct Retained {
 /// of the variable is ignored.
 pub type RetainedValues<'a> = dyn Fn(&Name, &Properties) -> Option<Retained> + 'a;
 
-/// The changes of a deployment, determined before anything is changed.
+/// Libraries to deploy and to remove together, completely or not at all.
+pub struct Deployment<'a> {
+    pub deploy: &'a [&'a LibraryDefinition],
+    /// Names of libraries to remove. Those that are not deployed are ignored.
+    pub undeploy: &'a [String],
+    /// Returns true for a variable that stays as it is, if it is deployed, although its properties may
+    /// differ in the place of the definition.
+    pub is_unchanged: &'a dyn Fn(&LibraryDefinition, &VariableDefinition) -> bool,
+    /// The values with which new variables start.
+    pub retained: &'a RetainedValues<'a>,
+}
+
+impl fmt::Debug for Deployment<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let deployed = self.deploy.iter().map(|library| &library.name);
+        f.debug_struct("Deployment")
+            .field("deploy", &deployed.collect::<Vec<_>>())
+            .field("undeploy", &self.undeploy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The changes of one library, determined before anything is changed.
 struct Plan {
     names: Vec<Name>,
     /// Deployed variables that stay deployed, by name.
     kept: HashMap<Name, Arc<Variable>>,
     /// Deployed variables that will be removed.
     gone: Vec<Arc<Variable>>,
+    previous: Option<Library>,
+}
+
+impl Plan {
+    fn added(&self) -> usize {
+        self.names.len() - self.kept.len()
+    }
 }
 
 impl Libraries<'_> {
@@ -81,127 +111,214 @@ impl Libraries<'_> {
         wakes: &mut Wakes,
     ) -> Result<Deployed, DeployError> {
         let _change = self.core.changes.lock();
-        let previous = self.get(&library.name);
-        let plan = self.plan(library, previous.as_ref(), replace)?;
-        let reserved = plan.names.len() - plan.kept.len();
+        self.check_new(library, replace)?;
+        let deployment = Deployment {
+            deploy: &[library],
+            undeploy: &[],
+            is_unchanged: &|_, _| false,
+            retained,
+        };
+        let deployed = self.deploy_locked(&deployment, Moment { now, wall }, wakes)?;
+        Ok(deployed.into_iter().next().unwrap_or_default())
+    }
+
+    /// Deploys, replaces and removes several libraries: all of them or, after an error, none. The
+    /// results are in the order of the deployed libraries.
+    pub fn deploy_all(
+        &self,
+        deployment: &Deployment<'_>,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Result<Vec<Deployed>, DeployError> {
+        let _change = self.core.changes.lock();
+        self.deploy_locked(deployment, Moment { now, wall }, wakes)
+    }
+
+    /// Checks that [`deploy_all`](Self::deploy_all) would succeed.
+    pub fn check_all(&self, deployment: &Deployment<'_>) -> Result<(), DeployError> {
+        let _change = self.core.changes.lock();
+        self.plan(deployment).map(|_| ())
+    }
+
+    /// Checks that [`deploy_retained`](Self::deploy_retained) would succeed.
+    pub fn check(&self, library: &LibraryDefinition, replace: bool) -> Result<(), DeployError> {
+        let _change = self.core.changes.lock();
+        self.check_new(library, replace)?;
+        let deployment = Deployment {
+            deploy: &[library],
+            undeploy: &[],
+            is_unchanged: &|_, _| false,
+            retained: &|_, _| None,
+        };
+        self.plan(&deployment).map(|_| ())
+    }
+
+    fn check_new(&self, library: &LibraryDefinition, replace: bool) -> Result<(), DeployError> {
+        match replace || self.get(&library.name).is_none() {
+            true => Ok(()),
+            false => Err(DeployError::AlreadyDeployed {
+                name: library.name.clone(),
+            }),
+        }
+    }
+
+    fn deploy_locked(
+        &self,
+        deployment: &Deployment<'_>,
+        moment: Moment,
+        wakes: &mut Wakes,
+    ) -> Result<Vec<Deployed>, DeployError> {
+        let plans = self.plan(deployment)?;
+        let reserved = plans.iter().map(Plan::added).sum();
         if let Err(room) = self.core.variables.reserve_slots(reserved) {
             return Err(too_many(reserved, room));
         }
-        let previous = previous.unwrap_or_default();
-        let (state, previous_handles) = (previous.state, previous.handles);
-        let moment = Moment { now, wall };
-        let deployed = self.carry_out(plan, library, state, retained, moment, wakes);
-        let entry = Library {
-            name: library.name.clone(),
-            description: library.description.clone(),
-            state,
-            handles: deployed.handles.clone(),
-            before_stop: previous.before_stop,
-        };
-        {
+        for name in deployment.undeploy {
+            // A library that is not deployed needs no removal.
+            let _removed = self.undeploy_locked(name, moment, wakes);
+        }
+        let mut all = Vec::with_capacity(plans.len());
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        for (plan, library) in plans.into_iter().zip(deployment.deploy) {
+            let previous = plan.previous.clone().unwrap_or_default();
+            before.extend(previous.handles);
+            let state = previous.state;
+            let deployed = self.carry_out(plan, library, state, deployment, moment, wakes);
+            after.extend_from_slice(&deployed.handles);
+            let entry = Library {
+                name: library.name.clone(),
+                description: library.description.clone(),
+                state,
+                handles: deployed.handles.clone(),
+                before_stop: previous.before_stop,
+            };
             let mut libraries = self.table.list.lock();
             let place = index_of(&libraries, &library.name).ok();
             match place.and_then(|place| libraries.get_mut(place)) {
                 Some(existing) => *existing = entry,
                 None => libraries.push(entry),
             }
+            drop(libraries);
+            all.push(deployed);
         }
-        let (features, handles) = (self.table, &deployed.handles);
-        self.of(&features.ages).watch(handles, now);
-        self.of(&features.alarms).deployed(handles);
-        let providers = self.of(&features.providers);
-        providers.deployed(handles, moment, wakes);
-        self.core.variables.renumber(&previous_handles, handles);
+        let features = self.table;
+        self.of(&features.ages).watch(&after, moment.now);
+        self.of(&features.alarms).deployed(&after);
+        self.of(&features.providers).deployed(&after, moment, wakes);
+        // Together, because a number may move from one library to another.
+        self.core.variables.renumber(&before, &after);
         let aliases = self.of(&features.aliases);
-        aliases.enter(library, handles, moment, wakes);
-        if deployed.added > 0 || deployed.removed > 0 {
+        for (library, deployed) in deployment.deploy.iter().zip(&all) {
+            aliases.enter(library, &deployed.handles, moment, wakes);
+        }
+        if all.iter().any(|one| one.added > 0 || one.removed > 0) {
             self.core.variables.announce_names(wakes);
         }
-        Ok(deployed)
+        Ok(all)
     }
 
-    /// Checks that [`deploy_retained`](Self::deploy_retained) would succeed.
-    pub fn check(&self, library: &LibraryDefinition, replace: bool) -> Result<(), DeployError> {
-        let _change = self.core.changes.lock();
-        let previous = self.get(&library.name);
-        self.plan(library, previous.as_ref(), replace).map(|_| ())
-    }
-
-    fn plan(
-        &self,
-        library: &LibraryDefinition,
-        previous: Option<&Library>,
-        replace: bool,
-    ) -> Result<Plan, DeployError> {
-        if previous.is_some() && !replace {
-            return Err(DeployError::AlreadyDeployed {
-                name: library.name.clone(),
-            });
-        }
+    /// Checks a deployment, and determines the changes of each library.
+    fn plan(&self, deployment: &Deployment<'_>) -> Result<Vec<Plan>, DeployError> {
         let room = self.core.variables.room();
         let check_room = |needed: usize| match needed > room {
             true => Err(too_many(needed, room)),
             false => Ok(()),
         };
-        let handles = previous.map_or(&[][..], |previous| &previous.handles);
-        // In the best case, all existing variables remain. A library that is too large even then is
-        // rejected without further checks.
-        check_room(library.variables.len().saturating_sub(handles.len()))?;
-        let names = check::names(library)?;
-        self.check_numbers(library, &names, handles)?;
-        let aliases = self.of(&self.table.aliases);
-        let checked = aliases.check(library, &names);
-        checked.map_err(|(name, fault)| DeployError::Alias { name, fault })?;
-        let mut kept = HashMap::new();
-        for (name, definition) in names.iter().zip(&library.variables) {
-            if let Some(variable) = self.core.variables.find(name.as_str())
-                && variable.has_layout_of(&definition.properties)
-            {
-                kept.insert(name.clone(), Arc::clone(&variable));
-            }
-        }
-        check_room(names.len() - kept.len())?;
-        let kept_handles: HashSet<u32> = kept.values().map(|variable| variable.handle()).collect();
-        let gone = handles
+        let previous: Vec<Option<Library>> = deployment
+            .deploy
             .iter()
-            .filter(|handle| !kept_handles.contains(handle));
-        let gone = gone
-            .filter_map(|handle| self.core.variable(*handle))
+            .map(|library| self.get(&library.name))
             .collect();
-        let added = names.iter().zip(&library.variables);
-        let added = added.filter(|(name, _)| !kept.contains_key(*name));
-        let fifos = added.map(|(_, definition)| fifo_bytes(&definition.properties));
-        let bytes = fifos.fold(0, usize::saturating_add);
-        if check_memory(bytes).is_err() {
-            return Err(DeployError::FifoMemory {
-                library: library.name.clone(),
-                bytes,
+        let handles_of =
+            |previous: &Option<Library>| previous.as_ref().map_or(0, |one| one.handles.len());
+        // In the best case, all existing variables remain. Libraries that are too large even then are
+        // rejected without further checks.
+        let needed = deployment.deploy.iter().zip(&previous);
+        let needed = needed
+            .map(|(library, before)| library.variables.len().saturating_sub(handles_of(before)));
+        check_room(needed.sum())?;
+        let removed = deployment.undeploy.iter();
+        let removed = removed.filter_map(|name| self.get(name));
+        let freed: HashSet<u32> = removed
+            .chain(previous.iter().flatten().cloned())
+            .flat_map(|library| library.handles)
+            .collect();
+        let mut checked = Vec::with_capacity(previous.len());
+        let mut numbers = HashMap::new();
+        for &library in deployment.deploy {
+            let names = check::names(library)?;
+            self.check_numbers(library, &names, &freed, &mut numbers)?;
+            checked.push((library, names));
+        }
+        let aliases = self.of(&self.table.aliases);
+        let fault = aliases.check(&checked, deployment.undeploy);
+        fault.map_err(|(name, fault)| DeployError::Alias { name, fault })?;
+        let mut plans = Vec::with_capacity(previous.len());
+        let (mut added, mut fifos) = (0, 0);
+        for ((library, names), previous) in checked.into_iter().zip(previous) {
+            let mut kept = HashMap::new();
+            for (name, definition) in names.iter().zip(&library.variables) {
+                if let Some(variable) = self.core.variables.find(name.as_str())
+                    && variable.has_layout_of(&definition.properties)
+                {
+                    kept.insert(name.clone(), Arc::clone(&variable));
+                }
+            }
+            added += names.len() - kept.len();
+            check_room(added)?;
+            let kept_handles: HashSet<u32> =
+                kept.values().map(|variable| variable.handle()).collect();
+            let handles = previous.as_ref().map_or(&[][..], |one| &one.handles);
+            let gone = handles
+                .iter()
+                .filter(|handle| !kept_handles.contains(handle));
+            let gone = gone
+                .filter_map(|handle| self.core.variable(*handle))
+                .collect();
+            let new = names.iter().zip(&library.variables);
+            let new = new.filter(|(name, _)| !kept.contains_key(*name));
+            let new = new.map(|(_, definition)| fifo_bytes(&definition.properties));
+            fifos = new.fold(fifos, usize::saturating_add);
+            if check_memory(fifos).is_err() {
+                return Err(DeployError::FifoMemory {
+                    library: library.name.clone(),
+                    bytes: fifos,
+                });
+            }
+            plans.push(Plan {
+                names,
+                kept,
+                gone,
+                previous,
             });
         }
-        Ok(Plan { names, kept, gone })
+        Ok(plans)
     }
 
-    /// Checks that register numbers are unique in the engine, across all libraries. `previous`
-    /// contains the handles of the library's previous variables, whose numbers become free.
+    /// Checks that register numbers are unique in the engine, across all libraries. `freed` contains
+    /// the handles of variables whose numbers become free, and `seen` the numbers of the libraries
+    /// that are deployed together with this one.
     fn check_numbers(
         &self,
         library: &LibraryDefinition,
         names: &[Name],
-        previous: &[u32],
+        freed: &HashSet<u32>,
+        seen: &mut HashMap<u32, String>,
     ) -> Result<(), DeployError> {
-        let mut seen: HashMap<u32, &Name> = HashMap::new();
         for (name, definition) in names.iter().zip(&library.variables) {
             let Some(number) = definition.properties.number else {
                 continue;
             };
-            let here = seen.insert(number, name).map(Name::as_str);
+            let here = seen.insert(number, name.as_str().to_owned());
             let elsewhere = self.core.variables.numbered(number);
-            let elsewhere = elsewhere.filter(|variable| !previous.contains(&variable.handle()));
-            if let Some(holder) = here.or(elsewhere.as_ref().map(|variable| variable.name())) {
+            let elsewhere = elsewhere.filter(|variable| !freed.contains(&variable.handle()));
+            let elsewhere = elsewhere.map(|variable| variable.name().to_owned());
+            if let Some(holder) = here.or(elsewhere) {
                 return Err(DeployError::NumberTaken {
                     name: name.as_str().to_owned(),
                     number,
-                    holder: holder.to_owned(),
+                    holder,
                 });
             }
         }
@@ -213,11 +330,14 @@ impl Libraries<'_> {
         plan: Plan,
         library: &LibraryDefinition,
         state: LibraryState,
-        retained: &RetainedValues<'_>,
+        deployment: &Deployment<'_>,
         moment: Moment,
         wakes: &mut Wakes,
     ) -> Deployed {
-        let Plan { names, kept, gone } = plan;
+        let Plan {
+            names, kept, gone, ..
+        } = plan;
+        let retained = deployment.retained;
         let leases = self.of(&self.table.leases);
         for (place, variable) in gone.iter().enumerate() {
             self.remove_variable(variable, moment, wakes);
@@ -238,7 +358,9 @@ impl Libraries<'_> {
             wake_after(place, wakes);
             let properties = intern(&mut templates, definition);
             if let Some(variable) = kept.get(&name) {
-                if **variable.properties() == *properties {
+                let is_unchanged = (deployment.is_unchanged)(library, definition)
+                    || **variable.properties() == *properties;
+                if is_unchanged {
                     deployed.kept += 1;
                 } else {
                     let mut state = variable.lock();
@@ -296,6 +418,15 @@ impl Libraries<'_> {
         wakes: &mut Wakes,
     ) -> Result<usize, UnknownLibrary> {
         let _change = self.core.changes.lock();
+        self.undeploy_locked(name, Moment { now, wall }, wakes)
+    }
+
+    fn undeploy_locked(
+        &self,
+        name: &str,
+        moment: Moment,
+        wakes: &mut Wakes,
+    ) -> Result<usize, UnknownLibrary> {
         let library = {
             let mut libraries = self.table.list.lock();
             let place = index_of(&libraries, name)?;
@@ -303,7 +434,7 @@ impl Libraries<'_> {
         };
         for (place, handle) in library.handles.iter().enumerate() {
             if let Some(variable) = self.core.variable(*handle) {
-                self.remove_variable(&variable, Moment { now, wall }, wakes);
+                self.remove_variable(&variable, moment, wakes);
             }
             self.reclaim_after(place);
             wake_after(place, wakes);

@@ -10,7 +10,7 @@ mod deploy;
 mod error;
 mod lifetime;
 
-pub use self::deploy::{Deployed, Retained, RetainedValues};
+pub use self::deploy::{Deployed, Deployment, Retained, RetainedValues};
 pub use self::error::{DeployError, UnknownLibrary};
 use crate::caller::Caller;
 use crate::features::ages::AgeTable;

@@ -452,8 +452,28 @@ fn libraries(samples: &mut Vec<Sample>) {
             changed: 2,
             kept: 1000,
             removed: 1,
+            ..LibraryReport::default()
         }
         .encode(40, out);
+    });
+    add(
+        samples,
+        "order-reload",
+        "The engine is to read its configuration again",
+        |out| {
+            let verb = LibraryVerb::ReloadEngine;
+            LibraryOrder { verb, library: "" }.encode(43, out);
+        },
+    );
+    add(samples, "report-reload", "What the reload changed", |out| {
+        LibraryReport {
+            added: 1,
+            kept: 9,
+            applied: vec!["audit_age".into(), "limits.sessions_max".into()],
+            restart: vec!["listen".into(), "[[io]] plc1".into()],
+            ..LibraryReport::default()
+        }
+        .encode(43, out);
     });
 }
 

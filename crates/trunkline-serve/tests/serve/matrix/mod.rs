@@ -153,6 +153,11 @@ fn rows(kind: FrameKind) -> Vec<Row> {
             ("stop", Library(Configure), send::stop),
             ("undeploy", Library(Configure), send::undeploy),
             ("stop the engine", Engine(Administer), send::stop_engine),
+            (
+                "reload the configuration",
+                Engine(Administer),
+                send::reload_engine,
+            ),
         ],
         FrameKind::Pair => vec![("", Engine(Administer), send::pair)],
         FrameKind::Forcing => vec![

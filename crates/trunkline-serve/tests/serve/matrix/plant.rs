@@ -317,7 +317,7 @@ impl Host {
                 libraries.stop(&library, now, wall, &mut wakes).unwrap();
                 Ok(Report::default())
             }
-            Order::StopEngine => Ok(Report::default()),
+            Order::StopEngine | Order::ReloadEngine => Ok(Report::default()),
             Order::Audit(query) => page(LogPage::Audit(audit_page(&query))),
             Order::AlarmJournal(query) => page(LogPage::Alarms(alarm_page(&query))),
             Order::History(query) => page(LogPage::History(history_page(&query))),

@@ -762,10 +762,15 @@ pub fn undeploy(plant: &mut Plant) -> Seen {
 }
 
 pub fn stop_engine(plant: &mut Plant) -> Seen {
-    plant.say(|request, out| {
-        let verb = LibraryVerb::StopEngine;
-        LibraryOrder { verb, library: "" }.encode(request, out);
-    });
+    order_engine(plant, LibraryVerb::StopEngine)
+}
+
+pub fn reload_engine(plant: &mut Plant) -> Seen {
+    order_engine(plant, LibraryVerb::ReloadEngine)
+}
+
+fn order_engine(plant: &mut Plant, verb: LibraryVerb) -> Seen {
+    plant.say(|request, out| LibraryOrder { verb, library: "" }.encode(request, out));
     agrees_with_host(plant);
     let is_ordered = !plant.host.orders.lock().unwrap().is_empty();
     plant.seen(is_ordered)
