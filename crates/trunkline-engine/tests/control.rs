@@ -362,6 +362,26 @@ fn control_of_an_identity_admits_its_sessions_and_outlives_them_for_its_time() {
 }
 
 #[test]
+fn request_ends_when_its_identity_gets_a_folder_around_it() {
+    let sut = Plant::new();
+    let (screen, terminal, other) = (person(1, "ana"), person(2, "ana"), one(3));
+    let of_identity = ControlTerms {
+        holder: ControlHolder::Identity,
+        level: ControlLevel::Supervisor,
+        ..OPERATOR
+    };
+    let consumer = sut.rig.consumer();
+    let control = sut.rig.engine.control();
+    sut.take(&other, "boiler/pump", OPERATOR).unwrap();
+    sut.request(&terminal, "boiler/pump", OPERATOR).unwrap();
+    let waiting = control.follow(&terminal, &consumer);
+    sut.take(&screen, "boiler", of_identity).unwrap();
+    assert_eq!(sut.shown(), "boiler ana");
+    assert!(control.follow(&terminal, &consumer) > waiting);
+    assert!(sut.may_write(&terminal, "boiler/pump/on"));
+}
+
+#[test]
 fn variables_deployed_later_are_controlled_too() {
     let (sut, ana, bo) = (Plant::new(), one(1), one(2));
     sut.take(&ana, "oven", OPERATOR).unwrap();

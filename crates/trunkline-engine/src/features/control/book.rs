@@ -614,15 +614,17 @@ impl Book {
                 continue;
             }
             let waiting = self.waiting.remove(place);
-            // The identity of the caller may have got control of a folder around this one.
-            if self
-                .check_not_contained(&waiting.caller, &waiting.folder)
-                .is_ok()
-            {
-                self.grant_request(&waiting, moment);
+            let left = self.waiting.len();
+            let contained = self.check_not_contained(&waiting.caller, &waiting.folder);
+            match contained {
+                Ok(()) => self.grant_request(&waiting, moment),
+                // Another session of its identity has got control of a folder around this one.
+                Err(_) => self.changes.push(Change::Withdrawn(waiting)),
             }
-            // The grant may have removed earlier requests.
-            (ahead, place) = (Vec::new(), 0);
+            if self.waiting.len() != left {
+                // The grant satisfied other requests of its session, perhaps earlier ones.
+                (ahead, place) = (Vec::new(), 0);
+            }
         }
     }
 

@@ -575,3 +575,139 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+#[allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test fails at an unexpected result, and has a second thread"
+)]
+mod tests {
+    use std::thread::{self, JoinHandle};
+
+    use trunkline_types::{
+        DataType, LibraryDefinition, Timestamp, Value, VariableDefinition, WriteVerb,
+    };
+
+    use super::*;
+    use crate::engine::{Engine, EngineOptions};
+    use crate::outcome::{Attempt, Refusal, WriteOutcome};
+    use crate::sync::AtomicUsize;
+    use crate::variable::{Admission, Extension};
+    use crate::write::Write;
+
+    const MOMENT: Moment = Moment {
+        now: Tick::from_nanos(1),
+        wall: Timestamp::from_nanos(1),
+    };
+
+    fn take(engine: &Engine, session: u32) {
+        let (caller, folder) = (Caller::local(session, 0), Folder::parse("rig").unwrap());
+        let (control, terms) = (engine.control(), ControlTerms::default());
+        let wakes = &mut Wakes::new();
+        control
+            .take(&caller, &folder, terms, MOMENT, wakes)
+            .unwrap();
+        while control.search(session, 10, wakes) {}
+    }
+
+    /// Called after the mark has admitted a write, while the write holds the lock of its variable.
+    #[derive(Debug)]
+    struct Probe {
+        engine: Engine,
+        /// Takes control for session 2.
+        taker: Arc<Mutex<Option<JoinHandle<()>>>>,
+        confirmed: Arc<AtomicUsize>,
+    }
+
+    impl Extension for Probe {
+        fn order(&self) -> u8 {
+            9
+        }
+
+        fn admit(&mut self, _: &Variable, at: &Admission<'_>, _: Moment) -> Result<(), Refusal> {
+            let Admission::Client {
+                verb: WriteVerb::Put,
+                ..
+            } = at
+            else {
+                return Ok(());
+            };
+            let mut taker = self.taker.lock();
+            if taker.is_some() {
+                return Ok(());
+            }
+            let (engine, confirmed) = (self.engine.clone(), Arc::clone(&self.confirmed));
+            *taker = Some(thread::spawn(move || {
+                take(&engine, 2);
+                confirmed.store(1, Ordering::SeqCst);
+            }));
+            let caller = Caller::engine();
+            let has_taken = || {
+                !self
+                    .engine
+                    .control()
+                    .list(&caller, false, MOMENT.now)
+                    .entries
+                    .is_empty()
+            };
+            while !has_taken() {
+                thread::yield_now();
+            }
+            // If the search did not wait for this write, it would end soon.
+            for _ in 0..20_000 {
+                if self.confirmed.load(Ordering::SeqCst) == 1 {
+                    break;
+                }
+                thread::yield_now();
+            }
+            assert_eq!(self.confirmed.load(Ordering::SeqCst), 0, "too early");
+            Ok(())
+        }
+    }
+
+    /// A write that was admitted before the holder changed is applied before the new holder learns
+    /// that it has control.
+    #[test]
+    fn control_is_confirmed_after_the_writes_that_were_admitted_before() {
+        let engine = Engine::new(EngineOptions::new("test", 1));
+        let library = LibraryDefinition {
+            name: "rig".to_owned(),
+            description: String::new(),
+            variables: vec![VariableDefinition::new("x", DataType::F64)],
+        };
+        let libraries = engine.libraries();
+        let handles = libraries.deploy(&library, MOMENT.now, MOMENT.wall).unwrap();
+        let x = engine.variable(handles[0]).unwrap();
+        // The variable has its mark, but nobody has control.
+        take(&engine, 1);
+        let (control, mut wakes) = (engine.control(), Wakes::new());
+        control.end_session(1, MOMENT, &mut wakes);
+        let taker = Arc::default();
+        let probe = Probe {
+            engine: engine.clone(),
+            taker: Arc::clone(&taker),
+            confirmed: Arc::default(),
+        };
+        x.attach(&mut x.lock(), probe);
+        let write = |session: u32, wakes: &mut Wakes| {
+            let (caller, value) = (Caller::local(session, 0), Value::F64(1.0));
+            let Moment { now, wall } = MOMENT;
+            engine.try_write(&caller, now, wall, &x, &Write::value(&value), wakes)
+        };
+        let admitted = write(3, &mut wakes);
+        assert_eq!(admitted, Attempt::Done(WriteOutcome::Applied(1)));
+        let joined = taker.lock().take();
+        joined.unwrap().join().unwrap();
+        x.detach::<Probe>(&mut x.lock());
+        let refused = write(3, &mut wakes);
+        assert!(
+            matches!(
+                refused,
+                Attempt::Done(WriteOutcome::Refused(Refusal::Controlled(_)))
+            ),
+            "{refused:?}"
+        );
+    }
+}
