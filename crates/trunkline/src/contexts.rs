@@ -66,6 +66,9 @@ pub struct Context {
     pub certificate: Option<PathBuf>,
 }
 
+/// The name of a context, with its content or the reason why its file cannot be used.
+pub type NamedContext = (String, Result<Context, ContextError>);
+
 /// A context for an engine that the program has not joined with a token.
 #[derive(Clone, Debug)]
 pub struct NewContext<'a> {
@@ -363,7 +366,7 @@ impl Contexts {
     ///
     /// # Errors
     /// [`ContextError::File`] if the folder cannot be read.
-    pub fn all(&self) -> Result<Vec<(String, Result<Context, ContextError>)>, ContextError> {
+    pub fn all(&self) -> Result<Vec<NamedContext>, ContextError> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -582,7 +582,7 @@ fn check_name(library: &str) -> Result<(), LibraryError> {
 }
 
 /// Returns the item that a source names, if the source belongs to this I/O server.
-fn item_of<'s>(source: &'s str, server: &str) -> Option<&'s str> {
+pub(crate) fn item_of<'s>(source: &'s str, server: &str) -> Option<&'s str> {
     source.strip_prefix(server)?.strip_prefix(':')
 }
 

@@ -93,6 +93,56 @@ struct Response {
     body: String,
 }
 
+/// The value of a key in the example, which has each of these keys once.
+fn collected<'a>(example: &'a str, key: &str) -> &'a str {
+    let mut values = example
+        .lines()
+        .filter_map(|line| line.trim().trim_start_matches("- ").strip_prefix(key));
+    let value = values.next().unwrap_or_else(|| panic!("no {key}"));
+    assert_eq!(values.next(), None, "{key} is there twice");
+    value.trim()
+}
+
+/// The Collector scrapes as Prometheus does, with its `Accept`.
+///
+/// Behaviour: B-04.
+#[test]
+fn collector_reads_what_an_engine_serves() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/opentelemetry/collector.yaml"
+    );
+    let example = std::fs::read_to_string(path).unwrap();
+    let target = collected(&example, "targets:");
+    let target = target.trim_matches(['[', ']', '"']);
+    let (host, port) = target.rsplit_once(':').unwrap();
+    assert_eq!(port, trunkline_config::HTTP_PORT.to_string());
+    let page = collected(&example, "metrics_path:");
+    let pipeline = [
+        collected(&example, "receivers: ["),
+        collected(&example, "exporters: ["),
+    ];
+    assert_eq!(pipeline, ["prometheus]", "otlphttp]"]);
+
+    let config = format!("[engine]\nhttp = \"127.0.0.1:0\"\n{RIG}");
+    let sut = Watched::start(&config, &NOWHERE);
+    let mut stream = TcpStream::connect(&sut.http).unwrap();
+    stream.set_read_timeout(Some(CUT_OFF)).unwrap();
+    let accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2";
+    let request = format!("GET {page} HTTP/1.1\r\nHost: {host}:{port}\r\nAccept: {accept}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+    let head = text.to_ascii_lowercase();
+    assert!(
+        head.contains("content-type: application/openmetrics-text; version=1.0.0"),
+        "{head}"
+    );
+    assert!(text.contains("\ntrunkline_variables 12\n"), "{text}");
+    assert!(text.ends_with("# EOF\n"), "{text}");
+}
+
 const NOWHERE: [&str; 2] = ["--store", "none"];
 
 /// Behaviour: B-04.

@@ -281,6 +281,31 @@ fn file_with_an_error_changes_nothing_and_says_where_it_is() {
     sut.out(&["monitor", "_engine/configuration/failing", "--until", until]);
 }
 
+/// A start would refuse these files, even though the I/O servers themselves wait for a restart.
+#[test]
+fn wrong_io_server_or_item_refuses_the_reload() {
+    let io = "[[io]]\nname = \"plc1\"\ndriver = \"sim\"\npublish = false\n";
+    let config = format!("{}{io}", rig());
+    let sut = Plant::start(&config, &[]);
+    let source = "units = \"%\"\nsource = \"plc1:no/such/item\"";
+    for (wrong, part) in [
+        (
+            config.replace("units = \"%\"", source),
+            "has no item no/such/item",
+        ),
+        (config.replace("publish", "publich"), "publich"),
+        (config.replace("\"sim\"", "\"none\""), "none"),
+    ] {
+        sut.write(&wrong.replace("initial = \"auto\"", "initial = \"hand\""));
+        let refused = sut.run(&["engine", "reload"]);
+        assert_eq!(refused.code, Some(8), "{part}: {refused:?}");
+        assert!(refused.err.contains(part), "{part}: {refused:?}");
+        assert!(refused.err.contains("plant.toml:"), "{part}: {refused:?}");
+    }
+    sut.write(&config);
+    assert_eq!(sut.reload()["kept"], 2);
+}
+
 /// The files are valid, but the engine cannot deploy one of the libraries: then not even the others.
 #[test]
 fn library_that_cannot_be_deployed_leaves_all_others_unchanged() {
@@ -342,11 +367,11 @@ fn settings_are_applied_or_need_a_restart_as_named() {
         let lines = limits
             .lines()
             .map(|line| serde_json::from_str::<Json>(line).unwrap());
-        let found = lines
+        let mut found = lines
             .filter(|line| line["key"] == key)
             .map(|line| line["max"].clone());
         found
-            .last()
+            .next()
             .unwrap_or_else(|| panic!("{key} is not in {limits}"))
     };
     for (key, value) in [

@@ -28,7 +28,7 @@ use trunkline_types::{ListenAddress, Moment, SocketPath};
 
 use crate::administrator::OrderWorker;
 use crate::audit::LogLimits;
-use crate::deployments::{Deployments, lock};
+use crate::deployments::{Deployments, item_of, lock};
 use crate::health::{Health, HealthMonitor};
 use crate::history::{HistoryHost, HistoryStartError, OpenHistory};
 use crate::logins::Logins;
@@ -353,6 +353,41 @@ impl Engine {
                 .create(&io.driver, &settings)
                 .map_err(driver_error)?;
             self.attach_io(&io.name, server, io.period, io.publish)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the I/O servers of a configuration, and that they have every item that its variables
+    /// name, as a start does. Starts nothing.
+    ///
+    /// # Errors
+    /// [`StartError::Driver`], [`StartError::UnknownItem`].
+    pub fn check_io(plan: &DeploymentPlan, drivers: &Drivers) -> Result<(), StartError> {
+        for io in &plan.io {
+            let driver_error = |error| StartError::Driver {
+                name: io.name.clone(),
+                error: Box::new(error),
+            };
+            let settings: Settings = io.settings.clone().into_iter().collect();
+            if io.driver == PROCESS_DRIVER {
+                check_process(io, &settings).map_err(driver_error)?;
+                continue;
+            }
+            let server = drivers
+                .create(&io.driver, &settings)
+                .map_err(driver_error)?;
+            for library in &plan.libraries {
+                for variable in &library.variables {
+                    let item = item_of(&variable.properties.source, &io.name);
+                    if let Some(item) = item.filter(|item| server.item(item).is_none()) {
+                        return Err(StartError::UnknownItem {
+                            variable: format!("{}/{}", library.name, variable.path),
+                            server: io.name.clone(),
+                            item: item.to_owned(),
+                        });
+                    }
+                }
+            }
         }
         Ok(())
     }

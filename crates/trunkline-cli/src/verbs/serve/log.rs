@@ -4,8 +4,7 @@
 //! fields, as text or as JSON. No event has a value of a variable, a credential or a token.
 
 use std::fmt::{self, Write as _};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value as Json, json};
@@ -53,6 +52,18 @@ pub(crate) enum LogLevel {
     Trace,
 }
 
+impl LogLevel {
+    fn filter(self) -> LevelFilter {
+        match self {
+            Self::Error => LevelFilter::ERROR,
+            Self::Warn => LevelFilter::WARN,
+            Self::Info => LevelFilter::INFO,
+            Self::Debug => LevelFilter::DEBUG,
+            Self::Trace => LevelFilter::TRACE,
+        }
+    }
+}
+
 /// The options for the log.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct LogArgs {
@@ -81,24 +92,21 @@ pub(in crate::verbs) enum Reporter {
 /// The level of the log, which can change while the program runs.
 #[derive(Debug)]
 pub(in crate::verbs) struct LevelSwitch {
-    level: AtomicUsize,
+    /// Read for the first event of each kind, which is then remembered.
+    level: Mutex<LevelFilter>,
     /// The command line sets the level, so the configuration does not.
     is_fixed: bool,
 }
 
-/// All levels, least events first.
-const LEVELS: [LevelFilter; 5] = [
-    LevelFilter::ERROR,
-    LevelFilter::WARN,
-    LevelFilter::INFO,
-    LevelFilter::DEBUG,
-    LevelFilter::TRACE,
-];
-
 impl LevelSwitch {
     fn level(&self) -> LevelFilter {
-        let index = self.level.load(Ordering::Relaxed);
-        LEVELS.get(index).copied().unwrap_or(LevelFilter::INFO)
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, level: LevelFilter) {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = level;
+        // Each kind of event remembers whether it is logged.
+        tracing::callsite::rebuild_interest_cache();
     }
 }
 
@@ -134,7 +142,7 @@ impl Reporter {
             return Ok(Self::Notes(context.terminal.clone()));
         }
         let switch = Arc::new(LevelSwitch {
-            level: AtomicUsize::new(args.log_level.unwrap_or(LogLevel::Info) as usize),
+            level: Mutex::new(args.log_level.unwrap_or(LogLevel::Info).filter()),
             is_fixed: args.log_level.is_some(),
         });
         let log = Log {
@@ -155,16 +163,13 @@ impl Reporter {
         if switch.is_fixed {
             return;
         }
-        let level = match level {
-            config::LogLevel::Error => LogLevel::Error,
-            config::LogLevel::Warn => LogLevel::Warn,
-            config::LogLevel::Info => LogLevel::Info,
-            config::LogLevel::Debug => LogLevel::Debug,
-            config::LogLevel::Trace => LogLevel::Trace,
-        };
-        switch.level.store(level as usize, Ordering::Relaxed);
-        // Each event remembers whether it is logged.
-        tracing::callsite::rebuild_interest_cache();
+        switch.set(match level {
+            config::LogLevel::Error => LevelFilter::ERROR,
+            config::LogLevel::Warn => LevelFilter::WARN,
+            config::LogLevel::Info => LevelFilter::INFO,
+            config::LogLevel::Debug => LevelFilter::DEBUG,
+            config::LogLevel::Trace => LevelFilter::TRACE,
+        });
     }
 
     /// Reports the result of a reload of the configuration.

@@ -14,7 +14,7 @@ use trunkline_web::HttpServer;
 use super::activation::PassedAddresses;
 use super::log::Reporter;
 use super::service_manager::ServiceManager;
-use super::{Args, Unreadable, http, read, status};
+use super::{Args, Unreadable, http, io, read, start_problem, status};
 use crate::{Problem, counted};
 
 /// Number of errors of the files that an answer names. The others are counted.
@@ -59,6 +59,9 @@ impl Reload {
             })
         })?;
         let refused = |problem: Problem| ReloadError::Configuration(problem.message);
+        // A configuration with which the engine would not start is not applied in part either.
+        let checked = Engine::check_io(&plan, &io::drivers());
+        checked.map_err(|error| refused(start_problem(&error, &plan)))?;
         let mut http = self.http.lock().unwrap_or_else(PoisonError::into_inner);
         // Started before anything changes, because it may fail.
         let new = http.started_for(&plan, engine).map_err(refused)?;
