@@ -54,17 +54,20 @@ actions! {
     History = 3, "history";
     /// Acknowledge, reset and shelve alarms, and take them out of service.
     Alarm = 4, "alarm";
-    /// Deploy, undeploy, start and stop a library, and change the configuration of a variable.
+    /// Deploy, undeploy, start and stop a library, change the configuration of a variable, and use or
+    /// provide an I/O server.
     Configure = 5, "configure";
     /// Force and unforce a variable, and control a folder as a supervisor.
     Force = 6, "force";
-    /// Open an endpoint of a stream, as its writer or its reader.
+    /// Open an endpoint of a stream, as its writer or its reader: register its name, or connect to
+    /// it.
     Stream = 7, "stream";
-    /// Start and stop recordings.
+    /// Subscribe a variable for a recording, in addition to `subscribe`.
     Record = 8, "record";
     /// Read the audit.
     Audit = 9, "audit";
-    /// Change accounts, rules and certificates, and stop the engine.
+    /// Change accounts, rules and certificates, reload the configuration of the engine, and stop the
+    /// engine.
     Administer = 10, "administer";
 }
 

@@ -61,6 +61,7 @@ mod rig;
 #[cfg(target_os = "linux")]
 mod running_recordings;
 mod schema;
+mod secrets;
 mod services;
 #[cfg(target_os = "linux")]
 mod shown;
