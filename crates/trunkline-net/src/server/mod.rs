@@ -168,7 +168,10 @@ impl Server {
             listening,
             near,
         } = Listeners::open(&options)?;
-        let local_addrs = listening.iter().filter_map(ListenAddress::tcp).collect();
+        let local_addrs: Vec<_> = listening.iter().filter_map(ListenAddress::tcp).collect();
+        if !local_addrs.is_empty() {
+            peer_user::prepare();
+        }
 
         let mut polls = Vec::new();
         let mut mailboxes = Vec::new();

@@ -53,6 +53,14 @@ enum Answer {
     NoUser,
 }
 
+/// Opens the socket for questions while there is a free descriptor.
+pub(super) fn prepare() {
+    let mut asker = ASKER.lock().unwrap_or_else(PoisonError::into_inner);
+    if asker.is_none() {
+        *asker = Asker::open();
+    }
+}
+
 /// Asks the kernel about the one socket with these addresses (`sock_diag(7)`). Returns `None` if the
 /// kernel does not support the question.
 fn ask_kernel(local: Endpoint, peer: Endpoint) -> Option<Answer> {
