@@ -1,7 +1,5 @@
 //! The engine itself: its measurements, its address, and the engine that a name means.
 
-use std::path::Path;
-
 use serde_json::Value as Json;
 
 use crate::rig::{Served, columns, run};
@@ -61,7 +59,9 @@ fn engine_reports_its_health_in_read_only_variables() {
     assert!(refused.err.contains(said), "{refused:?}");
 }
 
-/// An engine that hosts little needs little, on Linux as anywhere else.
+/// An engine that hosts little needs little, on Linux as anywhere else. In a debug build, the program file
+/// alone is larger than a whole engine of a release, so only half of the stated memory is compared, and with
+/// the memory that is not the file.
 ///
 /// Behaviour: DP-11, DP-12.
 #[test]
@@ -71,11 +71,17 @@ fn an_idle_engine_runs_on_this_system_within_the_memory_it_states() {
     let resident = value(&served, "_engine/process/memory");
     let resident = resident.as_u64().expect("Linux says it");
     let status = format!("/proc/{}/status", served.engine.child.id());
-    assert!(
-        Path::new(&status).exists(),
-        "it is a process of this system"
-    );
-    assert!(resident > 0 && resident < STATED, "{resident} bytes");
+    let status = std::fs::read_to_string(status).expect("it is a process of this system");
+    let kilobytes = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        let number = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
+        number.expect("Linux says it")
+    };
+    let own = (kilobytes("RssAnon:") + kilobytes("RssShmem:")) << 10;
+    match cfg!(debug_assertions) {
+        true => assert!(own > 0 && own < STATED / 2, "{own} of {resident} bytes"),
+        false => assert!(resident > own && resident < STATED, "{resident} bytes"),
+    }
 }
 
 /// A whole URL means the same engine everywhere; a bare name means the engine that is selected
