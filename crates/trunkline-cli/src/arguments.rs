@@ -70,6 +70,7 @@ pub(crate) enum Command {
     Find(verbs::find::Args),
     Why(verbs::why::Args),
     Limits(verbs::limits::Args),
+    Support(verbs::support::Args),
     Deploy(verbs::deploy::Args),
     Undeploy(verbs::undeploy::Args),
     #[command(subcommand, disable_help_subcommand = true)]

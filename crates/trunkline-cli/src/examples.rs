@@ -44,6 +44,8 @@ const EXAMPLES: &[&str] = &[
     "trunkline limits",
     "trunkline limits --json",
     "trunkline limits --url tl://plant-7",
+    "trunkline support",
+    "trunkline support --config plant.toml --url tl://plant-7 help-me.txt",
     "trunkline deploy bench.toml",
     "trunkline deploy --replace bench.toml",
     "trunkline deploy libraries/ --url tl://plant-7",

@@ -36,6 +36,7 @@ mod security_folder;
 pub(crate) mod serve;
 pub(crate) mod snapshot;
 pub(crate) mod stream;
+pub(crate) mod support;
 mod table;
 pub(crate) mod tdms;
 pub(crate) mod undeploy;
@@ -84,6 +85,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError
         Command::Find(args) => find::run(args, context),
         Command::Why(args) => why::run(args, context),
         Command::Limits(args) => limits::run(args, context),
+        Command::Support(args) => support::run(args, context),
         Command::Deploy(args) => deploy::run(args, context),
         Command::Undeploy(args) => undeploy::run(args, context),
         Command::Library(args) => library::run(args, context),

@@ -73,6 +73,7 @@ pub(crate) const VERBS: &[Verb] = &[
     Verb::reading("find", &[0, 1, 2, 3, 4, 130]),
     Verb::reading("why", &[0, 2, 8, 130]),
     Verb::reading("limits", &[0, 2, 3, 4, 130]),
+    Verb::reading("support", &[0, 1, 2, 130]),
     Verb::writing("deploy", &[0, 1, 2, 3, 4, 5, 6, 8, 9, 130]),
     Verb::writing("undeploy", WRITE),
     Verb::group(

@@ -33,6 +33,7 @@ fn help_describes_every_command_option_and_key_for_programs() {
         "find",
         "why",
         "limits",
+        "support",
         "deploy",
         "undeploy",
         "library",

@@ -166,6 +166,35 @@ fn no_output_log_store_or_backup_has_a_secret() {
     ] {
         keep(arguments, &run("press", &tcp, arguments, ""));
     }
+    let configured = "[[io]]\nname = \"plc\"\nlogin = { password = \"";
+    fs::write(
+        path("io.toml"),
+        format!("{configured}{PASSWORD}\" }} # {PASSWORD}\n"),
+    )
+    .unwrap();
+    let support = [
+        "support",
+        "help.txt",
+        "--config",
+        "plant.toml",
+        "--config",
+        "io.toml",
+    ];
+    keep(&support, &own(&support, ""));
+    let mode = fs::metadata(path("help.txt")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let help = fs::read_to_string(path("help.txt")).unwrap();
+    for expected in [
+        "==== trunkline engine info\n",
+        "of 5 answered",
+        "_engine/sessions",
+        "==== /proc/meminfo\n",
+        "engine.security = \"security\"\n",
+        "io[0].login.password = (left out)\n",
+    ] {
+        assert!(help.contains(expected), "{expected} in {help}");
+    }
+    shown.push(("help.txt".to_owned(), help.into_bytes()));
     for page in ["/metrics", "/readyz", "/healthz"] {
         let mut stream = TcpStream::connect(http).unwrap();
         stream.set_read_timeout(Some(CUT_OFF)).unwrap();

@@ -87,14 +87,15 @@ impl Plant {
     }
 }
 
-/// Writes a variable, and returns the code of the refusal.
+/// Writes a variable, and returns the code of the refusal, or of the reason why the outcome is unknown: the
+/// session can end while the write is on its way.
 fn put(client: &Client, name: &str, value: f64) -> Result<(), FaultCode> {
     let opened = client.open(&[name], OpenOptions::default(), CUT_OFF);
     let opened = opened.unwrap().remove(0).map_err(|fault| fault.code)?;
     let write = Write::new(opened.variable, Value::F64(value));
     match client.write([write], CUT_OFF).unwrap().remove(0) {
         WriteOutcome::Applied(_) => Ok(()),
-        WriteOutcome::Refused(fault) => Err(fault.code),
+        WriteOutcome::Refused(fault) | WriteOutcome::Unknown(fault) => Err(fault.code),
         other => panic!("{other:?}"),
     }
 }
