@@ -603,12 +603,13 @@ fn busy_memory_does_not_keep_others_waiting() {
             .map(|_| {
                 let (link, stop) = (rig.link(), &stop);
                 scope.spawn(move || {
-                    let mut calls = 0_u64;
-                    while !stop.load(Ordering::Relaxed) {
-                        link.call(b"busy");
-                        calls += 1;
+                    // At least once, also if this thread begins late: everyone is served.
+                    loop {
+                        assert_eq!(link.call(b"busy"), b"busy");
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
                     }
-                    calls
                 })
             })
             .collect();
@@ -620,7 +621,7 @@ fn busy_memory_does_not_keep_others_waiting() {
         }
         stop.store(true, Ordering::Relaxed);
         for one in busy {
-            assert!(one.join().unwrap() > 0, "everyone was served");
+            one.join().unwrap();
         }
     });
 }

@@ -77,9 +77,10 @@ pub(crate) struct Entry {
     /// Origin: the address, then the program, user and process that the client reported.
     from: String,
     /// put, set, send, force, unforce, forcing on, forcing off, forcing clear, deploy, undeploy,
-    /// start, stop, provide, engine start, engine stop, stop order, lost, removed, login, logout,
-    /// revoke, request, access change, configure, alarm ack, alarm reset, alarm shelve, alarm unshelve,
-    /// alarm disable, alarm enable.
+    /// start, stop, provide, engine start, engine stop, stop order, reload order, lost, removed, login,
+    /// logout, revoke, request, access change, configure, alarm ack, alarm reset, alarm shelve, alarm
+    /// unshelve, alarm disable, alarm enable, control take, control request, control release, control
+    /// give, control end.
     action: String,
     /// The variable or library. Left out for the whole engine.
     #[serde(skip_serializing_if = "String::is_empty")]
