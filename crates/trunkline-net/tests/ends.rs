@@ -246,7 +246,7 @@ fn two_ends_continue_a_connection_with_their_keys() {
     assert_eq!(end_of(&link), Disconnect::PeerClosed.to_string());
 }
 
-/// Whoever has the connection, but not the key, gets nothing.
+/// A program that has the connection, but not the key, gets nothing.
 ///
 /// Behaviour: B-80, NS-66.
 #[test]

@@ -202,7 +202,7 @@ actions! {
     EngineStop = 31, "engine stop";
     /// The engine was ordered to stop.
     StopOrder = 32, "stop order";
-    /// The engine was ordered to read its configuration files again. The new value tells what changed.
+    /// The engine was ordered to read its configuration files again. The new value is a description of what changed.
     ReloadOrder = 33, "reload order";
     /// Entries are missing because the audit had no room for them.
     Lost = 40, "lost";

@@ -450,7 +450,7 @@ fn http_server_follows_its_address_and_its_hosts() {
     );
 }
 
-/// systemd sends SIGHUP for `systemctl reload`, and is told when the reload begins and ends.
+/// systemd sends SIGHUP for `systemctl reload`. It learns when the reload begins and ends.
 #[test]
 fn hangup_reloads_and_the_service_manager_is_told() {
     let folder = tempfile::tempdir().unwrap();
