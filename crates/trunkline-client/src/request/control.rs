@@ -26,7 +26,7 @@ pub struct Control {
 #[derive(Debug)]
 pub struct ReleaseControl(pub(crate) String);
 
-/// Lists who controls which folder, and who waits.
+/// Lists the holders of folders, and the waiting requests.
 #[derive(Debug)]
 pub struct Controls {
     folder: String,

@@ -316,8 +316,8 @@ verbs! {
     /// [`CallError::Fault`]: the code `not-controlled` if this client has neither.
     waits fn release_control(&self, folder: &str) -> () = |core, _| core.release_control(folder);
 
-    /// Returns who controls folders that overlap `folder`, and who waits for them; all of them if
-    /// `folder` is empty. With `own`, returns only what concerns this client.
+    /// Returns the holders of the folders that overlap `folder`, and the waiting requests for them; of
+    /// all folders if `folder` is empty. With `own`, returns only what concerns this client.
     ///
     /// # Errors
     /// [`CallError`] if there is no answer.

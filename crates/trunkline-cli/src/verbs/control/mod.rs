@@ -32,7 +32,7 @@ pub(crate) enum Subcommand {
     Give(GiveArgs),
 }
 
-/// List the controlled folders, and who waits for control
+/// List the holders of folders, and the waiting requests
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListArgs {
     /// Only folders that contain this one, or are in it
