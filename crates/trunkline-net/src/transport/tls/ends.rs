@@ -143,7 +143,7 @@ pub(super) fn client(keys: &EndKeys) -> Result<ClientConnection, Error> {
 }
 
 /// Awaits a connection from the end with the peer's key.
-fn server(keys: &EndKeys) -> Result<ServerConnection, Error> {
+pub(super) fn server(keys: &EndKeys) -> Result<ServerConnection, Error> {
     let peer = Arc::new(OnlyKey::new(&keys.peer));
     let own = AlwaysResolvesServerRawPublicKeys::new(certified_key(&keys.own_seed)?);
     let mut config = ServerConfig::builder_with_provider(provider())

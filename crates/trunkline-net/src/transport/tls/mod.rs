@@ -270,3 +270,7 @@ fn transport_of(
         send: Box::new(send),
     })
 }
+
+#[cfg(test)]
+#[cfg(shuttle)]
+mod tests;

@@ -83,6 +83,11 @@ impl TlsSend {
     /// Sends everything that is encrypted, and what the receive half has made the connection
     /// produce. Returns false if the socket has no room.
     pub(super) fn push(&mut self) -> io::Result<bool> {
+        if self.end == End::Finished {
+            // The socket takes nothing more. Answers to a peer that still sends are dropped.
+            self.shared.has_output.store(false, Ordering::Release);
+            return Ok(true);
+        }
         loop {
             if !self.push_sealed()? {
                 return Ok(false);
