@@ -94,6 +94,7 @@ check: toolchain ## Format, layers, lints, unit tests and golden vectors: minute
 	$(call step,unit,cargo test --workspace --lib --bins)
 	$(call step,vectors,cargo test -p trunkline-types -p trunkline-proto --test vectors --test frames)
 
+# The pages are checked with the program that the tests have built.
 .PHONY: test
 test: toolchain nptdms ## Everything that must hold before a change goes in
 	$(call step,format,cargo fmt --all --check && cargo fmt --all --manifest-path bench/Cargo.toml --check)
@@ -110,7 +111,7 @@ test: toolchain nptdms ## Everything that must hold before a change goes in
 	$(call step,planted,$(share_dependencies) && cargo xtask mutants && cd target/mutants/tree && \
 		CARGO_TARGET_DIR='$(TARGET)/planted' cargo test --profile sim -p trunkline-sim --features planted \
 			--test planted --test planted_history)
-	$(call step,docs,cargo build --bin trunkline && cargo xtask docs --check --require-binary)
+	$(call step,docs,cargo xtask docs --check --require-binary)
 	$(call step,packaging,$(PACKAGING))
 	$(call step,rustdoc,RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps)
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
