@@ -18,7 +18,7 @@
 //! - [`role`]: the four [`Role`]s.
 //! - [`host`]: [`Host`], the origin of a connection, and [`HostRange`], which a rule names.
 //! - [`account`]: [`Account`], with the names of users and groups.
-//! - [`rule`]: [`Rule`], and [`Who`] it concerns.
+//! - [`rule`]: [`Rule`], and [`Who`] it applies to.
 //! - [`policy`]: [`Policy`], the accounts and rules of an engine, checked.
 //! - [`subject_rules`]: [`SubjectRules`], prepared for one caller or for several with equal rights.
 //! - [`decision`]: [`Decision`], and [`Explanation`], the decisions on every action.

@@ -27,7 +27,7 @@ pub struct Rule {
     pub place: Place,
 }
 
-/// The callers that a rule concerns.
+/// The callers that a rule applies to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Who {
     User(UserName),

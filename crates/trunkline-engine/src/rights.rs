@@ -20,7 +20,7 @@ pub enum Rights {
     ByName(Arc<RightsClass>),
 }
 
-/// The rules that concern one subject, and what they permit on each variable. Sessions with the
+/// The rules that apply to one subject, and what they permit on each variable. Sessions with the
 /// same rules share a class.
 pub struct RightsClass {
     rules: SubjectRules,
@@ -88,7 +88,7 @@ impl Rights {
     }
 
     /// Returns why the caller may, or may not, perform `action` on the variables with this name: the
-    /// rule that decides, with its place. Returns `None` if no rule concerns the caller.
+    /// rule that decides, with its place. Returns `None` if no rule applies to the caller.
     pub fn reason(&self, action: Action, name: &str) -> Option<String> {
         match self {
             Rights::Uniform(_) => None,

@@ -1,4 +1,4 @@
-//! Proves and stores the identities of programs and persons.
+//! Proves and stores the identities of programs and people.
 //!
 //! ```text
 //! program   key          ProgramKey ── login_signature ──> verify_login ──┐

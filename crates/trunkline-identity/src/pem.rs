@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PemError {
     /// The text has no block.
-    #[error("there is no `-----BEGIN {0}-----`; name a file with one")]
+    #[error("the file has no `-----BEGIN {0}-----`; specify a PEM file that has one")]
     Nothing(&'static str),
     /// A block of another kind comes first.
     #[error("line {line} begins a block `{found}`, but a block `{expected}` is needed; {remedy}")]

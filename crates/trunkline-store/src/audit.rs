@@ -1,4 +1,4 @@
-//! Stores the audit as a chain of hashes.
+//! Stores the audit as a hash chain.
 //!
 //! The hash of an entry is computed when the entry is appended, from the hash of the last entry. The table
 //! `audit_anchor` has one row: the number and the hash of the last removed entry, to which the oldest
@@ -21,7 +21,7 @@ pub(crate) const AUDIT: Log = Log {
     noun: "the audit",
 };
 
-/// The columns of an entry before the chain of hashes was added, in version 5 of the tables.
+/// The columns of an entry before the hash chain was added, in version 5 of the tables.
 pub(crate) const UNCHAINED_COLUMNS: &str = "number, at, who, origin, action, name, type, old, new, \
                                             outcome, epoch, count, sentence";
 /// All columns of an entry, except its checksum.

@@ -26,7 +26,7 @@
 //! - `library`: libraries and their variables; `retained`: values; `audit`: the audit entries;
 //!   `alarm`: states of alarms and the entries of their journal; `log`: the common part of the audit and
 //!   the journal.
-//! - `verification`: checks the chain of hashes of the audit.
+//! - `verification`: checks the hash chain of the audit.
 //! - `creation`: creates the file; `damage`: finds and moves damaged rows.
 //! - `copied`: store files that no engine uses, for backups.
 //! - `error`: translates SQLite's errors into errors with a remedy.

@@ -147,8 +147,8 @@ WHEN OLD.number <> (SELECT min(number) FROM alarm_journal)
 BEGIN SELECT RAISE(ABORT, 'only the oldest entry of the alarm journal is removed'); END;
 ";
 
-/// Added in version 6: the chain of hashes of the audit. The entries of an older store are linked afterwards
-/// by [`audit::chain_existing`].
+/// Added in version 6: the hash chain of the audit. The entries of an older store are linked afterwards by
+/// [`audit::chain_existing`].
 const CHAIN: &str = "
 ALTER TABLE audit ADD COLUMN monotonic INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE audit ADD COLUMN hash BLOB NOT NULL DEFAULT x'';

@@ -1,4 +1,4 @@
-//! Checks the chain of hashes of a stored audit.
+//! Checks the hash chain of a stored audit.
 
 use std::path::Path;
 

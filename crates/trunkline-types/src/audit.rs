@@ -6,7 +6,7 @@
 //!
 //! Entries are numbered consecutively from 1, even across crashes and restarts of the engine. The
 //! oldest entries are removed; the number of the oldest remaining entry shows how many have been
-//! removed. A chain of hashes makes every other change evident.
+//! removed. A hash chain makes every other change evident.
 
 mod chain;
 
@@ -71,8 +71,7 @@ pub struct AuditEntry {
     /// change.
     pub new: String,
     pub outcome: AuditOutcome,
-    /// Place in the chain of hashes; `None` before the entry is stored, and if the engine is of an
-    /// earlier version.
+    /// Link in the hash chain; `None` before the entry is stored, and if the engine is of an earlier version.
     pub link: Option<AuditLink>,
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! HELLO ──> proof: user id | key | joining token | password | client certificate
 //!             │
-//!             └──> account ──> rules that concern it ──> Rights
+//!             └──> account ──> rules that apply to it ──> Rights
 //! ```
 //!
 //! Proofs that need the disk or much time are checked on a thread of their own. When the file of
@@ -859,7 +859,7 @@ impl OpenSessions {
     }
 }
 
-/// Returns the rules that concern an account.
+/// Returns the rules that apply to an account.
 fn rules_of(policy: &Policy, account: &UserName, host: Host) -> Result<SubjectRules, SubjectError> {
     let subject = policy.subject(account.as_str(), host)?;
     Ok(policy.subject_rules(&subject))

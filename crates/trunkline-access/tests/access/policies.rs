@@ -211,7 +211,8 @@ fn subject_has_the_role_and_groups_of_its_account() {
     assert!(long.to_string().len() < 200);
 }
 
-/// The engine's own user has the role admin without an account, but rules concern it like any other caller.
+/// The engine's own user has the role admin without an account, but rules apply to it as to any
+/// other caller.
 #[test]
 fn caller_without_an_account_has_the_rights_of_its_role() {
     let policy = policy(

@@ -107,7 +107,7 @@ pub trait Store: Send {
     /// Returns the number and the hash of the audit's last entry.
     fn audit_end(&mut self) -> Result<AuditHead, StoreError>;
 
-    /// Links entries to the chain of hashes and appends them to the audit, all or none. Returns the
+    /// Links entries to the hash chain and appends them to the audit, all or none. Returns the
     /// number and the hash of the last entry.
     ///
     /// In the same step the oldest entries beyond `bound` are removed; the step then ends with an

@@ -1,13 +1,13 @@
-//! The chain of hashes, which makes every change of the stored audit evident.
+//! The hash chain, which makes every change of the stored audit evident.
 //!
 //! ```text
 //! hash of entry n = SHA-256(hash of entry n-1, 32 bytes || canonical bytes of entry n)
 //! ```
 //!
 //! The entry before the first one counts as [`AuditHash::ZERO`]. The canonical bytes are defined in
-//! the reference, page "The chain of the audit". The chain has no key: who can write the whole store
-//! can compute a new chain. The new chain has other hashes from the changed entry on, so a hash that
-//! was noted elsewhere ([`ChainAnchor`]) shows the change.
+//! the reference, page "The audit hash chain". The chain has no key: who can write the whole store
+//! can compute a new chain. The new chain has other hashes from the changed entry on, so a hash
+//! that was noted elsewhere ([`ChainAnchor`]) shows the change.
 
 use std::fmt;
 use std::str::FromStr;
@@ -481,7 +481,7 @@ mod tests {
         checked(entries, None).faults
     }
 
-    /// The bytes and the hash of the reference, page "The chain of the audit".
+    /// The bytes and the hash of the reference, page "The audit hash chain".
     #[test]
     fn canonical_bytes_of_an_entry_are_those_of_the_reference() {
         let bytes = canonical_bytes(&entry(1));

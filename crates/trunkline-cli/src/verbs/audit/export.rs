@@ -22,11 +22,11 @@ use crate::{CliError, Context, Exit, Problem};
 
 /// Write the entries of the audit as JSON Lines or syslog messages
 ///
-/// The entries are complete and in order, the oldest first, each with its hash and the hash before it.
-/// JSON Lines have the keys of `audit --json`. Syslog messages are those of RFC 5424, with every field
-/// as structured data. With --follow, the command runs until Ctrl-C and writes new entries within a
-/// second. With --cursor or --after, it continues where an earlier export ended, and ends with exit
-/// code 8 if the audit is no longer the one that was exported.
+/// The entries are complete and in order, oldest first, each with its own hash and the hash of the previous
+/// entry. JSON Lines have the keys of `audit --json`. Syslog messages have the format of RFC 5424, with every
+/// field as structured data. With --follow, the command runs until Ctrl-C and writes new entries within a
+/// second. With --cursor or --after, it continues where an earlier export ended, and ends with exit code 8 if
+/// the audit is no longer the one that was exported.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only entries since this time, such as 2026-11-21T08:00, 14:30, today, yesterday, 10m or
@@ -43,8 +43,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = number::<u64>(0..=u64::MAX >> 1))]
     after: Option<u64>,
 
-    /// Continue after the entry whose number and hash are in FILE, and keep FILE up to date. Without
-    /// FILE, begin with the first entry, or after --after
+    /// Continue after the entry whose number and hash are in FILE, and keep FILE up to date. If FILE does not
+    /// exist, begin with the first entry, or after --after
     #[arg(long, value_name = "FILE")]
     cursor: Option<PathBuf>,
 
@@ -56,8 +56,8 @@ pub(crate) struct Args {
     #[arg(long)]
     follow: bool,
 
-    /// Where to write: a file, to which entries are appended; unix:/dev/log or udp://HOST:PORT with
-    /// --as syslog. By default standard output
+    /// Destination: a file, to which entries are appended; with --as syslog, also unix:/dev/log or
+    /// udp://HOST:PORT. Default: standard output
     #[arg(long, value_name = "TARGET")]
     to: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `audit`: shows the audit trail, checks its chain of hashes, and exports it.
+//! `audit`: shows the audit trail, checks its hash chain, and exports it.
 
 mod export;
 mod syslog;

@@ -1,4 +1,4 @@
-//! `audit verify`: checks the chain of hashes of the audit of an engine or of a store file.
+//! `audit verify`: checks the hash chain of the audit of an engine or of a store file.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -196,8 +196,8 @@ fn check_pages(
             return Ok(None);
         }
         if page.entries.iter().all(|entry| entry.link.is_none()) && !page.entries.is_empty() {
-            let sentence = "the engine is of an earlier version, whose audit has no chain of hashes; update \
-                            the engine";
+            let sentence = "the engine is of an earlier version, whose audit has no hash chain; \
+                            update the engine";
             return Err(Problem::failed("no-chain", sentence).into());
         }
         page.entries.iter().for_each(|entry| check.push(entry));
@@ -240,8 +240,8 @@ fn report_of_file(file: &Path, anchor: Option<ChainAnchor>) -> Result<ChainRepor
     })?;
     report.ok_or_else(|| {
         let sentence = format!(
-            "{} was written by an earlier version, whose audit has no chain of hashes; an engine of this \
-             version adds the hashes when it starts",
+            "{} was written by an earlier version, whose audit has no hash chain; an engine of \
+             this version adds the hashes when it starts",
             file.display()
         );
         Problem::failed("no-chain", sentence).into()

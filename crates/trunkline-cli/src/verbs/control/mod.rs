@@ -102,7 +102,7 @@ struct TermsArgs {
 /// released as well.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReleaseArgs {
-    /// Folder as in `control ls`
+    /// Folder, as listed by `control ls`
     #[arg(value_name = "FOLDER")]
     folder: String,
 }
@@ -114,7 +114,7 @@ pub(crate) struct GiveArgs {
     #[arg(value_name = "FOLDER")]
     folder: String,
 
-    /// Account of the client, or number of its request as in `control ls`
+    /// Account of the client, or number of its request, as listed by `control ls`
     #[arg(value_name = "TO")]
     to: String,
 }

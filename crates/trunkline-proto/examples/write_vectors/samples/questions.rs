@@ -562,7 +562,7 @@ fn audit(samples: &mut Vec<Sample>) {
     add(
         samples,
         "audit-page-chained",
-        "A login, with the monotonic time and the place in the chain of hashes",
+        "A login, with the monotonic time and the link in the hash chain",
         |out| {
             let head = AuditPageHead {
                 next: None,
