@@ -154,7 +154,7 @@ impl Actions {
         self.0
     }
 
-    /// Returns the set with the given bits, without those that belong to no action.
+    /// Returns the set with the given bits, excluding those that belong to no action.
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits & Self::ALL.0)
     }

@@ -104,7 +104,7 @@ impl ClientCertificate {
         &self.certificate
     }
 
-    /// Returns the certificates of its issuers, as far as the file has them.
+    /// Returns those certificates of its issuers that the file contains.
     pub fn intermediates(&self) -> &[Certificate] {
         &self.intermediates
     }

@@ -20,12 +20,12 @@
 //!
 //! # Layout
 //! - [`keys`]: keys of programs, and the proof of a key on one connection.
-//! - [`password`], [`attempts`]: passwords of persons, with bounded cost and growing delays.
+//! - [`password`], [`attempts`]: passwords of people, with bounded cost and growing delays.
 //! - [`token`]: joining tokens.
 //! - [`authority`], [`certificate`], [`fingerprint`], [`host_name`]: the certificates of engines.
 //! - [`client_certificate`]: those of clients, with their private keys.
 //! - [`folder`]: the security folder; [`accounts`]: its file `access.toml`; [`files`]: their permissions.
-//! - [`origin`]: where a peer is, as far as limits are concerned.
+//! - [`origin`]: the origin of a peer, for limits.
 
 #![forbid(unsafe_code)]
 

@@ -58,7 +58,7 @@ pub struct AuditEntry {
     pub monotonic: Tick,
     /// The principal on whose behalf the action was carried out.
     pub who: String,
-    /// The origin of the action: address, program and process, as far as they are known.
+    /// The origin of the action: address, program and process, if known.
     pub from: String,
     pub action: AuditAction,
     /// Full name of the variable, or name of the library; empty for an action on the whole engine.

@@ -185,7 +185,7 @@ fault_codes! {
     StreamPeer = 105, "stream-peer";
     /// The endpoint is already connected; it accepts only one peer.
     StreamConnected = 106, "stream-connected";
-    /// The peer endpoint was created anew after it was connected; create this endpoint anew, too.
+    /// The peer endpoint was re-created after it was connected; re-create this endpoint as well.
     StreamRestarted = 107, "stream-restarted";
     /// The two endpoints cannot continue the stream: elements between them are lost.
     StreamDataLost = 108, "stream-data-lost";

@@ -9,7 +9,7 @@
 //! The folder is `trunkline` in `XDG_CONFIG_HOME` or in `~/.config`. A connection to the URL of a
 //! context uses the context: it is encrypted, accepts only the engine of that authority, and logs in
 //! with the key. A context can also name a key in another file, a client certificate with its private
-//! key, or no key, for persons who log in with a password.
+//! key, or no key, for people who log in with a password.
 
 use std::fs;
 use std::io::{self, Write};

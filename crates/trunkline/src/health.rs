@@ -452,10 +452,10 @@ fn rows(figures: &EngineFigures) -> Vec<Row> {
         U64 "connections_per_address" "1/s"
             "Maximum number of new connections per second from one address of another machine"
             = connections.per_address_max;
-        U64 "variables" "" "Deployed variables, without those of `_engine`" = variables.deployed;
+        U64 "variables" "" "Deployed variables, excluding those of `_engine`" = variables.deployed;
         U64 "slots" "" "Slots in use by variables, including those of `_engine`, and by open fields"
             = variables.slots;
-        U64 "slots_max" "" "Maximum number of slots, without those whose handles are used up"
+        U64 "slots_max" "" "Maximum number of slots, excluding those whose handles are used up"
             = variables.slots_max;
         U64 "fields" "" "Open fields" = variables.fields;
         U64 "fields_max" "" "Maximum number of open fields" = variables.fields_max;

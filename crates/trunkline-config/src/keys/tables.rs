@@ -513,7 +513,7 @@ pub(super) const VARIABLE: &[Key] = &[
         "deadband",
         "percent of the range, 0 to 100, or a table, see below",
         "0",
-        "changes of `f32` and `f64` too small to be an update",
+        "changes to `f32` and `f64` values that are too small to be an update",
     ),
     shared(
         "fifo",

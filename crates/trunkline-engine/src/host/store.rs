@@ -159,7 +159,7 @@ pub trait Store: Send {
 pub struct Damage {
     /// Kind of the damaged part: a library, a retained value.
     pub kind: String,
-    /// Its name, as far as it can be read.
+    /// Its name, if it can be read.
     pub name: String,
 }
 

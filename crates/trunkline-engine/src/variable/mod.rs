@@ -621,7 +621,7 @@ impl Variable {
         self.write_word(caller, wall, word, wakes)
     }
 
-    /// Steps 1 to 4 of the write path, as far as they apply to a plain variable.
+    /// Those of steps 1 to 4 of the write path that apply to a plain variable.
     #[inline(always)]
     fn write_word(
         &self,

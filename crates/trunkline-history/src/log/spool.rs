@@ -292,7 +292,7 @@ impl SpoolFolder {
     }
 }
 
-/// Replaces the series ids in a log by the ids of the history, which may differ because an earlier run of
+/// Replaces the series ids in a log with the ids of the history, which may differ because an earlier run of
 /// the engine wrote the log. Unknown series get new ids and are added to `new`. Rows of series without a
 /// readable definition are dropped and reported as damage.
 pub(crate) fn translate(recovered: &mut Recovered, known: &[Series], new: &mut Vec<Series>) {

@@ -83,7 +83,7 @@ impl Accounts {
         &self.entries
     }
 
-    /// Returns the accounts and rules that decide about rights.
+    /// Returns the accounts and rules that determine rights.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }

@@ -1,4 +1,4 @@
-//! The passwords of persons: rules, hashes, and verification with bounded cost.
+//! The passwords of people: rules, hashes, and verification with bounded cost.
 
 mod hash;
 mod verifier;

@@ -217,7 +217,7 @@ impl ChainCheck {
         self.before = Some((entry.number, Some(link.hash)));
     }
 
-    /// Reports an entry that cannot be read. `link` is its place in the chain, as far as it is known.
+    /// Reports an entry that cannot be read. `link` is its link in the chain, if known.
     pub fn push_unreadable(&mut self, number: u64, link: Option<AuditLink>, why: String) {
         let when = self
             .report

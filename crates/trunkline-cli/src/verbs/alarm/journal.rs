@@ -1,4 +1,4 @@
-//! `alarm journal`: shows the recorded changes of alarms.
+//! `alarm journal`: shows the recorded alarm changes.
 
 use serde_json::Value as Json;
 use trunkline_types::Timestamp;

@@ -19,7 +19,7 @@ use crate::{CliError, Context, Exit, Problem};
 ///
 /// The engine records every write by a client to a variable whose configuration sets `audit`, with
 /// its outcome; every force and unforce; every deploy, undeploy, start and stop of a library;
-/// logins, refused requests and changes of access; acknowledgements of alarms; and engine starts and
+/// logins, refused requests and changes to access rights; acknowledgements of alarms; and engine starts and
 /// stops. The oldest entries come first.
 ///
 /// The subcommands check and export the complete audit. To show the entries of a library that is
@@ -113,9 +113,9 @@ pub(crate) struct Entry {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     lost: Option<WideInt>,
-    /// Time of the engine's monotonic clock, in nanoseconds. It is not affected by changes of the
-    /// system clock, and is comparable between the entries of one start. Left out if it is not known.
-    /// A string with --int-strings.
+    /// Time of the engine's monotonic clock, in nanoseconds. It is not affected by changes to the system
+    /// clock, and is comparable between the entries of one start. Left out if it is not known. A string with
+    /// --int-strings.
     #[serde(skip_serializing_if = "Option::is_none")]
     monotonic: Option<WideInt>,
     /// Hash of the previous entry, as 64 hexadecimal digits. Left out by engines of earlier versions.

@@ -51,7 +51,7 @@ impl PassedAddresses {
         Ok(passed)
     }
 
-    /// Replaces the addresses of the configuration by those of the named sockets.
+    /// Replaces the addresses of the configuration with those of the named sockets.
     pub(super) fn apply(&self, plan: &mut DeploymentPlan) {
         if !self.listen.is_empty() {
             plan.engine.listen.clone_from(&self.listen);

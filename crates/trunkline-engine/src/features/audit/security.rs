@@ -1,4 +1,5 @@
-//! Audits security events: logins, ends of sessions, refused requests, and changes of access.
+//! Audits security events: logins, ends of sessions, refused requests, and changes to access
+//! rights.
 //!
 //! Events that a peer can repeat at will are limited, so that they cannot displace other entries
 //! from the bounded audit. The first event of a peer gets an entry. While further ones follow, one

@@ -268,7 +268,7 @@ impl TlsReceive {
         }
     }
 
-    /// Replaces a connection that has ended by the next one, if there is one.
+    /// Replaces a connection that has ended with the next one, if there is one.
     fn begin_next(&mut self) -> bool {
         // Both locks, in this order, so that the send half never finds neither.
         let mut connection = lock(&self.shared.connection);
