@@ -64,7 +64,7 @@ actions! {
     Stream = 7, "stream";
     /// Subscribe a variable for a recording, in addition to `subscribe`.
     Record = 8, "record";
-    /// Read the audit.
+    /// Read the audit trail.
     Audit = 9, "audit";
     /// Change accounts, rules and certificates, reload the configuration of the engine, and stop the
     /// engine.

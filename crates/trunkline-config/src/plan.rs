@@ -30,7 +30,7 @@ pub struct DeploymentPlan {
 pub struct EngineConfig {
     /// Name of the engine; `None`: the name of the host.
     pub name: Option<String>,
-    /// Location of the store, for deployed libraries, retained values, alarms and the audit.
+    /// Location of the store, for deployed libraries, retained values, alarms and the audit trail.
     pub store: StoreChoice,
     /// Maximum number of audit entries in the store.
     pub audit_entries: u64,

@@ -222,8 +222,9 @@ impl Rights {
         }
     }
 
-    /// Returns the names whose entries in the audit the caller may read, provided that it may read
-    /// the audit at all. The names of variables and libraries are told apart by their slashes.
+    /// Returns the names whose entries in the audit trail the caller may read, provided that it may
+    /// read the audit trail at all. The names of variables and libraries are told apart by their
+    /// slashes.
     pub fn names_in_audit(&self) -> PermittedNames {
         match self {
             Rights::Uniform(actions) if actions.contains(Action::Audit) => {
@@ -238,7 +239,7 @@ impl Rights {
 /// Permits no name.
 struct NoName;
 
-/// Permits the names of variables and libraries whose entries in the audit may be read.
+/// Permits the names of variables and libraries whose entries in the audit trail may be read.
 struct AuditedNames(Arc<RightsClass>);
 
 impl PermitName for NoName {

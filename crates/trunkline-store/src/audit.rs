@@ -1,4 +1,4 @@
-//! Stores the audit as a hash chain.
+//! Stores the audit trail as a hash chain.
 //!
 //! The hash of an entry is computed when the entry is appended, from the hash of the last entry. The table
 //! `audit_anchor` has one row: the number and the hash of the last removed entry, to which the oldest
@@ -15,7 +15,7 @@ use trunkline_types::{
 use crate::error::Error;
 use crate::log::Log;
 
-/// The audit in the table `audit`.
+/// The audit trail in the table `audit`.
 pub(crate) const AUDIT: Log = Log {
     table: "audit",
     noun: "the audit",

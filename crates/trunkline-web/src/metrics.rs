@@ -366,9 +366,9 @@ pub const METRICS: &[Metric] = &[
         |s, to| to.only(s.figures.alarms.counts.raised_recently)),
     counter("trunkline_alarm_journal_lost", "Changes of alarms that are missing from the alarm journal",
         |s, to| to.only(s.figures.alarms.lost)),
-    gauge("trunkline_audit_waiting", "Entries of the audit that are not stored yet",
+    gauge("trunkline_audit_waiting", "Audit entries that are not stored yet",
         |s, to| to.only(s.figures.audit.waiting)),
-    gauge("trunkline_audit_lost", "Entries that are missing from the audit and that no entry of the audit reports yet",
+    gauge("trunkline_audit_lost", "Entries that are missing from the audit trail and that no entry reports yet",
         |s, to| to.only(s.figures.audit.lost)),
 
     gauge("trunkline_configuration_failing",

@@ -129,8 +129,8 @@ impl Administrator for OrderWorker {
     }
 }
 
-/// Adds the order to the audit. This happens before the reply is sent, so that a caller with a
-/// reply also finds its order in the audit.
+/// Adds the order to the audit trail. This happens before the reply is sent, so that a caller with
+/// a reply also finds its order in the audit trail.
 fn note(
     deployments: &Deployments,
     caller: &Caller,

@@ -201,7 +201,7 @@ impl Health {
             let alarms = match row.path {
                 "store/failing" => vec![failing("the store cannot be written")],
                 "history/failing" => vec![failing("the history cannot be written")],
-                "audit/full" => vec![failing("the audit has no room for further entries")],
+                "audit/full" => vec![failing("the audit trail has no room for further entries")],
                 "insecure" => vec![failing(
                     "clients on other machines need neither encryption nor an identity",
                 )],
@@ -500,12 +500,12 @@ fn rows(figures: &EngineFigures) -> Vec<Row> {
             = counts.raised_recently > FLOOD_THRESHOLD;
         U64 "alarms/journal" "" "Number of the newest entry of the alarm journal" = alarms.journal;
         U64 "alarms/lost" "" "Changes of alarms that are missing from the journal" = alarms.lost;
-        U64 "audit/newest" "" "Number of the newest stored entry of the audit" = audit.newest;
+        U64 "audit/newest" "" "Number of the newest stored entry of the audit trail" = audit.newest;
         String "audit/head" "" "Hash of this entry, which covers all earlier entries" = text(&audit.head);
         U64 "audit/waiting" "" "Entries of the audit that are not stored yet" = audit.waiting;
-        U64 "audit/lost" "" "Entries that are missing from the audit, because it had no room" = audit.lost;
+        U64 "audit/lost" "" "Entries that are missing from the audit trail, because it had no room" = audit.lost;
         Bool "audit/full" ""
-            "True if the audit has no room for the entries of actions that do not wait for it"
+            "True if the audit trail has no room for the entries of actions that do not wait for it"
             = audit.is_full;
         Bool "insecure" ""
             "True if clients on other machines need neither encryption nor an identity"

@@ -77,7 +77,7 @@ pub(crate) struct Logins {
     journal: Journal,
 }
 
-/// Records security events in the audit.
+/// Records security events in the audit trail.
 #[derive(Clone)]
 struct Journal {
     core: Core,
@@ -223,7 +223,7 @@ impl Logins {
         Some(next)
     }
 
-    /// The engine, whose audit gets refused requests.
+    /// The engine, whose audit trail gets refused requests.
     pub(crate) fn engine(&self) -> &Core {
         &self.journal.core
     }
@@ -450,7 +450,7 @@ struct LoginFacts {
     /// The client as the transport knows it.
     caller: Caller,
     uid: Option<u32>,
-    /// The client without what differs between its connections, for the audit.
+    /// The client without what differs between its connections, for the audit trail.
     peer: String,
     /// The account that the client states; empty if its proof identifies the account.
     stated_account: String,

@@ -47,8 +47,8 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// File for deployed libraries, retained values, states of alarms, the audit and the alarm
-    /// journal; `none` keeps them in memory only. Default: the configured store, otherwise
+    /// File for deployed libraries, retained values, states of alarms, the audit trail and the alarm journal;
+    /// `none` keeps them in memory only. Default: the configured store, otherwise
     /// ~/.local/state/trunkline/engine-PORT.db
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,

@@ -156,7 +156,7 @@ pub struct AuditFigures {
     pub is_full: bool,
     /// Entries that are not stored yet.
     pub waiting: u64,
-    /// Entries that are missing from the audit, and that no entry reports yet.
+    /// Entries that are missing from the audit trail, and that no entry reports yet.
     pub lost: u64,
     /// True if stored entries survive a restart.
     pub is_lasting: bool,

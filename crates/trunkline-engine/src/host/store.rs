@@ -16,7 +16,7 @@ use trunkline_types::{
 use crate::outcome::orders::LibraryState;
 use crate::update::Encoded;
 
-/// The bound of the audit, and of the alarm journal.
+/// The bound of the audit trail, and of the alarm journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogBound {
     pub entries: u64,
@@ -47,7 +47,7 @@ impl LogBound {
     }
 }
 
-/// Stores libraries, the count of starts, the newest values, the audit, and alarms with their
+/// Stores libraries, the count of starts, the newest values, the audit trail, and alarms with their
 /// journal.
 pub trait Store: Send {
     fn location(&self) -> String;
@@ -107,16 +107,16 @@ pub trait Store: Send {
     /// Returns the number and the hash of the audit's last entry.
     fn audit_end(&mut self) -> Result<AuditHead, StoreError>;
 
-    /// Links entries to the hash chain and appends them to the audit, all or none. Returns the
-    /// number and the hash of the last entry.
+    /// Links entries to the hash chain and appends them to the audit trail, all or none. Returns
+    /// the number and the hash of the last entry.
     ///
     /// In the same step the oldest entries beyond `bound` are removed; the step then ends with an
     /// entry that reports the removal. The numbers of new entries must follow those of existing
     /// ones. An entry whose number exists is the same entry and is left as it is, so that a step
-    /// with an unknown outcome can be repeated. Nothing else changes the audit.
+    /// with an unknown outcome can be repeated. Nothing else changes the audit trail.
     ///
     /// # Errors
-    /// [`StoreError`]; the audit is unchanged.
+    /// [`StoreError`]; the audit trail is unchanged.
     fn append_audit(
         &mut self,
         entries: &[AuditEntry],

@@ -31,7 +31,7 @@ const UNKNOWN: u8 = 5;
 const LOST: u8 = 6;
 
 fields! {
-    /// Asks for a page of the audit; see [`AuditQuery`](trunkline_types::AuditQuery).
+    /// Asks for a page of the audit trail; see [`AuditQuery`](trunkline_types::AuditQuery).
     #[derive(Copy, Eq, Default)]
     pub struct Audit<'a> {
         /// Number of the page's first entry; `None` starts at the newest or the oldest entry,

@@ -1,4 +1,4 @@
-//! The hash chain, which makes every change of the stored audit evident.
+//! The hash chain, which makes every change of the stored audit trail evident.
 //!
 //! ```text
 //! hash of entry n = SHA-256(hash of entry n-1, 32 bytes || canonical bytes of entry n)
@@ -125,7 +125,7 @@ pub enum ChainFault {
     Unreadable(String),
     /// The noted hash is not the hash of the entry with the noted number, or of any entry.
     OtherPast,
-    /// The entry of the noted hash has been removed, because the audit is bounded.
+    /// The entry of the noted hash has been removed, because the audit trail is bounded.
     AnchorRemoved,
 }
 
@@ -350,13 +350,13 @@ impl fmt::Display for ChainFault {
                 "the entry has no hash; an engine of this version adds the hashes when it starts",
             ),
             ChainFault::Start => f.write_str(
-                "the oldest entry does not follow the entries whose removal the audit reports: \
-                 older entries were removed by another program",
+                "the oldest entry does not follow the entries whose removal the audit trail \
+                 reports: older entries were removed by another program",
             ),
             ChainFault::Unreadable(why) => write!(f, "the entry is damaged: {why}"),
             ChainFault::OtherPast => f.write_str(
-                "the audit does not contain the noted hash: entries up to it were rewritten, or it \
-                 is the hash of another audit or of a removed entry",
+                "the audit trail does not contain the noted hash: entries up to it were rewritten, \
+                 or it is the hash of another audit trail or of a removed entry",
             ),
             ChainFault::AnchorRemoved => f.write_str(
                 "the entry of the noted hash has been removed, because the number or the age of \

@@ -429,9 +429,9 @@ verbs! {
     /// [`CallError`] if there is no answer.
     waits fn engine_info(&self) -> EngineInfo = |core, _| core.engine_info();
 
-    /// Queries the audit: writes of variables with `audit = true`, forces and orders. A page has at
-    /// most the query's limit, or 100,000 entries. To continue, use `next` of the page as the start
-    /// of the next query.
+    /// Queries the audit trail: writes of variables with `audit = true`, forces and orders. A page has at
+    /// most the query's limit, or 100,000 entries. To continue, use `next` of the page as the start of the
+    /// next query.
     ///
     /// # Errors
     /// [`CallError::Fault`] if the engine refuses the query, [`CallError`] if there is no answer.

@@ -22,8 +22,8 @@ use crate::{CliError, Context, Exit, Problem};
 /// logins, refused requests and changes to access rights; acknowledgements of alarms; and engine starts and
 /// stops. The oldest entries come first.
 ///
-/// The subcommands check and export the complete audit. To show the entries of a library that is
-/// named verify or export, use a pattern such as 'verify/**'.
+/// The subcommands check and export the complete audit trail. To show the entries of a library that is named
+/// verify or export, use a pattern such as 'verify/**'.
 #[derive(Clone, Debug, clap::Args)]
 #[command(disable_help_subcommand = true)]
 pub(crate) struct Args {
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     last: Option<u32>,
 }
 
-/// The subcommands for the complete audit.
+/// The subcommands for the complete audit trail.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Verify(verify::Args),
@@ -155,8 +155,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     };
     let has_filter = args.since.is_some() || args.who.is_some() || args.last.is_some();
     if has_filter || args.pattern.is_some() {
-        let sentence = "the subcommands of audit use the complete audit; put their own options after the \
-                        subcommand";
+        let sentence = "the subcommands of audit use the complete audit trail; put their own \
+                        options after the subcommand";
         return Err(Problem::usage(sentence).into());
     }
     match command {

@@ -12,7 +12,7 @@ use crate::{CliError, Context, Exit};
 /// Stop an engine that `trunkline serve` or `trunkline demo` runs
 ///
 /// The engine stops its I/O servers, stores what waits to be stored, and closes its connections, as
-/// after Ctrl-C. The audit records who ordered it. The command ends as soon as the engine has
+/// after Ctrl-C. The audit trail records who ordered it. The command ends as soon as the engine has
 /// accepted the order. A service manager may start the engine again.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}

@@ -172,7 +172,8 @@ struct Event {
 }
 
 impl Audit<'_> {
-    /// Records a security event. Never waits: if the audit is full, the entry is counted as lost.
+    /// Records a security event. Never waits: if the audit trail is full, the entry is counted as
+    /// lost.
     ///
     /// Repeated logins, ends of sessions and refused requests are counted, and get one entry per
     /// [`AUDIT_REPEAT_PERIOD`]; see [`note_repeats`](Self::note_repeats).

@@ -110,7 +110,7 @@ pub(super) enum EndCause {
     RightsChanged,
 }
 
-/// A change, in the order in which it happened, for the audit and for the sessions concerned.
+/// A change, in the order in which it happened, for the audit trail and for the sessions concerned.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Granted(Arc<Token>),
