@@ -502,7 +502,7 @@ fn rows(figures: &EngineFigures) -> Vec<Row> {
         U64 "alarms/lost" "" "Changes of alarms that are missing from the journal" = alarms.lost;
         U64 "audit/newest" "" "Number of the newest stored entry of the audit trail" = audit.newest;
         String "audit/head" "" "Hash of this entry, which covers all earlier entries" = text(&audit.head);
-        U64 "audit/waiting" "" "Entries of the audit that are not stored yet" = audit.waiting;
+        U64 "audit/waiting" "" "Audit entries that are not stored yet" = audit.waiting;
         U64 "audit/lost" "" "Entries that are missing from the audit trail, because it had no room" = audit.lost;
         Bool "audit/full" ""
             "True if the audit trail has no room for the entries of actions that do not wait for it"

@@ -98,8 +98,8 @@ struct TermsArgs {
 
 /// Release control of a folder
 ///
-/// The first client that waits for it gets control. Control that another command of yours holds is
-/// released as well.
+/// The client that has waited longest gets control. Control that your other commands hold is released as
+/// well.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReleaseArgs {
     /// Folder, as listed by `control ls`

@@ -1,4 +1,4 @@
-//! `engine info`: what an engine says about itself.
+//! `engine info`: shows information about an engine.
 
 use trunkline::Client;
 use trunkline::proto::EngineInfo;
@@ -10,9 +10,9 @@ use crate::output::values::WideInt;
 use crate::terminal::Style;
 use crate::{CliError, Context, Exit, counted};
 
-/// Show what an engine says about itself
+/// Show information about an engine
 ///
-/// This includes its name and version, where and since when it runs, and its libraries. `trunkline
+/// This includes its name and version, where it runs and since when, and its libraries. `trunkline
 /// limits` shows its limits, and `trunkline get '_engine/**'` its measurements.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}

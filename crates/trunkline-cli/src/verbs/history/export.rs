@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 
-    /// The format of FILE (default: from the extension of its name)
+    /// The format of FILE (default: chosen by its file extension)
     #[arg(long = "as", value_name = "FORMAT")]
     out_form: Option<ExportFormat>,
 
