@@ -6,8 +6,8 @@
 //! user, host ────> Subject ──┘      └───────────> Decision    with the rule or the role that decides
 //! ```
 //!
-//! A rule that denies wins over every grant; otherwise one grant suffices; otherwise the request is denied.
-//! Rules have no order, and a rule with a longer pattern does not win over one with a shorter pattern, so
+//! A rule that denies overrides every grant; otherwise one grant suffices; otherwise the request is denied.
+//! Rules have no order, and a rule with a longer pattern does not override one with a shorter pattern, so
 //! each rule can be understood alone (decision 0066).
 //!
 //! The crate performs no I/O and reads no clock. It does not authenticate: it takes the user and the host as

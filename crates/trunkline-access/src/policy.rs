@@ -108,7 +108,7 @@ pub enum PolicyError {
         /// The user that was probably meant.
         suggestion: Option<UserName>,
     },
-    #[error("{place}: the rule has no actions: name one or several, such as read")]
+    #[error("{place}: the rule has no actions: specify one or several, such as read")]
     NoActions { place: Place },
     #[error(
         "{place}: the pattern {pattern} has a field, but a field has the rights of its variable: remove \

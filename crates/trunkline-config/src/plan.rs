@@ -59,7 +59,7 @@ pub struct EngineConfig {
     /// The security folder, with certificates, accounts and rules; `None`: the engine serves only
     /// programs of its own user, unless it is insecure.
     pub security: Option<PathBuf>,
-    /// Refuses programs of other users, also over TCP.
+    /// Refuses programs of other users, even over TCP.
     pub same_user: bool,
     /// Interval of keep-alives on a connection without other traffic.
     pub keep_alive: Duration,

@@ -103,7 +103,7 @@ pub enum AuthorityError {
     Certificate(#[from] CertificateError),
     /// The certificate is not that of an authority.
     #[error(
-        "the certificate may not sign other certificates; name the certificate of an authority"
+        "the certificate may not sign other certificates; specify the certificate of an authority"
     )]
     NotAnAuthority,
     /// Key and certificate do not belong together.

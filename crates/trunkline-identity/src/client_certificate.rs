@@ -43,8 +43,8 @@ pub enum ClientCertificateError {
     },
     /// The private key is that of another certificate.
     #[error(
-        "the private key in {key} is not that of the certificate in {certificate}; name the files that \
-         were created together"
+        "the private key in {key} is not that of the certificate in {certificate}; specify the \
+         files that were created together"
     )]
     OtherKey {
         /// The file of the certificate, as one word of a shell.

@@ -45,7 +45,7 @@ pub enum PemError {
         reason: String,
     },
     /// The text has more blocks than permitted.
-    #[error("the file has more than {BLOCKS_MAX} blocks; name a file with fewer")]
+    #[error("the file has more than {BLOCKS_MAX} blocks; specify a file with fewer")]
     TooManyBlocks,
 }
 
@@ -144,7 +144,7 @@ fn content(block: Block<'_>, expected: &'static str) -> Result<Zeroizing<Vec<u8>
         return Ok(block.content);
     }
     let remedy = match block.label {
-        "ENCRYPTED PRIVATE KEY" => "decrypt the key, and protect its file by permissions",
+        "ENCRYPTED PRIVATE KEY" => "decrypt the key, and protect its file with permissions",
         "OPENSSH PRIVATE KEY" | "EC PRIVATE KEY" | "RSA PRIVATE KEY" => {
             "convert the key to PKCS #8, or create a new key"
         }
@@ -222,7 +222,7 @@ mod tests {
         let certificate = encode(CERTIFICATE, b"c");
         let message = error(&certificate).to_string();
         let expected = "line 1 begins a block `CERTIFICATE`, but a block `PRIVATE KEY` is needed; \
-                        name the correct file";
+                        specify the correct file";
         assert_eq!(message, expected);
         let encrypted = error(&encode("ENCRYPTED PRIVATE KEY", b"c")).to_string();
         assert!(encrypted.contains("decrypt"), "{encrypted}");

@@ -191,7 +191,7 @@ impl Disconnect {
         }
     }
 
-    /// Returns the goodbye that tells the other end why this end is closing the connection;
+    /// Returns the goodbye that informs the other end why this end is closing the connection;
     /// `None` if the other end would not read it.
     pub fn goodbye(&self) -> Option<Goodbye> {
         let (code, sentence) = match self {

@@ -27,7 +27,7 @@ pub(crate) const UNCHAINED_COLUMNS: &str = "number, at, who, origin, action, nam
 /// All columns of an entry, except its checksum.
 pub(crate) const COLUMNS: &str = "number, at, who, origin, action, name, type, old, new, outcome, \
                                   epoch, count, sentence, monotonic, hash";
-/// Refuses to change an entry, also for other programs.
+/// Refuses changes to an entry, even by other programs.
 pub(crate) const IS_NOT_CHANGED: &str = "CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
 BEGIN SELECT RAISE(ABORT, 'an entry of the audit is not changed'); END;";
 

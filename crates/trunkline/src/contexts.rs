@@ -453,8 +453,8 @@ impl Contexts {
     /// Returns the context of the engine at `url`, if there is one.
     ///
     /// A file that cannot be used matters only if it may be that of this engine: without its context,
-    /// the connection would not be encrypted. A file that does not tell the URL of its engine may be
-    /// that of any engine on another machine.
+    /// the connection would not be encrypted. A file that does not contain the URL of its engine may belong
+    /// to any engine on another machine.
     ///
     /// # Errors
     /// [`ContextError`] of a file that cannot be used and may be that of this engine.

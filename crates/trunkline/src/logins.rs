@@ -409,9 +409,9 @@ impl Logins {
             }
             None if self.is_insecure => Ok(Proof::Nothing),
             None => {
-                let sentence = "the system does not tell the engine as which user this program runs; \
-                                connect over the engine's Unix socket, or join the engine with \
-                                `trunkline join`";
+                let sentence = "the system does not report to the engine which user runs this \
+                                program; connect over the engine's Unix socket, or join the engine \
+                                with `trunkline join`";
                 Err(refusal(FaultCode::NotAuthenticated, sentence))
             }
         }
@@ -609,8 +609,8 @@ impl Authenticator for Logins {
 
     fn pair(&self, caller: &Caller, pair: &Pair, moment: Moment) -> Result<Paired, Fault> {
         let Some(security) = &self.security else {
-            let sentence = "this engine has no accounts; create its security folder with `trunkline \
-                            init`, and name it in the configuration as `security`";
+            let sentence = "this engine has no accounts; create its security folder with \
+                            `trunkline init`, and specify it in the configuration as `security`";
             return Err(Fault::new(FaultCode::NotSupported, sentence));
         };
         let grant = security.grant(pair)?;
@@ -722,8 +722,8 @@ impl Security {
             }),
             None if role.is_none() && groups.is_empty() => {
                 let sentence = format!(
-                    "there is no account {account}; name the role of the new account: viewer, operator, \
-                     engineer or admin"
+                    "there is no account {account}; specify the role of the new account: viewer, \
+                     operator, engineer or admin"
                 );
                 Err(bad(sentence))
             }
@@ -896,7 +896,7 @@ fn unknown_key() -> LoginRefusal {
     refusal(FaultCode::NotAuthenticated, sentence)
 }
 
-/// The same sentence for an unknown account, so that it tells nobody which accounts exist.
+/// The same sentence for an unknown account, so that it does not reveal which accounts exist.
 fn wrong_password() -> LoginRefusal {
     let sentence = "the name or the password is wrong; check both";
     refusal(FaultCode::NotAuthenticated, sentence)

@@ -67,7 +67,7 @@ fn rule_without_actions_or_with_a_field_is_an_error() {
     let no_actions = Policy::new(Vec::new(), vec![rule("**", Actions::NONE)]);
     assert_eq!(
         no_actions.unwrap_err().to_string(),
-        "access.toml:7: the rule has no actions: name one or several, such as read"
+        "access.toml:7: the rule has no actions: specify one or several, such as read"
     );
     let field = Policy::new(Vec::new(), vec![rule("boiler/*#units", Actions::ALL)]);
     assert_eq!(

@@ -237,7 +237,7 @@ fn select(args: &SelectArgs, contexts: &Contexts, context: &Context) -> Result<E
     let selected = contexts.get(&args.name).map_err(|error| problem(&error))?;
     context.list([listed(&selected, Some(&args.name))])?;
     if context.settings.url.is_some() {
-        context.remark("--url or TRUNKLINE_URL is set, and wins over the selected context")?;
+        context.remark("--url or TRUNKLINE_URL is set and overrides the selected context")?;
     }
     Ok(Exit::Success)
 }

@@ -23,10 +23,10 @@ use crate::{CliError, Context, Exit, Problem};
 /// The file is text: versions, this machine, the state of the engine and its limits, its own
 /// variables and alarms, and the configuration files that you name. It does not contain the values
 /// of your variables, or passwords, keys or tokens: values in a configuration that may be secret
-/// are left out. Read the file before you pass it on; names of machines and variables are in it.
+/// are left out. Read the file before you pass it on; it contains names of machines and variables.
 ///
-/// The file says what could not be found out, for example if the engine does not run. Only its user
-/// can read it.
+/// The file reports what could not be determined, for example because the engine is not running.
+/// Only its user can read it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file to write

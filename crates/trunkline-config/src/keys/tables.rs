@@ -162,7 +162,8 @@ pub(super) const ENGINE: &[Key] = &[
         key(
             "history",
             "path of a folder, relative to the folder of this file",
-            "beside the store, `plant.history` for `plant.db`; without a store `history`, beside the first file",
+            "next to the store: `plant.history` for `plant.db`; without a store, `history` next to \
+             the first file",
             "where the updates of the variables in `[[history]]` sections are recorded",
         ),
     ),
@@ -228,7 +229,7 @@ pub(super) const ENGINE: &[Key] = &[
             "same_user",
             "true or false",
             "false",
-            "refuse programs of other users, also on loopback ports, and of other machines",
+            "refuse programs of other users, even on loopback ports, and programs on other machines",
         ),
     ),
     setting(

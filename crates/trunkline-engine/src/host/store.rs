@@ -266,7 +266,7 @@ impl OpenFault {
             OpenFault::Missing => "mount its disk, or create its folder",
             OpenFault::FileInPath => "move that file away, or specify another path",
             OpenFault::NoHistory => "specify a history folder",
-            OpenFault::Spool => "name another folder with the key `history` of [engine]",
+            OpenFault::Spool => "specify another folder with the key `history` of [engine]",
             OpenFault::OtherFolder => "mount the disk of the history again",
             OpenFault::Identity => "restore this file",
             OpenFault::EarlierLog => {

@@ -107,8 +107,8 @@ impl Accounts {
 
     /// Returns the account with this name.
     ///
-    /// The time tells whether it exists, so do not call this for a peer that has not proved an identity: see
-    /// [`Accounts::password_candidate`].
+    /// The time reveals whether it exists, so do not call this for a peer that has not proved an identity:
+    /// see [`Accounts::password_candidate`].
     pub fn by_name(&self, name: &str) -> Option<&UserName> {
         self.name(self.by_name.get(name))
     }

@@ -161,7 +161,7 @@ impl PasswordHash {
     }
 
     /// Returns true if the hash was made with other parameters than new hashes. Its verification then takes
-    /// another time than that of an unknown account, which tells that the account exists. Setting the
+    /// another time than that of an unknown account, which reveals that the account exists. Setting the
     /// password again removes the difference.
     pub fn is_outdated(&self) -> bool {
         self.costs != COSTS

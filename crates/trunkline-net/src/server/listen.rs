@@ -72,7 +72,7 @@ pub enum BindError {
 #[derive(Debug)]
 pub(super) struct BoundPort {
     listener: TcpListener,
-    /// The service manager has opened the socket, and goes on listening after this is dropped.
+    /// The service manager has opened the socket, and continues to listen after this is dropped.
     is_inherited: bool,
 }
 

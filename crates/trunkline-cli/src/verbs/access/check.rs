@@ -159,7 +159,8 @@ fn object(name: Option<&str>) -> Result<Object, Problem> {
     };
     if Pattern::has_wildcards(text) {
         let sentence = format!(
-            "{text} is a pattern; name one variable, or leave out the name for the decision on every name"
+            "{text} is a pattern; specify one variable, or leave out the name for the decision on \
+             every name"
         );
         return Err(Problem::usage(sentence));
     }
@@ -238,7 +239,7 @@ fn everywhere_alone(rules: &SubjectRules, action: Action) -> Verdict<'_> {
         return Verdict::Decided(decision);
     }
     let exception = match decision {
-        // A rule for all names denies it, which wins over every grant.
+        // A rule for all names denies it, which overrides every grant.
         Decision::Denied { .. } => None,
         Decision::Granted { .. } => narrow(Effect::Deny),
         // A grant on some names does not permit reading the audit trail.

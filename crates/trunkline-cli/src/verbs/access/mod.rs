@@ -19,8 +19,8 @@ pub(crate) use self::check::Permission;
 ///
 /// The commands work on the file access.toml in the security folder of the engine. Run them on the
 /// engine's machine, as the user under which the engine runs. The engine need not run; if it does, it
-/// applies a change within a second. A rule that denies wins over every grant; what neither a role nor
-/// a rule grants is denied.
+/// applies a change within a second. A rule that denies overrides every grant; what neither a role nor a rule
+/// grants is denied.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Ls(ListArgs),

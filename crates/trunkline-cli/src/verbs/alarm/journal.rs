@@ -63,7 +63,7 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline alarm journal entry, version 1")]
 pub(crate) struct Entry {
-    /// Number of the entry: one more than that of the previous entry, also after a restart of an
+    /// Number of the entry: one more than that of the previous entry, even after a restart of an
     /// engine with a store. Left out with present. A string with --int-strings.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]

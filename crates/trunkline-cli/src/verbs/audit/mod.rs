@@ -65,8 +65,8 @@ pub(crate) enum Subcommand {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline audit entry, version 1")]
 pub(crate) struct Entry {
-    /// Number of the entry: one more than that of the previous entry, also after a restart of an
-    /// engine with a store. A string with --int-strings.
+    /// Number of the entry: one more than that of the previous entry, even after a restart of an engine with
+    /// a store. A string with --int-strings.
     #[schemars(range(min = 1))]
     number: WideInt,
     /// Time at which the action ended, by the engine's clock, UTC, nanoseconds.

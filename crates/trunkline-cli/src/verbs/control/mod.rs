@@ -32,7 +32,7 @@ pub(crate) enum Subcommand {
     Give(GiveArgs),
 }
 
-/// List the holders of folders, and the waiting requests
+/// List the clients that control folders, and the waiting requests
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListArgs {
     /// Only folders that contain this one, or are in it

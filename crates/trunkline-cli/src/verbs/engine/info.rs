@@ -27,10 +27,10 @@ pub(crate) struct Engine {
     name: String,
     /// Version of the program that runs it.
     version: String,
-    /// Name of its machine. Left out if the engine does not tell.
+    /// Name of its machine. Left out if the engine does not report it.
     #[serde(skip_serializing_if = "String::is_empty")]
     host: String,
-    /// Process id. Left out if the engine does not tell.
+    /// Process id. Left out if the engine does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
     /// Identifies this start of the engine.

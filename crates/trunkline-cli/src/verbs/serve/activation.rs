@@ -74,9 +74,10 @@ impl PassedAddresses {
             return Ok(());
         };
         let sentence = format!(
-            "the service manager passes a socket that listens at {unnamed}, but the configuration does not \
-             name this address; add it to `listen`, or name the socket with FileDescriptorName={LISTEN}, \
-             so that its addresses take the place of those in the configuration"
+            "the service manager passes a socket that listens at {unnamed}, but the configuration \
+             does not name this address; add it to `listen`, or name the socket with \
+             FileDescriptorName={LISTEN}, so that its addresses take the place of those in the \
+             configuration"
         );
         Err(Problem::failed("service-manager", sentence))
     }

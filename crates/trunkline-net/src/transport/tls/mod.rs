@@ -73,7 +73,7 @@ const SEALED_MAX: usize = 64 << 10;
 /// it.
 const CHAIN_MAX: usize = 48 << 10;
 
-/// Number of bytes that tell TLS from frames of Trunkline.
+/// Number of bytes that distinguish TLS from frames of Trunkline.
 const MARK_BYTES: usize = 3;
 
 /// Returns true if a stream that begins with these bytes is TLS, or may be, judging by these bytes.

@@ -22,8 +22,8 @@ const CIPHERTEXT_FEW: usize = 4 << 10;
 /// Number of reads of few bytes after which the large buffer is freed.
 const FEW_READS: u8 = 16;
 
-/// Maximum number of bytes discarded after a failure. Unread bytes would make the system discard the
-/// alert that tells the other end the reason.
+/// Maximum number of bytes discarded after a failure. Unread bytes would make the system discard
+/// the alert that gives the other end the reason.
 const DISCARDED_MAX: usize = 64 << 10;
 
 /// Number of bytes derived for the binding, and their label (RFC 9266).
