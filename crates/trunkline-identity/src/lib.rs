@@ -15,8 +15,8 @@
 //! validity of certificates. It reads and writes the files that a caller names. What a user may do is decided by
 //! `trunkline-access`.
 //!
-//! Secrets are erased from memory when they are dropped, and no format shows them. What the libraries `ring` and
-//! `toml_edit` copy is not erased.
+//! Secrets are erased from memory when they are dropped, and no format shows them. Copies made by the
+//! libraries `ring` and `toml_edit` are not erased.
 //!
 //! # Layout
 //! - [`keys`]: keys of programs, and the proof of a key on one connection.

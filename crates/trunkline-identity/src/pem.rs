@@ -13,7 +13,7 @@ pub enum PemError {
     /// A block of another kind comes first.
     #[error("line {line} begins a block `{found}`, but a block `{expected}` is needed; {remedy}")]
     OtherLabel {
-        /// Line of the block's begin.
+        /// Line at which the block begins.
         line: usize,
         /// The label of the block.
         found: String,
@@ -27,13 +27,13 @@ pub enum PemError {
         "the block that begins in line {line} has no end; the file is cut off, so copy it again"
     )]
     NoEnd {
-        /// Line of the block's begin.
+        /// Line at which the block begins.
         line: usize,
     },
     /// A line of a block is not base64.
     #[error("the block that begins in line {line} is not base64; copy the file again")]
     NotBase64 {
-        /// Line of the block's begin.
+        /// Line at which the block begins.
         line: usize,
     },
     /// The content of a block is not what its label says.

@@ -27,7 +27,7 @@ pub trait Authenticator: Send + Sync {
     fn pair(&self, caller: &Caller, pair: &Pair, moment: Moment) -> Result<Paired, Fault>;
 }
 
-/// What is known of a client at its HELLO.
+/// What is known about a client at its HELLO.
 #[derive(Debug)]
 pub struct LoginRequest<'a> {
     /// The session, and what the transport knows about the peer.

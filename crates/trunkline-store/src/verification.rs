@@ -433,7 +433,7 @@ mod tests {
         assert!(report(&path).is_intact());
     }
 
-    /// Who can write the whole file can compute a new chain. A hash that was noted before shows it.
+    /// Anyone who can write the whole file can compute a new chain. A hash that was noted before shows it.
     #[test]
     fn rewritten_chain_does_not_contain_the_noted_hash() {
         let (_folder, path) = store();

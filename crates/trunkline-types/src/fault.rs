@@ -145,7 +145,7 @@ fault_codes! {
     NotItsProvider = 43, "not-its-provider";
     /// The engine does not know this client, or its proof is wrong; join the engine, or log in again.
     NotAuthenticated = 44, "not-authenticated";
-    /// The rights of the client were changed; it connects again by itself.
+    /// The rights of the client were changed; it reconnects automatically.
     RightsChanged = 45, "rights-changed";
     /// The configuration files have an error, so nothing was changed; the sentence names the place.
     BadConfiguration = 46, "bad-configuration";

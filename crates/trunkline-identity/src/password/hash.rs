@@ -132,8 +132,8 @@ impl PasswordHash {
         })
     }
 
-    /// Returns a hash whose verification costs as much as that of a hash by [`PasswordHash::of`]. What is
-    /// compared with it is refused, whatever the outcome is.
+    /// Returns a hash whose verification costs as much as that of a hash by [`PasswordHash::of`]. Passwords
+    /// compared with it are refused, whatever the outcome is.
     pub(crate) fn dummy() -> Self {
         Self {
             costs: COSTS,

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! The entry before the first one counts as [`AuditHash::ZERO`]. The canonical bytes are defined in
-//! the reference, page "The audit hash chain". The chain has no key: who can write the whole store
-//! can compute a new chain. The new chain has other hashes from the changed entry on, so a hash
-//! that was noted elsewhere ([`ChainAnchor`]) shows the change.
+//! the reference, page "The audit hash chain". The chain has no key: anyone who can write the whole
+//! store can compute a new chain. The new chain has other hashes from the changed entry on, so a
+//! hash that was noted elsewhere ([`ChainAnchor`]) shows the change.
 
 use std::fmt;
 use std::str::FromStr;

@@ -283,7 +283,7 @@ verbs! {
     /// Takes control of a folder, such as `boiler` or `boiler/pump`: until it ends, the engine refuses
     /// writes of other clients to the variables in the folder. Holders of lower levels lose their
     /// control. Control ends with the connection, when its duration has passed, or when it is released
-    /// or taken over; the client does not take it again by itself.
+    /// or taken over; the client does not take it again automatically.
     ///
     /// # Errors
     /// [`CallError::Fault`]: the code `controlled` if a client of the same or a higher level has

@@ -103,7 +103,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     loop {
         let page = match page_after(&connection, position.as_ref(), since) {
             Ok(page) => page,
-            // The client connects again by itself.
+            // The client reconnects automatically.
             Err(problem) if args.follow && is_temporary(&problem) => {
                 if !std::mem::replace(&mut wait_reported, true) {
                     context.note_with_code("not-connected", &problem.sentence())?;

@@ -674,8 +674,8 @@ fn check_rights(
     }
 }
 
-/// Returns the actions that a level needs on every variable of the folder. Who may force a variable
-/// overrides its writers anyway.
+/// Returns the actions that a level needs on every variable of the folder. A client that may force
+/// a variable can override its writers anyway.
 fn needed(level: ControlLevel) -> &'static [Action] {
     match level {
         ControlLevel::Operator => &[Action::Write],
