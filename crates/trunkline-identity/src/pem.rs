@@ -62,7 +62,7 @@ pub(crate) struct Block<'a> {
     pub(crate) label: &'a str,
     /// The decoded content, which is erased from memory when it is dropped.
     pub(crate) content: Zeroizing<Vec<u8>>,
-    /// Line of the block's begin, from 1.
+    /// Line at which the block begins, from 1.
     pub(crate) line: usize,
 }
 
@@ -148,7 +148,7 @@ fn content(block: Block<'_>, expected: &'static str) -> Result<Zeroizing<Vec<u8>
         "OPENSSH PRIVATE KEY" | "EC PRIVATE KEY" | "RSA PRIVATE KEY" => {
             "convert the key to PKCS #8, or create a new key"
         }
-        _ => "name the correct file",
+        _ => "specify the correct file",
     };
     Err(PemError::OtherLabel {
         line: block.line,

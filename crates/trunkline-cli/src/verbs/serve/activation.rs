@@ -1,6 +1,6 @@
 //! Socket activation: the service manager listens, and passes its sockets to `serve`.
 //!
-//! Connections wait while the engine restarts, ports below 1024 need no privilege of the engine, and the
+//! Connections wait while the engine restarts, the engine needs no privilege for ports below 1024, and the
 //! first connection can start it. The configuration still states which addresses the engine serves: a
 //! socket is used instead of the listener with the same address, or takes the place of all configured
 //! addresses if it is named for that.
