@@ -74,7 +74,8 @@ pub enum AuthorityError {
     Name,
     /// There are too many host names.
     #[error(
-        "{count} host names are too many for a certificate, which may have {NAMES_MAX}; name fewer"
+        "{count} host names are too many for a certificate, which may have {NAMES_MAX}; specify \
+         fewer"
     )]
     TooManyNames {
         /// Their number, including the names that are added.

@@ -551,8 +551,8 @@ impl Contexts {
         Ok(())
     }
 
-    /// Stores a context for an engine whose authority is known. The first context is selected. The
-    /// engine is not asked.
+    /// Stores a context for an engine whose authority is known. The first context is selected. The command
+    /// does not contact the engine.
     ///
     /// Returns the key or the certificate that the engine must know; `None` without a key.
     ///

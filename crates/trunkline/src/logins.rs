@@ -610,7 +610,7 @@ impl Authenticator for Logins {
     fn pair(&self, caller: &Caller, pair: &Pair, moment: Moment) -> Result<Paired, Fault> {
         let Some(security) = &self.security else {
             let sentence = "this engine has no accounts; create its security folder with \
-                            `trunkline init`, and specify it in the configuration as `security`";
+                            `trunkline init`, and set `security` in the configuration to its path";
             return Err(Fault::new(FaultCode::NotSupported, sentence));
         };
         let grant = security.grant(pair)?;

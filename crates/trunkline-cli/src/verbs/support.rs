@@ -37,7 +37,8 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
 
-    /// A configuration file of the engine, without what may be secret; may be given several times
+    /// A configuration file of the engine to include, without values that may be secret; may be
+    /// given several times
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
 }

@@ -94,7 +94,8 @@ pub enum HashTextError {
     Form,
     /// The hash is by another function than Argon2id in version 19.
     #[error(
-        "the password hash is not by argon2id version 19, the only supported function; set the password again"
+        "the password hash was not created with argon2id version 19, the only supported function; \
+         set the password again"
     )]
     Function,
     /// Verification would need too much memory or time.

@@ -18,7 +18,7 @@ pub(crate) use self::check::Permission;
 /// Manage the rules of an engine, and explain what an account may do
 ///
 /// The commands work on the file access.toml in the security folder of the engine. Run them on the
-/// engine's machine, as the user under which the engine runs. The engine need not run; if it does, it
+/// engine's machine, as the user under which the engine runs. The engine need not be running; if it is, it
 /// applies a change within a second. A rule that denies overrides every grant; what neither a role nor a rule
 /// grants is denied.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -33,7 +33,7 @@ pub(crate) enum Subcommand {
     Roles(RolesArgs),
 }
 
-/// List the rules with their places in the file
+/// List the rules with their locations in the file
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]

@@ -188,8 +188,8 @@ fn new_entries(
         let missing = page.removed - number;
         if missing > 0 {
             let sentence = format!(
-                "entries after number {number} were removed from the audit trail before they were \
-                 exported; their number is {missing}"
+                "{missing} entries after number {number} were removed from the audit trail before \
+                 they were exported"
             );
             context.note_with_code("removed", &sentence)?;
         }

@@ -18,10 +18,10 @@ use crate::{CliError, Context, Exit, Problem};
 
 /// Check that no entry of the audit trail was altered, removed, inserted or moved
 ///
-/// Each entry has a hash of its content and of the entry before it. The command computes all hashes
-/// again, and names the first entry that does not match; then the exit code is 8. It prints the hash
-/// of the newest entry. Note it at another place: with --head, a later check also finds a past that
-/// was rewritten as a whole.
+/// Each entry contains a hash of its own content and of the previous entry. The command recomputes
+/// all hashes, and reports the first entry that does not match; the exit code is then 8. It prints
+/// the hash of the newest entry. Save this hash elsewhere: with --head, a later check also finds a
+/// chain that was rewritten as a whole.
 ///
 /// With FILE, the command checks the store of an engine directly, whether or not the engine is
 /// running. It copies the file to the folder for temporary files and does not change it.
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Check that the audit trail contains the entry with this hash, which was noted earlier
+    /// Check that the audit trail contains the entry with this hash, which was saved earlier
     #[arg(long, value_name = "[NUMBER:]HASH", value_parser = parse_anchor)]
     head: Option<ChainAnchor>,
 }

@@ -67,12 +67,13 @@ impl LogLevel {
 /// The options for the log.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct LogArgs {
-    /// Write a log instead of notes to standard error, in this form; with only --log-level: text
+    /// Write a log to standard error, in this format, instead of messages for people; with only
+    /// --log-level: text
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
 
-    /// Write a log instead of notes to standard error, with events of this level and above; with
-    /// only --log-format: info
+    /// Write a log to standard error, with events of this level or higher, instead of messages for
+    /// people; with only --log-format: info
     #[arg(
         long,
         value_name = "LEVEL",
