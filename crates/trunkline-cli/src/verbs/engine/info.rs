@@ -12,8 +12,8 @@ use crate::{CliError, Context, Exit, counted};
 
 /// Show information about an engine
 ///
-/// This includes its name and version, where it runs and since when, and its libraries. `trunkline
-/// limits` shows its limits, and `trunkline get '_engine/**'` its measurements.
+/// This includes its name and version, where it runs and since when, and its libraries.
+/// `trunkline limits` shows its limits, and `trunkline get '_engine/**'` its measurements.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}
 
