@@ -54,6 +54,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Row, Transaction, TransactionBehavior};
 use trunkline_engine::LibraryState;
+use trunkline_engine::figures::Space;
 use trunkline_engine::store::{
     Damage, LogBound, RetainedValue, Start, Store, StoreError, StoredLibrary,
 };
@@ -212,6 +213,14 @@ impl Store for SqliteStore {
                 .map_err(|error| error.into_store_error(&self.path)),
             None => Ok(()),
         }
+    }
+
+    fn disk_space(&mut self) -> Option<Space> {
+        let stats = rustix::fs::statvfs(self.path.parent()?).ok()?;
+        Some(Space {
+            total_bytes: stats.f_blocks.saturating_mul(stats.f_frsize),
+            free_bytes: stats.f_bavail.saturating_mul(stats.f_frsize),
+        })
     }
 
     fn record_start(&mut self) -> Result<Start, StoreError> {

@@ -13,6 +13,7 @@ use trunkline_types::{
     AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Quality, Timestamp,
 };
 
+use super::figures::Space;
 use crate::outcome::orders::LibraryState;
 use crate::update::Encoded;
 
@@ -63,6 +64,11 @@ pub trait Store: Send {
     /// [`StoreError`] if it was removed or replaced; from then on nothing is saved.
     fn check_place(&mut self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// Returns the space of the file system where the store is; `None` if that is not known.
+    fn disk_space(&mut self) -> Option<Space> {
+        None
     }
 
     /// Records a start of the engine. Returns the id of the store and the number of the start.
