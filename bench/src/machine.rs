@@ -16,7 +16,7 @@ pub struct Machine {
     pub run: String,
     /// Day in UTC, as in ISO 8601.
     pub date: String,
-    /// Time of day at the start, `hh:mm` in UTC; missing in files of earlier releases.
+    /// Time of day at the start, `hh:mm` in UTC; missing from files of earlier releases.
     pub time: String,
     /// Model of the processor.
     pub cpu: String,

@@ -19,7 +19,7 @@ import files
 # The rating of systemd-analyze: 0 is best, 10 is worst.
 EXPOSURE_MAX = 2.0
 
-# Uses what an engine has: a store, the audit, a history, retained values, alarms, and I/O servers.
+# Uses what an engine has: a store, the audit trail, a history, retained values, alarms, and I/O servers.
 PLANT = """
 [engine]
 listen = ["127.0.0.1:0"]

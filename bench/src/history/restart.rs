@@ -33,7 +33,7 @@ fn library() -> LibraryDefinition {
 
 /// Makes a history. Then, several times: an engine records at full speed and is killed; another one
 /// is started. Each engine is a process. The files that were just read or written are in the page
-/// cache, as far as it has room.
+/// cache, if it has room for them.
 pub(super) fn cell(settings: &Settings, placement: &str) -> Outcome<Row> {
     let gb: f64 = settings.value("gb")?;
     let case = format!("what=restart gb={gb}");

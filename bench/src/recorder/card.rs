@@ -61,7 +61,7 @@ impl Device {
         Ok(())
     }
 
-    /// Hands over available chunks, as far as that needs no waiting.
+    /// Hands over available chunks without waiting.
     fn record(&mut self) -> Outcome<()> {
         let samples = (CHUNK / SAMPLE) as u64;
         self.recording.poll()?;

@@ -32,7 +32,7 @@ pub(super) fn write(system: &str, task: Task, path: &Path) -> Outcome<Timing> {
     }
     let text = String::from_utf8(output.stdout)?;
     let mut words = text.split_whitespace().map(str::parse::<f64>);
-    let mut next = || words.next().ok_or("a number is missing in the output");
+    let mut next = || words.next().ok_or("a number is missing from the output");
     let (elapsed, cpu_s) = (next()??, next()??);
     Ok(Timing {
         elapsed: Duration::from_secs_f64(elapsed),

@@ -13,7 +13,7 @@ use crate::rule::Place;
 pub const NAME_CHARS_MAX: usize = 64;
 
 /// Names that an engine gives to callers without an account, so that no account can pass as one of them in
-/// the audit. The others contain a colon, such as `local:1000`.
+/// the audit trail. The others contain a colon, such as `local:1000`.
 const RESERVED_NAMES: [&str; 3] = ["engine", "loopback", "unauthenticated"];
 
 /// An account: a person or a program that an engine knows.

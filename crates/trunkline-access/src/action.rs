@@ -64,7 +64,7 @@ actions! {
     Stream = 7, "stream";
     /// Subscribe a variable for a recording, in addition to `subscribe`.
     Record = 8, "record";
-    /// Read the audit.
+    /// Read the audit trail.
     Audit = 9, "audit";
     /// Change accounts, rules and certificates, reload the configuration of the engine, and stop the
     /// engine.
@@ -154,7 +154,7 @@ impl Actions {
         self.0
     }
 
-    /// Returns the set with the given bits, without those that belong to no action.
+    /// Returns the set with the given bits, excluding those that belong to no action.
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits & Self::ALL.0)
     }

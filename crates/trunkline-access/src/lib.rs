@@ -6,8 +6,8 @@
 //! user, host ────> Subject ──┘      └───────────> Decision    with the rule or the role that decides
 //! ```
 //!
-//! A rule that denies wins over every grant; otherwise one grant suffices; otherwise the request is denied.
-//! Rules have no order, and a rule with a longer pattern does not win over one with a shorter pattern, so
+//! A rule that denies overrides every grant; otherwise one grant suffices; otherwise the request is denied.
+//! Rules have no order, and a rule with a longer pattern does not override one with a shorter pattern, so
 //! each rule can be understood alone (decision 0066).
 //!
 //! The crate performs no I/O and reads no clock. It does not authenticate: it takes the user and the host as
@@ -18,7 +18,7 @@
 //! - [`role`]: the four [`Role`]s.
 //! - [`host`]: [`Host`], the origin of a connection, and [`HostRange`], which a rule names.
 //! - [`account`]: [`Account`], with the names of users and groups.
-//! - [`rule`]: [`Rule`], and [`Who`] it concerns.
+//! - [`rule`]: [`Rule`], and [`Who`] it applies to.
 //! - [`policy`]: [`Policy`], the accounts and rules of an engine, checked.
 //! - [`subject_rules`]: [`SubjectRules`], prepared for one caller or for several with equal rights.
 //! - [`decision`]: [`Decision`], and [`Explanation`], the decisions on every action.

@@ -42,7 +42,7 @@ pub(crate) struct PreparedRule {
     pub(crate) reach: Reach,
 }
 
-/// A caller, as far as rules concern it.
+/// The properties of a caller that rules can match.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Subject<'a> {
     /// The user; for a caller without an account a name that no account can have, such as `local:0`.
@@ -108,7 +108,7 @@ pub enum PolicyError {
         /// The user that was probably meant.
         suggestion: Option<UserName>,
     },
-    #[error("{place}: the rule has no actions: name one or several, such as read")]
+    #[error("{place}: the rule has no actions: specify one or several, such as read")]
     NoActions { place: Place },
     #[error(
         "{place}: the pattern {pattern} has a field, but a field has the rights of its variable: remove \
@@ -236,8 +236,8 @@ impl Policy {
         })
     }
 
-    /// Prepares the rules that concern a subject. Takes time proportional to the number of rules: call it once
-    /// per session, not for each request.
+    /// Prepares the rules that apply to a subject. Takes time proportional to the number of rules: call it
+    /// once per session, not for each request.
     pub fn subject_rules(&self, subject: &Subject<'_>) -> SubjectRules {
         let concerned = (0..)
             .zip(self.rules.iter())
@@ -253,7 +253,7 @@ impl Policy {
 }
 
 impl Subject<'_> {
-    /// Returns true if rules for `who` concern this subject.
+    /// Returns true if rules for `who` apply to this subject.
     pub fn is_concerned_by(&self, who: &Who) -> bool {
         match who {
             Who::User(user) => user.as_str() == self.user,

@@ -1,4 +1,4 @@
-//! The names that the pattern of a rule reaches, prepared for decisions.
+//! The pattern of a rule, prepared for fast decisions.
 
 use trunkline_types::control::paths_above;
 use trunkline_types::pattern::PatternError;
@@ -12,11 +12,11 @@ pub(crate) struct Reach {
     pattern: Pattern,
     /// The pattern in lower case, for the names of streams, which are not case-sensitive.
     lower: Pattern,
-    /// Matches the libraries that contain a name that the pattern matches; `None` if every library does.
+    /// Matches the libraries in which the pattern can match a name; `None` if that is every library.
     library: Option<Pattern>,
-    /// The pattern matches every name.
+    /// True if the pattern matches every name.
     is_everything: bool,
-    /// The pattern matches every name of the libraries that `library` matches.
+    /// True if the pattern matches every name of the libraries that `library` matches.
     covers_libraries: bool,
 }
 
@@ -98,7 +98,7 @@ impl Reach {
         if folder.is_everything() {
             return true;
         }
-        // The places in the pattern that are reached after the segments so far.
+        // The positions in the pattern that can be reached after the segments so far.
         let mut places = vec![false; pattern.len() + 1];
         places[0] = true;
         skip_any(&pattern, &mut places);
@@ -123,7 +123,7 @@ impl Reach {
     }
 }
 
-/// `**` may match no segment, so the place behind it is reached with the place before it.
+/// `**` can match zero segments, so whenever it is reached, the position after it is reached as well.
 fn skip_any(pattern: &[&str], places: &mut [bool]) {
     for (place, part) in pattern.iter().enumerate() {
         if places[place] && *part == ANY_SEGMENTS {
@@ -133,7 +133,8 @@ fn skip_any(pattern: &[&str], places: &mut [bool]) {
 }
 
 /// Returns a text in lower case. A few characters need two passes, as in the canonical form of a stream's URL.
-/// Unlike there, a sigma has one form everywhere, so that a pattern matches whether it ends in one or not.
+/// Unlike the canonical form, this function writes every lower-case sigma in the same way, so that a pattern
+/// matches in any position of a word.
 pub(crate) fn lower_case(text: &str) -> String {
     let lower = text.chars().flat_map(char::to_lowercase);
     let lower = lower.flat_map(char::to_lowercase);

@@ -16,7 +16,7 @@ pub enum Role {
     /// Runs the plant: also writes values and responds to alarms.
     Operator,
     /// Builds and maintains the system: also changes its configuration, forces, records, uses streams and
-    /// reads the audit.
+    /// reads the audit trail.
     Engineer,
     /// Also decides who may do what.
     Admin,

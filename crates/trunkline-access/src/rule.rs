@@ -1,4 +1,4 @@
-//! Rules: who is granted or denied which actions on which names.
+//! Rules, which grant callers actions on names, or deny them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::role::Role;
 
 /// A rule: grants or denies actions on every name that matches a pattern.
 ///
-/// Names are those of variables, streams and libraries. A field, such as `boiler/level#units`, has the
-/// rights of its variable.
+/// A name is that of a variable, a stream or a library. A field, such as `boiler/level#units`, has
+/// the rights of its variable.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Rule {
     pub who: Who,
@@ -27,7 +27,7 @@ pub struct Rule {
     pub place: Place,
 }
 
-/// The callers that a rule concerns.
+/// The callers that a rule applies to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Who {
     User(UserName),
@@ -41,7 +41,7 @@ pub enum Who {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
     Grant,
-    /// Wins over every grant.
+    /// Overrides every grant.
     Deny,
 }
 

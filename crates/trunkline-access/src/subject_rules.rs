@@ -1,7 +1,7 @@
-//! The rules of a policy that concern one caller, prepared for fast decisions.
+//! The rules of a policy that apply to one caller, prepared for fast decisions.
 //!
-//! Callers whom the same rules concern and who have the same role have equal [`SubjectRules`], and can share
-//! the results.
+//! Callers with the same role, to whom the same rules apply, have equal [`SubjectRules`], and can share the
+//! results.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::reach::{Reach, lower_case};
 use crate::role::Role;
 use crate::rule::{Effect, Rule};
 
-/// The rules of a policy that concern one caller, and the caller's role.
+/// The rules of a policy that apply to one caller, and the caller's role.
 ///
 /// Two values are equal if they have the same role and the same rules, even if the rules come from different
 /// policies, such as those before and after a change of the file. Comparing takes time proportional to the
@@ -30,10 +30,10 @@ use crate::rule::{Effect, Rule};
 pub struct SubjectRules {
     /// Every rule of the policy, shared.
     rules: Arc<[PreparedRule]>,
-    /// Indices of the rules that concern the caller, ascending.
+    /// Indices of the rules that apply to the caller, ascending.
     concerned: Box<[u32]>,
     role: Option<Role>,
-    /// Hash of the role and the rules that concern the caller.
+    /// Hash of the role and the rules that apply to the caller.
     hash: u64,
     /// What the role and the rules with the pattern `**` grant and deny.
     everywhere: Sum,
@@ -138,7 +138,7 @@ impl SubjectRules {
         self.role
     }
 
-    /// Returns the rules that concern the caller, in the order of the policy.
+    /// Returns the rules that apply to the caller, in the order of the policy.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.prepared().map(|(_, prepared)| &prepared.rule)
     }
@@ -185,7 +185,7 @@ impl SubjectRules {
 
     /// Returns true if the action is permitted on every name, whether anything has it or not.
     ///
-    /// Takes time proportional to the number of rules that concern the caller.
+    /// Takes time proportional to the number of rules that apply to the caller.
     pub fn may_all(&self, action: Action) -> bool {
         let needed = Actions::of(&[action, Action::Read]);
         let is_granted = self.everywhere.permitted().contains_all(needed);
@@ -293,7 +293,7 @@ impl SubjectRules {
         self.rules.get(index as usize)
     }
 
-    /// Iterates over the rules that concern the caller, with their indices.
+    /// Iterates over the rules that apply to the caller, with their indices.
     fn prepared(&self) -> impl Iterator<Item = (u32, &PreparedRule)> {
         let concerned = self.concerned.iter();
         concerned.filter_map(|index| Some((*index, self.at(*index)?)))

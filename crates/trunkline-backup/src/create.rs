@@ -567,7 +567,7 @@ impl<'a> Run<'a, '_> {
     }
 }
 
-/// Replaces the location in an error about a copy by the location of the original.
+/// Replaces the location in an error about a copy with the location of the original.
 fn at_source(error: HistoryError, folder: &Path) -> Error {
     Error::History(match error {
         HistoryError::Files { kind, .. } => HistoryError::Files {

@@ -17,7 +17,7 @@
 //! # Layout
 //! - [`create`]: creates or renews a backup.
 //! - [`verify`]: compares the files of a backup with its manifest.
-//! - [`restore`]: replaces the engine's files by those of a backup.
+//! - [`restore`]: replaces the engine's files with those of a backup.
 //! - `manifest`, `files` and `error` are shared by these modules.
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Replaces the files of an engine by those of a backup.
+//! Replaces the files of an engine with those of a backup.
 //!
 //! First, the files are copied next to their destinations. Then a note, a file next to the first destination,
 //! lists the moves that exchange the old files for the new ones. Then the moves are made in the order of the
@@ -143,7 +143,7 @@ fn resolve_places(places: &EnginePaths) -> EnginePaths {
     }
 }
 
-/// Returns the destinations of the store and the history, as far as the backup contains them.
+/// Returns the destinations of the store and the history, each only if the backup contains it.
 fn destinations(manifest: &Manifest, places: &EnginePaths) -> Result<EnginePaths, Error> {
     let mut files = manifest.files.iter();
     let has_store = files.clone().any(|entry| entry.path == STORE);

@@ -12,7 +12,8 @@ use crate::manifest::{Entry, Finding, Manifest};
 pub struct Verified {
     /// The manifest of the backup.
     pub manifest: Manifest,
-    /// Files that are damaged or missing in the backup, and files that were damaged when they were copied.
+    /// Files that are damaged in or missing from the backup, and files that were damaged when they
+    /// were copied.
     pub findings: Vec<Finding>,
 }
 

@@ -50,7 +50,7 @@ pub fn limits(target: Target) -> Option<(f64, f64)> {
 
 /// Sets a target to a value, and returns its new value.
 ///
-/// `item` and `units` are the name and the unit of the target, for the sentence of a refusal.
+/// `item` and `units` are the name and the unit of the target, for the message of a refusal.
 ///
 /// # Errors
 /// [`SendRefusal`] for a wrong type, a value outside the limits, or an interlock. The plant is then

@@ -141,8 +141,8 @@ fn check_account(account: &str, settings: &Settings) -> Result<(), Problem> {
     match &settings.account {
         Some(wanted) if wanted != account => {
             let sentence = format!(
-                "the engine did not look at the password of {wanted}, because it has no accounts; leave \
-                 out --account"
+                "the engine did not check the password of {wanted}, because it has no accounts; \
+                 leave out --account"
             );
             Err(Problem::failed("no-accounts", sentence))
         }

@@ -24,7 +24,7 @@ impl Now {
     /// - `now`, or `today`, `yesterday` or `tomorrow`, optionally with a time of day;
     /// - a time of day, which means today, or a date, optionally with a time of day;
     /// - any of these followed by a zone; `@` followed by seconds since 1970;
-    /// - an age, or a duration with a leading `+`, which is a time ahead.
+    /// - an age, or a duration with a leading `+`, which is a time in the future.
     pub(crate) fn parse(&self, text: &str) -> Option<Timestamp> {
         let text = text.trim();
         if has_zone(text)

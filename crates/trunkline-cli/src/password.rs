@@ -94,8 +94,8 @@ fn ask(prompt: &str) -> Result<Line, Problem> {
         .open("/dev/tty")
         .map_err(|_| {
             let sentence = format!(
-                "there is no terminal on which to ask for the password; write it to a file that only you \
-                 can read (mode 0600), and name the file in {FILE_VARIABLE}"
+                "there is no terminal on which to ask for the password; write it to a file that \
+                 only you can read (mode 0600), and set {FILE_VARIABLE} to its path"
             );
             Problem::failed(CODE, sentence)
         })?;

@@ -79,7 +79,8 @@ fn selected() -> Result<Option<(String, Url)>, Problem> {
     };
     let failed = |error: &dyn std::fmt::Display| {
         Problem::from_message("context", error.to_string()).with_hint(
-            "`trunkline ctx select NAME` selects another context, `trunkline ctx select -` none",
+            "`trunkline ctx select NAME` selects another context, and `trunkline ctx select -` \
+             selects none",
         )
     };
     let Some(name) = contexts.selected().map_err(|error| failed(&error))? else {

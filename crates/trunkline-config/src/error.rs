@@ -280,9 +280,9 @@ pub enum ConfigErrorKind {
     #[error("\"{text}\" is listed twice")]
     AddressTwice { text: String },
     #[error(
-        "other machines can reach {address}, and the engine has no certificates and accounts: create them \
-         with `trunkline init`, and name their folder as `security`; or listen on 127.0.0.1, or accept \
-         the risk with insecure = true"
+        "other machines can reach {address}, and the engine has no certificates and accounts: \
+         create them with `trunkline init`, and set `security` to their folder; or listen on \
+         127.0.0.1, or accept the risk with insecure = true"
     )]
     NotLoopback { address: String },
     #[error(

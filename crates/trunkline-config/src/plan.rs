@@ -30,7 +30,7 @@ pub struct DeploymentPlan {
 pub struct EngineConfig {
     /// Name of the engine; `None`: the name of the host.
     pub name: Option<String>,
-    /// Location of the store, for deployed libraries, retained values, alarms and the audit.
+    /// Location of the store, for deployed libraries, retained values, alarms and the audit trail.
     pub store: StoreChoice,
     /// Maximum number of audit entries in the store.
     pub audit_entries: u64,
@@ -59,7 +59,7 @@ pub struct EngineConfig {
     /// The security folder, with certificates, accounts and rules; `None`: the engine serves only
     /// programs of its own user, unless it is insecure.
     pub security: Option<PathBuf>,
-    /// Refuses programs of other users, also over TCP.
+    /// Refuses programs of other users, even over TCP.
     pub same_user: bool,
     /// Interval of keep-alives on a connection without other traffic.
     pub keep_alive: Duration,

@@ -7,7 +7,7 @@
 use crate::keys::{Reload, Section};
 use crate::plan::{DeploymentPlan, EngineConfig, HistoryConfig, IoConfig, Limits};
 
-/// The configuration that a running engine uses, without its libraries.
+/// The configuration that a running engine uses, excluding its libraries.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunningConfig {
     /// Settings of the engine itself.

@@ -20,7 +20,7 @@ pub enum Rights {
     ByName(Arc<RightsClass>),
 }
 
-/// The rules that concern one subject, and what they permit on each variable. Sessions with the
+/// The rules that apply to one subject, and what they permit on each variable. Sessions with the
 /// same rules share a class.
 pub struct RightsClass {
     rules: SubjectRules,
@@ -88,7 +88,7 @@ impl Rights {
     }
 
     /// Returns why the caller may, or may not, perform `action` on the variables with this name: the
-    /// rule that decides, with its place. Returns `None` if no rule concerns the caller.
+    /// rule that decides, with its place. Returns `None` if no rule applies to the caller.
     pub fn reason(&self, action: Action, name: &str) -> Option<String> {
         match self {
             Rights::Uniform(_) => None,
@@ -222,8 +222,9 @@ impl Rights {
         }
     }
 
-    /// Returns the names whose entries in the audit the caller may read, provided that it may read
-    /// the audit at all. The names of variables and libraries are told apart by their slashes.
+    /// Returns the names whose entries in the audit trail the caller may read, provided that it may
+    /// read the audit trail at all. The names of variables and libraries are told apart by their
+    /// slashes.
     pub fn names_in_audit(&self) -> PermittedNames {
         match self {
             Rights::Uniform(actions) if actions.contains(Action::Audit) => {
@@ -238,7 +239,7 @@ impl Rights {
 /// Permits no name.
 struct NoName;
 
-/// Permits the names of variables and libraries whose entries in the audit may be read.
+/// Permits the names of variables and libraries whose entries in the audit trail may be read.
 struct AuditedNames(Arc<RightsClass>);
 
 impl PermitName for NoName {

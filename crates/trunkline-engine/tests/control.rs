@@ -632,7 +632,7 @@ fn sessions_learn_of_grants_requests_and_losses() {
     sut.request(&bo, "boiler/pump", OPERATOR).unwrap();
     let asked = revision(&ana);
     assert!(asked > granted);
-    // What does not concern it does not wake it.
+    // It is not woken by what does not concern it.
     let woken = wakes.load(Ordering::Relaxed);
     sut.take(&cy, "rig", OPERATOR).unwrap();
     assert_eq!(

@@ -97,8 +97,8 @@ impl LoginAttempts {
         Self::default()
     }
 
-    /// Begins an attempt to log in as `account`, which need not exist: the limits are the same, so they do not
-    /// tell whether it exists.
+    /// Begins an attempt to log in as `account`, which need not exist: the limits are the same, so they do
+    /// not reveal whether it exists.
     ///
     /// # Errors
     /// [`TooEarly`] with the remaining delay. The password must then not be verified; the attempt does not count.

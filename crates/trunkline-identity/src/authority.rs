@@ -74,7 +74,8 @@ pub enum AuthorityError {
     Name,
     /// There are too many host names.
     #[error(
-        "{count} host names are too many for a certificate, which may have {NAMES_MAX}; name fewer"
+        "{count} host names are too many for a certificate, which may have {NAMES_MAX}; specify \
+         fewer"
     )]
     TooManyNames {
         /// Their number, including the names that are added.
@@ -103,7 +104,7 @@ pub enum AuthorityError {
     Certificate(#[from] CertificateError),
     /// The certificate is not that of an authority.
     #[error(
-        "the certificate may not sign other certificates; name the certificate of an authority"
+        "the certificate may not sign other certificates; specify the certificate of an authority"
     )]
     NotAnAuthority,
     /// Key and certificate do not belong together.

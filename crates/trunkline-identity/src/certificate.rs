@@ -51,7 +51,9 @@ pub enum CertificateError {
     #[error(transparent)]
     Pem(#[from] PemError),
     /// The certificate is larger than [`CERTIFICATE_BYTES_MAX`].
-    #[error("the certificate has more than {CERTIFICATE_BYTES_MAX} bytes; name the correct file")]
+    #[error(
+        "the certificate has more than {CERTIFICATE_BYTES_MAX} bytes; specify the correct file"
+    )]
     TooLarge,
     /// The bytes are not an X.509 certificate.
     #[error("this is not an X.509 certificate ({reason}); copy the file again")]

@@ -43,8 +43,8 @@ pub enum ClientCertificateError {
     },
     /// The private key is that of another certificate.
     #[error(
-        "the private key in {key} is not that of the certificate in {certificate}; name the files that \
-         were created together"
+        "the private key in {key} is not that of the certificate in {certificate}; specify the \
+         files that were created together"
     )]
     OtherKey {
         /// The file of the certificate, as one word of a shell.
@@ -104,7 +104,7 @@ impl ClientCertificate {
         &self.certificate
     }
 
-    /// Returns the certificates of its issuers, as far as the file has them.
+    /// Returns those certificates of its issuers that the file contains.
     pub fn intermediates(&self) -> &[Certificate] {
         &self.intermediates
     }

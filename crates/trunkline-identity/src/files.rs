@@ -23,18 +23,18 @@ pub enum FileError {
     Missing(PathBuf),
     /// The file or folder exists, and would be overwritten.
     #[error(
-        "{path} exists and is not overwritten; name another path, or move {path} aside",
+        "{path} exists and is not overwritten; specify another path, or move {path} aside",
         path = ShellWord(.0)
     )]
     Exists(PathBuf),
     /// The path is a symbolic link.
-    #[error("{} is a symbolic link; name the file that it refers to", ShellWord(.0))]
+    #[error("{} is a symbolic link; specify the file that it refers to", ShellWord(.0))]
     SymbolicLink(PathBuf),
     /// The path is a folder, a pipe, a device or a socket.
-    #[error("{} is not a regular file; name a file", ShellWord(.0))]
+    #[error("{} is not a regular file; specify a file", ShellWord(.0))]
     NotAFile(PathBuf),
     /// The path of a folder names something else.
-    #[error("{} is not a folder; name a folder", ShellWord(.0))]
+    #[error("{} is not a folder; specify a folder", ShellWord(.0))]
     NotAFolder(PathBuf),
     /// Users other than the owner can access a file with secrets.
     #[error(
@@ -75,7 +75,7 @@ pub enum FileError {
     },
     /// The file is larger than any file of its kind.
     #[error(
-        "{} has more than {max} bytes, the most that such a file may have; name the correct file",
+        "{} has more than {max} bytes, the most that such a file may have; specify the correct file",
         ShellWord(path)
     )]
     TooLarge {
@@ -85,7 +85,7 @@ pub enum FileError {
         max: usize,
     },
     /// The file contains other bytes than text.
-    #[error("{} is not UTF-8 text; name the correct file, or save it as UTF-8", ShellWord(.0))]
+    #[error("{} is not UTF-8 text; specify the correct file, or save it as UTF-8", ShellWord(.0))]
     NotText(PathBuf),
     /// The system does not permit the operation.
     #[error("{}: {error}", ShellWord(path))]

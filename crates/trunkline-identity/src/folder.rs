@@ -83,8 +83,8 @@ pub enum FolderError {
     },
     /// The folder for a new engine contains files.
     #[error(
-        "{} already contains files, and nothing was changed; name another folder, or remove this one if no \
-         client uses its keys",
+        "{} already contains files, and nothing was changed; specify another folder, or remove \
+         this one if no client uses its keys",
         ShellWord(.0)
     )]
     NotEmpty(PathBuf),

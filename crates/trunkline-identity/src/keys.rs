@@ -59,8 +59,8 @@ pub enum KeyError {
     },
     /// The key is not an Ed25519 key.
     #[error(
-        "{path} does not contain an Ed25519 key in PKCS #8 ({reason}); name the correct file, or create a \
-         new key"
+        "{path} does not contain an Ed25519 key in PKCS #8 ({reason}); specify the correct file, \
+         or create a new key"
     )]
     NotEd25519 {
         /// The file, as one word of a shell.

@@ -1,4 +1,4 @@
-//! Proves and stores the identities of programs and persons.
+//! Proves and stores the identities of programs and people.
 //!
 //! ```text
 //! program   key          ProgramKey ── login_signature ──> verify_login ──┐
@@ -15,17 +15,17 @@
 //! validity of certificates. It reads and writes the files that a caller names. What a user may do is decided by
 //! `trunkline-access`.
 //!
-//! Secrets are erased from memory when they are dropped, and no format shows them. What the libraries `ring` and
-//! `toml_edit` copy is not erased.
+//! Secrets are erased from memory when they are dropped, and no format shows them. Copies made by the
+//! libraries `ring` and `toml_edit` are not erased.
 //!
 //! # Layout
 //! - [`keys`]: keys of programs, and the proof of a key on one connection.
-//! - [`password`], [`attempts`]: passwords of persons, with bounded cost and growing delays.
+//! - [`password`], [`attempts`]: passwords of people, with bounded cost and growing delays.
 //! - [`token`]: joining tokens.
 //! - [`authority`], [`certificate`], [`fingerprint`], [`host_name`]: the certificates of engines.
 //! - [`client_certificate`]: those of clients, with their private keys.
 //! - [`folder`]: the security folder; [`accounts`]: its file `access.toml`; [`files`]: their permissions.
-//! - [`origin`]: where a peer is, as far as limits are concerned.
+//! - [`origin`]: the origin of a peer, for limits.
 
 #![forbid(unsafe_code)]
 

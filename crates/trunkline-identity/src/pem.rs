@@ -8,12 +8,12 @@ use zeroize::Zeroizing;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PemError {
     /// The text has no block.
-    #[error("there is no `-----BEGIN {0}-----`; name a file with one")]
+    #[error("the file has no `-----BEGIN {0}-----`; specify a PEM file that has one")]
     Nothing(&'static str),
     /// A block of another kind comes first.
     #[error("line {line} begins a block `{found}`, but a block `{expected}` is needed; {remedy}")]
     OtherLabel {
-        /// Line of the block's begin.
+        /// Line at which the block begins.
         line: usize,
         /// The label of the block.
         found: String,
@@ -27,13 +27,13 @@ pub enum PemError {
         "the block that begins in line {line} has no end; the file is cut off, so copy it again"
     )]
     NoEnd {
-        /// Line of the block's begin.
+        /// Line at which the block begins.
         line: usize,
     },
     /// A line of a block is not base64.
     #[error("the block that begins in line {line} is not base64; copy the file again")]
     NotBase64 {
-        /// Line of the block's begin.
+        /// Line at which the block begins.
         line: usize,
     },
     /// The content of a block is not what its label says.
@@ -45,7 +45,7 @@ pub enum PemError {
         reason: String,
     },
     /// The text has more blocks than permitted.
-    #[error("the file has more than {BLOCKS_MAX} blocks; name a file with fewer")]
+    #[error("the file has more than {BLOCKS_MAX} blocks; specify a file with fewer")]
     TooManyBlocks,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Block<'a> {
     pub(crate) label: &'a str,
     /// The decoded content, which is erased from memory when it is dropped.
     pub(crate) content: Zeroizing<Vec<u8>>,
-    /// Line of the block's begin, from 1.
+    /// Line at which the block begins, from 1.
     pub(crate) line: usize,
 }
 
@@ -144,11 +144,11 @@ fn content(block: Block<'_>, expected: &'static str) -> Result<Zeroizing<Vec<u8>
         return Ok(block.content);
     }
     let remedy = match block.label {
-        "ENCRYPTED PRIVATE KEY" => "decrypt the key, and protect its file by permissions",
+        "ENCRYPTED PRIVATE KEY" => "decrypt the key, and protect its file with permissions",
         "OPENSSH PRIVATE KEY" | "EC PRIVATE KEY" | "RSA PRIVATE KEY" => {
             "convert the key to PKCS #8, or create a new key"
         }
-        _ => "name the correct file",
+        _ => "specify the correct file",
     };
     Err(PemError::OtherLabel {
         line: block.line,
@@ -222,7 +222,7 @@ mod tests {
         let certificate = encode(CERTIFICATE, b"c");
         let message = error(&certificate).to_string();
         let expected = "line 1 begins a block `CERTIFICATE`, but a block `PRIVATE KEY` is needed; \
-                        name the correct file";
+                        specify the correct file";
         assert_eq!(message, expected);
         let encrypted = error(&encode("ENCRYPTED PRIVATE KEY", b"c")).to_string();
         assert!(encrypted.contains("decrypt"), "{encrypted}");

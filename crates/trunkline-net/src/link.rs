@@ -50,7 +50,8 @@ const DIRECT_MAX: usize = 1 << 20;
 /// Number of memory polls between two clock readings.
 const POLLS_PER_CLOCK_READING: usize = 16;
 
-/// A connection to one engine that reconnects by itself, shared by any number of threads and tasks.
+/// A connection to one engine that reconnects automatically, shared by any number of threads and
+/// tasks.
 ///
 /// The endpoint decides when to dial (`poll_dial`) and how to handle a lost connection. The link
 /// dials, sends, receives and runs the endpoint's timers.

@@ -39,9 +39,10 @@ fn reachable_address_is_refused_with_a_remedy() {
     assert!(matches!(error, BindError::NotLoopback { .. }));
     assert_eq!(
         error.to_string(),
-        "0.0.0.0:0 can be reached from other machines, and the engine has no certificates and accounts; create them \
-         with `trunkline init` and name their folder in the configuration as `security`, listen on 127.0.0.1 or \
-         [::1], or use --insecure (in a configuration: insecure = true) if everyone on that network may read and write every variable"
+        "0.0.0.0:0 can be reached from other machines, and the engine has no certificates and \
+         accounts; create them with `trunkline init` and set `security` in the configuration to \
+         their folder, listen on 127.0.0.1 or [::1], or use --insecure (in a configuration: \
+         insecure = true) if everyone on that network may read and write every variable"
     );
 }
 

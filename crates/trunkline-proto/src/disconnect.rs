@@ -110,7 +110,7 @@ pub enum Disconnect {
 }
 
 /// Time after which a client dials again if the encrypted connection could not be set up. A person
-/// must act first, at this machine or at the other one; the connection then recovers by itself.
+/// must act first, at this machine or at the other one; the connection then recovers automatically.
 const TLS_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Time after which a peer may reconnect if it was refused because memory was exhausted.
@@ -191,7 +191,7 @@ impl Disconnect {
         }
     }
 
-    /// Returns the goodbye that tells the other end why this end is closing the connection;
+    /// Returns the goodbye that informs the other end why this end is closing the connection;
     /// `None` if the other end would not read it.
     pub fn goodbye(&self) -> Option<Goodbye> {
         let (code, sentence) = match self {

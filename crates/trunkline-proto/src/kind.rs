@@ -187,9 +187,9 @@ frame_kinds! {
     Forcing = 84, "FORCING", Client;
     /// A page of forced variables, or the number of variables that were switched.
     Forced = 85, "FORCED", Engine;
-    /// Asks for entries of the audit.
+    /// Asks for entries of the audit trail.
     Audit = 88, "AUDIT", Client;
-    /// A page of the audit.
+    /// A page of the audit trail.
     AuditPage = 89, "AUDIT_PAGE", Engine;
     /// Asks for alarms of variables.
     Alarms = 90, "ALARMS", Client;

@@ -178,7 +178,7 @@ impl Liveness {
         now.since(self.last_received)
     }
 
-    /// Returns the last measured round-trip time, without the time for which the peer held the
+    /// Returns the last measured round-trip time, excluding the time for which the peer held the
     /// echo.
     pub fn round_trip(&self) -> Option<Duration> {
         self.round_trip

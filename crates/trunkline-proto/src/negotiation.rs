@@ -114,7 +114,7 @@ impl Features {
     pub const FORCING: Features = Features(128);
     /// Running digest and sweep: the digest of KEEPALIVE, CHECK, COMPARE, REPAIRED.
     pub const CONVERGENCE: Features = Features(256);
-    /// The audit: AUDIT, AUDIT_PAGE.
+    /// The audit trail: AUDIT, AUDIT_PAGE.
     pub const AUDIT: Features = Features(512);
     /// Alarms: ALARMS to ALARM_ENTRIES.
     pub const ALARMS: Features = Features(1024);

@@ -246,7 +246,7 @@ fn set_bit(word: &AtomicU64, bit: usize) -> bool {
 ///
 /// SYNC POINT, pairs with `take_bits`, both sequentially consistent. The marker writes the word
 /// below, then loads this one; the drainer takes the bit here, then the word below. So either the
-/// marker finds the bit taken and sets it anew, or the drainer finds what the marker wrote.
+/// marker finds the bit taken and sets it again, or the drainer finds what the marker wrote.
 #[inline]
 fn ensure_bit(word: &AtomicU64, bit: usize) -> bool {
     word.load(Ordering::SeqCst) & (1 << bit) == 0 && set_bit(word, bit)

@@ -355,7 +355,7 @@ proptest! {
         steps in prop::collection::vec((any::<bool>(), 1..9_u64), 1..60),
     ) {
         let fills = SharedFills { writer, reader };
-        // Two buffers, from the first into the second as far as it has room.
+        // Two buffers, from the first into the second until that is full.
         let (mut first, mut second) = (0, 0);
         let (mut written, mut read) = (0, 0);
         for (write, count) in steps {

@@ -114,7 +114,7 @@ pub(crate) enum Progress {
     Done,
     /// The request has another slice.
     More,
-    /// The request must wait for room in a feed or in the audit.
+    /// The request must wait for room in a feed or in the audit trail.
     Parked,
 }
 

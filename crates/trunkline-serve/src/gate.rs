@@ -25,8 +25,8 @@ pub enum Requirement {
     /// The action on at least one name, or the request is refused as a whole. The answer contains
     /// only the names on which the action is permitted.
     SomeName(Action),
-    /// The action, on the library that the request names. It is checked with the order, because the
-    /// audit records refused orders.
+    /// The action, on the library that the request names. It is checked with the order, because the audit
+    /// trail records refused orders.
     Library(Action),
     /// The action, on the I/O server that the request names. It is checked where the name is decoded.
     IoServer(Action),
@@ -36,7 +36,7 @@ pub enum Requirement {
     /// The action, on the engine as a whole.
     Engine(Action),
     /// The actions, on every name in the folder that the request names: the first for an operator, all
-    /// of them for a supervisor. The engine checks them with the request, because the audit records
+    /// of them for a supervisor. The engine checks them with the request, because the audit trail records
     /// refused ones. A list contains only folders with a name that the client may read.
     Folder(&'static [Action]),
     /// The first action on at least one name to list, and the second on every name to change.
@@ -178,8 +178,8 @@ pub(crate) struct RefusedRequest<'a> {
     pub(crate) name: &'a str,
 }
 
-/// Decides about a request to the directory that concerns a stream. A refused one is recorded in the
-/// audit. The decision depends on the name alone, and not on the streams that exist.
+/// Decides about a request to the directory that concerns a stream. A refused one is recorded in the audit
+/// trail. The decision depends on the name alone, and not on the streams that exist.
 ///
 /// # Errors
 /// [`Fault`] for the client.
@@ -195,7 +195,7 @@ pub fn pass_stream(
     {
         return Ok(());
     }
-    // In the audit, streams have the rights of their names, as variables have.
+    // In the audit trail, streams have the rights of their names, as variables have.
     let path = url.path();
     let refused = RefusedRequest {
         request: kind.name(),
@@ -218,7 +218,7 @@ pub fn shows_stream(caller: &Caller, url: &StreamUrl) -> bool {
     }
 }
 
-/// Records a refused request in the audit.
+/// Records a refused request in the audit trail.
 pub(crate) fn note_refusal(
     engine: &Engine,
     caller: &Caller,

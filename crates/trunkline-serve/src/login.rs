@@ -27,10 +27,10 @@ pub trait Authenticator: Send + Sync {
     fn pair(&self, caller: &Caller, pair: &Pair, moment: Moment) -> Result<Paired, Fault>;
 }
 
-/// What is known of a client at its HELLO.
+/// What is known about a client at its HELLO.
 #[derive(Debug)]
 pub struct LoginRequest<'a> {
-    /// The session and the peer, as far as the transport knows them.
+    /// The session, and what the transport knows about the peer.
     pub caller: &'a Caller,
     pub channel: &'a Channel,
     /// The client's proofs. Everything else in it is a statement of the client, which nobody has

@@ -146,7 +146,7 @@ bugs! {
     SecretNotCompared = "secret-not-compared",
     }
     alarms {
-    /// A delay begins anew after a restart.
+    /// A delay starts over after a restart.
     DelayBegunAnew = "delay-begun-anew",
     /// A shelved alarm does not return at its time if the engine was restarted in the meantime.
     ShelfForgotten = "shelf-forgotten",

@@ -1,4 +1,4 @@
-//! Stores the audit as a chain of hashes.
+//! Stores the audit trail as a hash chain.
 //!
 //! The hash of an entry is computed when the entry is appended, from the hash of the last entry. The table
 //! `audit_anchor` has one row: the number and the hash of the last removed entry, to which the oldest
@@ -15,19 +15,19 @@ use trunkline_types::{
 use crate::error::Error;
 use crate::log::Log;
 
-/// The audit in the table `audit`.
+/// The audit trail in the table `audit`.
 pub(crate) const AUDIT: Log = Log {
     table: "audit",
     noun: "the audit",
 };
 
-/// The columns of an entry before the chain of hashes was added, in version 5 of the tables.
+/// The columns of an entry before the hash chain was added, in version 5 of the tables.
 pub(crate) const UNCHAINED_COLUMNS: &str = "number, at, who, origin, action, name, type, old, new, \
                                             outcome, epoch, count, sentence";
 /// All columns of an entry, except its checksum.
 pub(crate) const COLUMNS: &str = "number, at, who, origin, action, name, type, old, new, outcome, \
                                   epoch, count, sentence, monotonic, hash";
-/// Refuses to change an entry, also for other programs.
+/// Refuses changes to an entry, even by other programs.
 pub(crate) const IS_NOT_CHANGED: &str = "CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
 BEGIN SELECT RAISE(ABORT, 'an entry of the audit is not changed'); END;";
 

@@ -22,8 +22,8 @@ pub(crate) struct CheckedTable {
     columns: &'static str,
 }
 
-/// The tables whose damaged rows are moved. The audit and the alarm journal keep their damaged rows, because
-/// only their oldest entries may be removed.
+/// The tables whose damaged rows are moved. The audit trail and the alarm journal keep their damaged rows,
+/// because only their oldest entries may be removed.
 const TABLES: [CheckedTable; 4] = [
     CheckedTable {
         noun: "library",

@@ -1,7 +1,7 @@
 //! Stores an engine's state in an SQLite file, so that it survives restarts.
 //!
 //! The state consists of the number of starts, the deployed libraries, the newest values of retained
-//! variables, the audit, and the states of alarms with their journal.
+//! variables, the audit trail, and the states of alarms with their journal.
 //!
 //! Every call is one transaction, which is on the disk when the call returns (write-ahead log,
 //! `synchronous = FULL`). If the program is killed or power is lost during a call, the store later opens in
@@ -12,7 +12,7 @@
 //! library    place | name | description | state | variables        in the order of `place`
 //! retained   name | type | value | source_timestamp | quality
 //! audit      number | at | who | origin | action | name | type | old | new | outcome .. monotonic | hash
-//! audit_anchor   number | hash                              one row: the last removed entry of the audit
+//! audit_anchor   number | hash                              one row: the last removed audit entry
 //! alarm_state    variable | alarm | definition | process | hidden | delayed_since | state ..
 //! alarm_journal  number | at | event | variable | alarm | priority | area | from_state | who ..
 //! ```
@@ -24,9 +24,9 @@
 //! - [`SqliteStore`]: opens the file, and runs the transactions.
 //! - `schema`: the tables, and the migration of older files.
 //! - `library`: libraries and their variables; `retained`: values; `audit`: the audit entries;
-//!   `alarm`: states of alarms and the entries of their journal; `log`: the common part of the audit and
-//!   the journal.
-//! - `verification`: checks the chain of hashes of the audit.
+//!   `alarm`: states of alarms and the entries of their journal; `log`: the common part of the audit trail
+//!   and the journal.
+//! - `verification`: checks the hash chain of the audit trail.
 //! - `creation`: creates the file; `damage`: finds and moves damaged rows.
 //! - `copied`: store files that no engine uses, for backups.
 //! - `error`: translates SQLite's errors into errors with a remedy.
@@ -54,6 +54,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Row, Transaction, TransactionBehavior};
 use trunkline_engine::LibraryState;
+use trunkline_engine::figures::Space;
 use trunkline_engine::store::{
     Damage, LogBound, RetainedValue, Start, Store, StoreError, StoredLibrary,
 };
@@ -212,6 +213,14 @@ impl Store for SqliteStore {
                 .map_err(|error| error.into_store_error(&self.path)),
             None => Ok(()),
         }
+    }
+
+    fn disk_space(&mut self) -> Option<Space> {
+        let stats = rustix::fs::statvfs(self.path.parent()?).ok()?;
+        Some(Space {
+            total_bytes: stats.f_blocks.saturating_mul(stats.f_frsize),
+            free_bytes: stats.f_bavail.saturating_mul(stats.f_frsize),
+        })
     }
 
     fn record_start(&mut self) -> Result<Start, StoreError> {

@@ -1,4 +1,4 @@
-//! Manages a table of numbered entries: the audit or the alarm journal. Only the oldest entries can be
+//! Manages a table of numbered entries: the audit trail or the alarm journal. Only the oldest entries can be
 //! removed.
 
 use rusqlite::{OptionalExtension, Transaction};

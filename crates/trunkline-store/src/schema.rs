@@ -88,7 +88,8 @@ CREATE TABLE damaged (
 );
 ";
 
-/// Added in version 5: the states of alarms, and their journal. The journal has the same rules as the audit.
+/// Added in version 5: the states of alarms, and their journal. The journal has the same rules as the audit
+/// trail.
 const ALARMS: &str = "
 CREATE TABLE alarm_state (
     variable        TEXT NOT NULL,
@@ -147,7 +148,7 @@ WHEN OLD.number <> (SELECT min(number) FROM alarm_journal)
 BEGIN SELECT RAISE(ABORT, 'only the oldest entry of the alarm journal is removed'); END;
 ";
 
-/// Added in version 6: the chain of hashes of the audit. The entries of an older store are linked afterwards
+/// Added in version 6: the hash chain of the audit trail. The entries of an older store are linked afterwards
 /// by [`audit::chain_existing`].
 const CHAIN: &str = "
 ALTER TABLE audit ADD COLUMN monotonic INTEGER NOT NULL DEFAULT 0;

@@ -1,4 +1,4 @@
-//! Checks the chain of hashes of a stored audit.
+//! Checks the hash chain of a stored audit trail.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::damage;
 use crate::error::Error;
 use crate::schema::{APPLICATION_ID, SCHEMA_VERSION, definitions, expected_definitions};
 
-/// Checks the audit in a copy of a store and its write-ahead log. Returns `None` if the store has an
+/// Checks the audit trail in a copy of a store and its write-ahead log. Returns `None` if the store has an
 /// earlier version, which has no chain. With an anchor, also checks that the chain contains this hash.
 ///
 /// Changes nothing but that SQLite merges the log into the file. The store of an engine cannot be checked
@@ -433,7 +433,7 @@ mod tests {
         assert!(report(&path).is_intact());
     }
 
-    /// Who can write the whole file can compute a new chain. A hash that was noted before shows it.
+    /// Anyone who can write the whole file can compute a new chain. A hash that was noted before shows it.
     #[test]
     fn rewritten_chain_does_not_contain_the_noted_hash() {
         let (_folder, path) = store();

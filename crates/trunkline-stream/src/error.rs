@@ -21,7 +21,7 @@ pub enum StreamError {
     /// peer.
     #[error(
         "an endpoint cannot be created on another machine, {host}: remove the host from the URL of \
-         this endpoint, and name the endpoint on {host} as the peer"
+         this endpoint, and specify the endpoint on {host} as the peer"
     )]
     RemoteHost {
         /// The host in the URL.

@@ -1,4 +1,4 @@
-//! The audit: a record of who acted on an engine, from where, when and with what outcome (B-24).
+//! The audit trail: a record of who acted on an engine, from where, when and with what outcome (B-24).
 //!
 //! ```text
 //! number | when | who | from | action | name | type | old -> new | outcome
@@ -6,7 +6,7 @@
 //!
 //! Entries are numbered consecutively from 1, even across crashes and restarts of the engine. The
 //! oldest entries are removed; the number of the oldest remaining entry shows how many have been
-//! removed. A chain of hashes makes every other change evident.
+//! removed. A hash chain makes every other change evident.
 
 mod chain;
 
@@ -32,17 +32,17 @@ pub const AUDIT_SCAN_MAX: usize = 5_000;
 /// examined. A query with a slow pattern therefore takes more pages.
 pub const AUDIT_STEPS_MAX: usize = 400_000;
 
-/// Selects whether client writes to a variable are recorded in the audit.
+/// Selects whether client writes to a variable are recorded in the audit trail.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AuditMode {
     /// Writes are not audited.
     #[default]
     Off,
-    /// Writes are audited, but never wait for the audit. If the audit has no room for an entry, the
-    /// entry is dropped. One entry in the place of the dropped entries reports their number.
+    /// Writes are audited, but never wait for the audit trail. If the audit trail has no room for an entry,
+    /// the entry is dropped. One entry in the place of the dropped entries reports their number.
     BestEffort,
-    /// Every write is audited. A write waits until the audit has room for its entry, and is refused
-    /// if the audit cannot be stored.
+    /// Every write is audited. A write waits until the audit trail has room for its entry, and is refused if
+    /// the audit trail cannot be stored.
     Complete,
 }
 
@@ -58,7 +58,7 @@ pub struct AuditEntry {
     pub monotonic: Tick,
     /// The principal on whose behalf the action was carried out.
     pub who: String,
-    /// The origin of the action: address, program and process, as far as they are known.
+    /// The origin of the action: address, program and process, if known.
     pub from: String,
     pub action: AuditAction,
     /// Full name of the variable, or name of the library; empty for an action on the whole engine.
@@ -71,12 +71,11 @@ pub struct AuditEntry {
     /// change.
     pub new: String,
     pub outcome: AuditOutcome,
-    /// Place in the chain of hashes; `None` before the entry is stored, and if the engine is of an
-    /// earlier version.
+    /// Link in the hash chain; `None` before the entry is stored, and if the engine is of an earlier version.
     pub link: Option<AuditLink>,
 }
 
-/// The removal of the oldest entries of the audit or of the alarm journal.
+/// The removal of the oldest entries of the audit trail or of the alarm journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Removal {
     /// Number of the entry that reports the removal.
@@ -204,7 +203,7 @@ actions! {
     StopOrder = 32, "stop order";
     /// The engine was ordered to read its configuration files again. The new value is a description of what changed.
     ReloadOrder = 33, "reload order";
-    /// Entries are missing because the audit had no room for them.
+    /// Entries are missing because the audit trail had no room for them.
     Lost = 40, "lost";
     /// The oldest entries were removed. The old value is the hash of the last removed entry.
     Removed = 41, "removed";
@@ -262,11 +261,11 @@ pub enum AuditOutcome {
     Refused(String),
     /// It is unknown whether anything was changed; contains the cause, in a sentence.
     Unknown(String),
-    /// Entries are missing here because the audit had no room for them; contains their number.
+    /// Entries are missing here because the audit trail had no room for them; contains their number.
     Lost(u64),
 }
 
-/// Selects entries of the audit.
+/// Selects entries of the audit trail.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AuditQuery {
     /// Number of the first entry of the page, in either order. `None` starts at the newest or the
@@ -329,7 +328,7 @@ impl AuditQuery {
     }
 }
 
-/// Limits the scan for one page of the audit or of the alarm journal.
+/// Limits the scan for one page of the audit trail or of the alarm journal.
 pub(crate) struct PageScan {
     limit: usize,
 }
@@ -443,7 +442,7 @@ impl fmt::Display for AuditOutcome {
             AuditOutcome::Lost(count) => {
                 write!(
                     f,
-                    "{count} entries are missing because the audit had no room for them"
+                    "{count} entries are missing because the audit trail had no room for them"
                 )
             }
         }

@@ -133,8 +133,8 @@ pub struct Properties {
     /// True if only one client may write the variable: the first client that writes it, until it
     /// disconnects (H-19).
     pub single_writer: bool,
-    /// Selects whether client writes are recorded in the engine's audit, and what happens if the audit
-    /// has no room (B-24).
+    /// Selects whether client writes are recorded in the engine's audit trail, and what happens if the audit
+    /// trail has no room (B-24).
     pub audit: AuditMode,
     /// The source of the value, as `io-server:item`; empty if there is none.
     pub source: String,

@@ -145,7 +145,7 @@ fault_codes! {
     NotItsProvider = 43, "not-its-provider";
     /// The engine does not know this client, or its proof is wrong; join the engine, or log in again.
     NotAuthenticated = 44, "not-authenticated";
-    /// The rights of the client were changed; it connects again by itself.
+    /// The rights of the client were changed; it reconnects automatically.
     RightsChanged = 45, "rights-changed";
     /// The configuration files have an error, so nothing was changed; the sentence names the place.
     BadConfiguration = 46, "bad-configuration";
@@ -185,7 +185,7 @@ fault_codes! {
     StreamPeer = 105, "stream-peer";
     /// The endpoint is already connected; it accepts only one peer.
     StreamConnected = 106, "stream-connected";
-    /// The peer endpoint was created anew after it was connected; create this endpoint anew, too.
+    /// The peer endpoint was re-created after it was connected; re-create this endpoint as well.
     StreamRestarted = 107, "stream-restarted";
     /// The two endpoints cannot continue the stream: elements between them are lost.
     StreamDataLost = 108, "stream-data-lost";

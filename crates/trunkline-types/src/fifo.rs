@@ -37,7 +37,7 @@ pub enum FifoShape {
     Waveform,
 }
 
-/// The part of a value in wire form before its elements.
+/// The part of an encoded value that precedes its elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FifoHeader {
     /// Start time and interval of a waveform, as words.
@@ -155,7 +155,7 @@ impl FifoElement {
 }
 
 impl FifoShape {
-    /// Reads the part of a value in wire form before its elements; returns `None` if it is
+    /// Reads the part of an encoded value that precedes its elements; returns `None` if it is
     /// truncated.
     #[inline]
     pub fn head(self, reader: &mut Reader<'_>) -> Option<FifoHeader> {

@@ -67,7 +67,7 @@ pub struct EndedItem {
     pub handle: u32,
     /// Sequence of the last update delivered; 0 if there was none.
     pub last_sequence: u64,
-    /// Number of later updates that were not delivered, without those withheld by the
+    /// Number of later updates that were not delivered, excluding those withheld by the
     /// subscription's filters.
     pub lost: u64,
 }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! One thread serves all connections. It reads snapshots, which the engine publishes, and never waits
-//! for the engine, so it also answers when the engine does not run as it should.
+//! for the engine, so it also answers when the engine does not work as it should.
 //!
 //! Responses are for programs and people on this machine: there is no authentication yet, so the
 //! server listens on loopback addresses only. Requests whose `Host` is not in a list are refused, so

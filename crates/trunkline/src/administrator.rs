@@ -129,8 +129,8 @@ impl Administrator for OrderWorker {
     }
 }
 
-/// Adds the order to the audit. This happens before the reply is sent, so that a caller with a
-/// reply also finds its order in the audit.
+/// Adds the order to the audit trail. This happens before the reply is sent, so that a caller with
+/// a reply also finds its order in the audit trail.
 fn note(
     deployments: &Deployments,
     caller: &Caller,
@@ -221,7 +221,7 @@ fn log_page_result(page: Result<LogPage, StoreError>) -> OrderResult {
 
 fn history_page_result(deployments: &Deployments, query: &HistoryQuery) -> OrderResult {
     let Some(history) = deployments.history() else {
-        let sentence = "this engine records no history; name the variables to record in a \
+        let sentence = "this engine records no history; specify the variables to record in a \
                         [[history]] section of its configuration";
         return Err(Fault::new(FaultCode::NotSupported, sentence));
     };

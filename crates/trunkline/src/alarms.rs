@@ -129,8 +129,8 @@ impl AlarmLog {
     fn state_sentence(&self, pending: &Pending) -> String {
         match (self.error(), &pending.storage) {
             (Some(error), _) => format!(
-                "changes of alarms cannot be stored now; up to \
-                 {ALARM_CHANGES_MAX} of them wait in memory: {error}"
+                "alarm changes cannot be stored now; up to {ALARM_CHANGES_MAX} of them wait in \
+                 memory: {error}"
             ),
             (None, Storage::Store { store, limits }) => {
                 let location = lock(store).location();

@@ -26,8 +26,8 @@ const STORE_DELAY: Duration = Duration::from_millis(100);
 /// Number of entries that each log keeps in memory if the engine has no store.
 pub(crate) const MEMORY_ENTRIES_MAX: u64 = 10_000;
 
-/// The audit of an engine. Dropping it ends its thread. Only [`AuditLog::flush`] stores notes that
-/// still wait.
+/// The audit trail of an engine. Dropping it ends its thread. Only [`AuditLog::flush`] stores notes
+/// that still wait.
 pub(crate) struct AuditLog {
     core: Core,
     clock: Clock,
@@ -64,7 +64,7 @@ enum Storage {
     Memory(VecDeque<AuditEntry>),
 }
 
-/// Limits of the audit, or of the alarm journal, in a store.
+/// Limits of the audit trail, or of the alarm journal, in a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogLimits {
     pub(crate) entries: u64,
@@ -226,7 +226,7 @@ impl AuditLog {
         Ok(page)
     }
 
-    /// Returns the figures of the audit, without waiting for the disk.
+    /// Returns the figures of the audit trail, without waiting for the disk.
     pub(crate) fn figures(&self) -> AuditFigures {
         let condition = self.core.audit().figures();
         let unstored = self.shared.unstored.load(Ordering::Relaxed);
@@ -318,7 +318,7 @@ impl Shared {
         self.unstored.store(count, Ordering::Relaxed);
     }
 
-    /// Passes the state of the audit to the engine, which reports it for audited variables.
+    /// Passes the state of the audit trail to the engine, which reports it for audited variables.
     fn report_state(&self, entries: &Entries) {
         let error = lock(&self.error).clone();
         let (is_lasting, sentence) = match (&error, &entries.storage) {
@@ -465,7 +465,7 @@ fn page_from_memory(newest: &VecDeque<AuditEntry>, query: &AuditQuery) -> AuditP
     }
 }
 
-/// The error type of the audit in memory, which cannot fail.
+/// The error type of the audit trail in memory, which cannot fail.
 type Never = std::convert::Infallible;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! The folder is `trunkline` in `XDG_CONFIG_HOME` or in `~/.config`. A connection to the URL of a
 //! context uses the context: it is encrypted, accepts only the engine of that authority, and logs in
 //! with the key. A context can also name a key in another file, a client certificate with its private
-//! key, or no key, for persons who log in with a password.
+//! key, or no key, for people who log in with a password.
 
 use std::fs;
 use std::io::{self, Write};
@@ -453,8 +453,8 @@ impl Contexts {
     /// Returns the context of the engine at `url`, if there is one.
     ///
     /// A file that cannot be used matters only if it may be that of this engine: without its context,
-    /// the connection would not be encrypted. A file that does not tell the URL of its engine may be
-    /// that of any engine on another machine.
+    /// the connection would not be encrypted. A file that does not contain the URL of its engine may belong
+    /// to any engine on another machine.
     ///
     /// # Errors
     /// [`ContextError`] of a file that cannot be used and may be that of this engine.
@@ -551,8 +551,8 @@ impl Contexts {
         Ok(())
     }
 
-    /// Stores a context for an engine whose authority is known. The first context is selected. The
-    /// engine is not asked.
+    /// Stores a context for an engine whose authority is known. The first context is selected. The command
+    /// does not contact the engine.
     ///
     /// Returns the key or the certificate that the engine must know; `None` without a key.
     ///

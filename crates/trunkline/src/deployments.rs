@@ -466,14 +466,21 @@ impl Deployments {
 
     /// Returns the condition of the store, and its failure or damage as a sentence.
     pub(crate) fn store_figures(&self) -> StoreFigures {
-        let with = |condition, error| StoreFigures { condition, error };
         let Some(store) = &self.store else {
             return StoreFigures::default();
         };
-        if let Some(error) = self.store_error() {
+        let failure = self.store_error();
+        let mut store = store.try_lock().ok();
+        let disk = store.as_mut().and_then(|store| store.disk_space());
+        let with = |condition, error| StoreFigures {
+            condition,
+            error,
+            disk,
+        };
+        if let Some(error) = failure {
             return with(StoreCondition::Failing, error.to_string());
         }
-        let Ok(mut store) = store.try_lock() else {
+        let Some(mut store) = store else {
             return with(StoreCondition::Good, String::new());
         };
         match store.damage() {

@@ -142,7 +142,7 @@ impl Device {
     /// Writes a raw value to the device, and returns the value that the device read back.
     ///
     /// # Errors
-    /// The sentence that tells the writer why the device refused the value.
+    /// The sentence that explains to the writer why the device refused the value.
     pub(crate) fn send(
         &mut self,
         handle: u32,
@@ -159,7 +159,7 @@ impl Device {
     /// next [`publish`](Self::publish).
     ///
     /// # Errors
-    /// The sentence that tells the reader why the device could not read the item.
+    /// The sentence that explains to the reader why the device could not read the item.
     pub(crate) fn read(&mut self, handle: u32, now: Tick, wall: Timestamp) -> Result<Read, String> {
         self.scan.clear();
         let item = self.open_item(handle)?;

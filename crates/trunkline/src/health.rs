@@ -15,8 +15,8 @@ use std::time::Duration;
 use trunkline_engine::fields::FIELDS_MAX;
 use trunkline_engine::figures::{
     AlarmFigures, AuditFigures, ClockFigures, ConfigurationFigures, ConnectionFigures,
-    DeliveryFigures, EngineFigures, ForcingFigures, HistoryState, MemoryFigures, ProcessFigures,
-    SecurityFigures, StoreCondition, StoreFigures, VariableFigures,
+    DeliveryFigures, EngineFigures, ForcingFigures, HistoryState, MachineFigures, MemoryFigures,
+    ProcessFigures, SecurityFigures, Space, StoreCondition, StoreFigures, VariableFigures,
 };
 use trunkline_engine::health::{Totals, TotalsCounter};
 use trunkline_engine::{Caller, Engine as Core, Origin, Wakes, Write};
@@ -29,6 +29,7 @@ use trunkline_types::{
 
 use crate::deployments::{Deployments, LibraryError, lock};
 use crate::logins::Logins;
+use crate::machine;
 use crate::sessions::Facts;
 
 /// Maximum number of alarms in ten minutes; more of them are an alarm flood (ISA-18.2).
@@ -38,6 +39,19 @@ const FLOOD_THRESHOLD: u64 = 10;
 /// certificate 30 days before, so the alarm of that certificate means that renewal fails.
 const EXPIRING_DAYS: f64 = 29.9;
 const NANOS_PER_DAY: f64 = 86_400e9;
+
+/// The alarm of a space is raised when less than this share is free, in percent, and less than this
+/// number of bytes.
+const LOW_PERCENT: u64 = 5;
+const LOW_BYTES: u64 = 1 << 30;
+/// The alarm of a limited memory of the engine is raised when less than this share is free, in percent.
+const NEARLY_FULL_PERCENT: u64 = 10;
+/// Free disk space is published in steps of this size, so that it does not change with each write.
+const DISK_STEP: u64 = 64 << 20;
+/// The alarm of a late engine is raised when the housekeeping thread ran later than this, and stays for
+/// this time.
+const LATE_MIN: Duration = Duration::from_secs(1);
+const LATE_HELD: Duration = Duration::from_secs(60);
 
 pub(crate) const LIBRARY: &str = "_engine";
 /// Variables examined per period.
@@ -111,6 +125,10 @@ struct State {
     cpu: Option<(Tick, Duration)>,
     /// Percent of one processor in the last period.
     cpu_percent: Option<f64>,
+    /// Time until which the engine counts as late.
+    late_until: Option<Tick>,
+    /// Space of the store's file system, when it was known last.
+    disk: Option<Space>,
     /// The values that were written last, in the order of the rows.
     written: Vec<Option<Value>>,
 }
@@ -198,28 +216,8 @@ impl Health {
     pub(crate) fn begin(&self, now: Tick, wall: Timestamp) -> Result<(), LibraryError> {
         let figures = self.measure(&mut lock(&self.state), now, wall);
         let variables = rows(&figures).into_iter().map(|row| {
-            let alarms = match row.path {
-                "store/failing" => vec![failing("the store cannot be written")],
-                "history/failing" => vec![failing("the history cannot be written")],
-                "audit/full" => vec![failing("the audit has no room for further entries")],
-                "insecure" => vec![failing(
-                    "clients on other machines need neither encryption nor an identity",
-                )],
-                "security/failing" => vec![failing(
-                    "the changed accounts cannot be used, or the certificate cannot be renewed",
-                )],
-                "configuration/failing" => vec![failing(
-                    "the changed configuration files have an error, and were not applied",
-                )],
-                "security/expiring" => {
-                    vec![failing(
-                        "the certificate of the engine or its authority expires soon",
-                    )]
-                }
-                _ => Vec::new(),
-            };
             let properties = Properties {
-                alarms,
+                alarms: alarm_of(row.path).into_iter().collect(),
                 units: row.units.to_owned(),
                 description: row.description.to_owned(),
                 access: Access::ReadOnly,
@@ -328,6 +326,14 @@ impl Health {
         let deployments = deployments.as_ref();
         let (journal, journal_lost) = deployments.map_or((0, 0), |d| d.alarms().end_and_lost());
         let history = deployments.and_then(|d| d.history());
+        let mut store = deployments.map_or_else(StoreFigures::default, |d| d.store_figures());
+        // Unknown while the store is in use.
+        store.disk = store.disk.or(state.disk);
+        state.disk = store.disk;
+        let delay = Duration::from_nanos(self.delay.swap(0, Ordering::Relaxed));
+        if delay > LATE_MIN {
+            state.late_until = Some(now.saturating_add(LATE_HELD));
+        }
         let server = self.facts.counters();
         let queue = health.queue_memory().map_or(
             MemoryFigures {
@@ -399,6 +405,7 @@ impl Health {
             clock: ClockFigures {
                 steps: clock.count,
                 last_step_nanos: clock.last_nanos,
+                is_stepped: !core.is_clock_settled(),
             },
             forcing: ForcingFigures {
                 is_on: forced.is_on,
@@ -410,11 +417,15 @@ impl Health {
                 lost: journal_lost,
             },
             audit: deployments.map_or_else(AuditFigures::default, |d| d.audit().figures()),
-            store: deployments.map_or_else(StoreFigures::default, |d| d.store_figures()),
+            store,
             history: history.map_or_else(HistoryState::default, |history| history.state()),
             sources: core.providers().sources(),
             process: state.process(now, wall),
-            housekeeping_delay: Duration::from_nanos(self.delay.swap(0, Ordering::Relaxed)),
+            machine: MachineFigures {
+                memory: machine::memory(),
+            },
+            housekeeping_delay: delay,
+            is_late: state.late_until.is_some_and(|until| now < until),
         }
     }
 }
@@ -436,8 +447,22 @@ fn rows(figures: &EngineFigures) -> Vec<Row> {
         store,
         history,
         process,
+        machine,
         ..
     } = figures;
+    let bounded = |memory: &MemoryFigures| {
+        let total_bytes = memory.bytes_max?;
+        let free_bytes = total_bytes.saturating_sub(memory.bytes);
+        Some(Space {
+            total_bytes,
+            free_bytes,
+        })
+    };
+    let is_nearly_full = |memory: &MemoryFigures| {
+        bounded(memory).is_some_and(|space| space.is_below(NEARLY_FULL_PERCENT, u64::MAX))
+    };
+    let is_low =
+        |space: Option<Space>| space.is_some_and(|space| space.is_below(LOW_PERCENT, LOW_BYTES));
     let counts = &alarms.counts;
     let text = |text: &str| Arc::<str>::from(text);
     rows! {
@@ -452,10 +477,10 @@ fn rows(figures: &EngineFigures) -> Vec<Row> {
         U64 "connections_per_address" "1/s"
             "Maximum number of new connections per second from one address of another machine"
             = connections.per_address_max;
-        U64 "variables" "" "Deployed variables, without those of `_engine`" = variables.deployed;
+        U64 "variables" "" "Deployed variables, excluding those of `_engine`" = variables.deployed;
         U64 "slots" "" "Slots in use by variables, including those of `_engine`, and by open fields"
             = variables.slots;
-        U64 "slots_max" "" "Maximum number of slots, without those whose handles are used up"
+        U64 "slots_max" "" "Maximum number of slots, excluding those whose handles are used up"
             = variables.slots_max;
         U64 "fields" "" "Open fields" = variables.fields;
         U64 "fields_max" "" "Maximum number of open fields" = variables.fields_max;
@@ -488,6 +513,10 @@ fn rows(figures: &EngineFigures) -> Vec<Row> {
             = clock.steps;
         F64 "clock/last_step" "s" "Size of the last step of the system clock; negative: backward"
             = clock.last_step_nanos as f64 / 1e9;
+        Bool "clock/stepped" "" "True for a minute after such a step" = clock.is_stepped;
+        Bool "late" ""
+            "True for a minute after timers of the engine ran more than 1 s late, for example because the processors are overloaded"
+            = figures.is_late;
         Bool "forcing/on" "" "True if forced values take effect" = forcing.is_on;
         U64 "forcing/variables" "" "Variables in the list of forced variables" = forcing.variables;
         U64 "alarms/active" "" "Alarms whose condition is met" = counts.active;
@@ -500,12 +529,12 @@ fn rows(figures: &EngineFigures) -> Vec<Row> {
             = counts.raised_recently > FLOOD_THRESHOLD;
         U64 "alarms/journal" "" "Number of the newest entry of the alarm journal" = alarms.journal;
         U64 "alarms/lost" "" "Changes of alarms that are missing from the journal" = alarms.lost;
-        U64 "audit/newest" "" "Number of the newest stored entry of the audit" = audit.newest;
+        U64 "audit/newest" "" "Number of the newest stored entry of the audit trail" = audit.newest;
         String "audit/head" "" "Hash of this entry, which covers all earlier entries" = text(&audit.head);
-        U64 "audit/waiting" "" "Entries of the audit that are not stored yet" = audit.waiting;
-        U64 "audit/lost" "" "Entries that are missing from the audit, because it had no room" = audit.lost;
+        U64 "audit/waiting" "" "Audit entries that are not stored yet" = audit.waiting;
+        U64 "audit/lost" "" "Entries that are missing from the audit trail, because it had no room" = audit.lost;
         Bool "audit/full" ""
-            "True if the audit has no room for the entries of actions that do not wait for it"
+            "True if the audit trail has no room for the entries of actions that do not wait for it"
             = audit.is_full;
         Bool "insecure" ""
             "True if clients on other machines need neither encryption nor an identity"
@@ -532,6 +561,10 @@ fn rows(figures: &EngineFigures) -> Vec<Row> {
         String "store/error" "" "Current failure of the store; empty if there is none" = text(&store.error);
         Bool "store/failing" "" "True if nothing can be stored now"
             = store.condition == StoreCondition::Failing;
+        U64 "disk/free" "B" "Free space of the store's file system, in steps of 64 MiB"
+            = store.disk.map(|disk| disk.free_bytes / DISK_STEP * DISK_STEP);
+        Bool "disk/low" "" "True if less than 5 % and less than 1 GiB of this file system are free"
+            = is_low(store.disk);
         String "history/state" "" "none, good, spooling or failing"
             = text(history.condition.name());
         String "history/error" "" "Current failure of the history; empty if there is none" = text(&history.error);
@@ -549,14 +582,52 @@ fn rows(figures: &EngineFigures) -> Vec<Row> {
         F64 "process/cpu" "%" "Processor time of the process over the last period, in percent of one processor"
             = process.cpu_percent;
         U64 "process/memory" "B" "Resident memory of the process" = process.resident_bytes;
+        Bool "memory/low" ""
+            "True if less than 5 % and less than 1 GiB of the machine's memory are available, or if `queued` or `requested` is above 90 % of its limit"
+            = is_low(machine.memory) || is_nearly_full(queue) || is_nearly_full(requests);
     }
+}
+
+/// Returns the alarm of a variable of the library, if it has one.
+fn alarm_of(path: &str) -> Option<AlarmDefinition> {
+    Some(match path {
+        "store/failing" => failing("the store cannot be written"),
+        "history/failing" => failing("the history cannot be written"),
+        "audit/full" => failing("the audit trail has no room for further entries"),
+        "insecure" => failing("clients on other machines need neither encryption nor an identity"),
+        "security/failing" => {
+            failing("the changed accounts cannot be used, or the certificate cannot be renewed")
+        }
+        "configuration/failing" => {
+            failing("the changed configuration files have an error, and were not applied")
+        }
+        "disk/low" => short("the disk of the store is nearly full"),
+        "memory/low" => {
+            short("the memory of the machine, of queued updates or of requests is nearly used up")
+        }
+        "clock/stepped" => short("the system clock was set by 100 ms or more"),
+        "late" => short("time-outs, stale values and delayed alarms came more than a second late"),
+        "security/expiring" => {
+            failing("the certificate of the engine or its authority expires soon")
+        }
+        _ => return None,
+    })
 }
 
 /// Defines the alarm of a variable that is true while a failure lasts (H-14).
 fn failing(description: &str) -> AlarmDefinition {
+    alarm("failing", 900, description)
+}
+
+/// Defines the alarm of a variable that is true before something fails.
+fn short(description: &str) -> AlarmDefinition {
+    alarm("warning", 600, description)
+}
+
+fn alarm(name: &str, priority: u16, description: &str) -> AlarmDefinition {
     AlarmDefinition {
-        name: "failing".to_owned(),
-        priority: 900,
+        name: name.to_owned(),
+        priority,
         area: LIBRARY.to_owned(),
         description: description.to_owned(),
         ..AlarmDefinition::new(AlarmKind::Discrete { values: vec![1] })
@@ -649,5 +720,81 @@ mod tests {
             counts.push(sut.totals.written);
         }
         assert_eq!(counts, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    fn value(figures: &EngineFigures, path: &str) -> Option<Value> {
+        let row = rows(figures).into_iter().find(|row| row.path == path);
+        row.unwrap().value
+    }
+
+    #[test]
+    fn each_alarm_belongs_to_a_variable_that_is_true_or_false() {
+        let rows = rows(&EngineFigures::default());
+        let with_alarm = rows.iter().filter(|row| alarm_of(row.path).is_some());
+        let paths: Vec<&str> = with_alarm
+            .map(|row| {
+                assert_eq!(row.data_type, DataType::Bool, "{}", row.path);
+                row.path
+            })
+            .collect();
+        assert_eq!(
+            paths,
+            [
+                "clock/stepped",
+                "late",
+                "audit/full",
+                "insecure",
+                "security/failing",
+                "security/expiring",
+                "configuration/failing",
+                "store/failing",
+                "disk/low",
+                "history/failing",
+                "memory/low",
+            ]
+        );
+    }
+
+    #[test]
+    fn warnings_come_before_space_is_used_up() {
+        const GIB: u64 = 1 << 30;
+        let space = |total_bytes, free_bytes| {
+            Some(Space {
+                total_bytes,
+                free_bytes,
+            })
+        };
+        let mut figures = EngineFigures::default();
+        let low = Some(Value::Bool(true));
+        let enough = Some(Value::Bool(false));
+        assert_eq!(value(&figures, "disk/free"), None);
+        assert_eq!(value(&figures, "disk/low"), enough);
+        // 5 % of a small disk, and at most 1 GiB of a large one.
+        for (total, free, expected) in [
+            (10 * GIB, GIB / 2, &enough),
+            (10 * GIB, GIB / 2 - (10 << 20), &low),
+            (1000 * GIB, GIB, &enough),
+            (1000 * GIB, GIB - 1, &low),
+        ] {
+            figures.store.disk = space(total, free);
+            assert_eq!(value(&figures, "disk/low"), *expected, "{free} of {total}");
+        }
+        figures.store.disk = space(1000 * GIB, GIB + (100 << 20));
+        let stepped = Some(Value::U64(GIB + (64 << 20)));
+        assert_eq!(value(&figures, "disk/free"), stepped);
+
+        assert_eq!(value(&figures, "memory/low"), enough);
+        figures.machine.memory = space(16 * GIB, GIB / 2);
+        assert_eq!(value(&figures, "memory/low"), low);
+        figures.machine.memory = space(16 * GIB, 8 * GIB);
+        for bytes in [900, 901] {
+            figures.queue = MemoryFigures {
+                bytes,
+                bytes_max: Some(1000),
+                refusals: 0,
+            };
+            let expected = Some(Value::Bool(bytes > 900));
+            assert_eq!(value(&figures, "memory/low"), expected, "{bytes} queued");
+        }
     }
 }

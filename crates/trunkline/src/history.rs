@@ -310,8 +310,8 @@ pub(crate) enum HistoryStartError {
     Thread(#[from] io::Error),
 }
 
-/// Returns true for a failure of the disk that may end by itself: the history is then opened later.
-/// All other failures need a decision by the operator.
+/// Returns true for a failure of the disk that may end on its own: the history is then opened
+/// later. All other failures need a decision by the operator.
 fn is_temporary(error: &HistoryError) -> bool {
     match error {
         HistoryError::Files { kind, .. } => match kind {

@@ -3,7 +3,7 @@
 //! ```text
 //! HELLO ──> proof: user id | key | joining token | password | client certificate
 //!             │
-//!             └──> account ──> rules that concern it ──> Rights
+//!             └──> account ──> rules that apply to it ──> Rights
 //! ```
 //!
 //! Proofs that need the disk or much time are checked on a thread of their own. When the file of
@@ -77,7 +77,7 @@ pub(crate) struct Logins {
     journal: Journal,
 }
 
-/// Records security events in the audit.
+/// Records security events in the audit trail.
 #[derive(Clone)]
 struct Journal {
     core: Core,
@@ -223,7 +223,7 @@ impl Logins {
         Some(next)
     }
 
-    /// The engine, whose audit gets refused requests.
+    /// The engine, whose audit trail gets refused requests.
     pub(crate) fn engine(&self) -> &Core {
         &self.journal.core
     }
@@ -409,9 +409,9 @@ impl Logins {
             }
             None if self.is_insecure => Ok(Proof::Nothing),
             None => {
-                let sentence = "the system does not tell the engine as which user this program runs; \
-                                connect over the engine's Unix socket, or join the engine with \
-                                `trunkline join`";
+                let sentence = "the system does not report to the engine which user runs this \
+                                program; connect over the engine's Unix socket, or join the engine \
+                                with `trunkline join`";
                 Err(refusal(FaultCode::NotAuthenticated, sentence))
             }
         }
@@ -450,7 +450,7 @@ struct LoginFacts {
     /// The client as the transport knows it.
     caller: Caller,
     uid: Option<u32>,
-    /// The client without what differs between its connections, for the audit.
+    /// The client without what differs between its connections, for the audit trail.
     peer: String,
     /// The account that the client states; empty if its proof identifies the account.
     stated_account: String,
@@ -609,8 +609,8 @@ impl Authenticator for Logins {
 
     fn pair(&self, caller: &Caller, pair: &Pair, moment: Moment) -> Result<Paired, Fault> {
         let Some(security) = &self.security else {
-            let sentence = "this engine has no accounts; create its security folder with `trunkline \
-                            init`, and name it in the configuration as `security`";
+            let sentence = "this engine has no accounts; create its security folder with \
+                            `trunkline init`, and set `security` in the configuration to its path";
             return Err(Fault::new(FaultCode::NotSupported, sentence));
         };
         let grant = security.grant(pair)?;
@@ -722,8 +722,8 @@ impl Security {
             }),
             None if role.is_none() && groups.is_empty() => {
                 let sentence = format!(
-                    "there is no account {account}; name the role of the new account: viewer, operator, \
-                     engineer or admin"
+                    "there is no account {account}; specify the role of the new account: viewer, \
+                     operator, engineer or admin"
                 );
                 Err(bad(sentence))
             }
@@ -859,7 +859,7 @@ impl OpenSessions {
     }
 }
 
-/// Returns the rules that concern an account.
+/// Returns the rules that apply to an account.
 fn rules_of(policy: &Policy, account: &UserName, host: Host) -> Result<SubjectRules, SubjectError> {
     let subject = policy.subject(account.as_str(), host)?;
     Ok(policy.subject_rules(&subject))
@@ -896,7 +896,7 @@ fn unknown_key() -> LoginRefusal {
     refusal(FaultCode::NotAuthenticated, sentence)
 }
 
-/// The same sentence for an unknown account, so that it tells nobody which accounts exist.
+/// The same sentence for an unknown account, so that it does not reveal which accounts exist.
 fn wrong_password() -> LoginRefusal {
     let sentence = "the name or the password is wrong; check both";
     refusal(FaultCode::NotAuthenticated, sentence)

@@ -162,7 +162,7 @@ impl Engine {
         self.inner.deployments.reloads().state().fault
     }
 
-    /// Orders a reload of the configuration in the name of this process, as after a signal. The audit
+    /// Orders a reload of the configuration in the name of this process, as after a signal. The audit trail
     /// records it as an order of a client.
     ///
     /// # Errors

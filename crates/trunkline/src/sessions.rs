@@ -152,7 +152,7 @@ impl Wake for NotifyWake {
 }
 
 impl Sessions {
-    /// Describes the peer, as far as its transport identifies it. The login decides about its rights.
+    /// Describes the peer with what its transport knows about it. The login determines its rights.
     fn caller(&self, peer: Peer) -> Caller {
         let session = self.numbers.next();
         let (principal, origin, remote) = match peer {

@@ -5,14 +5,17 @@ use std::fmt::Write as _;
 use super::{Coverage, PAGE};
 use crate::behaviours::specification::Behaviour;
 
-const HEAD: &str = "\
-# Behaviours and their tests
+const HEAD: &str = "# Behaviours and their tests
 
-<!-- Written by `cargo xtask behaviours --page`. Do not edit: name the id in a test instead. -->
+<!-- Written by `cargo xtask behaviours --page`. \
+Do not edit: name the id in a test instead. -->
 
-Every behaviour of the [specification](spec/behaviours.md), with the tests that check it. A test
-names the ids it checks in a comment above it; a decision record may say why a behaviour does not
-apply. What nobody names is **open**.
+Every behaviour of the \
+[specification](spec/behaviours.md), with the tests that check it. A test
+names the ids it checks \
+in a comment above it; a decision record may say why a behaviour does not
+apply. A behaviour that \
+no test names is **open**.
 ";
 
 /// Returns the whole page.

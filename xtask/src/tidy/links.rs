@@ -77,7 +77,7 @@ pub(super) fn paths_in_code_spans(tree: &Tree) -> Vec<Finding> {
                 continue;
             };
             if !tree.exists(named) {
-                let message = format!("there is no {named}; name the file that is meant");
+                let message = format!("there is no {named}; specify the file that is meant");
                 findings.push(Finding::at(path, span.line, "paths-in-text", message));
             }
         }

@@ -73,7 +73,7 @@ fn decision_names_the_first_rule_in_the_order_of_the_file() {
     let policy = policy(POLICY);
     let sut = rules_of(&policy, "anna", "local");
     let rule = |index: usize| policy.rules().nth(index).unwrap();
-    // Two rules deny, and both concern the caller.
+    // Two rules deny, and both apply to the caller.
     let by = rule(0);
     assert_eq!(
         sut.decide("boiler/level", Action::Write),

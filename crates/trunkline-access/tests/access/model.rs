@@ -235,7 +235,7 @@ fn host() -> impl Strategy<Value = Host> {
     })
 }
 
-/// Returns the policy and the rules that concern `anna`. The other users have accounts, too.
+/// Returns the policy and the rules that apply to `anna`. The other users have accounts, too.
 fn prepared(account: &Account, host: Host, rules: &[Rule]) -> SubjectRules {
     let others = USERS[1..].iter().map(|user| Account {
         name: user.parse().unwrap(),

@@ -70,7 +70,7 @@ fn rule(effect: Effect, text: &str, place: Place) -> Rule {
     }
 }
 
-/// Returns the rules that concern a user at a host, given as text.
+/// Returns the rules that apply to a user at a host, given as text.
 pub fn rules_of(policy: &Policy, user: &str, host: &str) -> SubjectRules {
     let host: Host = host.parse().unwrap();
     policy.subject_rules(&policy.subject(user, host).unwrap())

@@ -253,7 +253,7 @@ fn action_is_permitted_on_every_name_only_if_no_rule_denies_it_on_one() {
     }
 }
 
-/// The patterns begin with a wildcard, match slowly, and every one of them concerns the caller.
+/// The patterns begin with a wildcard, match slowly, and every one of them applies to the caller.
 #[test]
 fn policy_at_its_limit_is_decided_on_the_longest_name() {
     let mut rules = "grant read on ** to user anna".to_owned();

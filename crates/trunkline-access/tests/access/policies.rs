@@ -67,7 +67,7 @@ fn rule_without_actions_or_with_a_field_is_an_error() {
     let no_actions = Policy::new(Vec::new(), vec![rule("**", Actions::NONE)]);
     assert_eq!(
         no_actions.unwrap_err().to_string(),
-        "access.toml:7: the rule has no actions: name one or several, such as read"
+        "access.toml:7: the rule has no actions: specify one or several, such as read"
     );
     let field = Policy::new(Vec::new(), vec![rule("boiler/*#units", Actions::ALL)]);
     assert_eq!(
@@ -211,7 +211,8 @@ fn subject_has_the_role_and_groups_of_its_account() {
     assert!(long.to_string().len() < 200);
 }
 
-/// The engine's own user has the role admin without an account, but rules concern it like any other caller.
+/// The engine's own user has the role admin without an account, but rules apply to it as to any
+/// other caller.
 #[test]
 fn caller_without_an_account_has_the_rights_of_its_role() {
     let policy = policy(

@@ -16,7 +16,7 @@ use crate::verbs::{
 #[cfg(target_os = "linux")]
 use crate::verbs::{play, record};
 
-/// Events other than readings. `monitor` prints changes of the connection and ended subscriptions on
+/// Events other than readings. `monitor` prints connection changes and ended subscriptions on
 /// standard error. On standard output, `monitor --rate` prints rates, `serve` and `demo` print what
 /// they serve, and `io run` prints its state.
 #[derive(JsonSchema)]

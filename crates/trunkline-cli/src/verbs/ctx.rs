@@ -17,12 +17,11 @@ use crate::{CliError, Context, Exit, Problem, Tally};
 
 /// Manage contexts: the engines that you have joined
 ///
-/// A context has the URL of an engine, the certificate of the engine's authority, and usually a key or a
-/// client certificate. Commands that connect to this URL are encrypted, accept only this engine, and log
-/// in with the key or the certificate.
-/// Commands without --url and TRUNKLINE_URL use the engine of the selected context. `trunkline join`
-/// creates a context. They are in ~/.config/trunkline/contexts, or in trunkline/contexts in
-/// XDG_CONFIG_HOME. Without a subcommand, the contexts are listed.
+/// A context contains the URL of an engine, the certificate of the engine's authority, and usually a key or a
+/// client certificate. Commands that connect to this URL are encrypted, accept only this engine, and log in
+/// with the key or the certificate. Commands without --url and TRUNKLINE_URL use the engine of the selected
+/// context. `trunkline join` creates a context. Contexts are stored in ~/.config/trunkline/contexts, or in
+/// trunkline/contexts under XDG_CONFIG_HOME. Without a subcommand, the contexts are listed.
 #[derive(Clone, Debug, clap::Args)]
 #[command(disable_help_subcommand = true)]
 pub(crate) struct Args {
@@ -32,7 +31,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Subcommand {
-    /// List the contexts; the selected one has a *
+    /// List the contexts; the selected one is marked with *
     Ls(ListArgs),
     Select(SelectArgs),
     Info(InfoArgs),
@@ -61,11 +60,11 @@ struct InfoArgs {
 
 /// Add a context for an engine without a joining token
 ///
-/// The global option --url is the URL of the engine. The engine is not asked. Without --key and
-/// --no-key, the command creates a key and prints its public part, which an administrator adds to an
-/// account with `trunkline user key add`. With --certificate, an administrator adds the printed SHA-256
-/// with `trunkline user certificate add`. The global option --account names your account at the
-/// engine; with --no-key, commands then ask for its password.
+/// The global option --url is the URL of the engine. The command does not contact the engine. Without --key
+/// and --no-key, the command creates a key and prints its public part, which an administrator adds to an
+/// account with `trunkline user key add`. With --certificate, an administrator adds the printed SHA-256 with
+/// `trunkline user certificate add`. The global option --account names your account at the engine; with
+/// --no-key, commands then ask for its password.
 #[derive(Clone, Debug, clap::Args)]
 struct AddArgs {
     /// Name of the context
@@ -93,9 +92,8 @@ struct AddArgs {
 
 /// Remove a context and its key
 ///
-/// The account at the engine stays; an administrator removes it with `trunkline user rm`, or only the
-/// key with `trunkline user key rm`. A key in another folder, which `ctx add --key` names, stays as
-/// well.
+/// The account at the engine is kept; an administrator removes it with `trunkline user rm`, or only the key
+/// with `trunkline user key rm`. A key file that was given with `ctx add --key` is kept as well.
 #[derive(Clone, Debug, clap::Args)]
 struct RemoveArgs {
     /// The context
@@ -237,7 +235,7 @@ fn select(args: &SelectArgs, contexts: &Contexts, context: &Context) -> Result<E
     let selected = contexts.get(&args.name).map_err(|error| problem(&error))?;
     context.list([listed(&selected, Some(&args.name))])?;
     if context.settings.url.is_some() {
-        context.remark("--url or TRUNKLINE_URL is set, and wins over the selected context")?;
+        context.remark("--url or TRUNKLINE_URL is set and overrides the selected context")?;
     }
     Ok(Exit::Success)
 }
@@ -348,14 +346,14 @@ fn add(args: &AddArgs, contexts: &Contexts, context: &Context) -> Result<Exit, C
     };
     if let Some(key) = key {
         context.remark(&format!(
-            "the engine accepts the key once an account has it; its administrator runs: trunkline user key \
-             add {account} {key}"
+            "the engine accepts the key once it belongs to an account; an administrator must run: \
+             trunkline user key add {account} {key}"
         ))?;
     }
     if let Some(certificate) = certificate {
         context.remark(&format!(
-            "the engine accepts the certificate once an account has it; its administrator runs: trunkline \
-             user certificate add {account} {certificate}"
+            "the engine accepts the certificate once it belongs to an account; an administrator \
+             must run: trunkline user certificate add {account} {certificate}"
         ))?;
     }
     Ok(Exit::Success)

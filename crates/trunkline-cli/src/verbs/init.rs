@@ -18,7 +18,7 @@ use crate::{CliError, Context, Exit, Problem};
 /// reads the CPU, memory, disk and network use of this computer. An existing file is replaced only
 /// with --force.
 ///
-/// The command also creates the folder `security` beside the file, with a private authority, the
+/// The command also creates the folder `security` next to the file, with a private authority, the
 /// engine's certificate, and a file for accounts and rules. An existing folder is kept, because the
 /// clients that joined the engine trust its authority.
 #[derive(Clone, Debug, clap::Args)]

@@ -400,7 +400,7 @@ struct PlayedStream {
     not_good: u64,
     /// Into a stream: gaps of the recording.
     gaps: u64,
-    /// Into a stream: values that are missing in those gaps, as far as their number is known.
+    /// Into a stream: number of values missing in those gaps, if known.
     lost: u64,
     /// Into a stream: gaps with an unknown number of missing values.
     unknown_gaps: u64,

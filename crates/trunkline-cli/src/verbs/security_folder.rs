@@ -26,7 +26,7 @@ pub(crate) struct FolderArgs {
     config: Vec<PathBuf>,
 }
 
-/// Name of the folder that `trunkline init` creates beside the configuration.
+/// Name of the folder that `trunkline init` creates next to the configuration.
 const FOLDER: &str = "security";
 
 /// Number of attempts to change a file that another program is changing, and the pause between them.
@@ -76,8 +76,8 @@ impl FolderArgs {
             ..Problem::from_message("configuration", errors.to_string())
         })?;
         plan.engine.security.ok_or_else(|| {
-            let sentence = "the configuration names no security folder; add `security = \"security\"` to \
-                            [engine], or name the folder with --security";
+            let sentence = "the configuration names no security folder; add `security = \
+                            \"security\"` to [engine], or specify the folder with --security";
             Problem::failed("no-security", sentence)
         })
     }
@@ -89,8 +89,8 @@ fn problem(error: &AccessFileError, path: &Path) -> Problem {
         AccessFileError::File(FileError::Missing(_)) => {
             let folder = path.parent().unwrap_or(path);
             let sentence = format!(
-                "there is no security folder {}; name it with --security or --config, or create it with \
-                 `trunkline init`",
+                "there is no security folder {}; specify it with --security or --config, or create \
+                 it with `trunkline init`",
                 escaped_path(folder)
             );
             Problem::failed("no-security", sentence)

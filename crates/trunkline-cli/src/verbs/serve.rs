@@ -47,8 +47,8 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// File for deployed libraries, retained values, states of alarms, the audit and the alarm
-    /// journal; `none` keeps them in memory only. Default: the configured store, otherwise
+    /// File for deployed libraries, retained values, states of alarms, the audit trail and the alarm journal;
+    /// `none` keeps them in memory only. Default: the configured store, otherwise
     /// ~/.local/state/trunkline/engine-PORT.db
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
@@ -79,8 +79,8 @@ pub(crate) struct ListenArgs {
     #[arg(long)]
     pub(crate) insecure: bool,
 
-    /// Refuse connections from other machines and from programs of other users; at loopback ports,
-    /// this requires that the system can identify the user
+    /// Refuse connections from other machines and from programs of other users; for loopback ports, the
+    /// system must be able to identify the user
     #[arg(long)]
     pub(crate) same_user: bool,
 }
@@ -110,7 +110,7 @@ pub(crate) enum ServeEvent {
         variables: usize,
         /// URLs at which it listens.
         listen: Vec<String>,
-        /// The Unix sockets beside its ports, for programs of the same user. Left out when there are
+        /// The Unix sockets in addition to its ports, for programs of the same user. Left out when there are
         /// none.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         local_sockets: Vec<String>,
@@ -289,7 +289,7 @@ fn status(engine: &Engine, fault: Option<String>) -> String {
         })
 }
 
-/// Returns the reporter of a command that writes notes for people.
+/// Returns the reporter of a command that writes human-readable messages.
 pub(super) fn notes(context: &Context) -> Reporter {
     Reporter::Notes(context.terminal.clone())
 }

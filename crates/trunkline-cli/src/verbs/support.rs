@@ -18,15 +18,15 @@ use crate::targets;
 use crate::terminal::escaped_path;
 use crate::{CliError, Context, Exit, Problem};
 
-/// Write a file with what others need to help you
+/// Write a file with the information that others need to help you
 ///
 /// The file is text: versions, this machine, the state of the engine and its limits, its own
-/// variables and alarms, and the configuration files that you name. It has no values of your
-/// variables, and no passwords, keys or tokens: in a configuration, values that may be secret are
-/// left out. Read the file before you pass it on; names of machines and variables are in it.
+/// variables and alarms, and the configuration files that you name. It does not contain the values
+/// of your variables, or passwords, keys or tokens: values in a configuration that may be secret
+/// are left out. Read the file before you pass it on; it contains names of machines and variables.
 ///
-/// The file says what could not be found out, for example if the engine does not run. Only its user
-/// can read it.
+/// The file reports what could not be determined, for example because the engine is not running.
+/// Only its user can read it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file to write
@@ -37,7 +37,8 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
 
-    /// A configuration file of the engine, without what may be secret; may be given several times
+    /// A configuration file of the engine to include, without values that may be secret; may be
+    /// given several times
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
 }

@@ -464,7 +464,7 @@ fn refusal_names_the_action_and_a_hidden_variable_does_not_exist() {
     let found = guest.run(&["find", "rig/**", "-t"]);
     assert!(found.out.contains("rig/setpoint"), "{found:?}");
     assert!(!found.out.contains("rig/level"), "{found:?}");
-    // The engine's own user is no account, so no rule concerns it.
+    // The engine's own user is not an account, so no rule applies to it.
     plant.manage(&["get", "rig/level"]);
 }
 

@@ -357,7 +357,7 @@ fn monitor_shows_the_present_alarms_and_then_every_change() {
     assert_eq!(output.code, Some(4), "{}", output.err);
     assert_eq!(output.out.lines().count(), 1, "{}", output.out);
 
-    // This engine has no store, so it numbers its journal anew.
+    // This engine has no store, so it starts numbering its journal again.
     rig.restart();
     every.error_with("\"restarted\":true");
     put(&rig, "plant/pump", "fault");

@@ -162,7 +162,10 @@ fn supervisor_takes_over_and_needs_the_right_to() {
 fn control_for_a_time_belongs_to_the_user_and_is_shown() {
     let sut = Served::rig();
     let none = sut.run(&["control", "ls"]);
-    assert!(check(&none, 0).err.contains("nobody controls"), "{none:?}");
+    assert!(
+        check(&none, 0).err.contains("no folder is controlled"),
+        "{none:?}"
+    );
     let taken = sut.run(&["control", "take", "rig", "--for", "10m"]);
     assert_eq!(check(&taken, 0).out, "you control rig as operator\n");
     check(&sut.run(&["put", "rig/setpoint", "71"]), 0);
@@ -195,7 +198,7 @@ fn control_for_a_time_belongs_to_the_user_and_is_shown() {
     );
     let nobody = sut.run(&["control", "give", "rig", "bo"]);
     assert!(
-        check(&nobody, 1).err.contains("does not wait"),
+        check(&nobody, 1).err.contains("is not waiting"),
         "{nobody:?}"
     );
 }

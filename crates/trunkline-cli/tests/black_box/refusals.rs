@@ -307,7 +307,7 @@ fn absent_peer_or_engine_of_a_stream_is_named() {
     let elsewhere = run(&["stream", "read", "tl://plant7/x"]);
     let texts = [
         "an endpoint cannot be created on another machine, plant7",
-        "name the endpoint on plant7 with --to or --from",
+        "specify the endpoint on plant7 with --to or --from",
     ];
     check(&elsewhere, 2, &texts);
     let file = served.file("v1.csv", "");

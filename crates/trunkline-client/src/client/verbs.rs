@@ -390,7 +390,7 @@ impl ClientCore {
         self.ask(1, Engine::default())
     }
 
-    /// Queries the audit. The answer contains all pages, up to the query's limit or
+    /// Queries the audit trail. The answer contains all pages, up to the query's limit or
     /// [`AUDIT_ENTRIES_MAX`](crate::AUDIT_ENTRIES_MAX) entries. `next` in the answer is the number
     /// of the entry at which the next query continues.
     pub fn audit(&mut self, query: AuditQuery) -> Result<RequestId<Audit>, RequestError> {

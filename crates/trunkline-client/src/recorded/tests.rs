@@ -595,7 +595,7 @@ fn times_do_not_decide_which_deployment_a_row_belongs_to() {
     assert_eq!(returned(&mut sut), [(1, 7, NONE)]);
 }
 
-/// Updates of the former variable are missing in the history.
+/// Updates of the former variable are missing from the history.
 ///
 /// Behaviour: B-01, B-63.
 #[test]

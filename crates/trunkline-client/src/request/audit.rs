@@ -1,4 +1,4 @@
-//! Queries the audit, and collects all pages of the answer.
+//! Queries the audit trail, and collects all pages of the answer.
 
 use trunkline_proto::message::audit::{Audit as AuditFrame, AuditPageFrame};
 use trunkline_proto::{Disconnect, Fault, Features, FrameKind};
@@ -92,7 +92,10 @@ impl Exchange for Audit {
     type End = Result<AuditPage, Fault>;
 
     fn requires(&self) -> Option<(Features, &'static str)> {
-        Some((Features::AUDIT, "does not support the audit; update it"))
+        Some((
+            Features::AUDIT,
+            "does not support the audit trail; update it",
+        ))
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {

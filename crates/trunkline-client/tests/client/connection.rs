@@ -247,7 +247,7 @@ fn engine_that_drops_connections_is_dialled_at_growing_intervals() {
     let ConnectionState::Connecting { attempt, .. } = rig.client.state() else {
         panic!("up")
     };
-    assert_eq!(attempt, 1, "a connection that lasted begins anew");
+    assert_eq!(attempt, 1, "a connection that lasted starts over");
 }
 
 /// A network that breaks each connection after a while does not lengthen the delays.

@@ -13,7 +13,7 @@ use trunkline_types::{Contract, DataType, Lost, Quality, Tick, Timestamp, Value}
 
 use super::rig::{Rig, Said, value, write};
 
-/// Replaces the engine by another one with the same names and new values.
+/// Replaces the engine with another one that has the same names and new values.
 fn restart(rig: &mut Rig) {
     rig.cut();
     rig.engine.welcome.epoch += 1;

@@ -113,7 +113,8 @@ pub(super) const ENGINE: &[Key] = &[
             "store",
             "path of a file, relative to the folder of this file, or \"none\"",
             "a file in the user's state folder, named after the port",
-            "where the engine stores deployed libraries, retained values, alarm states, the audit and the alarm journal",
+            "where the engine stores deployed libraries, retained values, alarm states, the audit \
+             trail and the alarm journal",
         ),
     ),
     setting(
@@ -122,8 +123,8 @@ pub(super) const ENGINE: &[Key] = &[
             "audit_entries",
             "100 to 100,000,000",
             "100_000",
-            "maximum number of entries of the audit; when it is exceeded, the oldest tenth is \
-         removed, and an entry records this",
+            "maximum number of entries of the audit trail; when it is exceeded, the oldest tenth \
+         is removed, and an entry records this",
         ),
     ),
     setting(
@@ -132,8 +133,8 @@ pub(super) const ENGINE: &[Key] = &[
             "audit_age",
             "duration, 1 min to 36,500 days, or \"none\"",
             "none",
-            "maximum age of entries of the audit; once the oldest entry exceeds it by 10 %, all \
-         entries that exceed it are removed, and an entry records this",
+            "maximum age of entries of the audit trail; once the oldest entry exceeds it by 10 %, \
+         all entries that exceed it are removed, and an entry records this",
         ),
     ),
     setting(
@@ -161,7 +162,8 @@ pub(super) const ENGINE: &[Key] = &[
         key(
             "history",
             "path of a folder, relative to the folder of this file",
-            "beside the store, `plant.history` for `plant.db`; without a store `history`, beside the first file",
+            "next to the store: `plant.history` for `plant.db`; without a store, `history` next to \
+             the first file",
             "where the updates of the variables in `[[history]]` sections are recorded",
         ),
     ),
@@ -227,7 +229,7 @@ pub(super) const ENGINE: &[Key] = &[
             "same_user",
             "true or false",
             "false",
-            "refuse programs of other users, also on loopback ports, and of other machines",
+            "refuse programs of other users, even on loopback ports, and programs on other machines",
         ),
     ),
     setting(
@@ -513,7 +515,7 @@ pub(super) const VARIABLE: &[Key] = &[
         "deadband",
         "percent of the range, 0 to 100, or a table, see below",
         "0",
-        "changes of `f32` and `f64` too small to be an update",
+        "changes to `f32` and `f64` values that are too small to be an update",
     ),
     shared(
         "fifo",
@@ -564,10 +566,10 @@ pub(super) const VARIABLE: &[Key] = &[
         "audit",
         "\"complete\", \"best-effort\" or false; true is \"complete\"",
         "false",
-        "record every write of a client in the engine's audit: who, from where, old and new value, \
-         when, outcome. `\"complete\"`: a write waits until there is room for its entry, and is \
-         refused while the store cannot keep it; `\"best-effort\"`: a write never waits, and the \
-         audit shows how many entries are missing",
+        "record every write of a client in the engine's audit trail: who, from where, old and new \
+         value, when, outcome. `\"complete\"`: a write waits until there is room for its entry, \
+         and is refused while the store cannot keep it; `\"best-effort\"`: a write never waits, \
+         and the audit trail shows how many entries are missing",
     ),
     also_in(
         AcceptedIn::Override,

@@ -274,7 +274,8 @@ impl Forcing<'_> {
     }
 
     /// Switches forcing on or off for the whole engine; the list remains. Returns the number of
-    /// variables affected. Does not check the caller's rights. The switch is recorded in the audit.
+    /// variables affected. Does not check the caller's rights. The switch is recorded in the audit
+    /// trail.
     pub fn set(
         &self,
         caller: &Caller,
@@ -306,8 +307,8 @@ impl Forcing<'_> {
         Ok(list.handles.len())
     }
 
-    /// Unforces every variable, with one entry in the audit. Returns the number of variables that
-    /// were forced.
+    /// Unforces every variable, with one entry in the audit trail. Returns the number of variables
+    /// that were forced.
     pub fn clear(
         &self,
         caller: &Caller,

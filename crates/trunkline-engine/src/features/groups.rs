@@ -44,13 +44,14 @@ pub type GroupOutcome = trunkline_types::GroupOutcome<WriteOutcome>;
 pub enum GroupAttempt {
     Done(GroupOutcome),
     /// An `all` subscription is full and one of the variables lets writers wait for it, or the
-    /// audit has no room. No member has received a sequence or is counted. Retry when woken, but no
-    /// later than at `until`.
+    /// audit trail has no room. No member has received a sequence or is counted. Retry when woken,
+    /// but no later than at `until`.
     WouldBlock {
         /// Time to retry the group, woken or not. By then, the subscription may have ended with
         /// `overrun`.
         until: Tick,
-        /// One of the variables of that subscription, or the first variable with a complete audit.
+        /// One of the variables of that subscription, or the first variable with a complete audit
+        /// trail.
         handle: u32,
     },
 }
@@ -357,7 +358,7 @@ impl Groups<'_> {
             moment,
             members,
         } = group;
-        // If the audit is full, it cannot record this refusal.
+        // If the audit trail is full, it cannot record this refusal.
         let has_room = !refused
             .values()
             .any(|refusal| matches!(refusal, Refusal::AuditFull));

@@ -38,9 +38,12 @@ pub struct EngineFigures {
     /// The I/O servers that variables name as their source.
     pub sources: Vec<SourceState>,
     pub process: ProcessFigures,
+    pub machine: MachineFigures,
     /// Longest delay of the housekeeping thread since the previous measurement: the time from the
     /// moment at which it should have run to the moment at which it ran.
     pub housekeeping_delay: Duration,
+    /// The housekeeping thread ran more than a second late, within the last minute.
+    pub is_late: bool,
 }
 
 /// Connections to the engine's listeners.
@@ -128,6 +131,8 @@ pub struct ClockFigures {
     pub steps: u64,
     /// Size of the last step in ns; negative if backward.
     pub last_step_nanos: i64,
+    /// The last step was less than a minute ago.
+    pub is_stepped: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -156,7 +161,7 @@ pub struct AuditFigures {
     pub is_full: bool,
     /// Entries that are not stored yet.
     pub waiting: u64,
-    /// Entries that are missing from the audit, and that no entry reports yet.
+    /// Entries that are missing from the audit trail, and that no entry reports yet.
     pub lost: u64,
     /// True if stored entries survive a restart.
     pub is_lasting: bool,
@@ -167,6 +172,22 @@ pub struct StoreFigures {
     pub condition: StoreCondition,
     /// The current failure, or the damage, as a sentence; empty if there is none.
     pub error: String,
+    /// The file system of the store; `None` if it is not known now.
+    pub disk: Option<Space>,
+}
+
+/// A limited space, and how much of it is free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Space {
+    pub total_bytes: u64,
+    pub free_bytes: u64,
+}
+
+impl Space {
+    /// Returns true if less than this share of the space is free, in percent, and less than `bytes`.
+    pub fn is_below(self, percent: u64, bytes: u64) -> bool {
+        self.free_bytes < (self.total_bytes / 100).saturating_mul(percent).min(bytes)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -223,6 +244,14 @@ impl HistoryCondition {
             Self::Failing => "failing",
         }
     }
+}
+
+/// The machine, or the container if that has less. A figure is `None` if the system does not provide
+/// it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MachineFigures {
+    /// Memory; free is what programs can get without swapping.
+    pub memory: Option<Space>,
 }
 
 /// The process that hosts the engine. A figure is `None` if the system does not provide it.

@@ -121,26 +121,27 @@ pub enum HistoryError {
 pub enum ForeignSpoolReason {
     /// The folder is that of a history.
     #[error(
-        "is the folder of a history, not a spool; name another folder with the key `history_spool` \
-         of [engine]"
+        "is the folder of a history, not a spool; specify another folder with the key \
+         `history_spool` of [engine]"
     )]
     History,
     #[error(
-        "has a damaged file `identity`; put a copy of this file back, or delete it if the folder has no \
-         logs, or name another folder with the key `history_spool` of [engine]: rows in the logs then \
-         stay behind"
+        "has a damaged file `identity`; put a copy of this file back, or delete it if the folder \
+         has no logs, or specify another folder with the key `history_spool` of [engine]: rows in \
+         the logs then stay behind"
     )]
     DamagedIdentity,
     /// The folder has the logs of an unknown spool.
     #[error(
-        "has logs, but no file `identity`; put this file back, or name another folder with the key \
-         `history_spool` of [engine]: rows in the logs then stay behind"
+        "has logs, but no file `identity`; put this file back, or specify another folder with the \
+         key `history_spool` of [engine]: rows in the logs then stay behind"
     )]
     NoIdentity,
     /// The spool belongs to another history. The fields are the identities of the two histories.
     #[error(
-        "belongs to the history with the identity {owner}, not to {history}; mount the disk with the \
-         spool of this history, or name another folder with the key `history_spool` of [engine]"
+        "belongs to the history with the identity {owner}, not to {history}; mount the disk with \
+         the spool of this history, or specify another folder with the key `history_spool` of \
+         [engine]"
     )]
     OtherHistory { owner: String, history: String },
     /// Another disk is mounted at its place, for example.
@@ -153,7 +154,7 @@ pub enum ForeignSpoolReason {
 /// Describes the fault of the folder and its remedy.
 fn sentence_of(kind: &StoreErrorKind, location: &str) -> String {
     match kind {
-        StoreErrorKind::InUse => "is in use by another engine; stop that one, or name another \
+        StoreErrorKind::InUse => "is in use by another engine; stop that one, or specify another \
                                   folder with the key `history` of [engine]"
             .to_owned(),
         StoreErrorKind::Damaged(what) => format!(
@@ -186,7 +187,7 @@ fn sentence_of(kind: &StoreErrorKind, location: &str) -> String {
 /// the engine to another folder while this one can be used later.
 fn sentence_of_spool(kind: &StoreErrorKind) -> String {
     match kind {
-        StoreErrorKind::InUse => "is in use by another engine; stop that one, or name another \
+        StoreErrorKind::InUse => "is in use by another engine; stop that one, or specify another \
                                   folder with the key `history_spool` of [engine]"
             .to_owned(),
         StoreErrorKind::Damaged(what) => format!(
@@ -200,7 +201,7 @@ fn sentence_of_spool(kind: &StoreErrorKind) -> String {
                 .to_owned()
         }
         StoreErrorKind::CannotOpen(OpenFault::FileInPath) => format!(
-            "cannot be opened ({}); move that file away, or name another folder with the key \
+            "cannot be opened ({}); move that file away, or specify another folder with the key \
              `history_spool` of [engine]",
             OpenFault::FileInPath
         ),
@@ -233,7 +234,7 @@ mod tests {
             owner: "1".to_owned(),
             history: "2".to_owned(),
         };
-        let name_another = "name another folder with the key `history_spool` of [engine]";
+        let name_another = "specify another folder with the key `history_spool` of [engine]";
         for (reason, remedies) in [
             (History, vec![name_another]),
             (

@@ -49,7 +49,7 @@ pub enum Order {
     StopEngine,
     /// Read the configuration files again, and apply what can be applied to a running engine.
     ReloadEngine,
-    /// Look up entries of the audit. Changes nothing.
+    /// Look up entries of the audit trail. Changes nothing.
     Audit(AuditQuery),
     /// Look up entries of the alarm journal. Changes nothing.
     AlarmJournal(Box<AlarmJournalQuery>),
@@ -157,7 +157,7 @@ fn permit(is_permitted: bool, what: impl fmt::Display) -> Result<(), Fault> {
 }
 
 impl Order {
-    /// Returns the order's action in the audit, and its library, which is empty for the whole
+    /// Returns the order's action in the audit trail, and its library, which is empty for the whole
     /// engine; `None` if it changes nothing.
     pub fn audited(&self) -> Option<(AuditAction, &str)> {
         match self {
@@ -200,7 +200,7 @@ impl Order {
             }
             Order::Audit(_) => {
                 let is_permitted = caller.rights.permit_on_engine(Action::Audit);
-                permit(is_permitted, "read the audit of this engine")
+                permit(is_permitted, "read the audit trail of this engine")
             }
         }
     }
@@ -213,7 +213,7 @@ pub struct Reply {
     outbox: Arc<Outbox>,
     id: u32,
     is_sent: bool,
-    /// Space reserved in the audit for the entry of this order.
+    /// Space reserved in the audit trail for the entry of this order.
     room: AuditRoom,
     /// Dropped before the result is sent.
     guard: Option<Box<dyn Any + Send + Sync>>,

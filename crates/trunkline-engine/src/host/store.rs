@@ -13,10 +13,11 @@ use trunkline_types::{
     AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Quality, Timestamp,
 };
 
+use super::figures::Space;
 use crate::outcome::orders::LibraryState;
 use crate::update::Encoded;
 
-/// The bound of the audit, and of the alarm journal.
+/// The bound of the audit trail, and of the alarm journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogBound {
     pub entries: u64,
@@ -47,7 +48,7 @@ impl LogBound {
     }
 }
 
-/// Stores libraries, the count of starts, the newest values, the audit, and alarms with their
+/// Stores libraries, the count of starts, the newest values, the audit trail, and alarms with their
 /// journal.
 pub trait Store: Send {
     fn location(&self) -> String;
@@ -63,6 +64,11 @@ pub trait Store: Send {
     /// [`StoreError`] if it was removed or replaced; from then on nothing is saved.
     fn check_place(&mut self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// Returns the space of the file system where the store is; `None` if that is not known.
+    fn disk_space(&mut self) -> Option<Space> {
+        None
     }
 
     /// Records a start of the engine. Returns the id of the store and the number of the start.
@@ -107,16 +113,16 @@ pub trait Store: Send {
     /// Returns the number and the hash of the audit's last entry.
     fn audit_end(&mut self) -> Result<AuditHead, StoreError>;
 
-    /// Links entries to the chain of hashes and appends them to the audit, all or none. Returns the
-    /// number and the hash of the last entry.
+    /// Links entries to the hash chain and appends them to the audit trail, all or none. Returns
+    /// the number and the hash of the last entry.
     ///
     /// In the same step the oldest entries beyond `bound` are removed; the step then ends with an
     /// entry that reports the removal. The numbers of new entries must follow those of existing
     /// ones. An entry whose number exists is the same entry and is left as it is, so that a step
-    /// with an unknown outcome can be repeated. Nothing else changes the audit.
+    /// with an unknown outcome can be repeated. Nothing else changes the audit trail.
     ///
     /// # Errors
-    /// [`StoreError`]; the audit is unchanged.
+    /// [`StoreError`]; the audit trail is unchanged.
     fn append_audit(
         &mut self,
         entries: &[AuditEntry],
@@ -159,7 +165,7 @@ pub trait Store: Send {
 pub struct Damage {
     /// Kind of the damaged part: a library, a retained value.
     pub kind: String,
-    /// Its name, as far as it can be read.
+    /// Its name, if it can be read.
     pub name: String,
 }
 
@@ -266,7 +272,7 @@ impl OpenFault {
             OpenFault::Missing => "mount its disk, or create its folder",
             OpenFault::FileInPath => "move that file away, or specify another path",
             OpenFault::NoHistory => "specify a history folder",
-            OpenFault::Spool => "name another folder with the key `history` of [engine]",
+            OpenFault::Spool => "specify another folder with the key `history` of [engine]",
             OpenFault::OtherFolder => "mount the disk of the history again",
             OpenFault::Identity => "restore this file",
             OpenFault::EarlierLog => {

@@ -20,9 +20,9 @@ pub type WriteOutcome = trunkline_types::WriteOutcome<u64, Refusal, UnknownCause
 #[derive(Clone, PartialEq, Debug)]
 pub enum Attempt {
     Done(WriteOutcome),
-    /// An `all` subscription is full and the variable lets writers wait for it, or the audit has no
-    /// room. The write has no sequence and is not counted. Retry when woken, but no later than at
-    /// `until`.
+    /// An `all` subscription is full and the variable lets writers wait for it, or the audit trail
+    /// has no room. The write has no sequence and is not counted. Retry when woken, but no later
+    /// than at `until`.
     WouldBlock {
         /// Time to retry the write, woken or not. By then, the subscription may have ended with
         /// `overrun`.
@@ -68,8 +68,8 @@ pub enum Refusal {
     #[error("{0}")]
     Scaling(ScalingError),
     #[error(
-        "the audit of this variable must be complete, but the engine cannot store its entries; \
-         `trunkline limits` reports the cause: free space for the store, then write again"
+        "the audit trail of this variable must be complete, but the engine cannot store its \
+         entries; `trunkline limits` reports the cause: free space for the store, then write again"
     )]
     AuditFull,
     #[error("the variable is no longer deployed; open it again by its name")]

@@ -367,8 +367,9 @@ impl Consumer {
         }
     }
 
-    /// Registers for a wake-up when there is room again in the audit, or in an `all` feed that
-    /// blocks writes to `variable`. Returns false if there is room already; then retry at once.
+    /// Registers for a wake-up when there is room again in the audit trail, or in an `all` feed
+    /// that blocks writes to `variable`. Returns false if there is room already; then retry at
+    /// once.
     pub fn wait_for_room(&self, variable: &Variable) -> bool {
         let mut parked = false;
         let state = variable.lock();
@@ -379,8 +380,8 @@ impl Consumer {
         self.wait_for_audit() || parked
     }
 
-    /// Registers for a wake-up when the audit has room again. Returns false if there may be room
-    /// already; then retry at once.
+    /// Registers for a wake-up when the audit trail has room again. Returns false if there may be
+    /// room already; then retry at once.
     pub fn wait_for_audit(&self) -> bool {
         self.engine().park(&self.outbox)
     }

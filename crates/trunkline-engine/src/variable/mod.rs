@@ -51,7 +51,7 @@ const FORCED: u32 = 1 << 28;
 const EDITED: u32 = 1 << 29;
 /// The variable has [extensions](crate::variable::Extension) that do more than monitor its value.
 const EXTENDED: u32 = 1 << 25;
-/// The audit records writes by clients.
+/// The audit trail records writes by clients.
 const AUDITED: u32 = 1 << 24;
 /// The variable is a number without rules; see [`write_plain`](Variable::write_plain).
 const PLAIN: u32 = 1 << 26;
@@ -459,7 +459,7 @@ impl Variable {
         self.flags.load(Ordering::Relaxed) & (GONE | STOPPED | EXTENDED) != 0
     }
 
-    /// Returns true if the audit records writes by clients (B-24).
+    /// Returns true if the audit trail records writes by clients (B-24).
     #[inline]
     pub(crate) fn is_audited(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & AUDITED != 0
@@ -621,7 +621,7 @@ impl Variable {
         self.write_word(caller, wall, word, wakes)
     }
 
-    /// Steps 1 to 4 of the write path, as far as they apply to a plain variable.
+    /// Those of steps 1 to 4 of the write path that apply to a plain variable.
     #[inline(always)]
     fn write_word(
         &self,

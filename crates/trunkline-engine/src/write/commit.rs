@@ -143,7 +143,7 @@ pub(super) fn commit(
 }
 
 /// Passes a late sample to the history that records the variable, if any (B-41). Returns the
-/// refusal, which tells whether the sample was recorded.
+/// refusal, which states whether the sample was recorded.
 #[cold]
 fn record_late(
     refusal: Refusal,

@@ -315,8 +315,8 @@ impl Catalogue {
         })
     }
 
-    /// Replaces parts by others in one transaction. If the new parts have the rows of a log of a spool, also
-    /// enters that log.
+    /// Replaces parts with others in one transaction. If the new parts have the rows of a log of a spool,
+    /// also enters that log.
     pub(crate) fn replace_parts(
         &mut self,
         removed: &[String],

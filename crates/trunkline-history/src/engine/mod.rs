@@ -437,7 +437,7 @@ impl FileHistory {
         }
     }
 
-    /// Replaces parts by others. `segment` and `spool_log` are the closed segment whose rows are in the new
+    /// Replaces parts with others. `segment` and `spool_log` are the closed segment whose rows are in the new
     /// parts, and its log if that is in the spool: the segment is dropped, and the log is entered in the
     /// catalogue.
     fn replace(

@@ -412,7 +412,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Replaces the log by the log of the next segment in the history's folder. The new log begins with the
+    /// Replaces the log with the log of the next segment in the history's folder. The new log begins with the
     /// time and, if it continues a log of the spool, with the end of that log, `after`.
     pub(crate) fn begin_segment(
         &mut self,

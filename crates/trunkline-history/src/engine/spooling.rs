@@ -807,7 +807,7 @@ impl FileHistory {
         self.replace(&[], added, Some(segment.number), spool_log)
     }
 
-    /// Replaces the series ids in a log of the spool by the ids in the catalogue.
+    /// Replaces the series ids in a log of the spool with the ids in the catalogue.
     fn translate(&self, recovered: &mut Recovered) -> Result<(), Error> {
         let mut spooling = self.spooling();
         let mut catalogue = lock(&self.catalogue);

@@ -115,7 +115,7 @@ impl Source {
         self.next < self.end
     }
 
-    /// Replaces the rows in memory by the next rows of the file, if there are any.
+    /// Replaces the rows in memory with the next rows of the file, if there are any.
     fn read(&mut self, series: &Series, batch_bytes: usize) -> Result<(), Error> {
         self.rows.clear();
         (self.rows_taken, self.marks_taken) = (0, 0);

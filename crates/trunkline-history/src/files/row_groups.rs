@@ -39,7 +39,7 @@ pub(crate) struct RowGroups<W: Write + Send> {
     /// The encoders of the current row group, one per column. The encoders of columns that consist of runs
     /// are not used.
     writers: Vec<ArrowColumnWriter>,
-    /// Number of rows of the current row group, without the batch.
+    /// Number of rows of the current row group, excluding the batch.
     rows: usize,
     runs: RunColumns,
 }

@@ -181,7 +181,7 @@ fn is_listed(folder: &Path, row: &PartRow) -> bool {
 struct Verifier<'a> {
     folder: &'a Path,
     result: Verified,
-    /// Total number of bytes to check, as far as it is known.
+    /// Total number of bytes to check, if known.
     bytes_total: u64,
     progress: &'a mut dyn FnMut(u64, u64) -> bool,
 }

@@ -9,9 +9,9 @@
 //! The history's folder has a file `identity`, too. Each operation compares the identities, because another
 //! disk may have been mounted at the same path. A log is deleted when its rows are in files of the history.
 //! The transaction that enters these files in the catalogue also enters the log, so that the log is not
-//! read again if its deletion fails. The number of a log is never used again, because files name the log for as
-//! long as they exist, also in a backup. An older copy of the file `identity` may be put back, so opening the
-//! spool also looks at the logs in the folder and in the catalogue.
+//! read again if its deletion fails. The number of a log is never used again, because files name the log for
+//! as long as they exist, even in a backup. An older copy of the file `identity` may be put back, so opening
+//! the spool also looks at the logs in the folder and in the catalogue.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -292,7 +292,7 @@ impl SpoolFolder {
     }
 }
 
-/// Replaces the series ids in a log by the ids of the history, which may differ because an earlier run of
+/// Replaces the series ids in a log with the ids of the history, which may differ because an earlier run of
 /// the engine wrote the log. Unknown series get new ids and are added to `new`. Rows of series without a
 /// readable definition are dropped and reported as damage.
 pub(crate) fn translate(recovered: &mut Recovered, known: &[Series], new: &mut Vec<Series>) {
@@ -508,7 +508,7 @@ mod tests {
         assert_eq!(std::fs::read(log::path(&spool, 1)).unwrap(), b"another");
     }
 
-    /// H-14: if both the creation and the removal of a log fail, recording goes on in the old log.
+    /// H-14: if both the creation and the removal of a log fail, recording continues in the old log.
     #[test]
     fn log_without_rows_does_not_end_the_log_before_it() {
         let (_folder, history, spool) = folders();

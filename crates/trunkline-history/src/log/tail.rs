@@ -199,7 +199,7 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// Closes the open segment and replaces it by `open`.
+    /// Closes the open segment and replaces it with `open`.
     pub(crate) fn replace_open(&mut self, open: Segment) {
         let full = std::mem::replace(&mut self.open, open);
         self.closed.push(Arc::new(full));

@@ -1,5 +1,5 @@
-//! A full disk, simulated by a limit of the file size. The limit applies to a whole process, so each
-//! test runs in a process of its own.
+//! A full disk, simulated by a limit on the file size. The limit applies to a whole process, so
+//! each test runs in a process of its own.
 
 use std::any::type_name;
 use std::env;

@@ -60,10 +60,10 @@ pub enum EditError {
         what: String,
     },
     /// There is no such rule.
-    #[error("there is no such rule: it would be `{0}`; list the rules, and name one of them")]
+    #[error("there is no such rule: it would be `{0}`; list the rules, and specify one of them")]
     NoRule(String),
     /// The same rule is already there.
-    #[error("the same rule is already at {0}")]
+    #[error("an identical rule already exists at {0}")]
     RuleExists(trunkline_access::Place),
     /// The text became invalid by an earlier change.
     #[error("{0}")]

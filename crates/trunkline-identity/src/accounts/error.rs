@@ -143,12 +143,13 @@ pub enum AccessErrorKind {
         /// Its first place.
         other: Place,
     },
-    /// A rule does not state whom it concerns.
+    /// A rule does not state to whom it applies.
     #[error(
-        "the rule does not state whom it concerns; add one of user, group, role, host or everyone = true"
+        "the rule does not state to whom it applies; add one of user, group, role, host or \
+         everyone = true"
     )]
     NoSubject,
-    /// A rule states twice whom it concerns.
+    /// A rule states twice to whom it applies.
     #[error("the rule has both {first} and {second}; write one rule for each")]
     TwoSubjects {
         /// The first key.

@@ -83,7 +83,7 @@ impl Accounts {
         &self.entries
     }
 
-    /// Returns the accounts and rules that decide about rights.
+    /// Returns the accounts and rules that determine rights.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
@@ -107,8 +107,8 @@ impl Accounts {
 
     /// Returns the account with this name.
     ///
-    /// The time tells whether it exists, so do not call this for a peer that has not proved an identity: see
-    /// [`Accounts::password_candidate`].
+    /// The time reveals whether it exists, so do not call this for a peer that has not proved an identity:
+    /// see [`Accounts::password_candidate`].
     pub fn by_name(&self, name: &str) -> Option<&UserName> {
         self.name(self.by_name.get(name))
     }

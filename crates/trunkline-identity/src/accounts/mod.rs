@@ -18,7 +18,8 @@
 //! ```
 //!
 //! # Layout
-//! - [`Accounts`]: who is who, for logins; with the [`Policy`](trunkline_access::Policy) for rights.
+//! - [`Accounts`]: identifies users, for logins; with the [`Policy`](trunkline_access::Policy) for
+//!   rights.
 //! - [`Accounts::parse`]: the text to accounts, with every error and its line.
 //! - [`AccessEdit`]: changes that keep comments and order.
 //! - [`AccessFile`]: the file on disk.

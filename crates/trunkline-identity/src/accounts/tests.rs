@@ -317,8 +317,8 @@ fn errors_state_the_line_and_the_remedy() {
         ),
         (
             rule.to_owned(),
-            "access.toml:2: the rule does not state whom it concerns; add one of user, group, role, host or \
-             everyone = true",
+            "access.toml:2: the rule does not state to whom it applies; add one of user, group, \
+             role, host or everyone = true",
         ),
         (
             format!("{rule}group = \"a\"\neveryone = true"),

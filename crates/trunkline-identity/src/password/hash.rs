@@ -94,7 +94,8 @@ pub enum HashTextError {
     Form,
     /// The hash is by another function than Argon2id in version 19.
     #[error(
-        "the password hash is not by argon2id version 19, the only supported function; set the password again"
+        "the password hash was not created with argon2id version 19, the only supported function; \
+         set the password again"
     )]
     Function,
     /// Verification would need too much memory or time.
@@ -132,8 +133,8 @@ impl PasswordHash {
         })
     }
 
-    /// Returns a hash whose verification costs as much as that of a hash by [`PasswordHash::of`]. What is
-    /// compared with it is refused, whatever the outcome is.
+    /// Returns a hash whose verification costs as much as that of a hash by [`PasswordHash::of`]. Passwords
+    /// compared with it are refused, whatever the outcome is.
     pub(crate) fn dummy() -> Self {
         Self {
             costs: COSTS,
@@ -161,7 +162,7 @@ impl PasswordHash {
     }
 
     /// Returns true if the hash was made with other parameters than new hashes. Its verification then takes
-    /// another time than that of an unknown account, which tells that the account exists. Setting the
+    /// another time than that of an unknown account, which reveals that the account exists. Setting the
     /// password again removes the difference.
     pub fn is_outdated(&self) -> bool {
         self.costs != COSTS

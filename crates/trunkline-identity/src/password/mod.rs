@@ -1,4 +1,4 @@
-//! The passwords of persons: rules, hashes, and verification with bounded cost.
+//! The passwords of people: rules, hashes, and verification with bounded cost.
 
 mod hash;
 mod verifier;
@@ -75,8 +75,8 @@ impl fmt::Debug for Password {
 pub enum PasswordRuleError {
     /// The password has fewer than [`PASSWORD_CHARS_MIN`] characters.
     #[error(
-        "the password has {count} characters, but needs at least {PASSWORD_CHARS_MIN}, because programs guess \
-         shorter ones; several words with spaces are a good password"
+        "the password has {count} characters, but needs at least {PASSWORD_CHARS_MIN}, because \
+         programs guess shorter ones; several words with spaces make a good password"
     )]
     TooShort {
         /// Number of its characters.

@@ -41,8 +41,8 @@ impl<'a> PasswordCandidate<'a> {
 pub enum PasswordCheck {
     /// The password is that of the account.
     Correct,
-    /// The password is wrong, or the account does not exist or has no password: the caller tells its client
-    /// the same for all of these.
+    /// The password is wrong, or the account does not exist or has no password: the caller sends its client
+    /// the same answer for all of these.
     Wrong,
     /// Too many verifications wait, or memory is short. Nothing was verified: the client may try again later,
     /// and this is no failed attempt.
@@ -55,8 +55,8 @@ impl PasswordVerifier {
         Self::default()
     }
 
-    /// Compares a password with what [`Accounts::password_candidate`] returned for a name. The time does not tell
-    /// whether there is such an account.
+    /// Compares a password with what [`Accounts::password_candidate`] returned for a name. The time does not
+    /// reveal whether there is such an account.
     ///
     /// Blocks while [`VERIFICATIONS_MAX`] others run. Returns [`PasswordCheck::Busy`] at once if
     /// [`WAITING_MAX`] threads wait.
@@ -91,7 +91,7 @@ struct Queue {
     next_number: u64,
 }
 
-/// The right to verify one password. It ends when this is dropped, also by a panic.
+/// The right to verify one password. It ends when this is dropped, even by a panic.
 struct Turn<'a>(&'a Turns);
 
 impl Turns {

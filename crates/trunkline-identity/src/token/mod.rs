@@ -6,8 +6,8 @@
 //!    80 random bits         first 80 bits of the SHA-256 of the authority's public key (SPKI)
 //! ```
 //!
-//! The second half tells the client which authority its engine has, before the client sends anything. Only the
-//! first half is sent.
+//! The second half identifies the authority of the engine to the client, before the client sends
+//! anything. Only the first half is sent.
 
 mod pending;
 

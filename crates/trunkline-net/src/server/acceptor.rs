@@ -278,7 +278,7 @@ impl Acceptor {
         });
     }
 
-    /// Determines at which listeners connections are waiting. If the system does not tell, changes
+    /// Determines at which listeners connections are waiting. If the system does not report it, changes
     /// nothing.
     fn update_ready(&mut self) {
         let mut polled: Vec<_> = self

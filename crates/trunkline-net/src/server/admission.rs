@@ -39,7 +39,7 @@ pub trait SessionFactory: Send + Sync {
     /// Creates the endpoint of a new session of `peer`. Other threads notify it through `notifier`.
     ///
     /// # Errors
-    /// The bytes that tell the peer why it is refused. They are sent, then the connection closes.
+    /// The bytes that inform the peer why it is refused. They are sent, then the connection closes.
     fn open(&self, peer: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>>;
 
     /// Returns the file of a table of last values

@@ -33,7 +33,7 @@ struct InheritedSocket {
     listener: Listener,
 }
 
-/// A socket that listens. The manager may go on listening with it after this is dropped.
+/// A socket that listens. The manager may continue to listen with it after this is dropped.
 #[derive(Debug)]
 pub(super) enum Listener {
     Tcp(TcpListener),
@@ -51,8 +51,8 @@ pub enum InheritedError {
     )]
     Names { names: usize, sockets: usize },
     #[error(
-        "descriptor {descriptor} was not passed by the service manager ({reason}); unset LISTEN_FDS, or \
-         start the program by a socket unit of systemd"
+        "descriptor {descriptor} was not passed by the service manager ({reason}); unset \
+         LISTEN_FDS, or start the program with a systemd socket unit"
     )]
     NotInherited {
         descriptor: RawFd,

@@ -15,10 +15,10 @@ pub(super) const BACKLOG: i32 = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error(
-        "{address} can be reached from other machines, and the engine has no certificates and accounts; \
-         create them with `trunkline init` and name their folder in the configuration as `security`, \
-         listen on 127.0.0.1 or [::1], or use --insecure (in a configuration: insecure = true) if \
-         everyone on that network may read and write every variable"
+        "{address} can be reached from other machines, and the engine has no certificates and \
+         accounts; create them with `trunkline init` and set `security` in the configuration to \
+         their folder, listen on 127.0.0.1 or [::1], or use --insecure (in a configuration: \
+         insecure = true) if everyone on that network may read and write every variable"
     )]
     NotLoopback { address: SocketAddr },
     #[error(
@@ -72,7 +72,7 @@ pub enum BindError {
 #[derive(Debug)]
 pub(super) struct BoundPort {
     listener: TcpListener,
-    /// The service manager has opened the socket, and goes on listening after this is dropped.
+    /// The service manager has opened the socket, and continues to listen after this is dropped.
     is_inherited: bool,
 }
 

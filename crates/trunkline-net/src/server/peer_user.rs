@@ -44,7 +44,7 @@ pub(super) fn of_tcp_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     }
 }
 
-/// What the kernel says about a socket.
+/// What the kernel reports about a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer {
     /// The socket belongs to this user.

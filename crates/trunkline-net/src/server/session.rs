@@ -511,7 +511,7 @@ fn tell_channel(
 /// Gives up the encryption of a connection that is handed over. Returns false while the peer has not
 /// done so.
 fn release(incoming: &mut Incoming, outgoing: &mut Outgoing) -> io::Result<bool> {
-    // The peer begins anew when it sees the end of this half, so its own half must have ended.
+    // The peer starts over when it sees the end of this half, so its own half must have ended.
     Ok(incoming.half.release()? && outgoing.release()?)
 }
 

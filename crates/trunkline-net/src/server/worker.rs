@@ -516,7 +516,7 @@ impl Worker {
     }
 }
 
-/// Returns the bytes that tell a peer why its session is refused, and counts the refusal.
+/// Returns the bytes that inform a peer why its session is refused, and counts the refusal.
 fn refusal_bytes(admission: &Admission, peer: Peer, refusal: Refusal) -> Vec<u8> {
     admission.counts.refused.fetch_add(1, Ordering::Relaxed);
     let retry_after = admission.retry_after(refusal);

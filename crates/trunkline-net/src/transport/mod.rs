@@ -125,7 +125,8 @@ pub trait SendHalf: Send {
         true
     }
 
-    /// Gives up encryption if it has not begun. What follows only tells the peer why it is refused.
+    /// Gives up encryption if it has not begun. What follows only informs the peer why it is
+    /// refused.
     fn speak_plainly(&mut self) {}
 
     /// Ends the encryption of this half, after everything else was sent, so that another program

@@ -38,7 +38,7 @@ fields! {
         2: pub pattern: &'a str = IfSet<Whole>,
         /// Selects alarms of this area; empty for all.
         3: pub area: &'a str = IfSet<Whole>,
-        /// Selects alarms of this priority and above.
+        /// Selects alarms of this priority or higher.
         4: pub priority_min: u32 = IfSet<Varint>,
         /// Selects alarms in one of these states: bit n represents the state with the number n. 0
         /// selects all.

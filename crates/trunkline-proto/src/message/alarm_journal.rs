@@ -39,7 +39,7 @@ fields! {
         4: pub pattern: &'a str = IfSet<Whole>,
         /// Selects entries of alarms in this area; empty for all.
         5: pub area: &'a str = IfSet<Whole>,
-        /// Selects entries of alarms of this priority and above.
+        /// Selects entries of alarms of this priority or higher.
         6: pub priority_min: u32 = IfSet<Varint>,
         /// Selects entries whose state after the change is one of these: bit n represents the state
         /// with the number n. 0 selects all.

@@ -6,8 +6,8 @@
 //! set `from` of the next AUDIT to `next`, unless it is 0. An outcome that this version does not
 //! know is read as [`Unknown`](trunkline_types::AuditOutcome::Unknown), with its sentence.
 //!
-//! Each entry has its place in the chain of hashes, if the engine has one: the hash of the entry
-//! before it, and its own.
+//! Each entry has its link in the hash chain, if the engine has one: the hash of the previous
+//! entry, and its own.
 
 use trunkline_types::audit::{AuditHash, AuditLink};
 use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, Position, Tick, Timestamp};
@@ -31,7 +31,7 @@ const UNKNOWN: u8 = 5;
 const LOST: u8 = 6;
 
 fields! {
-    /// Asks for a page of the audit; see [`AuditQuery`](trunkline_types::AuditQuery).
+    /// Asks for a page of the audit trail; see [`AuditQuery`](trunkline_types::AuditQuery).
     #[derive(Copy, Eq, Default)]
     pub struct Audit<'a> {
         /// Number of the page's first entry; `None` starts at the newest or the oldest entry,
@@ -87,7 +87,7 @@ fields! {
         13: pub lost: Option<u64> = Maybe<Varint>,
         /// The time `when` by the engine's monotonic clock, in nanoseconds; 0 if it is not known.
         14: pub monotonic: u64 = IfSet<Varint>,
-        /// Place of the entry in the chain of hashes: the hash of the entry before, then its own.
+        /// Link of the entry in the hash chain: the hash of the previous entry, then its own.
         15: pub link: Option<AuditLink> = Maybe<Flat>,
     }
     absent Self { outcome: DONE, ..Self::default() }

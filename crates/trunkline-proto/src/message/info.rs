@@ -54,7 +54,7 @@ pub struct VariableInfo {
     pub subscriptions: Vec<SubscriptionInfo>,
     /// Sessions that subscribe to the variable, at most 32, including sessions of other clients.
     pub readers: Vec<ReaderInfo>,
-    /// The location of the audit of the writes; empty if they are not audited.
+    /// The location of the audit trail of the writes; empty if they are not audited.
     pub audit: String,
     /// The forced value, the principal that forced it, and the value that its source currently
     /// delivers.

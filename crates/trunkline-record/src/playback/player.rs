@@ -63,7 +63,7 @@ pub struct PlayProgress {
 type OpenBackend =
     dyn FnMut(&Path, usize) -> io::Result<(Box<dyn Backend>, u64, Option<FileReport>)> + Send;
 
-/// Plays a recording into a ring, and reads ahead as far as the ring has free space.
+/// Plays a recording into a ring, and reads ahead until the ring is full.
 ///
 /// Rows that have the same layout in the file as in the ring are read directly into the ring,
 /// without a copy. Other rows are read value by value on the calling thread and counted as copied.

@@ -11,7 +11,7 @@ use trunkline_types::wire::VALUE_BYTES_MAX;
 pub(super) struct ReadAhead {
     /// Maximum number of values, unless a single update has more.
     pub(super) values: u64,
-    /// Maximum size of texts in bytes, without the longest text.
+    /// Maximum size of texts in bytes, excluding the longest text.
     pub(super) text_bytes: u64,
 }
 

@@ -25,7 +25,7 @@ pub struct PlayedVariable {
     pub unreadable: u64,
     /// Number of gaps that the files record: places where updates are missing.
     pub gaps: u64,
-    /// Number of updates missing in these gaps, without gaps of unknown size.
+    /// Number of updates missing in these gaps, excluding gaps of unknown size.
     pub lost: u64,
     /// Number of gaps with an unknown number of missing updates.
     pub unknown_gaps: u64,

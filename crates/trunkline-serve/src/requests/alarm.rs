@@ -163,8 +163,8 @@ impl Request for ActRequest {
                             effect: &effect,
                             outcome: AuditOutcome::Done,
                         };
-                        // An operator must be able to act on alarms even if the audit is full, so the
-                        // entry claims no room.
+                        // An operator must be able to act on alarms even if the audit trail is
+                        // full, so the entry claims no room.
                         let (audit, room) = (engine.audit(), AuditRoom::default());
                         audit.note_order(caller, moment, note, &room, wakes);
                     }
@@ -204,7 +204,7 @@ impl Request for ActRequest {
     }
 }
 
-/// Returns the action in the audit.
+/// Returns the action in the audit trail.
 fn audited(action: AlarmAction) -> AuditAction {
     match action {
         AlarmAction::Acknowledge => AuditAction::AlarmAcknowledge,

@@ -29,11 +29,11 @@ struct Incoming {
     replace: bool,
     /// Total size of the frames received so far, in bytes.
     bytes: usize,
-    /// Heap memory of the variables in bytes, without the list itself.
+    /// Heap memory of the variables in bytes, excluding the list itself.
     content: usize,
     /// Deadline for the next frame.
     due: Tick,
-    /// The reason for which the request will be refused after its last frame. Its variables are not
+    /// The reason why the request will be refused after its last frame. Its variables are not
     /// stored.
     refused: Option<Fault>,
 }

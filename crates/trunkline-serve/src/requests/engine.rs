@@ -55,7 +55,8 @@ impl Request for EngineRequest {
             answer(context, self.request, libraries, variables);
             return Progress::Done;
         }
-        // What the client may not read does not exist for it (B-82), so the variables are counted.
+        // Variables that the client may not read do not exist for it (B-82), so the variables are
+        // counted.
         let census = self.census.get_or_insert_with(|| {
             Box::new(Census {
                 names: context.engine.libraries().names().into_iter(),

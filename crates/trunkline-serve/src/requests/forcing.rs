@@ -71,7 +71,7 @@ impl Request for ForcingRequest {
                         context.parked_until = Some(until);
                         Progress::Parked
                     }
-                    // The audit may have room now, so try the request again.
+                    // The audit trail may have room now, so try the request again.
                     false => Progress::More,
                 };
             }

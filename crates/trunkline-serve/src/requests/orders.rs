@@ -1,7 +1,8 @@
 //! Passes orders to the engine's host, and sends the host's answers to the client.
 //!
-//! Orders start, stop, deploy and undeploy libraries, stop the engine, and query the audit, the alarm journal and the
-//! history. `deploy` receives the library of a DEPLOY, and `history` decodes a HISTORY.
+//! Orders start, stop, deploy and undeploy libraries, stop the engine, and query the audit trail,
+//! the alarm journal and the history. `deploy` receives the library of a DEPLOY, and `history`
+//! decodes a HISTORY.
 
 use std::borrow::Borrow;
 
@@ -27,8 +28,8 @@ use crate::request_budget::{Loan, MemoryUse};
 
 /// Maximum number of unanswered orders per session.
 const ORDERS_MAX: usize = 16;
-/// An accepted or refused order. The audit has an entry in both cases (B-24), so the order may have
-/// to wait until the audit has room.
+/// An accepted or refused order. The audit trail has an entry in both cases (B-24), so the order
+/// may have to wait until the audit trail has room.
 #[derive(Debug)]
 struct OrderRequest {
     request: u32,
@@ -203,8 +204,8 @@ impl Request for OrderRequest {
     }
 }
 
-/// Reserves room in the audit for the entry of an order. Returns `Ok(None)` if the entry cannot be
-/// stored.
+/// Reserves room in the audit trail for the entry of an order. Returns `Ok(None)` if the entry
+/// cannot be stored.
 fn claim_audit_room(context: &mut Context) -> Result<Option<AuditRoom>, Progress> {
     context.parked_until = None;
     loop {

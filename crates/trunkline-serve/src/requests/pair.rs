@@ -10,8 +10,8 @@ use crate::gate::Admitted;
 pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), Rejection> {
     let pair = Pair::decode(frame)?;
     let Some(authenticator) = &context.options.authenticator else {
-        let sentence = "this engine has no accounts; create them with `trunkline init`, and name \
-                        their folder in the configuration as `security`";
+        let sentence = "this engine has no accounts; create them with `trunkline init`, and set \
+                        `security` in the configuration to their folder";
         return Err(Fault::new(FaultCode::NotSupported, sentence).into());
     };
     let paired = authenticator.pair(&context.caller, &pair, context.moment)?;

@@ -81,11 +81,11 @@ fn own_steps(context: &Context, name: &str) -> Vec<WhyStep> {
     if context.parked_until.is_some() {
         steps.push(WhyStep::fault(
             WhyStage::Buffer,
-            "one of your requests is waiting and delays the requests after it: the `all` buffer \
-             of a subscriber is full and the variable makes writers wait for it (`stall`), or \
-             the audit is full",
+            "one of your requests is waiting and delays the requests after it: the `all` buffer of \
+             a subscriber is full and the variable makes writers wait for it (`stall`), or the \
+             audit trail is full",
             "make sure that the subscriber receives its updates, or reduce `stall`; check the \
-             store of the audit with `trunkline limits`",
+             store of the audit trail with `trunkline limits`",
         ));
     }
     if !context.window.has_room() {

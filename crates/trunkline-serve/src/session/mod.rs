@@ -156,7 +156,7 @@ impl Session {
         }
     }
 
-    /// The client of this session, as far as it is known.
+    /// The client of this session, if known.
     pub fn caller(&self) -> &Caller {
         &self.context.caller
     }

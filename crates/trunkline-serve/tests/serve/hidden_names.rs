@@ -163,7 +163,7 @@ fn variables() -> Vec<VariableDefinition> {
     (0..VARIABLES).map(variable).collect()
 }
 
-/// Hidden variables have more than others: a number, an alias of an own variable, and other units.
+/// Hidden variables have more than others: a number, an alias of one of its own variables, and other units.
 fn hidden_variables() -> Vec<VariableDefinition> {
     let mut all = variables();
     all.push(define("number", DataType::F64, |p| {
@@ -361,7 +361,7 @@ impl Side {
         }
     }
 
-    /// Replaces each handle by the name of its variable, and numbers that count all variables by `#`.
+    /// Replaces each handle with the name of its variable, and numbers that count all variables with `#`.
     fn without_numbers(&self, frame: &str) -> String {
         let engine = self.world.engine();
         let name = |number: u64| {

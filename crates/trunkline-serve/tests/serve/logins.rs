@@ -24,7 +24,7 @@ use crate::rig::{Bell, Heard, Peer, World, define, f64_variable};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Keeps the logins until the test decides about them.
+/// Keeps the logins until the test decides on them.
 #[derive(Default)]
 struct Desk {
     waiting: Mutex<Vec<LoginAnswer>>,

@@ -332,7 +332,7 @@ impl AlarmWorld {
         }
     }
 
-    /// Ends the engine's process abruptly. `image` has the files that the next start finds.
+    /// Ends the engine's process abruptly. `image` contains the files that the next start finds.
     fn end(&mut self, image: Option<Image>) {
         let what = image.as_ref().map_or("between", |_| "within");
         self.trace

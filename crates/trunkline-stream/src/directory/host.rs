@@ -62,7 +62,7 @@ struct Handover {
     gate: SharedGate,
 }
 
-/// What an endpoint gets to know of a peer that arrives.
+/// What an endpoint learns about a peer that arrives.
 pub(super) enum Content {
     /// The bytes that were read from the peer, which begin with S_HELLO.
     Bytes(Vec<u8>),

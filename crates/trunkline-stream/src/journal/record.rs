@@ -44,7 +44,7 @@ pub enum RecordKind {
     Seal,
 }
 
-/// The header of a record, without the checksum.
+/// The header of a record, excluding the checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordHeader {
     pub kind: RecordKind,

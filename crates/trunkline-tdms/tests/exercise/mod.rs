@@ -179,7 +179,7 @@ fn check_rewritten(file: &TdmsFile<&[u8]>) {
         return;
     };
     let Ok(anew) = TdmsFile::open(&anew) else {
-        panic!("a file written anew cannot be opened");
+        panic!("a rewritten file cannot be opened");
     };
     assert!(anew.report().is_sound());
     let left_out = &done.channels_left_out;

@@ -150,7 +150,7 @@ pub struct AlarmJournalQuery {
     pub pattern: Option<Pattern>,
     /// Selects entries of alarms in this area; empty for all.
     pub area: String,
-    /// Selects entries of alarms of this priority and above.
+    /// Selects entries of alarms of this priority or higher.
     pub priority_min: u16,
     /// Selects entries whose state after the change is one of these; empty for all.
     pub states: Vec<AlarmState>,

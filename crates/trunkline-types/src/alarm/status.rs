@@ -166,7 +166,7 @@ impl AlarmEvent {
     }
 }
 
-/// The state of an alarm with its times and values, without its definition.
+/// The state of an alarm with its times and values, but without its definition.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AlarmRecord {
     pub state: AlarmState,

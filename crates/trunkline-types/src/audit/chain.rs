@@ -1,13 +1,13 @@
-//! The chain of hashes, which makes every change of the stored audit evident.
+//! The hash chain, which makes every change of the stored audit trail evident.
 //!
 //! ```text
 //! hash of entry n = SHA-256(hash of entry n-1, 32 bytes || canonical bytes of entry n)
 //! ```
 //!
 //! The entry before the first one counts as [`AuditHash::ZERO`]. The canonical bytes are defined in
-//! the reference, page "The chain of the audit". The chain has no key: who can write the whole store
-//! can compute a new chain. The new chain has other hashes from the changed entry on, so a hash that
-//! was noted elsewhere ([`ChainAnchor`]) shows the change.
+//! the reference, page "The audit hash chain". The chain has no key: anyone who can write the whole
+//! store can compute a new chain. The new chain has other hashes from the changed entry on, so a
+//! hash that was noted elsewhere ([`ChainAnchor`]) shows the change.
 
 use std::fmt;
 use std::str::FromStr;
@@ -125,7 +125,7 @@ pub enum ChainFault {
     Unreadable(String),
     /// The noted hash is not the hash of the entry with the noted number, or of any entry.
     OtherPast,
-    /// The entry of the noted hash has been removed, because the audit is bounded.
+    /// The entry of the noted hash has been removed, because the audit trail is bounded.
     AnchorRemoved,
 }
 
@@ -217,7 +217,7 @@ impl ChainCheck {
         self.before = Some((entry.number, Some(link.hash)));
     }
 
-    /// Reports an entry that cannot be read. `link` is its place in the chain, as far as it is known.
+    /// Reports an entry that cannot be read. `link` is its link in the chain, if known.
     pub fn push_unreadable(&mut self, number: u64, link: Option<AuditLink>, why: String) {
         let when = self
             .report
@@ -350,13 +350,13 @@ impl fmt::Display for ChainFault {
                 "the entry has no hash; an engine of this version adds the hashes when it starts",
             ),
             ChainFault::Start => f.write_str(
-                "the oldest entry does not follow the entries whose removal the audit reports: \
-                 older entries were removed by another program",
+                "the oldest entry does not follow the entries whose removal the audit trail \
+                 reports: older entries were removed by another program",
             ),
             ChainFault::Unreadable(why) => write!(f, "the entry is damaged: {why}"),
             ChainFault::OtherPast => f.write_str(
-                "the audit does not contain the noted hash: entries up to it were rewritten, or it \
-                 is the hash of another audit or of a removed entry",
+                "the audit trail does not contain the noted hash: entries up to it were rewritten, \
+                 or it is the hash of another audit trail or of a removed entry",
             ),
             ChainFault::AnchorRemoved => f.write_str(
                 "the entry of the noted hash has been removed, because the number or the age of \
@@ -481,7 +481,7 @@ mod tests {
         checked(entries, None).faults
     }
 
-    /// The bytes and the hash of the reference, page "The chain of the audit".
+    /// The bytes and the hash of the reference, page "The audit hash chain".
     #[test]
     fn canonical_bytes_of_an_entry_are_those_of_the_reference() {
         let bytes = canonical_bytes(&entry(1));

@@ -283,7 +283,7 @@ verbs! {
     /// Takes control of a folder, such as `boiler` or `boiler/pump`: until it ends, the engine refuses
     /// writes of other clients to the variables in the folder. Holders of lower levels lose their
     /// control. Control ends with the connection, when its duration has passed, or when it is released
-    /// or taken over; the client does not take it again by itself.
+    /// or taken over; the client does not take it again automatically.
     ///
     /// # Errors
     /// [`CallError::Fault`]: the code `controlled` if a client of the same or a higher level has
@@ -429,9 +429,9 @@ verbs! {
     /// [`CallError`] if there is no answer.
     waits fn engine_info(&self) -> EngineInfo = |core, _| core.engine_info();
 
-    /// Queries the audit: writes of variables with `audit = true`, forces and orders. A page has at
-    /// most the query's limit, or 100,000 entries. To continue, use `next` of the page as the start
-    /// of the next query.
+    /// Queries the audit trail: writes of variables with `audit = true`, forces and orders. A page has at
+    /// most the query's limit, or 100,000 entries. To continue, use `next` of the page as the start of the
+    /// next query.
     ///
     /// # Errors
     /// [`CallError::Fault`] if the engine refuses the query, [`CallError`] if there is no answer.

@@ -96,7 +96,8 @@ impl Engine {
         result
     }
 
-    /// Records an order of this process in the audit, in the same way as an order of a client.
+    /// Records an order of this process in the audit trail, in the same way as an order of a
+    /// client.
     fn record_audit(
         &self,
         (action, name): (AuditAction, &str),
@@ -108,9 +109,9 @@ impl Engine {
         audit.note(&self.caller(), action, name, outcome, room);
     }
 
-    /// Returns a page of the audit: writes of variables with `audit = true`, forces and orders
-    /// (deploy, start, ...), each with its principal (B-24). The call reads the store, so a slow
-    /// disk delays it.
+    /// Returns a page of the audit trail: writes of variables with `audit = true`, forces and
+    /// orders (deploy, start, ...), each with its principal (B-24). The call reads the store, so a
+    /// slow disk delays it.
     ///
     /// # Errors
     /// [`StoreError`]: the store cannot be read.

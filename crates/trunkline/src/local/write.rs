@@ -134,7 +134,7 @@ impl<T: IntoValue> Variable<T> {
     fn attempt_now(&self, write: &Write<'_>) -> Attempt {
         let mut wakes = Wakes::new();
         // The wall-clock time is needed even for variables without timestamps, because the audit
-        // records it.
+        // trail records it.
         let attempt = self.attempt(write, moment(self.clock), &mut wakes);
         wakes.send();
         attempt

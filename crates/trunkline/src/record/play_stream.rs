@@ -31,7 +31,7 @@ pub struct StreamPlayed {
     /// Number of gaps in the whole recording, played or not. A gap is a place where the recorder
     /// lost elements.
     pub gaps: u64,
-    /// Number of elements lost in these gaps, as far as the recorder knew it.
+    /// Number of elements lost in these gaps, if the recorder knew it.
     pub lost: u64,
     /// Number of gaps of unknown length.
     pub unknown_gaps: u64,

@@ -34,7 +34,7 @@ pub struct VariableRecorderOptions {
     /// Maximum size in bytes of the updates that wait to be written. While the disk accepts
     /// nothing, as much again may wait. 4 MiB by default.
     pub waiting_bytes_max: usize,
-    /// Writes checksums beside the file, in `x.tdms.sums`. Off by default.
+    /// Writes checksums next to the file, in `x.tdms.sums`. Off by default.
     pub has_sums: bool,
     /// Condition for continuing in the next file of a series: `x.tdms`, `x_0002.tdms` and so on. A
     /// series also continues in the next file after a failure. By default, there is a single file.

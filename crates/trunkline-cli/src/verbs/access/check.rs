@@ -159,7 +159,8 @@ fn object(name: Option<&str>) -> Result<Object, Problem> {
     };
     if Pattern::has_wildcards(text) {
         let sentence = format!(
-            "{text} is a pattern; name one variable, or leave out the name for the decision on every name"
+            "{text} is a pattern; specify one variable, or leave out the name for the decision on \
+             every name"
         );
         return Err(Problem::usage(sentence));
     }
@@ -192,7 +193,7 @@ fn verdict<'a>(rules: &'a SubjectRules, object: &Object, action: Action) -> Verd
     let of_engine = || rules.decide_for_engine(action);
     let decision = match (object, action) {
         (_, Action::Administer) => of_engine(),
-        // The audit as a whole must be permitted, and then the entries about this name.
+        // The audit trail as a whole must be permitted, and then the entries about this name.
         (_, Action::Audit) if !of_engine().is_granted() => of_engine(),
         (Object::Variable(name), action) => rules.decide(name.as_str(), action),
         (Object::Library(library), action) => rules.decide_for_library(library, action),
@@ -238,10 +239,10 @@ fn everywhere_alone(rules: &SubjectRules, action: Action) -> Verdict<'_> {
         return Verdict::Decided(decision);
     }
     let exception = match decision {
-        // A rule for all names denies it, which wins over every grant.
+        // A rule for all names denies it, which overrides every grant.
         Decision::Denied { .. } => None,
         Decision::Granted { .. } => narrow(Effect::Deny),
-        // A grant on some names does not permit reading the audit.
+        // A grant on some names does not permit reading the audit trail.
         Decision::Unspecified | Decision::NeedsRead { .. } if action == Action::Audit => None,
         Decision::Unspecified | Decision::NeedsRead { .. } => narrow(Effect::Grant),
     };

@@ -18,9 +18,9 @@ pub(crate) use self::check::Permission;
 /// Manage the rules of an engine, and explain what an account may do
 ///
 /// The commands work on the file access.toml in the security folder of the engine. Run them on the
-/// engine's machine, as the user under which the engine runs. The engine need not run; if it does, it
-/// applies a change within a second. A rule that denies wins over every grant; what neither a role nor
-/// a rule grants is denied.
+/// engine's machine, as the user under which the engine runs. The engine need not be running; if it is, it
+/// applies a change within a second. A rule that denies overrides every grant; what neither a role nor a rule
+/// grants is denied.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Ls(ListArgs),
@@ -33,7 +33,7 @@ pub(crate) enum Subcommand {
     Roles(RolesArgs),
 }
 
-/// List the rules with their places in the file
+/// List the rules with their locations in the file
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
@@ -85,28 +85,28 @@ struct Selection {
     who: WhoArgs,
 }
 
-/// Whom a rule concerns.
+/// The callers that a rule applies to.
 #[derive(Clone, Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct WhoArgs {
-    /// The rule concerns this account
+    /// The rule applies to this account
     #[arg(long, value_name = "ACCOUNT", value_parser = user_name)]
     user: Option<UserName>,
 
-    /// The rule concerns the accounts in this group
+    /// The rule applies to the accounts in this group
     #[arg(long, value_name = "GROUP", value_parser = group_name)]
     group: Option<GroupName>,
 
-    /// The rule concerns the accounts with exactly this role
+    /// The rule applies to the accounts with exactly this role
     #[arg(long, value_name = "ROLE", value_parser = role)]
     role: Option<Role>,
 
-    /// The rule concerns connections from this address or network, such as 10.0.0.7 or 10.0.0.0/8;
-    /// `local` is the engine's machine
+    /// The rule applies to connections from this address or network, such as 10.0.0.7 or 10.0.0.0/8; `local`
+    /// is the engine's machine
     #[arg(long, value_name = "HOST", value_parser = host_range)]
     host: Option<HostRange>,
 
-    /// The rule concerns every caller
+    /// The rule applies to every caller
     #[arg(long)]
     everyone: bool,
 }
@@ -167,21 +167,20 @@ pub(crate) struct ListedRule {
     actions: Vec<&'static str>,
     /// Pattern of the names to which the rule applies.
     pattern: String,
-    /// The account that the rule concerns. A rule has exactly one of user, group, role, host and
-    /// everyone.
+    /// The account that the rule applies to. A rule has exactly one of user, group, role, host and everyone.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
-    /// The group that the rule concerns.
+    /// The group that the rule applies to.
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<String>,
-    /// The role that the rule concerns.
+    /// The role that the rule applies to.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["viewer", "operator", "engineer", "admin"]))]
     role: Option<&'static str>,
-    /// The address or network that the rule concerns, or local.
+    /// The address or network that the rule applies to, or local.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<String>,
-    /// The rule concerns every caller. Left out when false.
+    /// The rule applies to every caller. Left out when false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schemars(extend("const" = true))]
     everyone: bool,

@@ -1,4 +1,4 @@
-//! `alarm journal`: shows the recorded changes of alarms.
+//! `alarm journal`: shows the recorded alarm changes.
 
 use serde_json::Value as Json;
 use trunkline_types::Timestamp;
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "AREA")]
     area: Option<String>,
 
-    /// Only alarms of this priority and above, 1 to 1000
+    /// Only alarms of this priority or higher, 1 to 1000
     #[arg(long, value_name = "N", value_parser = number::<u16>(1..=1000))]
     priority: Option<u16>,
 
@@ -63,7 +63,7 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline alarm journal entry, version 1")]
 pub(crate) struct Entry {
-    /// Number of the entry: one more than that of the previous entry, also after a restart of an
+    /// Number of the entry: one more than that of the previous entry, even after a restart of an
     /// engine with a store. Left out with present. A string with --int-strings.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]

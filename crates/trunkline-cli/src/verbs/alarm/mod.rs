@@ -81,7 +81,7 @@ struct Selection {
     #[arg(long, value_name = "AREA")]
     area: Option<String>,
 
-    /// Only alarms of this priority and above, 1 to 1000
+    /// Only alarms of this priority or higher, 1 to 1000
     #[arg(long, value_name = "N", value_parser = number::<u16>(1..=1000))]
     priority: Option<u16>,
 }

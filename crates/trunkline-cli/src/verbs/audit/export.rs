@@ -1,4 +1,4 @@
-//! `audit export`: writes the entries of the audit for other programs, and continues with new entries.
+//! `audit export`: writes the entries of the audit trail for other programs, and continues with new entries.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,13 +20,13 @@ use crate::targets;
 use crate::verbs::serve::host_name;
 use crate::{CliError, Context, Exit, Problem};
 
-/// Write the entries of the audit as JSON Lines or syslog messages
+/// Write the entries of the audit trail as JSON Lines or syslog messages
 ///
-/// The entries are complete and in order, the oldest first, each with its hash and the hash before it.
-/// JSON Lines have the keys of `audit --json`. Syslog messages are those of RFC 5424, with every field
-/// as structured data. With --follow, the command runs until Ctrl-C and writes new entries within a
-/// second. With --cursor or --after, it continues where an earlier export ended, and ends with exit
-/// code 8 if the audit is no longer the one that was exported.
+/// The entries are complete and in order, oldest first, each with its own hash and the hash of the previous
+/// entry. JSON Lines have the keys of `audit --json`. Syslog messages have the format of RFC 5424, with every
+/// field as structured data. With --follow, the command runs until Ctrl-C and writes new entries within a
+/// second. With --cursor or --after, it continues where an earlier export ended, and ends with exit code 8 if
+/// the audit trail is no longer the one that was exported.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only entries since this time, such as 2026-11-21T08:00, 14:30, today, yesterday, 10m or
@@ -43,8 +43,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = number::<u64>(0..=u64::MAX >> 1))]
     after: Option<u64>,
 
-    /// Continue after the entry whose number and hash are in FILE, and keep FILE up to date. Without
-    /// FILE, begin with the first entry, or after --after
+    /// Continue after the entry whose number and hash are in FILE, and keep FILE up to date. If FILE does not
+    /// exist, begin with the first entry, or after --after
     #[arg(long, value_name = "FILE")]
     cursor: Option<PathBuf>,
 
@@ -56,8 +56,8 @@ pub(crate) struct Args {
     #[arg(long)]
     follow: bool,
 
-    /// Where to write: a file, to which entries are appended; unix:/dev/log or udp://HOST:PORT with
-    /// --as syslog. By default standard output
+    /// Destination: a file, to which entries are appended; with --as syslog, also unix:/dev/log or
+    /// udp://HOST:PORT. Default: standard output
     #[arg(long, value_name = "TARGET")]
     to: Option<String>,
 }
@@ -103,7 +103,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     loop {
         let page = match page_after(&connection, position.as_ref(), since) {
             Ok(page) => page,
-            // The client connects again by itself.
+            // The client reconnects automatically.
             Err(problem) if args.follow && is_temporary(&problem) => {
                 if !std::mem::replace(&mut wait_reported, true) {
                     context.note_with_code("not-connected", &problem.sentence())?;
@@ -153,7 +153,7 @@ fn start(args: &Args) -> Result<Option<Position>, Problem> {
 }
 
 /// Queries the entries from the last exported one on. This entry is included, so that the answer shows
-/// whether the audit is still the same.
+/// whether the audit trail is still the same.
 fn page_after(
     connection: &Connection,
     position: Option<&Position>,
@@ -188,8 +188,8 @@ fn new_entries(
         let missing = page.removed - number;
         if missing > 0 {
             let sentence = format!(
-                "entries after number {number} were removed from the audit before they were exported; \
-                 their number is {missing}"
+                "{missing} entries after number {number} were removed from the audit trail before \
+                 they were exported"
             );
             context.note_with_code("removed", &sentence)?;
         }
@@ -201,9 +201,9 @@ fn new_entries(
     });
     if !is_known {
         let sentence = format!(
-            "the audit does not contain the last exported entry, number {number}: the engine has another \
-             store, or its audit was rewritten; check it with `trunkline audit verify`, and export it \
-             again from the beginning"
+            "the audit trail does not contain the last exported entry, number {number}: the engine \
+             has another store, or its audit trail was rewritten; check it with `trunkline audit \
+             verify`, and export it again from the beginning"
         );
         return Err(Problem::new(Exit::ProblemsFound, "other-audit", sentence).into());
     }
@@ -241,8 +241,8 @@ impl Position {
             })),
             _ => {
                 let sentence = format!(
-                    "{} does not contain the number and the hash of an entry; remove it to export the audit \
-                     from the beginning",
+                    "{} does not contain the number and the hash of an entry; remove it to export \
+                     the audit trail from the beginning",
                     file.display()
                 );
                 Err(Problem::failed("cursor", sentence))

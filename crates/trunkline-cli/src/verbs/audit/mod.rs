@@ -1,4 +1,4 @@
-//! `audit`: shows the audit trail, checks its chain of hashes, and exports it.
+//! `audit`: shows the audit trail, checks its hash chain, and exports it.
 
 mod export;
 mod syslog;
@@ -19,11 +19,11 @@ use crate::{CliError, Context, Exit, Problem};
 ///
 /// The engine records every write by a client to a variable whose configuration sets `audit`, with
 /// its outcome; every force and unforce; every deploy, undeploy, start and stop of a library;
-/// logins, refused requests and changes of access; acknowledgements of alarms; and engine starts and
+/// logins, refused requests and changes to access rights; acknowledgements of alarms; and engine starts and
 /// stops. The oldest entries come first.
 ///
-/// The subcommands check and export the complete audit. To show the entries of a library that is
-/// named verify or export, use a pattern such as 'verify/**'.
+/// The subcommands check and export the complete audit trail. To show the entries of a library that is named
+/// verify or export, use a pattern such as 'verify/**'.
 #[derive(Clone, Debug, clap::Args)]
 #[command(disable_help_subcommand = true)]
 pub(crate) struct Args {
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     last: Option<u32>,
 }
 
-/// The subcommands for the complete audit.
+/// The subcommands for the complete audit trail.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Verify(verify::Args),
@@ -65,8 +65,8 @@ pub(crate) enum Subcommand {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline audit entry, version 1")]
 pub(crate) struct Entry {
-    /// Number of the entry: one more than that of the previous entry, also after a restart of an
-    /// engine with a store. A string with --int-strings.
+    /// Number of the entry: one more than that of the previous entry, even after a restart of an engine with
+    /// a store. A string with --int-strings.
     #[schemars(range(min = 1))]
     number: WideInt,
     /// Time at which the action ended, by the engine's clock, UTC, nanoseconds.
@@ -113,9 +113,9 @@ pub(crate) struct Entry {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     lost: Option<WideInt>,
-    /// Time of the engine's monotonic clock, in nanoseconds. It is not affected by changes of the
-    /// system clock, and is comparable between the entries of one start. Left out if it is not known.
-    /// A string with --int-strings.
+    /// Time of the engine's monotonic clock, in nanoseconds. It is not affected by changes to the system
+    /// clock, and is comparable between the entries of one start. Left out if it is not known. A string with
+    /// --int-strings.
     #[serde(skip_serializing_if = "Option::is_none")]
     monotonic: Option<WideInt>,
     /// Hash of the previous entry, as 64 hexadecimal digits. Left out by engines of earlier versions.
@@ -155,8 +155,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     };
     let has_filter = args.since.is_some() || args.who.is_some() || args.last.is_some();
     if has_filter || args.pattern.is_some() {
-        let sentence = "the subcommands of audit use the complete audit; put their own options after the \
-                        subcommand";
+        let sentence = "the subcommands of audit use the complete audit trail; put their own \
+                        options after the subcommand";
         return Err(Problem::usage(sentence).into());
     }
     match command {

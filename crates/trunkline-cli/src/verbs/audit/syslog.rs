@@ -137,7 +137,7 @@ fn parameter_value(text: &str) -> String {
     value
 }
 
-/// Replaces control characters by their escapes, such as `\n` and `\u{7f}`.
+/// Replaces control characters with their escapes, such as `\n` and `\u{7f}`.
 fn printable(text: &str) -> String {
     let mut printable = String::with_capacity(text.len());
     for character in text.chars() {

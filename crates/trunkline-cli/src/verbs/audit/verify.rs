@@ -1,4 +1,4 @@
-//! `audit verify`: checks the chain of hashes of the audit of an engine or of a store file.
+//! `audit verify`: checks the hash chain of the audit trail of an engine or of a store file.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -16,12 +16,12 @@ use crate::problem::file_reason;
 use crate::terminal::Style;
 use crate::{CliError, Context, Exit, Problem};
 
-/// Check that no entry of the audit was altered, removed, inserted or moved
+/// Check that no entry of the audit trail was altered, removed, inserted or moved
 ///
-/// Each entry has a hash of its content and of the entry before it. The command computes all hashes
-/// again, and names the first entry that does not match; then the exit code is 8. It prints the hash
-/// of the newest entry. Note it at another place: with --head, a later check also finds a past that
-/// was rewritten as a whole.
+/// Each entry contains a hash of its own content and of the previous entry. The command recomputes
+/// all hashes, and reports the first entry that does not match; the exit code is then 8. It prints
+/// the hash of the newest entry. Save this hash elsewhere: with --head, a later check also finds a
+/// chain that was rewritten as a whole.
 ///
 /// With FILE, the command checks the store of an engine directly, whether or not the engine is
 /// running. It copies the file to the folder for temporary files and does not change it.
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Check that the audit contains the entry with this hash, which was noted earlier
+    /// Check that the audit trail contains the entry with this hash, which was saved earlier
     #[arg(long, value_name = "[NUMBER:]HASH", value_parser = parse_anchor)]
     head: Option<ChainAnchor>,
 }
@@ -43,7 +43,8 @@ fn parse_anchor(text: &str) -> Result<ChainAnchor, String> {
 
 /// Number of entries that one query requests.
 const QUERY_ENTRIES: u32 = 5_000;
-/// Number of attempts to copy a store, and to read the audit of an engine that removes entries meanwhile.
+/// Number of attempts to copy a store, and to read the audit trail of an engine that removes
+/// entries meanwhile.
 const ATTEMPTS: u32 = 5;
 
 /// The result of `audit verify`.
@@ -74,7 +75,7 @@ pub(crate) struct Verified {
     /// --int-strings.
     #[serde(skip_serializing_if = "Option::is_none")]
     anchored: Option<WideInt>,
-    /// Number of faults; 0 if the audit is intact. A string with --int-strings.
+    /// Number of faults; 0 if the audit trail is intact. A string with --int-strings.
     fault_count: WideInt,
     /// The first faults, at most 100, in the order of the entries.
     faults: Vec<Fault>,
@@ -164,7 +165,7 @@ impl Verified {
     }
 }
 
-/// Checks the audit of an engine, page by page.
+/// Checks the audit trail of an engine, page by page.
 fn report_of_engine(
     anchor: Option<ChainAnchor>,
     context: &Context,
@@ -175,8 +176,8 @@ fn report_of_engine(
             return Ok((connection.address.clone(), report));
         }
     }
-    let sentence = "the engine removed entries during every attempt to read its audit; try again when \
-                    fewer entries are added, or check its store file";
+    let sentence = "the engine removed entries during every attempt to read its audit trail; try \
+                    again when fewer entries are added, or check its store file";
     Err(Problem::failed("changing", sentence).into())
 }
 
@@ -196,8 +197,8 @@ fn check_pages(
             return Ok(None);
         }
         if page.entries.iter().all(|entry| entry.link.is_none()) && !page.entries.is_empty() {
-            let sentence = "the engine is of an earlier version, whose audit has no chain of hashes; update \
-                            the engine";
+            let sentence = "the engine is of an earlier version, whose audit trail has no hash \
+                            chain; update the engine";
             return Err(Problem::failed("no-chain", sentence).into());
         }
         page.entries.iter().for_each(|entry| check.push(entry));
@@ -208,7 +209,7 @@ fn check_pages(
     }
 }
 
-/// Checks the audit in a store file. The engine keeps the file locked, so a copy is checked.
+/// Checks the audit trail in a store file. The engine keeps the file locked, so a copy is checked.
 fn report_of_file(file: &Path, anchor: Option<ChainAnchor>) -> Result<ChainReport, CliError> {
     let folder = tempfile::tempdir().map_err(|error| copy_problem(file, &error))?;
     let copy = folder.path().join("store.db");
@@ -240,8 +241,8 @@ fn report_of_file(file: &Path, anchor: Option<ChainAnchor>) -> Result<ChainRepor
     })?;
     report.ok_or_else(|| {
         let sentence = format!(
-            "{} was written by an earlier version, whose audit has no chain of hashes; an engine of this \
-             version adds the hashes when it starts",
+            "{} was written by an earlier version, whose audit trail has no hash chain; an engine \
+             of this version adds the hashes when it starts",
             file.display()
         );
         Problem::failed("no-chain", sentence).into()

@@ -57,9 +57,9 @@ pub(crate) struct VerifyArgs {
 
 /// Replace the store and the history of a stopped engine with a backup
 ///
-/// All files of the backup are checked first. The store and the history are restored to the places
-/// that the configuration names. If the command is killed, run it again: until it has finished, the
-/// engine refuses to start.
+/// All files of the backup are checked first. The store and the history are restored to the paths
+/// in the configuration. If the command is killed, run it again: until it has finished, the engine
+/// refuses to start.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RestoreArgs {
     /// The folder of the backup

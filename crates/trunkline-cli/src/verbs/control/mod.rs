@@ -32,7 +32,7 @@ pub(crate) enum Subcommand {
     Give(GiveArgs),
 }
 
-/// List the holders of folders, and the waiting requests
+/// List the clients that control folders, and the waiting requests
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListArgs {
     /// Only folders that contain this one, or are in it
@@ -42,10 +42,9 @@ pub(crate) struct ListArgs {
 
 /// Take control of a folder
 ///
-/// Everything that runs under your identity may then write, such as your screens and other
-/// terminals; writes of others are refused. The command holds the control until Ctrl-C, and prints
-/// who asks for it. With --for, it ends at once, and the control ends after that time or with
-/// `control release`.
+/// Everything that runs under your identity may then write, such as your screens and other terminals; writes
+/// by others are refused. The command keeps control until Ctrl-C, and prints who asks for it. With --for, it
+/// ends immediately, and control ends after that time or with `control release`.
 ///
 /// A supervisor takes control from an operator, but not the reverse; at the same level, ask with
 /// `control request`. If another client has control, or takes it, the exit code is 6.
@@ -61,8 +60,8 @@ pub(crate) struct TakeArgs {
 
 /// Ask for control of a folder, and wait until the holder releases it or hands it over
 ///
-/// Then holds it as `control take` does. The requests for a folder are granted in the order of their
-/// arrival. Ctrl-C withdraws the request.
+/// The command then holds control as `control take` does. Requests for a folder are granted in the order in
+/// which they arrive. Ctrl-C withdraws the request.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RequestArgs {
     /// Folder such as boiler or boiler/pump, or '**' for every variable
@@ -98,23 +97,23 @@ struct TermsArgs {
 
 /// Release control of a folder
 ///
-/// The first client that waits for it gets control. Control that another command of yours holds is
-/// released as well.
+/// The client that has waited longest gets control. Control that your other commands hold is released as
+/// well.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReleaseArgs {
-    /// Folder as in `control ls`
+    /// Folder, as listed by `control ls`
     #[arg(value_name = "FOLDER")]
     folder: String,
 }
 
-/// Hand control of a folder over to a client that waits for it
+/// Hand control of a folder over to a client that is waiting for it
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct GiveArgs {
     /// Folder that you control
     #[arg(value_name = "FOLDER")]
     folder: String,
 
-    /// Account of the client, or number of its request as in `control ls`
+    /// Account of the client, or number of its request, as listed by `control ls`
     #[arg(value_name = "TO")]
     to: String,
 }
@@ -277,8 +276,7 @@ fn list(args: &ListArgs, context: &Context) -> Result<Exit, CliError> {
     }
     table.finish()?;
     if list.entries.is_empty() {
-        context
-            .remark("nobody controls a folder; every client may write what its rights permit")?;
+        context.remark("no folder is controlled; every client may write what its rights permit")?;
     }
     Ok(Exit::Success)
 }
@@ -316,7 +314,7 @@ fn give(args: &GiveArgs, context: &Context) -> Result<Exit, CliError> {
     let entry = match waiting.as_slice() {
         [entry] => *entry,
         [] => {
-            let sentence = format!("{} does not wait for {}", args.to, place.folder);
+            let sentence = format!("{} is not waiting for {}", args.to, place.folder);
             let hint = "`trunkline control ls` lists the requests";
             let problem = Problem::failed("no-request", sentence).with_hint(hint);
             return Err(problem.into());
@@ -324,7 +322,7 @@ fn give(args: &GiveArgs, context: &Context) -> Result<Exit, CliError> {
         several => {
             let numbers: Vec<String> = several.iter().map(|one| one.number.to_string()).collect();
             let sentence = format!(
-                "{} waits with several requests; give the number of one: {}",
+                "{} has several waiting requests; specify the number of one: {}",
                 args.to,
                 numbers.join(", ")
             );

@@ -1,4 +1,4 @@
-//! `engine info`: what an engine says about itself.
+//! `engine info`: shows information about an engine.
 
 use trunkline::Client;
 use trunkline::proto::EngineInfo;
@@ -10,10 +10,10 @@ use crate::output::values::WideInt;
 use crate::terminal::Style;
 use crate::{CliError, Context, Exit, counted};
 
-/// Show what an engine says about itself
+/// Show information about an engine
 ///
-/// This includes its name and version, where and since when it runs, and its libraries. `trunkline
-/// limits` shows its limits, and `trunkline get '_engine/**'` its measurements.
+/// This includes its name and version, where it runs and since when, and its libraries.
+/// `trunkline limits` shows its limits, and `trunkline get '_engine/**'` its measurements.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}
 
@@ -27,10 +27,10 @@ pub(crate) struct Engine {
     name: String,
     /// Version of the program that runs it.
     version: String,
-    /// Name of its machine. Left out if the engine does not tell.
+    /// Name of its machine. Left out if the engine does not report it.
     #[serde(skip_serializing_if = "String::is_empty")]
     host: String,
-    /// Process id. Left out if the engine does not tell.
+    /// Process id. Left out if the engine does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
     /// Identifies this start of the engine.

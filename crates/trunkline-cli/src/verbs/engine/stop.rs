@@ -9,10 +9,10 @@ use crate::connection::Connection;
 use crate::output::record::{JsonSchema, Notice, Serialize, json};
 use crate::{CliError, Context, Exit};
 
-/// Stop an engine that `trunkline serve` or `trunkline demo` runs
+/// Stop an engine that was started with `trunkline serve` or `trunkline demo`
 ///
-/// The engine stops its I/O servers, stores what waits to be stored, and closes its connections, as
-/// after Ctrl-C. The audit records who ordered it. The command ends as soon as the engine has
+/// The engine stops its I/O servers, stores all pending data, and closes its connections, as after
+/// Ctrl-C. The audit trail records who ordered it. The command ends as soon as the engine has
 /// accepted the order. A service manager may start the engine again.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}

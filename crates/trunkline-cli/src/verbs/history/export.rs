@@ -30,11 +30,11 @@ const ROW_GROUP_BYTES: usize = 64 << 20;
 
 /// Write recorded updates to a file
 ///
-/// The file is written completely or not at all, in bounded memory. CSV has the same lines as
-/// `history -o csv`, and events go to standard error. Parquet and Arrow have the columns of the
-/// files of the history, with the type and the units; an event is a row of its own. TDMS has a
-/// group for each variable, as `record` writes it, so `play` and `tdms` can read it; missing
-/// updates are gaps there, and other events are properties.
+/// The file is written completely or not at all. The memory that the command uses is bounded. CSV
+/// has the same lines as `history -o csv`, and events go to standard error. Parquet and Arrow files
+/// have the columns of the history's own files, plus the type and the units; each event is a
+/// separate row. A TDMS file has one group per variable, like the files of `record`, so `play` and
+/// `tdms` can read it; missing updates become gaps, and other events become properties.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file to write; `-` is standard output
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 
-    /// The format of FILE (default: from the extension of its name)
+    /// The format of FILE (default: chosen by its file extension)
     #[arg(long = "as", value_name = "FORMAT")]
     out_form: Option<ExportFormat>,
 

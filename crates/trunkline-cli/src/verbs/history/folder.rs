@@ -69,9 +69,9 @@ pub(crate) struct CompactArgs {
 
 /// Write a new catalogue from the files and logs of a folder
 ///
-/// Use this command if the catalogue of a folder is missing or damaged. No engine may record into the
-/// folder. The former catalogue is moved to the subfolder set-apart. Files that cannot be read are left
-/// out and listed, and the exit code is then 8.
+/// Use this command if the catalogue of a folder is missing or damaged. While the command runs, no engine may
+/// record into the folder. The former catalogue is moved to the subfolder set-apart. Files that cannot be
+/// read are left out and listed, and the exit code is then 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RebuildArgs {
     /// The history folder, such as plant.history

@@ -52,7 +52,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "AREA", requires = "alarms")]
     area: Option<String>,
 
-    /// With --alarms: only alarms of this priority and above, 1 to 1000
+    /// With --alarms: only alarms of this priority or higher, 1 to 1000
     #[arg(
         long,
         value_name = "N",

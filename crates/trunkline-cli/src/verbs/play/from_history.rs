@@ -200,7 +200,7 @@ impl<'a> RecordedHistory<'a> {
         }
     }
 
-    /// Counts the gaps that an update follows, and keeps the others for the next window.
+    /// Counts the gaps that are followed by an update, and keeps the others for the next window.
     fn count_gaps(&mut self, losses: Vec<(usize, Option<u64>, bool)>) {
         for (index, lost, is_before_update) in losses {
             let earlier = self.missing.remove(&index).unwrap_or(Some(0));

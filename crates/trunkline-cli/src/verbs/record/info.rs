@@ -83,7 +83,7 @@ struct Gaps {
     /// Number of gaps: places at which updates or values are missing.
     #[serde(rename = "gaps")]
     count: u64,
-    /// Number of missing updates or values, as far as it is known.
+    /// Number of missing updates or values, if known.
     lost: u64,
     /// Number of gaps whose size is unknown.
     #[serde(rename = "unknown_gaps")]

@@ -59,7 +59,7 @@ pub(crate) struct Notice {
     file: String,
     /// The change, as a sentence.
     message: String,
-    /// Number of updates or rows lost so far, as far as it is known.
+    /// Number of updates or rows lost so far, if known.
     lost: u64,
     #[serde(skip)]
     style: Style,

@@ -107,7 +107,7 @@ pub(crate) struct Recorded {
     /// there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) unmatched: Vec<String>,
-    /// The result as a sentence, without the displaced files and the unmatched names.
+    /// The result as a sentence, excluding the displaced files and the unmatched names.
     #[serde(skip)]
     pub(super) text: String,
 }
@@ -124,7 +124,7 @@ pub(crate) enum Amounts {
         files: Option<u32>,
         /// For a stream: number of recorded elements.
         elements: u64,
-        /// Number of lost rows, as far as it is known.
+        /// Number of lost rows, if known.
         lost: u64,
     },
     Updates {
@@ -134,7 +134,7 @@ pub(crate) enum Amounts {
         updates: u64,
         /// For variables: number of updates that survive a loss of power.
         on_disk: u64,
-        /// Number of lost updates, as far as it is known.
+        /// Number of lost updates, if known.
         lost: u64,
         /// For variables: number of gaps in which an unknown number of updates is missing.
         unknown_gaps: u64,

@@ -79,7 +79,7 @@ pub(super) struct Figures {
     pub(super) bytes_per_second: f64,
     /// Bytes waiting to be written.
     pub(super) queue_bytes: u64,
-    /// Number of updates or rows that are missing, as far as it is known.
+    /// Number of updates or rows that are missing, if known.
     pub(super) lost: u64,
 }
 

@@ -16,7 +16,7 @@ use crate::counted;
 use crate::replace::folder_of;
 
 pub(super) trait StreamFile {
-    /// Returns the state of the recording over all its files, without the rate.
+    /// Returns the state of the recording over all its files, excluding the rate.
     fn figures(&self) -> Figures;
 
     /// Returns the free space on the disk of the current file.

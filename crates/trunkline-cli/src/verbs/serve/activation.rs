@@ -1,6 +1,6 @@
 //! Socket activation: the service manager listens, and passes its sockets to `serve`.
 //!
-//! Connections wait while the engine restarts, ports below 1024 need no privilege of the engine, and the
+//! Connections wait while the engine restarts, the engine needs no privilege for ports below 1024, and the
 //! first connection can start it. The configuration still states which addresses the engine serves: a
 //! socket is used instead of the listener with the same address, or takes the place of all configured
 //! addresses if it is named for that.
@@ -51,7 +51,7 @@ impl PassedAddresses {
         Ok(passed)
     }
 
-    /// Replaces the addresses of the configuration by those of the named sockets.
+    /// Replaces the addresses of the configuration with those of the named sockets.
     pub(super) fn apply(&self, plan: &mut DeploymentPlan) {
         if !self.listen.is_empty() {
             plan.engine.listen.clone_from(&self.listen);
@@ -74,9 +74,10 @@ impl PassedAddresses {
             return Ok(());
         };
         let sentence = format!(
-            "the service manager passes a socket that listens at {unnamed}, but the configuration does not \
-             name this address; add it to `listen`, or name the socket with FileDescriptorName={LISTEN}, \
-             so that its addresses take the place of those in the configuration"
+            "the service manager passes a socket that listens at {unnamed}, but the configuration \
+             does not name this address; add it to `listen`, or name the socket with \
+             FileDescriptorName={LISTEN}, so that its addresses take the place of those in the \
+             configuration"
         );
         Err(Problem::failed("service-manager", sentence))
     }

@@ -1,4 +1,4 @@
-//! What `serve` reports while it runs: notes for people, or a log for programs.
+//! What `serve` reports while it runs: human-readable messages, or a log for programs.
 //!
 //! Both go to standard error. The log has one line per event, with time, level, target, message and
 //! fields, as text or as JSON. No event has a value of a variable, a credential or a token.
@@ -67,12 +67,13 @@ impl LogLevel {
 /// The options for the log.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct LogArgs {
-    /// Write a log instead of notes to standard error, in this form; with only --log-level: text
+    /// Write a log to standard error, in this format, instead of messages for people; with only
+    /// --log-level: text
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
 
-    /// Write a log instead of notes to standard error, with events of this level and above; with
-    /// only --log-format: info
+    /// Write a log to standard error, with events of this level or higher, instead of messages for
+    /// people; with only --log-format: info
     #[arg(
         long,
         value_name = "LEVEL",
@@ -325,7 +326,7 @@ impl LoadWatch {
         self.next_delay = now.saturating_add(REPEAT_AFTER);
         let delay_ms = delay.max(age).as_millis() as u64;
         if age > HOUSEKEEPING_AGE_MAX {
-            error!(target: "trunkline::housekeeping", delay_ms, "the housekeeping does not run");
+            error!(target: "trunkline::housekeeping", delay_ms, "the housekeeping is not running");
         } else {
             warn!(
                 target: "trunkline::housekeeping",

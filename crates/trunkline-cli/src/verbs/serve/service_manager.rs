@@ -1,7 +1,7 @@
 //! Tells the service manager (systemd) how the engine is: ready, stopping, alive.
 //!
 //! The manager names a datagram socket in `NOTIFY_SOCKET`. Without that variable, nothing is sent.
-//! `WATCHDOG_USEC` and `WATCHDOG_PID` ask for signs of life.
+//! `WATCHDOG_USEC` and `WATCHDOG_PID` ask for keep-alive notifications.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -23,11 +23,11 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServiceManager {
     socket: Option<Arc<(UnixDatagram, SocketAddr)>>,
-    /// The manager kills the service if there is no sign of life for this long.
+    /// The manager kills the service if no notification arrives for this long.
     watchdog: Option<Duration>,
 }
 
-/// The thread that sends signs of life. Dropping it ends the thread.
+/// The thread that sends notifications. Dropping it ends the thread.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     end: Option<mpsc::Sender<()>>,
@@ -50,8 +50,8 @@ impl ServiceManager {
         };
         let unusable = |error: &dyn std::fmt::Display| {
             let sentence = format!(
-                "NOTIFY_SOCKET is {}, which is not a socket that this program can use ({error}); unset \
-                 it, or start the program as a service of systemd",
+                "NOTIFY_SOCKET is {}, which is not a socket that this program can use ({error}); \
+                 unset it, or start the program as a systemd service",
                 name.display()
             );
             Problem::failed("service-manager", sentence)
@@ -106,7 +106,7 @@ impl ServiceManager {
         self.send(&format!("STATUS={}", line(status)));
     }
 
-    /// Starts to send signs of life, if the manager asks for them: twice within its time limit, as
+    /// Starts to send notifications, if the manager asks for them: twice within its time limit, as
     /// long as the housekeeping of the engine runs.
     ///
     /// # Errors

@@ -329,7 +329,7 @@ pub(super) fn problem(error: &StreamError) -> Problem {
         StreamError::RemoteHost { host } => {
             let sentence = format!(
                 "an endpoint cannot be created on another machine, {host}; remove the host from \
-                 this name, and name the endpoint on {host} with --to or --from"
+                 this name, and specify the endpoint on {host} with --to or --from"
             );
             Problem::new(exit, code, sentence)
         }

@@ -161,7 +161,7 @@ impl<'a> Transfer<'a> {
             .try_for_each(|event| self.context.notify(&event.event(url, data_type)))
     }
 
-    /// Shows the progress at intervals, and reports losses and changes of the connections.
+    /// Shows the progress at intervals, and reports losses and connection changes.
     pub(super) fn poll(&mut self, endpoint: &mut impl Endpoint) -> Result<(), CliError> {
         let now = self.context.clock.now();
         if now.since(self.last_poll) >= POLL_INTERVAL {

@@ -118,7 +118,7 @@ impl WriterEndpoint {
         }
     }
 
-    /// Closes the endpoint immediately, and tells its readers why the stream is incomplete.
+    /// Closes the endpoint immediately, and informs its readers why the stream is incomplete.
     pub(super) fn abort(self, reason: &str) -> CloseReport {
         match self {
             Self::One(writer) => CloseReport::of_one(writer.abort_because(reason)),

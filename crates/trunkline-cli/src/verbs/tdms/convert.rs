@@ -126,7 +126,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     out: OutArgs,
 
-    /// The format of OUT (default: from the extension of its name)
+    /// The format of OUT (default: chosen by its file extension)
     #[arg(long = "as", value_name = "FORMAT")]
     out_form: Option<OutForm>,
 

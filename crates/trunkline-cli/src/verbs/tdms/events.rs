@@ -31,7 +31,7 @@ pub(crate) enum TdmsEvent {
         /// Whether the index file belongs to this file. Left out if there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         index: Option<bool>,
-        /// Whether every byte matches the checksums beside the file. Left out if there are none.
+        /// Whether every byte matches the checksums next to the file. Left out if there are none.
         #[serde(skip_serializing_if = "Option::is_none")]
         sums: Option<bool>,
         /// Number of segments that match their checksums.

@@ -74,9 +74,9 @@ pub(crate) struct Contents {
     version: Option<u32>,
     /// Number of segments that were read.
     segments: u64,
-    /// Whether there is an index file beside the file.
+    /// Whether there is an index file next to the file.
     index: bool,
-    /// Whether there are checksums beside the file. `tdms verify` compares them with the file.
+    /// Whether there are checksums next to the file. `tdms verify` compares them with the file.
     sums: bool,
     /// Number of findings; `tdms verify` lists them.
     findings: u64,

@@ -6,7 +6,7 @@
 //! - `columns`: the selected channels, and the cells of a row. `rows`: selects rows by number or by
 //!   time; `times`: selects rows by a channel of times in the group. `blocks`: reads rows in blocks, in
 //!   bounded memory.
-//! - `sums`: compares a file with the checksums beside it.
+//! - `sums`: compares a file with the checksums next to it.
 //! - `info`, `cat`, `convert`, `verify`, `repair`: the subcommands; `events`: their results.
 //! - `text`: rows for people, JSON and CSV; `arrow`: rows for Arrow IPC and Parquet.
 

@@ -188,7 +188,7 @@ fn nothing_to_cut(
 ) -> Result<Exit, CliError> {
     let path = args.file.as_path();
     let mut is_index_written = false;
-    // With OUT, neither FILE nor the files beside it are changed.
+    // With OUT, neither FILE nor the files next to it are changed.
     if let Some(index) = index_of(path).filter(|_| args.out.is_none()) {
         let verified = file.verify(Some(&source(&index)?));
         let verified = verified.map_err(|error| not_readable(path, &error))?;

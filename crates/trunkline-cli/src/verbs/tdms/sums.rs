@@ -1,4 +1,4 @@
-//! Compares a file with the checksums beside it, and finds the part that they confirm.
+//! Compares a file with the checksums next to it, and finds the part that they confirm.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -32,7 +32,7 @@ pub(super) struct Compared {
     pub(super) segments: Vec<Option<u64>>,
 }
 
-/// Compares a file with the checksums beside it. Returns `None` if there are none.
+/// Compares a file with the checksums next to it. Returns `None` if there are none.
 pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compared>, Problem> {
     let Some(sums_path) = sums_of(path) else {
         return Ok(None);
@@ -56,7 +56,7 @@ pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compa
     }))
 }
 
-/// Reports the segments that differ from the checksums beside the file. Returns true if there are
+/// Reports the segments that differ from the checksums next to the file. Returns true if there are
 /// any. This reads the whole file.
 pub(crate) fn report_checksums(
     file: &TdmsFile<File>,

@@ -17,7 +17,7 @@ use crate::{CliError, Context, Exit, Problem, counted, password};
 /// Manage the accounts of an engine
 ///
 /// The commands work on the file access.toml in the security folder of the engine. Run them on the
-/// engine's machine, as the user under which the engine runs. The engine need not run; if it does, it
+/// engine's machine, as the user under which the engine runs. The engine need not be running; if it is, it
 /// applies a change within a second, and ends the sessions of accounts whose rights change.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
@@ -74,7 +74,7 @@ pub(crate) struct AddArgs {
     #[arg(long = "group", value_name = "GROUP", value_parser = group_name)]
     groups: Vec<GroupName>,
 
-    /// User id of the engine's machine that has this account without further proof; may be given
+    /// User id on the engine's machine whose programs get this account without further proof; may be given
     /// several times
     #[arg(long = "uid", value_name = "UID", value_parser = number::<u32>(0..=UID_MAX))]
     uids: Vec<u32>,
@@ -90,9 +90,9 @@ pub(crate) struct AddArgs {
 /// Largest user id; the next number means "none" to the system.
 const UID_MAX: u64 = u32::MAX as u64 - 1;
 
-/// Remove an account, and the rules for it alone
+/// Remove an account, and the rules that apply only to it
 ///
-/// Its sessions end. Rules for its groups and its role stay.
+/// Its sessions end. Rules for its groups and its role are kept.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RemoveArgs {
     /// The account
@@ -157,8 +157,8 @@ pub(crate) struct AccountArgs {
 /// Set the password of an account
 ///
 /// The command asks for the password twice. If standard input is not a terminal, it reads the
-/// password from the first line. A password has at least 12 characters; several words are a good
-/// password. Commands log in with it if the global option --account is given.
+/// password from the first line. A password has at least 12 characters; several words make a good password.
+/// Commands log in with it if the global option --account is given.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PasswordArgs {
     /// The account

@@ -22,7 +22,7 @@ use crate::variables::reading::Received;
 
 /// Maximum capacity that an empty buffer keeps. A larger buffer is freed when it becomes empty.
 const KEPT_SERIALS_MAX: usize = 64;
-/// Memory for a queued reading in bytes, without its value.
+/// Memory for a queued reading in bytes, excluding its value.
 const READING_BYTES: usize = size_of::<Queued>();
 /// The documentation of `SubscribeOptions::buffer_bytes_max` states 120 bytes.
 const _: () = assert!(READING_BYTES <= 120);

@@ -1,8 +1,8 @@
 //! The queue of one subscription, with entries in the order in which the program takes them.
 //!
-//! Readings, notices about items and changes of the connection share one order, so the program can
-//! tell readings before a reconnection from readings after it. Under `latest` and `sampled`, an
-//! entry only records *that* an item has a new value. The value itself is in the item's local copy.
+//! Readings, notices about items and connection changes share one order, so the program can tell
+//! readings before a reconnection from readings after it. Under `latest` and `sampled`, an entry
+//! only records *that* an item has a new value. The value itself is in the item's local copy.
 //!
 //! ```text
 //! readings   |  0 |  1 |  2 |  5 |  6 |          stored in the lane itself, without an allocation each

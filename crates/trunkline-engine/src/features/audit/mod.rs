@@ -1,4 +1,4 @@
-//! The audit: records clients' writes and orders in sequence, for the host to store (B-24).
+//! The audit trail: records clients' writes and orders in sequence, for the host to store (B-24).
 //!
 //! ```text
 //! commit, refusal, order --> [ notes, bounded ] --wake--> the host: numbers them, stores them
@@ -10,16 +10,16 @@
 //! thread does that later.
 //!
 //! The number of notes is bounded. An action whose note must not be missing claims room before it
-//! is carried out ([`AuditRoom`]): writes of variables with a complete audit, forces and orders.
-//! Without room they wait, like writes that wait for a full feed, and are woken when the host takes
-//! notes. If the host has taken nothing for [`AUDIT_WAIT_MAX`], it cannot store notes, and the
-//! actions are refused. Writes of variables with a best-effort audit never wait: notes without room
-//! are counted, and an entry in their place reports how many are missing.
+//! is carried out ([`AuditRoom`]): writes of variables with a complete audit trail, forces and
+//! orders. Without room they wait, like writes that wait for a full feed, and are woken when the
+//! host takes notes. If the host has taken nothing for [`AUDIT_WAIT_MAX`], it cannot store notes,
+//! and the actions are refused. Writes of variables with a best-effort audit never wait: notes
+//! without room are counted, and an entry in their place reports how many are missing.
 //!
 //! Security events never wait either. Those that a peer can repeat at will are counted, so that they
 //! cannot displace other entries ([`SecurityNote`]).
 //!
-//! Lock order: the locks of the audit come last, followed only by the lock of an outbox.
+//! Lock order: the locks of the audit trail come last, followed only by the lock of an outbox.
 
 mod room;
 mod security;
@@ -56,13 +56,13 @@ pub type Audit<'e> = View<'e, AuditLog>;
 #[derive(Debug, Default)]
 pub struct AuditLog {
     notes: Mutex<Notes>,
-    /// Woken when there are notes to take; `None` if no host stores the audit.
+    /// Woken when there are notes to take; `None` if no host stores the audit trail.
     host_outbox: Mutex<Option<Arc<Outbox>>>,
     storage: Mutex<AuditStorage>,
     repeats: Mutex<Repeats>,
 }
 
-/// The storage of the audit and its condition, as set by the host.
+/// The storage of the audit trail and its condition, as set by the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditStorage {
     /// True if stored entries survive a restart.
@@ -80,7 +80,7 @@ impl Default for AuditStorage {
     }
 }
 
-/// The condition of the audit.
+/// The condition of the audit trail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AuditCondition {
     /// Number of entries that wait to be stored.
@@ -165,7 +165,7 @@ impl NotedVariable {
 
 impl Audit<'_> {
     /// Records a change of the engine itself: a finished order of a client, or an action of the
-    /// host. If the audit is full and no room is claimed, the note is lost and counted.
+    /// host. If the audit trail is full and no room is claimed, the note is lost and counted.
     pub fn note_order(
         &self,
         caller: &Caller,

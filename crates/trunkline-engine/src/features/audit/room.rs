@@ -1,4 +1,4 @@
-//! Room in the audit, claimed before the audited action is carried out.
+//! Room in the audit trail, claimed before the audited action is carried out.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl AuditRoom {
         self.0.is_some()
     }
 
-    /// Returns this room if the variable requires a complete audit, otherwise no room.
+    /// Returns this room if the variable requires a complete audit trail, otherwise no room.
     pub(crate) fn of(&self, variable: &Variable) -> Self {
         match variable.properties().audit {
             AuditMode::Complete => self.clone(),
@@ -57,8 +57,8 @@ impl Drop for Claim {
 }
 
 impl Audit<'_> {
-    /// Claims room in the audit for `count` entries. If no host stores the audit, returns an empty
-    /// claim without waiting.
+    /// Claims room in the audit trail for `count` entries. If no host stores the audit trail,
+    /// returns an empty claim without waiting.
     pub fn claim(&self, count: usize, now: Tick) -> Result<AuditRoom, NoAuditRoom> {
         let audit = self.table;
         if count == 0 || audit.host_outbox.lock().is_none() {

@@ -1,4 +1,5 @@
-//! Audits security events: logins, ends of sessions, refused requests, and changes of access.
+//! Audits security events: logins, ends of sessions, refused requests, and changes to access
+//! rights.
 //!
 //! Events that a peer can repeat at will are limited, so that they cannot displace other entries
 //! from the bounded audit. The first event of a peer gets an entry. While further ones follow, one
@@ -171,7 +172,8 @@ struct Event {
 }
 
 impl Audit<'_> {
-    /// Records a security event. Never waits: if the audit is full, the entry is counted as lost.
+    /// Records a security event. Never waits: if the audit trail is full, the entry is counted as
+    /// lost.
     ///
     /// Repeated logins, ends of sessions and refused requests are counted, and get one entry per
     /// [`AUDIT_REPEAT_PERIOD`]; see [`note_repeats`](Self::note_repeats).

@@ -1,4 +1,4 @@
-//! Values in the audit: stored in wire form while queued, converted to text later.
+//! Values in the audit trail: stored in wire form while queued, converted to text later.
 
 use trunkline_types::audit::{AUDIT_VALUE_BYTES_MAX, cut};
 use trunkline_types::text::{FormatOptions, format_value};

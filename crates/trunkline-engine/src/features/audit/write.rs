@@ -58,8 +58,8 @@ impl Audited {
     }
 }
 
-/// Returns true if the audit records a client's action on this variable. Forcing and unforcing are
-/// always recorded.
+/// Returns true if the audit trail records a client's action on this variable. Forcing and
+/// unforcing are always recorded.
 #[inline]
 pub(crate) fn is_noted(variable: &Variable, verb: WriteVerb) -> bool {
     match verb {
@@ -71,8 +71,8 @@ pub(crate) fn is_noted(variable: &Variable, verb: WriteVerb) -> bool {
 }
 
 impl Audit<'_> {
-    /// Carries out a client's write that the audit always records. A write of an alias is recorded
-    /// at the target, where it is carried out.
+    /// Carries out a client's write that the audit trail always records. A write of an alias is
+    /// recorded at the target, where it is carried out.
     fn begin(&self, call: &Call<'_>, wakes: &mut Wakes) -> Option<Result<Attempt, Refusal>> {
         let Call {
             variable, write, ..

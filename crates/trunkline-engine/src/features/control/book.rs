@@ -110,7 +110,7 @@ pub(super) enum EndCause {
     RightsChanged,
 }
 
-/// A change, in the order in which it happened, for the audit and for the sessions concerned.
+/// A change, in the order in which it happened, for the audit trail and for the sessions concerned.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Granted(Arc<Token>),
@@ -674,8 +674,8 @@ fn check_rights(
     }
 }
 
-/// Returns the actions that a level needs on every variable of the folder. Who may force a variable
-/// overrides its writers anyway.
+/// Returns the actions that a level needs on every variable of the folder. A client that may force
+/// a variable can override its writers anyway.
 fn needed(level: ControlLevel) -> &'static [Action] {
     match level {
         ControlLevel::Operator => &[Action::Write],

@@ -12,7 +12,7 @@
 //!
 //! # Layout
 //! - `book`: tokens and waiting requests; `mark`: the part of a controlled variable.
-//! - this file: the requests, the search for variables to mark, the audit and the notifications.
+//! - this file: the requests, the search for variables to mark, the audit trail and the notifications.
 //!
 //! A variable in a controlled folder has a mark, which looks the holder up at each write. So a change
 //! of the holder changes the table only. A new token first searches its folder for variables without
@@ -20,7 +20,7 @@
 //! client is applied after that. [`Engine::poll`](crate::Engine::poll) removes marks that are no
 //! longer needed.
 //!
-//! Lock order: the index of names, a variable, the book, then the locks of the audit.
+//! Lock order: the index of names, a variable, the book, then the locks of the audit trail.
 
 mod book;
 mod mark;
@@ -450,7 +450,7 @@ impl Control<'_> {
     }
 
     /// Publishes, records and reports the changes of the book. Called before its lock is released, so
-    /// that the audit has them in their order.
+    /// that the audit trail has them in their order.
     fn finish(&self, shared: &mut Shared, moment: Moment, wakes: &mut Wakes) {
         let changes = shared.book.take_changes();
         if changes.is_empty() {
@@ -475,8 +475,8 @@ impl Control<'_> {
         }
     }
 
-    /// Records a change in the audit. A client must be able to take and release control even if the
-    /// audit is full, so the entries claim no room.
+    /// Records a change in the audit trail. A client must be able to take and release control even if the
+    /// audit trail is full, so the entries claim no room.
     fn record(
         &self,
         change: &Change,

@@ -108,9 +108,9 @@ impl DeployError {
                     };
                 match hides_some {
                     true => {
-                        "the aliases of this library, with other aliases of the engine, form a \
-                             cycle, or a chain or a number that is too large; ask the engine's \
-                             administrator to deploy it"
+                        "together with other aliases of the engine, the aliases of this library \
+                             form a cycle, form a chain that is too long, or are too many; ask the \
+                             engine's administrator to deploy it"
                             .to_owned()
                     }
                     false => self.to_string(),

@@ -49,7 +49,7 @@ pub trait Provider: Send + Sync {
     /// begins with the provider's name.
     fn bind(&self, _items: &[SourceItem]) {}
     /// Returns true if the provider has the right to provide this variable. Otherwise the variable
-    /// behaves as if its provider did not run.
+    /// behaves as if its provider were not running.
     fn may_provide(&self, _variable: &Variable) -> bool {
         true
     }

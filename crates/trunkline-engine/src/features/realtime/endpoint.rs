@@ -280,7 +280,7 @@ impl Realtime<'_> {
         })
     }
 
-    /// Returns the number of words in one value of a variable with a FIFO, without its timestamp.
+    /// Returns the number of words in one value of a variable with a FIFO, excluding its timestamp.
     pub fn words(&self, caller: &Caller, name: &str) -> Result<usize, RtError> {
         let variable = self
             .core

@@ -232,7 +232,7 @@ impl Detaching {
         self.detached.feeds.insert(id, feed);
     }
 
-    /// Stores the updates outside the feeds, as far as the charge allows.
+    /// Stores the updates outside the feeds, up to the memory charged for them.
     fn store_updates(&mut self, wakes: &mut Wakes) {
         let backlog = Arc::clone(&self.detached.backlog);
         // Unacked updates are already charged; the others are stored if bytes can be spared.

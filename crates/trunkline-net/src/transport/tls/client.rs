@@ -295,7 +295,7 @@ impl ClientHandshake {
     pub(crate) fn advance(&mut self) -> Result<Shaken, Failure> {
         self.send.push()?;
         let shaken = self.receive.shake();
-        // Also after a failure: an alert tells the other end why.
+        // Called after a failure as well: an alert gives the other end the reason.
         let pushed = self.send.push();
         match shaken? {
             true => Ok(Shaken::Done),

@@ -93,7 +93,7 @@ pub fn accept_end(
     let clock = Clock::new();
     loop {
         let read = transport.receive.try_read(&mut buffer);
-        // Also after a failure: an alert tells the other end why.
+        // Called after a failure as well: an alert gives the other end the reason.
         let is_flushed = transport.send.flush();
         match read? {
             Some(0) => return Err(ErrorKind::UnexpectedEof.into()),

@@ -73,10 +73,10 @@ const SEALED_MAX: usize = 64 << 10;
 /// it.
 const CHAIN_MAX: usize = 48 << 10;
 
-/// Number of bytes that tell TLS from frames of Trunkline.
+/// Number of bytes that distinguish TLS from frames of Trunkline.
 const MARK_BYTES: usize = 3;
 
-/// Returns true if a stream that begins with these bytes is TLS, or may be as far as it is known.
+/// Returns true if a stream that begins with these bytes is TLS, or may be, judging by these bytes.
 ///
 /// A TLS stream begins with the type of a record (0x16 in a client's) and its version (3, then 1 to
 /// 4). The first byte alone does not suffice: a frame of Trunkline begins with its length, which may

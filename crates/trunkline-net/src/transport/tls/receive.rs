@@ -22,8 +22,8 @@ const CIPHERTEXT_FEW: usize = 4 << 10;
 /// Number of reads of few bytes after which the large buffer is freed.
 const FEW_READS: u8 = 16;
 
-/// Maximum number of bytes discarded after a failure. Unread bytes would make the system discard the
-/// alert that tells the other end the reason.
+/// Maximum number of bytes discarded after a failure. Unread bytes would make the system discard
+/// the alert that gives the other end the reason.
 const DISCARDED_MAX: usize = 64 << 10;
 
 /// Number of bytes derived for the binding, and their label (RFC 9266).
@@ -268,7 +268,7 @@ impl TlsReceive {
         }
     }
 
-    /// Replaces a connection that has ended by the next one, if there is one.
+    /// Replaces a connection that has ended with the next one, if there is one.
     fn begin_next(&mut self) -> bool {
         // Both locks, in this order, so that the send half never finds neither.
         let mut connection = lock(&self.shared.connection);

@@ -1,4 +1,4 @@
-//! What the declared frames say, as JSON.
+//! The contents of the declared frames, as JSON.
 
 use serde_json::{Map, Value as Json};
 use trunkline_proto::frame::Frame;

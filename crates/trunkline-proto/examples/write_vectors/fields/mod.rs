@@ -1,4 +1,4 @@
-//! What a frame says, as JSON: the expected result of decoding a golden frame.
+//! The contents of a frame, as JSON: the expected result of decoding a golden frame.
 //!
 //! Numbers of up to 32 bits are numbers; 64-bit ones are strings of decimal digits, because
 //! JavaScript has no integers of that size. Values are their wire form in hexadecimal. Items keep

@@ -1,4 +1,4 @@
-//! What the frames of a stream say, as JSON.
+//! The contents of the frames of a stream, as JSON.
 
 use serde_json::{Value as Json, json};
 use trunkline_proto::frame::Frame;

@@ -222,7 +222,7 @@ fn watch(samples: &mut Vec<Sample>) {
     add(
         samples,
         "appeared-anew",
-        "The listing begins anew: the watch fell behind",
+        "The listing starts over: the watch fell behind",
         |out| appeared(out, 0, 40_960, Listing::Restarted).finish(false),
     );
     add(samples, "vanished", "Two variables are no more", |out| {
@@ -562,7 +562,7 @@ fn audit(samples: &mut Vec<Sample>) {
     add(
         samples,
         "audit-page-chained",
-        "A login, with the monotonic time and the place in the chain of hashes",
+        "A login, with the monotonic time and the link in the hash chain",
         |out| {
             let head = AuditPageHead {
                 next: None,

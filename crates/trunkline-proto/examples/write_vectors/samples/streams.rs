@@ -234,7 +234,7 @@ fn listing(samples: &mut Vec<Sample>) {
             page.encode(1, out);
         },
     );
-    add(samples, "s-status", "A reader tells how it is", |out| {
+    add(samples, "s-status", "A reader reports its state", |out| {
         status.encode(out);
     });
 }
