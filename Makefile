@@ -37,13 +37,21 @@ define step
 	printf '== %s: %s s\n' '$(1)' $$(( $$(date +%s) - start ))
 endef
 
+# $(call two_at_a_time,COMMAND): runs COMMAND for each line of the input, in place of {}. Each has one busy thread
+# for most of the time. The output of each stays together.
+define two_at_a_time
+	xargs -P 2 -I {} bash -c 'output=$$($(1) 2>&1); status=$$?; printf "%s\n" "$$output"; exit $$status'
+endef
+
+# $(call of_files,FILES): the options of cargo that select the packages of test files.
+of_files = $(addprefix -p ,$(sort $(foreach file,$(1),$(word 2,$(subst /, ,$(file))))))
+
 # $(call run_under,CFG,FILES): runs test files built with --cfg CFG, in a target folder of their own.
 define run_under
-	for file in $(2); do \
-		package=$$(basename "$$(dirname "$$(dirname "$$file")")"); \
-		CARGO_TARGET_DIR='$(TARGET)/$(1)' CARGO_PROFILE_DEV_OPT_LEVEL=2 RUSTFLAGS='--cfg $(1)' \
-			cargo test -p "$$package" --test "$$(basename "$$file" .rs)"; \
-	done
+	export CARGO_TARGET_DIR='$(TARGET)/$(1)' CARGO_PROFILE_DEV_OPT_LEVEL=2 RUSTFLAGS='--cfg $(1)'; \
+	cargo test $(call of_files,$(2)) --no-run $(addprefix --test ,$(basename $(notdir $(2)))) && \
+		printf '%s\n' $(basename $(notdir $(2))) | \
+		$(call two_at_a_time,cargo test $(call of_files,$(2)) --test {})
 endef
 
 # $(call run_inside,CFG,CRATES): runs the tests inside crates that are named after CFG.
@@ -67,13 +75,11 @@ endef
 # The service, the dependencies, and the Debian package if there is one. What needs systemd is skipped without it.
 PACKAGING := python3 -m unittest discover --start-directory packaging/tests
 
-# $(call simulate,HOURS): builds the simulator, and runs its simulations, two at a time because each has one
-# thread. The output of each stays together.
+# $(call simulate,HOURS): builds the simulator, and runs its simulations.
 define simulate
 	cargo build --quiet --profile sim -p trunkline-sim && printf '%s\n' '--hours $(1)' '--streams --hours $(1)' \
 		'--alarms --hours $(1)' '--history --hours $(1)' '--chaos $(SIM_CYCLES)' | \
-		xargs -P 2 -I {} bash -c 'output=$$('\''$(TARGET)/sim/trunkline-sim'\'' {} 2>&1); status=$$?; \
-			printf "%s\n" "$$output"; exit $$status'
+		$(call two_at_a_time,"$(TARGET)/sim/trunkline-sim" {})
 endef
 
 .PHONY: help
