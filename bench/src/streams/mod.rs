@@ -6,6 +6,7 @@
 
 pub mod disk;
 pub mod drain;
+mod encrypted;
 pub mod flow;
 pub mod journal;
 pub mod latency;
@@ -40,6 +41,8 @@ pub const CALLS: [usize; 6] = [1, 10, 100, 1000, 10_000, 100_000];
 pub const COPIED: &str = "trunkline";
 /// Over TCP; elements are written and read in place.
 pub const IN_PLACE: &str = "trunkline-in-place";
+/// Like [`COPIED`], over TLS, as between two machines.
+pub const ENCRYPTED: &str = "trunkline-tls";
 /// Like [`COPIED`], over shared memory.
 pub const SHARED_COPIED: &str = "trunkline-shm";
 /// Like [`IN_PLACE`], over shared memory.
@@ -50,9 +53,10 @@ pub const SHARED_IN_PLACE: &str = "trunkline-shm-in-place";
 pub const RAW_EACH_WAY: &str = "raw-tcp-each-way";
 
 /// The systems of W3.
-pub const SYSTEMS: [&str; 6] = [
+pub const SYSTEMS: [&str; 7] = [
     RAW,
     COPIED,
+    ENCRYPTED,
     IN_PLACE,
     RAW_MEMORY,
     SHARED_COPIED,
@@ -73,7 +77,7 @@ struct Form {
 impl Form {
     fn of(system: &str) -> Outcome<Self> {
         let (is_shared, is_in_place) = match system {
-            COPIED => (false, false),
+            COPIED | ENCRYPTED => (false, false),
             IN_PLACE => (false, true),
             SHARED_COPIED => (true, false),
             SHARED_IN_PLACE => (true, true),

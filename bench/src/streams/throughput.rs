@@ -5,8 +5,9 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use trunkline::stream::{Options, Reader, Writer};
 
+use super::encrypted::{self, Introduction};
 use super::flow::{Counted, Counting, Flow, Numbers};
-use super::{Form, THROUGHPUT, free_port, memory};
+use super::{ENCRYPTED, Form, THROUGHPUT, free_port, memory};
 use crate::Outcome;
 use crate::cells::RAW;
 use crate::raw::connect;
@@ -32,7 +33,14 @@ pub(super) fn measure(system: &str, flow: Flow, row: &mut Row) -> Outcome<()> {
         return memory::measure(flow, row);
     }
     let port = free_port()?;
-    let far_settings = flow.settings().with("port", port).with("system", system);
+    let introduction = match system {
+        ENCRYPTED => Some(Introduction::start()?),
+        _ => None,
+    };
+    let mut far_settings = flow.settings().with("port", port).with("system", system);
+    if let Some(introduction) = &introduction {
+        far_settings = introduction.reader(far_settings)?;
+    }
     let mut numbers = Numbers::default();
     let cpu = process_cpu_ns();
     let mut far;
@@ -52,6 +60,9 @@ pub(super) fn measure(system: &str, flow: Flow, row: &mut Row) -> Outcome<()> {
         far = Role::start("stream_throughput-trunkline", &far_settings)?;
         let mut options: Options = form.options(flow.capacity(), &far_settings)?;
         options.peer = Some(format!("tl://localhost:{port}/bench"));
+        if let Some(introduction) = &introduction {
+            introduction.writer("bench", &mut options)?;
+        }
         let mut writer = Writer::<f64>::create("bench/out", options)?;
         let mut buffer = vec![0.0; flow.call];
         while write(&mut writer, form, flow.call, &mut buffer, &mut numbers).is_ok() {}
@@ -126,8 +137,11 @@ pub fn read_stream(settings: &Settings) -> Outcome<()> {
     let flow = Flow::read(settings)?;
     let form = Form::of(&settings.value::<String>("system")?)?;
     let port: u16 = settings.value("port")?;
-    let options = form.options(flow.capacity(), settings)?;
-    let url = format!("tl://localhost:{port}/bench");
+    let mut options = form.options(flow.capacity(), settings)?;
+    let url = match encrypted::is_introduced(settings, &mut options)? {
+        true => "bench".to_owned(),
+        false => format!("tl://localhost:{port}/bench"),
+    };
     let mut reader = Reader::<f64>::create(&url, options)?;
     let mut counting = Counting::new(flow, process_cpu_ns);
     let mut buffer = vec![0.0; flow.call];

@@ -77,7 +77,7 @@ pub enum StreamError {
     #[error(transparent)]
     Start(#[from] StartError),
     /// Listening on the port in the endpoint's URL failed.
-    #[error(transparent)]
+    #[error("{}", listen_text(.0))]
     Listen(#[from] BindError),
     /// The engine of this machine, which manages the names of endpoints, was not reached.
     #[error(
@@ -240,6 +240,18 @@ fn last_failure(peer: &Option<Box<StreamUrl>>, last: &Option<Disconnect>) -> Str
              check the port"
         ),
         Some(cause) => format!(": {cause}"),
+    }
+}
+
+fn listen_text(error: &BindError) -> String {
+    match error {
+        BindError::NotLoopback { address } => format!(
+            "other machines can reach {address}, and connections to the port of an endpoint are neither \
+             encrypted nor authenticated: remove the host and the port from its URL, so that the engine of \
+             this machine introduces the peer, or, on a network that you trust, create this endpoint as \
+             insecure"
+        ),
+        error => error.to_string(),
     }
 }
 

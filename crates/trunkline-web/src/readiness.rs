@@ -151,6 +151,7 @@ mod tests {
         let store = |condition, error: &str| StoreFigures {
             condition,
             error: error.to_owned(),
+            disk: None,
         };
         let history = |condition, error: &str| HistoryState {
             condition,

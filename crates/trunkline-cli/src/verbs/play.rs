@@ -14,7 +14,7 @@ use trunkline::record::{
     PlaybackError, RecordedVariables, Recording, RecordingError, Selection, Stopper, StreamPlayed,
     TdmsPlayback, UpdateSource, VariablesPlayed, play_into_stream, play_into_variables, stopper,
 };
-use trunkline::stream::ValueWriter;
+use trunkline::stream::{Options, ValueWriter};
 use trunkline_tdms::ObjectPath;
 use trunkline_types::{DataType, Tick};
 
@@ -128,6 +128,10 @@ pub(crate) struct Args {
     /// endpoint)
     #[arg(long, value_name = "PEER", requires = "stream")]
     to: Option<String>,
+
+    /// With --stream, allow connections with other machines that are neither encrypted nor authenticated
+    #[arg(long, requires = "stream")]
+    insecure: bool,
 
     /// With --stream, the type of the elements; default: f64 for rows, otherwise the recorded type
     #[arg(
@@ -548,7 +552,10 @@ fn create(
     data_type: DataType,
     context: &Context,
 ) -> Result<Option<ValueWriter>, CliError> {
-    let options = stream::options(args.to.as_deref(), context)?;
+    let options = Options {
+        insecure: args.insecure,
+        ..stream::options(args.to.as_deref(), context)?
+    };
     let at = url.to_owned();
     let create = move || ValueWriter::create(&at, &data_type, options);
     wait_for_peer(url, create, || context.interrupted.is_pressed(), context)

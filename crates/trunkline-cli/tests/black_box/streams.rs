@@ -747,3 +747,46 @@ fn elements_round_trip_as_arrow() {
     assert_eq!(back.end().0, Some(0));
     assert_eq!(reader.end(), (Some(0), rows.map(str::to_owned).to_vec()));
 }
+
+/// A port that other machines can reach must be allowed in each command that can open one, and is opened
+/// then.
+#[test]
+fn port_of_an_endpoint_that_others_can_reach_needs_the_word_insecure() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("r.tdms");
+    let recording = recording.to_str().unwrap();
+    let url = || endpoint("open").replace("localhost", "0.0.0.0");
+    let written = |url: &str| {
+        let url = url.replace("0.0.0.0", "127.0.0.1");
+        finish(&mut writer(&url, &["--type", "i32"]), "1\n2\n3\n")
+    };
+
+    let read = url();
+    let reading = ["stream", "read", &read, "--type", "i32"];
+    let recorded = url();
+    let start = ["record", "start", recording, "--stream", &recorded];
+    let recording_of = [&start[..], &["--type", "i32"]].concat();
+    for (url, verb) in [(&read, &reading[..]), (&recorded, &recording_of)] {
+        let refused = run(verb);
+        assert_eq!(refused.code, Some(1), "{}", refused.err);
+        let expected = "neither encrypted nor authenticated; remove the host and the port";
+        assert!(refused.err.contains(expected), "{}", refused.err);
+        assert!(refused.err.contains("use --insecure"), "{}", refused.err);
+        let allowed = Running::spawn(command(verb).arg("--insecure"));
+        let written = written(url);
+        assert_eq!(written.code, Some(0), "{}", written.err);
+        assert_eq!(allowed.end().0, Some(0));
+    }
+
+    let played = url();
+    let playing = ["play", recording, "--stream", &played, "--full-speed"];
+    let refused = run(&playing);
+    assert_eq!(refused.code, Some(1), "{}", refused.err);
+    assert!(refused.err.contains("use --insecure"), "{}", refused.err);
+    let allowed = Running::spawn(command(&playing).arg("--insecure"));
+    let from = played.replace("0.0.0.0", "127.0.0.1");
+    let read = run(&["stream", "read", "again", "--from", &from, "--type", "i32"]);
+    assert_eq!(read.code, Some(0), "{}", read.err);
+    assert_eq!(read.out, "1\n2\n3\n");
+    assert_eq!(allowed.end().0, Some(0));
+}

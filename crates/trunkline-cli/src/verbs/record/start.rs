@@ -66,6 +66,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PEER")]
     pub(super) from: Option<String>,
 
+    /// With --stream, allow connections with other machines that are neither encrypted nor authenticated
+    #[arg(long, requires = "stream")]
+    pub(super) insecure: bool,
+
     /// The type of the elements of the stream (default: f64)
     #[arg(long = "type", value_name = "TYPE", value_parser = arguments::data_type)]
     data_type: Option<DataType>,

@@ -10,7 +10,7 @@ use trunkline::record::{
     TdmsLayout, TdmsRecording, TdmsSeries, VariableRecordError, check_elements, record_elements,
     record_stream, series_file, stopper, stream_layout, tdms_queue,
 };
-use trunkline::stream::{ValueReader, element_bytes};
+use trunkline::stream::{Options, ValueReader, element_bytes};
 use trunkline::tdms::Waveform;
 use trunkline_types::DataType;
 
@@ -190,7 +190,10 @@ impl Recorder<'_> {
         }
         check_folder(path).map_err(|error| start_problem(&error.into(), path))?;
         context.interrupted.handle_presses(1);
-        let options = stream::options(args.from.as_deref(), context)?;
+        let options = Options {
+            insecure: args.insecure,
+            ..stream::options(args.from.as_deref(), context)?
+        };
         let (url, data_type) = (self.url.to_owned(), self.data_type.clone());
         let create = move || ValueReader::create(&url, &data_type, options);
         let must_end = || context.interrupted.is_pressed() || self.running.is_stop_requested();

@@ -325,6 +325,14 @@ pub(super) fn problem(error: &StreamError) -> Problem {
             );
             Problem::new(exit, code, sentence)
         }
+        StreamError::Listen(BindError::NotLoopback { address }) => {
+            let sentence = format!(
+                "other machines can reach {address}, and connections to the port of an endpoint are neither \
+                 encrypted nor authenticated; remove the host and the port from its URL, so that the engine \
+                 of this machine introduces the peer, or, on a network that you trust, use --insecure"
+            );
+            Problem::new(exit, code, sentence)
+        }
         // The message names the options of this command.
         StreamError::RemoteHost { host } => {
             let sentence = format!(
