@@ -32,6 +32,7 @@ use trunkline::proto::FaultCode;
 use trunkline::stream::{
     DIRECTORY_PORT, JournalError, JournalOptions, Options, StreamError, StreamFault,
 };
+use trunkline_net::server::BindError;
 use trunkline_types::{DataType, Url};
 
 use self::form::ElementForm;
