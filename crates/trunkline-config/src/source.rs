@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+
 use crate::display::grouped;
 use crate::error::{ConfigErrorKind as Kind, Position};
 
@@ -62,7 +64,7 @@ impl Source {
             }),
         };
         let mut bytes = Vec::new();
-        let file = File::open(path).map_err(unreadable)?;
+        let file = open_regular(path).map_err(unreadable)?;
         file.take(FILE_BYTES_MAX + 1)
             .read_to_end(&mut bytes)
             .map_err(unreadable)?;
@@ -109,6 +111,16 @@ impl Source {
     }
 }
 
+/// Opens a regular file. A pipe is not waited for: opening it would last until it has a writer.
+fn open_regular(path: &Path) -> std::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(std::io::Error::other("it is not a regular file")),
+    }
+}
+
 /// Returns `path` if it is a file, or the `*.toml` files of the directory, sorted by name.
 pub(crate) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Kind> {
     let unreadable = |error: std::io::Error| match error.kind() {
@@ -150,6 +162,20 @@ mod tests {
         let y = source.text.find('y').unwrap() as u32;
         assert_eq!(source.position(y), Position { line: 2, column: 5 });
         assert_eq!(source.position(u32::MAX), Position { line: 3, column: 1 });
+    }
+
+    #[test]
+    fn pipe_is_refused_without_waiting_for_a_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe.toml");
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let refused = Source::read(&path).unwrap_err();
+        let expected = Kind::Unreadable {
+            reason: "it is not a regular file".to_owned(),
+        };
+        assert_eq!(refused, (None, expected));
+        assert_eq!(files_of(folder.path()), Ok(vec![path]));
     }
 
     #[test]

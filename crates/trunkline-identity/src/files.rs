@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
@@ -175,6 +175,9 @@ impl Facts {
 /// The user id of root.
 const ROOT: u32 = 0;
 
+/// The permission of a folder that lets only the owner of a file rename or remove it.
+const STICKY: u32 = 0o1000;
+
 /// Returns the effective user id of this program.
 pub(crate) fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
@@ -242,15 +245,66 @@ pub fn read_secret(path: &Path, max: usize) -> Result<Zeroizing<String>, FileErr
     read(path, Secrecy::Private, max)
 }
 
-/// Checks that only this program's user and root can change a file, such as a configuration. Links are
-/// followed.
+/// Checks that only this program's user and root can change a file, such as a configuration, or put
+/// another one in its place. Links are followed.
+///
+/// So the folders above it are checked as well: those of the path as it is written, and those where the
+/// file really is. In a sticky folder such as `/tmp`, others cannot replace a file or a folder of this
+/// user. On a file system that is mounted read-only nobody can, whatever the permissions are.
 ///
 /// # Errors
-/// [`FileError::OtherOwner`] or [`FileError::WritableByOthers`]; [`FileError`] if the file cannot be
-/// examined.
+/// [`FileError::OtherOwner`] or [`FileError::WritableByOthers`], for the file or a folder; [`FileError`] if
+/// one of them cannot be examined.
 pub fn check_writers(path: &Path) -> Result<(), FileError> {
-    let metadata = fs::metadata(path).map_err(FileError::io(path))?;
-    Facts::of(&metadata).check(path, Secrecy::Public)
+    let absolute = std::path::absolute(path).map_err(FileError::io(path))?;
+    let real = fs::canonicalize(path).map_err(FileError::io(path))?;
+    for place in [&absolute, &real] {
+        // The link itself, if it is one: its owner can change where it leads.
+        let metadata = fs::symlink_metadata(place).map_err(FileError::io(place))?;
+        let facts = Facts::of(&metadata);
+        let secrecy = Secrecy::Public;
+        match metadata.is_symlink() {
+            // Links have all permissions.
+            true => Facts { mode: 0, ..facts }.check(place, secrecy)?,
+            false if is_read_only(place) => {}
+            false => facts.check(place, secrecy)?,
+        }
+        for folder in place.ancestors().skip(1) {
+            check_folder_writers(folder)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks the permissions of a folder. Its owner may be another user, who then administers this machine's
+/// files or provides this part of them.
+fn check_folder_writers(folder: &Path) -> Result<(), FileError> {
+    let metadata = fs::metadata(folder).map_err(FileError::io(folder))?;
+    let facts = Facts::of(&metadata);
+    let facts = Facts {
+        owner: facts.user,
+        ..facts
+    };
+    if facts.mode & STICKY != 0 || is_read_only(folder) {
+        return Ok(());
+    }
+    facts.check(folder, Secrecy::Public)
+}
+
+fn is_read_only(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|stats| stats.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
+/// Reads a text file of at most `max` bytes that decides whom this program trusts, and checks that only
+/// this user and root can change it ([`check_writers`]). Links are followed.
+///
+/// # Errors
+/// [`FileError`] if the file is not a regular file, is larger, is not UTF-8 text, or if other users can
+/// change it.
+pub fn read_trusted(path: &Path, max: usize) -> Result<Zeroizing<String>, FileError> {
+    check_writers(path)?;
+    let real = fs::canonicalize(path).map_err(FileError::io(path))?;
+    read(&real, Secrecy::Public, max)
 }
 
 /// Whether a write may replace a file.

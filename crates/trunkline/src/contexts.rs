@@ -24,6 +24,7 @@ use trunkline_client::{Credentials, LoginKey};
 use trunkline_identity::Fingerprint;
 use trunkline_identity::certificate::{Certificate, CertificateError};
 use trunkline_identity::client_certificate::{ClientCertificate, ClientCertificateError};
+use trunkline_identity::files::{self, FileError};
 use trunkline_identity::keys::{KeyError, ProgramKey, PublicKey, login_signature};
 use trunkline_identity::token::{JoinToken, TokenTextError};
 use trunkline_net::{Dialler, TlsClient, TlsError, TlsIdentity, Trust};
@@ -37,7 +38,7 @@ use crate::client::{CallError, Client, ConnectError, ConnectOptions};
 /// Longest name of a context, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 /// Largest file of a context, in bytes.
-const FILE_BYTES_MAX: u64 = 64 << 10;
+const FILE_BYTES_MAX: usize = 64 << 10;
 
 /// The contexts of a user.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -160,6 +161,18 @@ pub enum ContextError {
         path: PathBuf,
         /// The system's error.
         error: io::Error,
+    },
+    /// The file of a context cannot be read, or other users can change it.
+    #[error("{0}")]
+    Trusted(#[from] FileError),
+    /// The file `selected` does not contain the name of a context.
+    #[error(
+        "{} does not contain the name of a context; run `trunkline ctx select NAME`",
+        path.display()
+    )]
+    Selected {
+        /// The file.
+        path: PathBuf,
     },
     /// The URL names no engine on a TCP port.
     #[error("{url} is not a host and port of an engine; use a URL such as tl://plant.example:5850")]
@@ -398,11 +411,11 @@ impl Contexts {
         let path = self.file(name, "toml")?;
         let text = match read(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(FileError::Missing(_)) => {
                 let name = name.to_owned();
                 return Err(ContextError::Unknown { name });
             }
-            Err(error) => return Err(self.failed(&path, error)),
+            Err(error) => return Err(error.into()),
         };
         let wrong = |reason: String| ContextError::Content {
             path: path.clone(),
@@ -498,13 +511,14 @@ impl Contexts {
     /// Returns the name of the selected context; `None` if none is selected.
     ///
     /// # Errors
-    /// [`ContextError::File`].
+    /// [`ContextError::Trusted`] or [`ContextError::Selected`].
     pub fn selected(&self) -> Result<Option<String>, ContextError> {
         let path = self.folder.join("selected");
         match read(&path) {
-            Ok(name) => Ok(Some(name.trim().to_owned()).filter(|name| is_name(name))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.failed(&path, error)),
+            Ok(name) if is_name(name.trim()) => Ok(Some(name.trim().to_owned())),
+            Ok(_) => Err(ContextError::Selected { path }),
+            Err(FileError::Missing(_)) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -537,7 +551,10 @@ impl Contexts {
             let name = name.to_owned();
             return Err(ContextError::Unknown { name });
         }
-        if self.selected()?.as_deref() == Some(name) {
+        if self
+            .selected()
+            .is_ok_and(|selected| selected.as_deref() == Some(name))
+        {
             self.select(None)?;
         }
         for path in [self.file(name, "key")?, file] {
@@ -715,9 +732,10 @@ impl Contexts {
     }
 
     fn select_if_none(&self, name: &str) -> Result<(), ContextError> {
-        match self.selected()? {
-            Some(_) => Ok(()),
-            None => self.select(Some(name)),
+        match self.selected() {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) | Err(ContextError::Selected { .. }) => self.select(Some(name)),
+            Err(error) => Err(error),
         }
     }
 
@@ -795,11 +813,9 @@ fn is_name(name: &str) -> bool {
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
 }
 
-fn read(path: &Path) -> io::Result<String> {
-    if fs::metadata(path)?.len() > FILE_BYTES_MAX {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    fs::read_to_string(path)
+/// Reads a file of a context. It decides which engine is trusted, so nobody else may change it.
+fn read(path: &Path) -> Result<String, FileError> {
+    Ok(files::read_trusted(path, FILE_BYTES_MAX)?.to_string())
 }
 
 #[cfg(test)]
@@ -844,6 +860,37 @@ mod tests {
         assert!(is_refused(&sut, "tl://10.0.0.7:5850"));
         for own in ["tl://localhost:5851", "tl://127.0.0.1", "tl://[::1]"] {
             assert!(!is_refused(&sut, own), "{own}");
+        }
+    }
+
+    /// Otherwise a command would go to another engine than the user means.
+    #[test]
+    fn selected_file_without_a_name_is_an_error() {
+        for text in ["../../x", "", "a b"] {
+            let (folder, sut) = contexts(&[("selected", text)]);
+            let refused = sut.selected().unwrap_err().to_string();
+            assert!(refused.contains("`trunkline ctx select NAME`"), "{refused}");
+            fs::write(folder.path().join("selected"), "plant\n").unwrap();
+            assert_eq!(sut.selected().unwrap().as_deref(), Some("plant"));
+        }
+    }
+
+    /// The file contains the authority, so who changes it decides which engine is trusted.
+    #[test]
+    fn context_that_others_can_change_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let text = "url = \"tl://plant.example:5850\"\naccount = \"ann\"\n";
+        let (folder, sut) = contexts(&[("plant.toml", text), ("selected", "plant")]);
+        for (place, mode) in [("plant.toml", 0o666), ("selected", 0o662), ("", 0o777)] {
+            let place = folder.path().join(place);
+            let before = fs::metadata(&place).unwrap().permissions();
+            fs::set_permissions(&place, fs::Permissions::from_mode(mode)).unwrap();
+            let refused = match place.ends_with("selected") {
+                true => sut.selected().unwrap_err(),
+                false => sut.get("plant").unwrap_err(),
+            };
+            assert!(matches!(refused, ContextError::Trusted(_)), "{refused}");
+            fs::set_permissions(&place, before).unwrap();
         }
     }
 }

@@ -41,6 +41,11 @@ pub(crate) trait Notice: Serialize + JsonSchema + Display {
     fn style(&self) -> Style {
         Style::Plain
     }
+
+    /// The sentence for people. A notice with names from other programs escapes line feeds as well.
+    fn text(&self) -> String {
+        self.to_string()
+    }
 }
 
 /// A record with the version of its structure. No other type sets the version.

@@ -196,9 +196,7 @@ impl Context {
     pub(crate) fn notify(&self, notice: &impl Notice) -> Result<(), CliError> {
         self.terminal.note(&match self.settings.is_json() {
             true => json(notice),
-            false => self
-                .terminal
-                .error_paint(notice.style(), &notice.to_string()),
+            false => self.terminal.error_paint(notice.style(), &notice.text()),
         })
     }
 

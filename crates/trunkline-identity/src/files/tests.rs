@@ -220,3 +220,58 @@ fn paths_in_messages_are_one_word_of_the_shell() {
     assert_eq!(shown("a\u{1b}[2Jb"), r"'a\u{1b}[2Jb'");
     assert_eq!(shown(""), "''");
 }
+
+/// Failure mode: F17.
+#[test]
+fn trusted_file_is_refused_if_others_can_change_or_replace_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    let path = inner.join("a.toml");
+    fs::write(&path, "trusted").unwrap();
+    for (place, good) in [(&path, 0o644), (&inner, 0o755)] {
+        for bad in [0o666, 0o622, 0o775, 0o777, 0o757] {
+            set_mode(place, bad);
+            let refused = read_trusted(&path, 100).unwrap_err().to_string();
+            let remedy = format!("`chmod go-w {}`", place.display());
+            assert!(refused.contains(&remedy), "{bad:o}: {refused}");
+        }
+        set_mode(place, good);
+        assert_eq!(*read_trusted(&path, 100).unwrap(), "trusted");
+    }
+    // Others cannot replace a file of this user in a sticky folder.
+    set_mode(&inner, 0o1777);
+    assert_eq!(*read_trusted(&path, 100).unwrap(), "trusted");
+    set_mode(&inner, 0o755);
+}
+
+#[test]
+fn folder_behind_a_link_is_checked_as_well_as_the_folder_of_the_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let (links, files) = (folder.path().join("links"), folder.path().join("files"));
+    fs::create_dir(&links).unwrap();
+    fs::create_dir(&files).unwrap();
+    fs::write(files.join("a.toml"), "trusted").unwrap();
+    let path = links.join("a.toml");
+    symlink(files.join("a.toml"), &path).unwrap();
+    assert_eq!(*read_trusted(&path, 100).unwrap(), "trusted");
+    for place in [&links, &files] {
+        set_mode(place, 0o777);
+        let refused = read_trusted(&path, 100).unwrap_err();
+        let at = |path: &Path| path == fs::canonicalize(place).unwrap() || path == place;
+        assert!(
+            matches!(&refused, FileError::WritableByOthers { path, .. } if at(path)),
+            "{refused}"
+        );
+        set_mode(place, 0o755);
+    }
+}
+
+#[test]
+fn pipe_in_place_of_a_trusted_file_is_refused_without_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.toml");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let refused = read_trusted(&path, 100).unwrap_err();
+    assert!(matches!(refused, FileError::NotAFile(_)), "{refused}");
+}

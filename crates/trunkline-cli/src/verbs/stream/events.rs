@@ -11,6 +11,7 @@ use super::units::{bytes_text, per_second, rate_text};
 use crate::counted;
 use crate::output::record::{JsonSchema, Notice, Serialize};
 use crate::output::values::Amount;
+use crate::terminal::escaped;
 
 /// A line of `stream write` or `stream read` on standard error: a change of a connection, or the final
 /// summary.
@@ -196,7 +197,11 @@ pub(crate) struct Transferred {
     pub(super) disconnections: u64,
 }
 
-impl Notice for StreamEvent {}
+impl Notice for StreamEvent {
+    fn text(&self) -> String {
+        escaped(&self.to_string())
+    }
+}
 
 impl Display for StreamEvent {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
@@ -376,5 +381,32 @@ fn in_transit_text(in_doubt: u64) -> String {
     match in_doubt {
         0 => String::new(),
         count => format!(" ({count} in transit)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise a peer could print lines that look like those of this command.
+    #[test]
+    fn texts_of_a_peer_stay_in_one_line() {
+        let text = "out\nerror: forged\u{1b}[5m";
+        let connected = StreamEvent::StreamConnected {
+            url: "tl://localhost/in".to_owned(),
+            peer: text.to_owned(),
+            transport: Some("TCP"),
+            data_type: "f64".to_owned(),
+            same_name: false,
+            is_again: false,
+        };
+        let aborted = problem(&StreamError::Aborted {
+            missing: 0,
+            reason: text.to_owned(),
+        });
+        for shown in [connected.text(), aborted.message] {
+            assert!(shown.contains("\\nerror: forged"), "{shown}");
+            assert!(!shown.contains(['\n', '\u{1b}']), "{shown}");
+        }
     }
 }

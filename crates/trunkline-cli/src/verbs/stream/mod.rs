@@ -39,6 +39,7 @@ use self::form::ElementForm;
 use crate::arguments;
 use crate::connection::security;
 use crate::targets;
+use crate::terminal::escaped;
 use crate::{CliError, Context, Exit, Problem};
 
 /// Send streams of data from program to program without loss
@@ -316,6 +317,8 @@ pub(super) fn problem(error: &StreamError) -> Problem {
         StreamError::Fault(StreamFault::VersionMismatch(_)) => (Exit::Failed, "version-mismatch"),
         _ => (Exit::Failed, "failed"),
     };
+    // One line: a peer can have any name, and end with any reason.
+    let sentence = || escaped(&error.to_string());
     match error {
         StreamError::NotEncrypted { peer } => {
             let host = peer.host();
@@ -342,8 +345,8 @@ pub(super) fn problem(error: &StreamError) -> Problem {
             );
             Problem::new(exit, code, sentence)
         }
-        StreamError::NoPeer { last: None, .. } => Problem::new(exit, code, error.to_string())
+        StreamError::NoPeer { last: None, .. } => Problem::new(exit, code, sentence())
             .with_hint("start the other endpoint; `trunkline stream ls` lists those that exist"),
-        _ => Problem::new(exit, code, error.to_string()),
+        _ => Problem::new(exit, code, sentence()),
     }
 }
