@@ -561,8 +561,8 @@ fn rows(figures: &EngineFigures) -> Vec<Row> {
         String "store/error" "" "Current failure of the store; empty if there is none" = text(&store.error);
         Bool "store/failing" "" "True if nothing can be stored now"
             = store.condition == StoreCondition::Failing;
-        U64 "disk/free" "B" "Free space of the store's file system, in steps of 64 MiB"
-            = store.disk.map(|disk| disk.free_bytes / DISK_STEP * DISK_STEP);
+        F64 "disk/free" "B" "Free space of the store's file system, in steps of 64 MiB; infinite without a store"
+            = store.disk.map_or(f64::INFINITY, |disk| (disk.free_bytes / DISK_STEP * DISK_STEP) as f64);
         Bool "disk/low" "" "True if less than 5 % and less than 1 GiB of this file system are free"
             = is_low(store.disk);
         String "history/state" "" "none, good, spooling or failing"
@@ -767,7 +767,8 @@ mod tests {
         let mut figures = EngineFigures::default();
         let low = Some(Value::Bool(true));
         let enough = Some(Value::Bool(false));
-        assert_eq!(value(&figures, "disk/free"), None);
+        let without_store = Some(Value::F64(f64::INFINITY));
+        assert_eq!(value(&figures, "disk/free"), without_store);
         assert_eq!(value(&figures, "disk/low"), enough);
         // 5 % of a small disk, and at most 1 GiB of a large one.
         for (total, free, expected) in [
@@ -780,7 +781,7 @@ mod tests {
             assert_eq!(value(&figures, "disk/low"), *expected, "{free} of {total}");
         }
         figures.store.disk = space(1000 * GIB, GIB + (100 << 20));
-        let stepped = Some(Value::U64(GIB + (64 << 20)));
+        let stepped = Some(Value::F64((GIB + (64 << 20)) as f64));
         assert_eq!(value(&figures, "disk/free"), stepped);
 
         assert_eq!(value(&figures, "memory/low"), enough);

@@ -769,7 +769,7 @@ fn port_of_an_endpoint_that_others_can_reach_needs_the_word_insecure() {
     for (url, verb) in [(&read, &reading[..]), (&recorded, &recording_of)] {
         let refused = run(verb);
         assert_eq!(refused.code, Some(1), "{}", refused.err);
-        let expected = "neither encrypted nor authenticated; remove the host and the port";
+        let expected = "neither encrypted nor authenticated";
         assert!(refused.err.contains(expected), "{}", refused.err);
         assert!(refused.err.contains("use --insecure"), "{}", refused.err);
         let allowed = Running::spawn(command(verb).arg("--insecure"));
