@@ -509,6 +509,57 @@ fn levels_need_rights_on_the_whole_folder() {
     }
 }
 
+/// The folders that others control count for those who wait for them or take them over.
+#[test]
+fn folders_and_requests_of_one_identity_are_bounded_wherever_others_have_control() {
+    let sut = Plant::new();
+    let (share, folders) = (CONTROL_OF_IDENTITY_MAX as u32, 16_u32);
+    let holder = person(1, "ana");
+    for number in 0..folders {
+        let text = format!("f/{number}");
+        sut.take(&holder, &text, OPERATOR).unwrap();
+    }
+    let mut waiting = 0;
+    for session in 2..share {
+        let who = person(session, "ana");
+        for number in 0..folders {
+            let requested = sut.request(&who, &format!("f/{number}"), OPERATOR);
+            waiting += u32::from(requested.is_ok());
+        }
+    }
+    assert_eq!(folders + waiting, share);
+
+    let sut = Plant::new();
+    let mut taken = 0;
+    for number in 0..2 * share {
+        let operator = one(100 + number / 100);
+        let text = format!("f/{number}");
+        sut.take(&operator, &text, OPERATOR).unwrap();
+        taken += u32::from(sut.take(&one(1), &text, SUPERVISOR).is_ok());
+    }
+    assert_eq!(taken, share);
+
+    // A request of an identity for its own folder, behind that of another, counts as well.
+    let sut = Plant::new();
+    let of_identity = ControlTerms {
+        holder: ControlHolder::Identity,
+        ..OPERATOR
+    };
+    for number in 0..3 {
+        let text = format!("f/{number}");
+        sut.take(&person(1, "ana"), &text, of_identity).unwrap();
+        sut.request(&one(2), &text, OPERATOR).unwrap();
+    }
+    let mut own = 3;
+    for session in 3..60 {
+        for number in 0..3 {
+            let requested = sut.request(&person(session, "ana"), &format!("f/{number}"), OPERATOR);
+            own += u32::from(requested.is_ok());
+        }
+    }
+    assert_eq!(own, share);
+}
+
 #[test]
 fn queue_and_number_of_folders_are_bounded() {
     let (sut, ana) = (Plant::new(), one(1));

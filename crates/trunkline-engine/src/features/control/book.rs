@@ -298,7 +298,7 @@ impl Book {
             let folder = folder.clone();
             return Err(ControlRefusal::QueueFull { folder, max });
         }
-        self.check_room(caller, folder)?;
+        self.check_share(caller)?;
         if self.waiting.len() >= CONTROL_FOLDERS_MAX {
             return Err(too_many_in_engine());
         }
@@ -525,13 +525,20 @@ impl Book {
         }
     }
 
+    /// Refuses a token beyond the bounds. Needs no room for a folder that the caller takes again.
     fn check_room(&self, caller: &Caller, folder: &Folder) -> Result<(), ControlRefusal> {
-        if self.tokens.contains_key(folder) {
+        let replaced = self.tokens.get(folder);
+        if replaced.is_some_and(|token| token.admits(caller)) {
             return Ok(());
         }
-        if self.tokens.len() >= CONTROL_FOLDERS_MAX {
+        if replaced.is_none() && self.tokens.len() >= CONTROL_FOLDERS_MAX {
             return Err(too_many_in_engine());
         }
+        self.check_share(caller)
+    }
+
+    /// Refuses a further token or request of one identity beyond its bound.
+    fn check_share(&self, caller: &Caller) -> Result<(), ControlRefusal> {
         let is_own = |other: &Caller| {
             other.session == caller.session || other.principal.is_proved_as(&caller.principal)
         };
