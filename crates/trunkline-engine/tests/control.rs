@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use rig::{Rig, applied, define, done};
-use trunkline_access::{Action, Actions};
+use trunkline_access::{
+    Account, Action, Actions, Effect, Host, Place, Policy, Role, Rule, SubjectRules, UserName, Who,
+};
 use trunkline_engine::{
     Caller, Consumer, ControlRefusal, GroupAttempt, GroupMember, LeaseRequest, Principal, Refusal,
     Rights, Variable, Wake, Wakes, Write, WriteOutcome, WriteVerb,
@@ -19,13 +21,19 @@ use trunkline_engine::{
 use trunkline_types::control::{CONTROL_OF_IDENTITY_MAX, CONTROL_WAITING_MAX};
 use trunkline_types::{
     AuditAction, AuditOutcome, ControlEntry, ControlHolder, ControlLevel, ControlTerms, DataType,
-    FaultCode, Folder, Moment, Properties, Value, WhyStage, WhyVerdict,
+    FaultCode, Folder, Moment, Pattern, Properties, Value, WhyStage, WhyVerdict,
 };
 
 const OPERATOR: ControlTerms = ControlTerms {
     level: ControlLevel::Operator,
     holder: ControlHolder::Session,
     duration: None,
+};
+/// Outlives its session.
+const FOR_A_DAY: ControlTerms = ControlTerms {
+    holder: ControlHolder::Identity,
+    duration: Some(Duration::from_secs(24 * 60 * 60)),
+    ..OPERATOR
 };
 const SUPERVISOR: ControlTerms = ControlTerms {
     level: ControlLevel::Supervisor,
@@ -107,6 +115,12 @@ impl Plant {
     fn end(&self, who: &Caller) {
         let control = self.rig.engine.control();
         control.end_session(who.session, self.moment(), &mut Wakes::new());
+    }
+
+    /// Ends the control that these rules do not permit.
+    fn change_rules(&self, rules: impl Fn(&str, Host) -> Option<SubjectRules>) {
+        let control = self.rig.engine.control();
+        control.end_unpermitted(rules, self.moment(), &mut Wakes::new());
     }
 
     fn write(&self, who: &Caller, name: &str) -> WriteOutcome {
@@ -507,6 +521,52 @@ fn levels_need_rights_on_the_whole_folder() {
         let requested = sut.request(who, "boiler", terms);
         assert_eq!(requested.is_err(), expected.is_some(), "{who} {terms:?}");
     }
+}
+
+/// Returns the rules of an account with this role and these rules, at a host.
+fn rules_of(
+    account: &str,
+    host: Host,
+    role: Option<Role>,
+    rules: Vec<Rule>,
+) -> Option<SubjectRules> {
+    let account = Account {
+        name: UserName::parse(account).unwrap(),
+        role,
+        groups: Vec::new(),
+        disabled: false,
+        place: Place::from("access.toml:1"),
+    };
+    let name = account.name.clone();
+    let policy = Policy::new(vec![account], rules).unwrap();
+    let subject = policy.subject(name.as_str(), host).unwrap();
+    Some(policy.subject_rules(&subject))
+}
+
+#[test]
+fn change_of_rules_ends_control_by_the_rules_for_the_host_of_its_holder() {
+    let sut = Plant::new();
+    let at = |session: u32, host: &str| Caller {
+        host: host.parse().unwrap(),
+        ..one(session)
+    };
+    let (near, far) = (at(1, "10.1.0.5"), at(2, "10.2.0.5"));
+    sut.take(&near, "boiler", FOR_A_DAY).unwrap();
+    sut.take(&far, "rig", FOR_A_DAY).unwrap();
+    // Both accounts may write only from one network.
+    let from_near = |account: &str, host| {
+        let rule = Rule {
+            who: Who::Host("10.1.0.0/16".parse().unwrap()),
+            pattern: Pattern::parse("**").unwrap(),
+            effect: Effect::Grant,
+            actions: Actions::of(&[Action::Write]),
+            place: Place::from("access.toml:2"),
+        };
+        rules_of(account, host, Some(Role::Viewer), vec![rule])
+    };
+    sut.change_rules(from_near);
+    assert_eq!(sut.shown(), "boiler person-1");
+    assert!(sut.may_write(&near, "boiler/level") && !sut.may_write(&far, "boiler/level"));
 }
 
 /// The folders that others control count for those who wait for them or take them over.

@@ -130,7 +130,6 @@ struct OpenSession {
     peer: String,
     account: UserName,
     credential: Credential,
-    host: Host,
     rules: SubjectRules,
     standing: Weak<Standing>,
 }
@@ -212,13 +211,8 @@ impl Logins {
             };
             self.journal.note(&Caller::engine(), "engine", changed);
             lock(&self.sessions).end_changed(&accounts, &self.journal);
-            // Control for a time outlives its session. Rules for hosts apply as on this machine.
-            let rules = |account: &str| {
-                let subject = accounts.policy().subject(account, Host::Local).ok()?;
-                Some(accounts.policy().subject_rules(&subject))
-            };
-            let (control, wakes) = (self.journal.core.control(), &mut Wakes::new());
-            control.end_unpermitted(rules, moment, wakes);
+            // Control for a time outlives its session.
+            self.journal.end_unpermitted_control(&accounts, moment);
         }
         Some(next)
     }
@@ -438,7 +432,6 @@ impl Logins {
             stated_account: stated.0.to_owned(),
             method: stated.1,
             journal: self.journal.clone(),
-            host: host_of(channel),
             security: self.security.clone(),
             sessions: Arc::clone(&self.sessions),
         }
@@ -457,7 +450,6 @@ struct LoginFacts {
     /// How the client proves its identity.
     method: &'static str,
     journal: Journal,
-    host: Host,
     security: Option<Arc<Security>>,
     sessions: Arc<Mutex<OpenSessions>>,
 }
@@ -555,7 +547,7 @@ impl LoginFacts {
         let rules = accounts
             .as_ref()
             .filter(|accounts| accounts.accepts(&account, &credential))
-            .and_then(|accounts| rules_of(accounts.policy(), &account, self.host).ok());
+            .and_then(|accounts| rules_of(accounts.policy(), &account, self.caller.host).ok());
         let Some(rules) = rules else {
             return Err(unknown_key());
         };
@@ -573,7 +565,6 @@ impl LoginFacts {
             peer: self.peer.clone(),
             account: account.clone(),
             credential,
-            host: self.host,
             rules,
             standing: Arc::downgrade(&standing),
         });
@@ -589,6 +580,17 @@ impl LoginFacts {
 }
 
 impl Journal {
+    /// Ends the control to which its holders have no right any more.
+    fn end_unpermitted_control(&self, accounts: &Accounts, moment: Moment) {
+        let policy = accounts.policy();
+        let rules = |account: &str, host: Host| {
+            let subject = policy.subject(account, host).ok()?;
+            Some(policy.subject_rules(&subject))
+        };
+        let control = self.core.control();
+        control.end_unpermitted(rules, moment, &mut Wakes::new());
+    }
+
     fn note(&self, caller: &Caller, peer: &str, event: SecurityEvent<'_>) {
         let (now, wall) = self.clock.moment();
         let note = SecurityNote { peer, event };
@@ -826,7 +828,7 @@ impl OpenSessions {
             let Some(standing) = session.standing.upgrade() else {
                 return false;
             };
-            let goodbye = match rules_of(accounts.policy(), &session.account, session.host) {
+            let goodbye = match rules_of(accounts.policy(), &session.account, session.caller.host) {
                 Ok(_) if !accounts.accepts(&session.account, &session.credential) => Goodbye {
                     code: FaultCode::NotAuthenticated,
                     retry_after: Some(RETRY_UNKNOWN),
@@ -927,10 +929,6 @@ fn peer_of(channel: &Channel) -> String {
     }
 }
 
-fn host_of(channel: &Channel) -> Host {
-    channel.address.map_or(Host::Local, Host::Address)
-}
-
 fn valid_until(engine: &EngineIdentity) -> Timestamp {
     let authority = engine.authority.not_after();
     engine.certificate.not_after().min(authority)
@@ -967,3 +965,7 @@ fn version_of(path: &Path) -> Option<Version> {
         size: metadata.size(),
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
+mod tests;

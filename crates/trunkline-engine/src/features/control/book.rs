@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use trunkline_access::{Action, Actions, SubjectRules};
+use trunkline_access::{Action, Actions, Host, SubjectRules};
 use trunkline_types::control::{
     CONTROL_FOLDERS_MAX, CONTROL_MAX, CONTROL_MIN, CONTROL_OF_IDENTITY_MAX, CONTROL_WAITING_MAX,
     paths_above,
@@ -400,23 +400,26 @@ impl Book {
     }
 
     /// Ends the tokens of accounts that have no right to them any more. `rules` returns the current
-    /// rules of an account; `None` if there is no such account.
+    /// rules of an account for a host; `None` if there is no such account.
     pub(super) fn end_unpermitted(
         &mut self,
-        rules: impl Fn(&str) -> Option<SubjectRules>,
+        rules: impl Fn(&str, Host) -> Option<SubjectRules>,
         moment: Moment,
     ) {
-        let is_unpermitted = |token: &&Arc<Token>| match &token.caller.principal {
-            Principal::Account(account) => rules(account).is_none_or(|rules| {
-                let needed = Actions::of(needed(token.shown.level));
-                !rules.folder_actions(token.folder()).contains_all(needed)
+        let is_unpermitted = |caller: &Caller, folder: &Folder, level| match &caller.principal {
+            Principal::Account(account) => rules(account, caller.host).is_none_or(|rules| {
+                let needed = Actions::of(needed(level));
+                !rules.folder_actions(folder).contains_all(needed)
             }),
             Principal::Engine
             | Principal::Local(_)
             | Principal::Loopback
             | Principal::Unauthenticated => false,
         };
-        let tokens = self.tokens.values().filter(is_unpermitted);
+        let tokens = self.tokens.values().filter(|token| {
+            let Controlled { folder, level, .. } = &*token.shown;
+            is_unpermitted(&token.caller, folder, *level)
+        });
         for token in tokens.cloned().collect::<Vec<_>>() {
             self.remove(&token);
             self.changes

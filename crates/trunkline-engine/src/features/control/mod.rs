@@ -27,7 +27,7 @@ mod mark;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trunkline_access::{Action, SubjectRules};
+use trunkline_access::{Action, Host, SubjectRules};
 use trunkline_types::control::paths_above;
 use trunkline_types::{
     AuditAction, AuditOutcome, ControlEntry, ControlTerms, Folder, Moment, Tick,
@@ -202,10 +202,10 @@ impl Control<'_> {
     }
 
     /// Ends control that accounts have no right to any more. `rules` returns the current rules of an
-    /// account; `None` if it was removed or disabled.
+    /// account for a host; `None` if it was removed or disabled.
     pub fn end_unpermitted(
         &self,
-        rules: impl Fn(&str) -> Option<SubjectRules>,
+        rules: impl Fn(&str, Host) -> Option<SubjectRules>,
         moment: Moment,
         wakes: &mut Wakes,
     ) {
