@@ -289,7 +289,7 @@ impl Logins {
                     .edit(|edit| edit.join(joined.grant(), &public));
                 match edited {
                     Ok(((), accounts)) => {
-                        security.set_accounts(accounts);
+                        security.use_joined(accounts);
                         let account = joined.into_grant().account;
                         Ok(Proof::Account(account, Credential::Key(public)))
                     }
@@ -689,6 +689,14 @@ impl Security {
             *current = Arc::clone(&accounts);
         }
         accounts
+    }
+
+    /// Uses the accounts that a join has written. The file may have changed since then, and these changes
+    /// may be in use already, so it is read again.
+    fn use_joined(&self, accounts: Accounts) {
+        let mut examined = lock(&self.examined);
+        self.set_accounts(accounts);
+        examined.accounts = None;
     }
 
     /// Checks what a token is to grant.

@@ -245,3 +245,21 @@ fn control_by_a_rule_for_a_host_lasts_while_the_rule_does() {
     bench.examine();
     assert_eq!(bench.controlled(), [""; 0]);
 }
+
+/// A join returns the accounts that it wrote after the file was changed and read again.
+#[test]
+fn late_join_does_not_bring_back_a_disabled_account() {
+    let mut bench = Bench::new();
+    let key = ProgramKey::generate().unwrap();
+    let of_join = bench.edit(|edit| {
+        edit.add_account(&name("mia"), Some(Role::Viewer), &[])?;
+        edit.add_key(&name("mia"), &key.public())
+    });
+    bench.edit(|edit| edit.set_disabled(&name("bo"), true));
+    bench.examine();
+    let security = bench.sut.security.clone().unwrap();
+    security.use_joined(of_join);
+    bench.examine();
+    assert!(bench.log_in(1, &local(), &Hello::default()).is_err());
+    assert!(bench.log_in(2, &distant(), &with_key(&key)).is_ok());
+}
