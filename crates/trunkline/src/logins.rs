@@ -75,6 +75,8 @@ pub(crate) struct Logins {
     security: Option<Arc<Security>>,
     sessions: Arc<Mutex<OpenSessions>>,
     journal: Journal,
+    /// Prepares a thread that checks a proof.
+    thread: fn() -> thread::Builder,
 }
 
 /// Records security events in the audit.
@@ -169,6 +171,7 @@ impl Logins {
                 core: core.clone(),
                 clock,
             },
+            thread: || thread::Builder::new().name("trunkline-login".to_owned()),
         })
     }
 
@@ -282,8 +285,9 @@ impl Logins {
                     return Some((Err(refusal), answer));
                 }
             };
-            let (security, facts) = (Arc::clone(security), self.facts(request));
-            let failed = facts.on_thread(answer, move || {
+            let (of_thread, facts) = (Arc::clone(security), self.facts(request));
+            let failed = facts.on_thread((self.thread)(), answer, joined, move |joined| {
+                let security = of_thread;
                 let edited = security
                     .file
                     .edit(|edit| edit.join(joined.grant(), &public));
@@ -300,7 +304,10 @@ impl Logins {
                     }
                 }
             });
-            return failed.map(|answer| (Err(busy()), answer));
+            return failed.map(|(answer, joined)| {
+                lock(&security.tokens).put_back(joined);
+                (Err(busy()), answer)
+            });
         }
         if !hello.account.is_empty() {
             if !channel.is_private {
@@ -325,8 +332,9 @@ impl Logins {
                 }
             };
             let password = Password::new(hello.password.reveal().to_owned());
-            let (security, facts) = (Arc::clone(security), self.facts(request));
-            let failed = facts.on_thread(answer, move || {
+            let (of_thread, facts) = (Arc::clone(security), self.facts(request));
+            let failed = facts.on_thread((self.thread)(), answer, attempt, move |attempt| {
+                let security = of_thread;
                 let accounts = security.accounts();
                 let candidate = accounts.password_candidate(&name);
                 let check = security.verifier.verify(&password, candidate);
@@ -351,7 +359,10 @@ impl Logins {
                     PasswordCheck::Busy => Err(busy()),
                 }
             });
-            return failed.map(|answer| (Err(busy()), answer));
+            return failed.map(|(answer, attempt)| {
+                lock(&security.attempts).withdrawn(attempt);
+                (Err(busy()), answer)
+            });
         }
         if let Some(certificate) = &channel.peer_certificate {
             let account = Certificate::from_der(certificate).ok().and_then(|parsed| {
@@ -455,22 +466,23 @@ struct LoginFacts {
 }
 
 impl LoginFacts {
-    /// Checks a proof on a thread of its own. Returns the answer if there is no thread.
-    fn on_thread(
+    /// Checks a proof on a thread of its own. Returns the answer and `proof` if there is no thread.
+    fn on_thread<T: Send + 'static>(
         self,
+        thread: thread::Builder,
         answer: LoginAnswer,
-        check: impl FnOnce() -> Result<Proof, LoginRefusal> + Send + 'static,
-    ) -> Option<LoginAnswer> {
-        // The closure is lost if the thread cannot be started, so the answer waits outside.
-        let place = Arc::new(Mutex::new(Some(answer)));
+        proof: T,
+        check: impl FnOnce(T) -> Result<Proof, LoginRefusal> + Send + 'static,
+    ) -> Option<(LoginAnswer, T)> {
+        // The closure is lost if the thread cannot be started, so what must remain waits outside.
+        let place = Arc::new(Mutex::new(Some((answer, proof))));
         let in_thread = Arc::clone(&place);
         let run = move || {
-            let proof = check();
-            if let Some(answer) = lock(&in_thread).take() {
-                self.answer(proof, answer);
+            let taken = lock(&in_thread).take();
+            if let Some((answer, proof)) = taken {
+                self.answer(check(proof), answer);
             }
         };
-        let thread = thread::Builder::new().name("trunkline-login".to_owned());
         match thread.spawn(run) {
             Ok(_) => None,
             Err(_) => lock(&place).take(),

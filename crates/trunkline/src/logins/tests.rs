@@ -263,3 +263,35 @@ fn late_join_does_not_bring_back_a_disabled_account() {
     assert!(bench.log_in(1, &local(), &Hello::default()).is_err());
     assert!(bench.log_in(2, &distant(), &with_key(&key)).is_ok());
 }
+
+/// A thread whose stack no machine can provide.
+fn no_thread() -> thread::Builder {
+    thread::Builder::new().stack_size(1 << 60)
+}
+
+#[test]
+fn joining_token_and_attempts_are_not_lost_if_no_thread_can_be_started() {
+    let mut bench = Bench::new();
+    let key = ProgramKey::generate().unwrap();
+    let token = bench.issue("mia");
+    let join = Hello {
+        token: Some(TokenSecret(*token.secret())),
+        ..with_key(&key)
+    };
+    let with_password = Hello {
+        account: "bo".to_owned(),
+        password: HelloPassword::new("a wrong password".to_owned()).unwrap(),
+        ..Hello::default()
+    };
+    let thread = std::mem::replace(&mut bench.sut.thread, no_thread);
+    for hello in [&join, &with_password] {
+        for _ in 0..2 * ATTEMPTS_FREE {
+            let refused = bench.log_in(1, &distant(), hello).unwrap_err();
+            assert_eq!(refused.fault.code, FaultCode::Overloaded, "{refused:?}");
+        }
+    }
+    bench.sut.thread = thread;
+    let (_, joined) = bench.log_in(2, &distant(), &join).unwrap();
+    assert_eq!(joined.account, "mia");
+    assert!(bench.log_in(3, &distant(), &join).is_err());
+}
