@@ -295,3 +295,34 @@ fn joining_token_and_attempts_are_not_lost_if_no_thread_can_be_started() {
     assert_eq!(joined.account, "mia");
     assert!(bench.log_in(3, &distant(), &join).is_err());
 }
+
+/// Behaviour: B-24.
+#[test]
+fn login_that_nobody_awaits_any_more_has_an_end_in_the_audit() {
+    let bench = Bench::new();
+    let channel = local();
+    let caller = Bench::caller(1, &channel);
+    let awaited = bench.begin(&caller, &channel, &Hello::default());
+    awaited.woken.recv().unwrap();
+    drop(awaited);
+    let actions: Vec<AuditAction> = bench.audit().iter().map(|one| one.action).collect();
+    assert_eq!(actions, [AuditAction::Login, AuditAction::Logout]);
+    // The decision comes after the connection has ended.
+    let key = ProgramKey::generate().unwrap();
+    let token = bench.issue("mia");
+    let join = Hello {
+        token: Some(TokenSecret(*token.secret())),
+        ..with_key(&key)
+    };
+    let Awaited { login, woken } = bench.begin(&caller, &distant(), &join);
+    drop(login);
+    // The wake is dropped with the place of the decision.
+    while woken.recv().is_ok() {}
+    let actions: Vec<AuditAction> = bench.audit().iter().map(|one| one.action).collect();
+    let expected = [
+        AuditAction::AccessChange,
+        AuditAction::Login,
+        AuditAction::Logout,
+    ];
+    assert_eq!(actions, expected);
+}
