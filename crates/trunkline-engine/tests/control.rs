@@ -543,6 +543,34 @@ fn rules_of(
     Some(policy.subject_rules(&subject))
 }
 
+/// Requests of accounts that have lost their rights wait until their sessions end, which may be later.
+#[test]
+fn request_of_an_account_that_lost_its_right_is_withdrawn_and_never_granted() {
+    let (sut, ana, bo, cy) = (Plant::new(), one(1), one(2), one(3));
+    sut.take(&ana, "boiler", FOR_A_DAY).unwrap();
+    sut.request(&bo, "boiler", FOR_A_DAY).unwrap();
+    sut.advance(1);
+    sut.request(&cy, "boiler/pump", OPERATOR).unwrap();
+    sut.change_rules(|account, host| {
+        let role = match account {
+            "person-3" => Role::Operator,
+            "person-2" => Role::Viewer,
+            _ => return None,
+        };
+        rules_of(account, host, Some(role), Vec::new())
+    });
+    sut.search(&cy);
+    assert_eq!(sut.shown(), "boiler/pump person-3");
+    let entries = sut.rig.engine.audit().take(1, 100);
+    let withdrawn = entries
+        .iter()
+        .filter(|entry| entry.action == AuditAction::ControlRelease);
+    let who: Vec<&str> = withdrawn.map(|entry| entry.who.as_str()).collect();
+    assert_eq!(who, ["account:person-2"]);
+    sut.end(&bo);
+    assert_eq!(sut.shown(), "boiler/pump person-3");
+}
+
 #[test]
 fn change_of_rules_ends_control_by_the_rules_for_the_host_of_its_holder() {
     let sut = Plant::new();
@@ -754,17 +782,24 @@ fn sessions_learn_of_grants_requests_and_losses() {
     assert!(revision(&ana) > asked);
 }
 
-/// What a session does in the model.
+/// What a session does in the model. The sessions with odd numbers are of one identity, the others of
+/// another.
 #[derive(Clone, Debug)]
 enum Act {
-    Take(u32, usize, bool, bool),
-    Request(u32, usize, bool),
+    Take(u32, usize, bool, bool, bool),
+    Request(u32, usize, bool, bool),
     Release(u32, usize),
     Give(u32, usize),
     End(u32),
     Advance(u64),
     Poll,
     Deploy(bool),
+    /// The identity of this session loses its rights. Its sessions do not know it yet.
+    Disable(u32),
+}
+
+fn member(session: u32) -> Caller {
+    person(session, ["even", "odd"][(session % 2) as usize])
 }
 
 const FOLDERS: [&str; 6] = ["**", "boiler", "boiler/pump", "boiler/level", "rig", "late"];
@@ -779,13 +814,16 @@ const NAMES: [&str; 5] = [
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let (who, place) = (1..5_u32, 0..FOLDERS.len());
     let act = prop_oneof![
+        4 => (who.clone(), place.clone(), any::<bool>(), any::<bool>(), any::<bool>())
+            .prop_map(|(who, place, level, timed, identity)| {
+                Act::Take(who, place, level, timed, identity)
+            }),
         4 => (who.clone(), place.clone(), any::<bool>(), any::<bool>())
-            .prop_map(|(who, place, level, timed)| Act::Take(who, place, level, timed)),
-        4 => (who.clone(), place.clone(), any::<bool>())
-            .prop_map(|(who, place, level)| Act::Request(who, place, level)),
+            .prop_map(|(who, place, level, timed)| Act::Request(who, place, level, timed)),
         2 => (who.clone(), place.clone()).prop_map(|(who, place)| Act::Release(who, place)),
         2 => (who.clone(), place).prop_map(|(who, place)| Act::Give(who, place)),
-        1 => who.prop_map(Act::End),
+        1 => who.clone().prop_map(Act::End),
+        1 => who.prop_map(Act::Disable),
         1 => (1..20_u64).prop_map(Act::Advance),
         1 => Just(Act::Poll),
         1 => any::<bool>().prop_map(Act::Deploy),
@@ -796,31 +834,34 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 impl Plant {
     /// Carries out an act of the model, and searches what it granted.
     fn act(&self, act: &Act) {
-        let terms = |level: bool, timed: bool| ControlTerms {
+        let terms = |level: bool, timed: bool, identity: bool| ControlTerms {
             level: match level {
                 true => ControlLevel::Supervisor,
                 false => ControlLevel::Operator,
             },
-            holder: ControlHolder::Session,
+            holder: match identity {
+                true => ControlHolder::Identity,
+                false => ControlHolder::Session,
+            },
             duration: timed.then(|| Duration::from_secs(5)),
         };
         match *act {
-            Act::Take(who, place, level, timed) => {
-                let _ = self.take(&one(who), FOLDERS[place], terms(level, timed));
+            Act::Take(who, place, level, timed, identity) => {
+                let _ = self.take(&member(who), FOLDERS[place], terms(level, timed, identity));
             }
-            Act::Request(who, place, level) => {
-                let _ = self.request(&one(who), FOLDERS[place], terms(level, false));
+            Act::Request(who, place, level, timed) => {
+                let _ = self.request(&member(who), FOLDERS[place], terms(level, timed, timed));
             }
             Act::Release(who, place) => {
-                let _ = self.release(&one(who), FOLDERS[place]);
+                let _ = self.release(&member(who), FOLDERS[place]);
             }
             Act::Give(who, place) => {
                 let waiting = self.list(&one(99)).into_iter().find(|one| one.is_waiting);
                 if let Some(waiting) = waiting {
-                    let _ = self.give(&one(who), FOLDERS[place], waiting.number);
+                    let _ = self.give(&member(who), FOLDERS[place], waiting.number);
                 }
             }
-            Act::End(who) => self.end(&one(who)),
+            Act::End(who) => self.end(&member(who)),
             Act::Advance(seconds) => self.advance(seconds),
             Act::Poll => self.rig.poll(),
             Act::Deploy(true) if self.rig.engine.libraries().get("late").is_none() => {
@@ -833,12 +874,22 @@ impl Plant {
                 let _ = libraries.undeploy("late", now, wall, &mut Wakes::new());
             }
             Act::Deploy(true) => {}
+            Act::Disable(who) => {
+                let disabled = member(who).principal.to_string();
+                let rules = |account: &str, host| match disabled.ends_with(&format!(":{account}")) {
+                    true => None,
+                    false => rules_of(account, host, Some(Role::Engineer), Vec::new()),
+                };
+                self.change_rules(rules);
+                let mut entries = self.list(&one(99)).into_iter();
+                assert!(entries.all(|entry| !entry.by.starts_with(&disabled)));
+            }
         }
         self.search_all();
     }
 
     fn search_all(&self) {
-        (1..5).for_each(|who| self.search(&one(who)));
+        (1..5).for_each(|who| self.search(&member(who)));
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
@@ -855,7 +906,7 @@ impl Plant {
                 continue;
             };
             let holder = held.iter().find(|entry| entry.folder.covers(name));
-            self.check_writes(&variable, holder.map(|entry| entry.by.clone()))?;
+            self.check_writes(&variable, holder.copied())?;
         }
         self.check_requests()
     }
@@ -873,21 +924,25 @@ impl Plant {
         Ok(())
     }
 
-    /// Everybody may write a variable without a holder, otherwise the holder only.
+    /// Everybody may write a variable without a holder, otherwise the holder only: a session, or every
+    /// session of an identity.
     fn check_writes(
         &self,
         variable: &Arc<Variable>,
-        holder: Option<String>,
+        holder: Option<&ControlEntry>,
     ) -> Result<(), TestCaseError> {
-        for who in (1..5).map(one) {
+        for who in (1..5).map(member) {
             let value = Value::F64(1.0);
             let written = done(self.rig.attempt_as(&who, variable, &Write::value(&value)));
-            let is_permitted = holder.as_ref().is_none_or(|by| *by == who.to_string());
+            let is_permitted = holder.is_none_or(|entry| match entry.holder {
+                ControlHolder::Session => entry.by == who.to_string(),
+                ControlHolder::Identity => entry.by.starts_with(&format!("{} ", who.principal)),
+            });
             match written {
                 WriteOutcome::Applied(_) => prop_assert!(is_permitted, "{who} {holder:?}"),
                 WriteOutcome::Refused(Refusal::Controlled(control)) => {
                     prop_assert!(!is_permitted, "{who}");
-                    prop_assert_eq!(Some(control.by.to_string()), holder.clone());
+                    prop_assert_eq!(Some(&*control.by), holder.map(|entry| &*entry.by));
                 }
                 other => prop_assert!(false, "{other:?}"),
             }
@@ -907,7 +962,7 @@ proptest! {
             sut.act(&act);
             sut.check()?;
         }
-        (1..5).for_each(|who| sut.end(&one(who)));
+        (1..5).for_each(|who| sut.end(&member(who)));
         sut.advance(100);
         sut.rig.poll();
         sut.rig.poll();

@@ -518,12 +518,13 @@ impl LoginFacts {
     }
 
     /// Returns what records the end of a session of this account.
-    fn on_end(&self, account: &UserName) -> OnEnd {
+    fn on_end(&self, account: &UserName, standing: &Arc<Standing>) -> OnEnd {
         let caller = Caller {
             principal: Principal::Account(Arc::from(account.as_str())),
             ..self.caller.clone()
         };
         let (journal, peer) = (self.journal.clone(), self.peer.clone());
+        let (security, standing) = (self.security.clone(), Arc::clone(standing));
         OnEnd(Arc::new(move |cause| {
             let cause = cause.to_string();
             journal.note(
@@ -531,6 +532,13 @@ impl LoginFacts {
                 &peer,
                 SecurityEvent::SessionEnded { cause: &cause },
             );
+            // The session may have taken control after the change that ended it.
+            if standing.goodbye().is_some()
+                && let Some(security) = &security
+            {
+                let (now, wall) = journal.clock.moment();
+                journal.end_unpermitted_control(&security.accounts(), Moment { now, wall });
+            }
         }))
     }
 
@@ -580,13 +588,14 @@ impl LoginFacts {
             rules,
             standing: Arc::downgrade(&standing),
         });
+        let on_end = self.on_end(&account, &standing);
         Ok(Identity {
             principal,
             rights,
             account: account.to_string(),
             role,
             standing,
-            on_end: Some(self.on_end(&account)),
+            on_end: Some(on_end),
         })
     }
 }

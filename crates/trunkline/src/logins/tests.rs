@@ -216,6 +216,25 @@ impl Awaited {
     }
 }
 
+/// A session learns only at its next turn that its rights have changed. What it takes before does not
+/// outlive it.
+///
+/// Behaviour: B-22.
+#[test]
+fn control_that_a_session_takes_after_its_rights_have_changed_ends_with_it() {
+    let mut bench = Bench::new();
+    let (bo, identity) = bench.log_in(1, &local(), &Hello::default()).unwrap();
+    bench.take(&bo, "boiler");
+    bench.edit(|edit| edit.set_role(&name("bo"), Some(Role::Viewer)));
+    bench.examine();
+    assert_eq!(bench.controlled(), [""; 0]);
+    assert!(identity.standing.goodbye().is_some());
+    bench.take(&bo, "boiler");
+    let OnEnd(end) = identity.on_end.unwrap();
+    end(&Disconnect::ClosedLocally);
+    assert_eq!(bench.controlled(), [""; 0]);
+}
+
 /// Behaviour: B-22.
 #[test]
 fn control_by_a_rule_for_a_host_lasts_while_the_rule_does() {

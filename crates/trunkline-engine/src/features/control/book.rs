@@ -399,8 +399,8 @@ impl Book {
         self.grant_waiting(moment);
     }
 
-    /// Ends the tokens of accounts that have no right to them any more. `rules` returns the current
-    /// rules of an account for a host; `None` if there is no such account.
+    /// Ends the tokens of accounts that have no right to them any more, and withdraws such requests.
+    /// `rules` returns the current rules of an account for a host; `None` if there is no such account.
     pub(super) fn end_unpermitted(
         &mut self,
         rules: impl Fn(&str, Host) -> Option<SubjectRules>,
@@ -425,6 +425,11 @@ impl Book {
             self.changes
                 .push(Change::Ended(token, EndCause::RightsChanged));
         }
+        // The sessions of these requests may end only later, and must not be granted control before.
+        let withdrawn = self.waiting.extract_if(.., |waiting| {
+            is_unpermitted(&waiting.caller, &waiting.folder, waiting.terms.level)
+        });
+        self.changes.extend(withdrawn.map(Change::Withdrawn));
         self.grant_waiting(moment);
     }
 

@@ -201,8 +201,8 @@ impl Control<'_> {
         self.finish(&mut shared, moment, wakes);
     }
 
-    /// Ends control that accounts have no right to any more. `rules` returns the current rules of an
-    /// account for a host; `None` if it was removed or disabled.
+    /// Ends control that accounts have no right to any more, and withdraws requests for it. `rules`
+    /// returns the current rules of an account for a host; `None` if it was removed or disabled.
     pub fn end_unpermitted(
         &self,
         rules: impl Fn(&str, Host) -> Option<SubjectRules>,
