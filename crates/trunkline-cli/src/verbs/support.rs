@@ -13,9 +13,9 @@ use std::process::{Command, Stdio};
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
 use crate::replace::{replace, write_problem};
+use crate::settings::Settings;
 use crate::targets;
 use crate::terminal::escaped_path;
-use crate::settings::Settings;
 use crate::{CliError, Context, Exit, Problem};
 
 /// Write a file with what others need to help you
