@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use trunkline_access::Host;
+
 use crate::rights::Rights;
 
 /// The author of a request: its session, principal, origin and rights.
@@ -13,6 +15,8 @@ pub struct Caller {
     pub principal: Principal,
     /// Origin of the request, as readable text: `pid 4711 on this machine`, `10.0.0.7:51344`.
     pub origin: Arc<str>,
+    /// Where the request came from, for rules that name a host.
+    pub host: Host,
     pub rights: Rights,
     /// True if the request came through a connection. Single-process variables are hidden from
     /// connections.
@@ -40,6 +44,7 @@ impl Caller {
             session: 0,
             principal: Principal::Engine,
             origin: Arc::from("engine"),
+            host: Host::Local,
             rights: Rights::ALL,
             remote: false,
         }
@@ -50,6 +55,7 @@ impl Caller {
             session,
             principal: Principal::Local(uid),
             origin: Arc::from("this process"),
+            host: Host::Local,
             rights: Rights::ALL,
             remote: false,
         }

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use rig::{Rig, applied, define, done};
-use trunkline_access::{Action, Actions};
+use trunkline_access::{
+    Account, Action, Actions, Effect, Host, Place, Policy, Role, Rule, SubjectRules, UserName, Who,
+};
 use trunkline_engine::{
     Caller, Consumer, ControlRefusal, GroupAttempt, GroupMember, LeaseRequest, Principal, Refusal,
     Rights, Variable, Wake, Wakes, Write, WriteOutcome, WriteVerb,
@@ -19,13 +21,19 @@ use trunkline_engine::{
 use trunkline_types::control::{CONTROL_OF_IDENTITY_MAX, CONTROL_WAITING_MAX};
 use trunkline_types::{
     AuditAction, AuditOutcome, ControlEntry, ControlHolder, ControlLevel, ControlTerms, DataType,
-    FaultCode, Folder, Moment, Properties, Value, WhyStage, WhyVerdict,
+    FaultCode, Folder, Moment, Pattern, Properties, Value, WhyStage, WhyVerdict,
 };
 
 const OPERATOR: ControlTerms = ControlTerms {
     level: ControlLevel::Operator,
     holder: ControlHolder::Session,
     duration: None,
+};
+/// Outlives its session.
+const FOR_A_DAY: ControlTerms = ControlTerms {
+    holder: ControlHolder::Identity,
+    duration: Some(Duration::from_secs(24 * 60 * 60)),
+    ..OPERATOR
 };
 const SUPERVISOR: ControlTerms = ControlTerms {
     level: ControlLevel::Supervisor,
@@ -107,6 +115,12 @@ impl Plant {
     fn end(&self, who: &Caller) {
         let control = self.rig.engine.control();
         control.end_session(who.session, self.moment(), &mut Wakes::new());
+    }
+
+    /// Ends the control that these rules do not permit.
+    fn change_rules(&self, rules: impl Fn(&str, Host) -> Option<SubjectRules>) {
+        let control = self.rig.engine.control();
+        control.end_unpermitted(rules, self.moment(), &mut Wakes::new());
     }
 
     fn write(&self, who: &Caller, name: &str) -> WriteOutcome {
@@ -509,6 +523,131 @@ fn levels_need_rights_on_the_whole_folder() {
     }
 }
 
+/// Returns the rules of an account with this role and these rules, at a host.
+fn rules_of(
+    account: &str,
+    host: Host,
+    role: Option<Role>,
+    rules: Vec<Rule>,
+) -> Option<SubjectRules> {
+    let account = Account {
+        name: UserName::parse(account).unwrap(),
+        role,
+        groups: Vec::new(),
+        disabled: false,
+        place: Place::from("access.toml:1"),
+    };
+    let name = account.name.clone();
+    let policy = Policy::new(vec![account], rules).unwrap();
+    let subject = policy.subject(name.as_str(), host).unwrap();
+    Some(policy.subject_rules(&subject))
+}
+
+/// Requests of accounts that have lost their rights wait until their sessions end, which may be later.
+#[test]
+fn request_of_an_account_that_lost_its_right_is_withdrawn_and_never_granted() {
+    let (sut, ana, bo, cy) = (Plant::new(), one(1), one(2), one(3));
+    sut.take(&ana, "boiler", FOR_A_DAY).unwrap();
+    sut.request(&bo, "boiler", FOR_A_DAY).unwrap();
+    sut.advance(1);
+    sut.request(&cy, "boiler/pump", OPERATOR).unwrap();
+    sut.change_rules(|account, host| {
+        let role = match account {
+            "person-3" => Role::Operator,
+            "person-2" => Role::Viewer,
+            _ => return None,
+        };
+        rules_of(account, host, Some(role), Vec::new())
+    });
+    sut.search(&cy);
+    assert_eq!(sut.shown(), "boiler/pump person-3");
+    let entries = sut.rig.engine.audit().take(1, 100);
+    let withdrawn = entries
+        .iter()
+        .filter(|entry| entry.action == AuditAction::ControlRelease);
+    let who: Vec<&str> = withdrawn.map(|entry| entry.who.as_str()).collect();
+    assert_eq!(who, ["account:person-2"]);
+    sut.end(&bo);
+    assert_eq!(sut.shown(), "boiler/pump person-3");
+}
+
+#[test]
+fn change_of_rules_ends_control_by_the_rules_for_the_host_of_its_holder() {
+    let sut = Plant::new();
+    let at = |session: u32, host: &str| Caller {
+        host: host.parse().unwrap(),
+        ..one(session)
+    };
+    let (near, far) = (at(1, "10.1.0.5"), at(2, "10.2.0.5"));
+    sut.take(&near, "boiler", FOR_A_DAY).unwrap();
+    sut.take(&far, "rig", FOR_A_DAY).unwrap();
+    // Both accounts may write only from one network.
+    let from_near = |account: &str, host| {
+        let rule = Rule {
+            who: Who::Host("10.1.0.0/16".parse().unwrap()),
+            pattern: Pattern::parse("**").unwrap(),
+            effect: Effect::Grant,
+            actions: Actions::of(&[Action::Write]),
+            place: Place::from("access.toml:2"),
+        };
+        rules_of(account, host, Some(Role::Viewer), vec![rule])
+    };
+    sut.change_rules(from_near);
+    assert_eq!(sut.shown(), "boiler person-1");
+    assert!(sut.may_write(&near, "boiler/level") && !sut.may_write(&far, "boiler/level"));
+}
+
+/// The folders that others control count for those who wait for them or take them over.
+#[test]
+fn folders_and_requests_of_one_identity_are_bounded_wherever_others_have_control() {
+    let sut = Plant::new();
+    let (share, folders) = (CONTROL_OF_IDENTITY_MAX as u32, 16_u32);
+    let holder = person(1, "ana");
+    for number in 0..folders {
+        let text = format!("f/{number}");
+        sut.take(&holder, &text, OPERATOR).unwrap();
+    }
+    let mut waiting = 0;
+    for session in 2..share {
+        let who = person(session, "ana");
+        for number in 0..folders {
+            let requested = sut.request(&who, &format!("f/{number}"), OPERATOR);
+            waiting += u32::from(requested.is_ok());
+        }
+    }
+    assert_eq!(folders + waiting, share);
+
+    let sut = Plant::new();
+    let mut taken = 0;
+    for number in 0..2 * share {
+        let operator = one(100 + number / 100);
+        let text = format!("f/{number}");
+        sut.take(&operator, &text, OPERATOR).unwrap();
+        taken += u32::from(sut.take(&one(1), &text, SUPERVISOR).is_ok());
+    }
+    assert_eq!(taken, share);
+
+    // A request of an identity for its own folder, behind that of another, counts as well.
+    let sut = Plant::new();
+    let of_identity = ControlTerms {
+        holder: ControlHolder::Identity,
+        ..OPERATOR
+    };
+    for number in 0..3 {
+        let text = format!("f/{number}");
+        sut.take(&person(1, "ana"), &text, of_identity).unwrap();
+        sut.request(&one(2), &text, OPERATOR).unwrap();
+    }
+    let mut own = 3;
+    for session in 3..60 {
+        for number in 0..3 {
+            let requested = sut.request(&person(session, "ana"), &format!("f/{number}"), OPERATOR);
+            own += u32::from(requested.is_ok());
+        }
+    }
+    assert_eq!(own, share);
+}
+
 #[test]
 fn queue_and_number_of_folders_are_bounded() {
     let (sut, ana) = (Plant::new(), one(1));
@@ -643,17 +782,24 @@ fn sessions_learn_of_grants_requests_and_losses() {
     assert!(revision(&ana) > asked);
 }
 
-/// What a session does in the model.
+/// What a session does in the model. The sessions with odd numbers are of one identity, the others of
+/// another.
 #[derive(Clone, Debug)]
 enum Act {
-    Take(u32, usize, bool, bool),
-    Request(u32, usize, bool),
+    Take(u32, usize, bool, bool, bool),
+    Request(u32, usize, bool, bool),
     Release(u32, usize),
     Give(u32, usize),
     End(u32),
     Advance(u64),
     Poll,
     Deploy(bool),
+    /// The identity of this session loses its rights. Its sessions do not know it yet.
+    Disable(u32),
+}
+
+fn member(session: u32) -> Caller {
+    person(session, ["even", "odd"][(session % 2) as usize])
 }
 
 const FOLDERS: [&str; 6] = ["**", "boiler", "boiler/pump", "boiler/level", "rig", "late"];
@@ -668,13 +814,16 @@ const NAMES: [&str; 5] = [
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let (who, place) = (1..5_u32, 0..FOLDERS.len());
     let act = prop_oneof![
+        4 => (who.clone(), place.clone(), any::<bool>(), any::<bool>(), any::<bool>())
+            .prop_map(|(who, place, level, timed, identity)| {
+                Act::Take(who, place, level, timed, identity)
+            }),
         4 => (who.clone(), place.clone(), any::<bool>(), any::<bool>())
-            .prop_map(|(who, place, level, timed)| Act::Take(who, place, level, timed)),
-        4 => (who.clone(), place.clone(), any::<bool>())
-            .prop_map(|(who, place, level)| Act::Request(who, place, level)),
+            .prop_map(|(who, place, level, timed)| Act::Request(who, place, level, timed)),
         2 => (who.clone(), place.clone()).prop_map(|(who, place)| Act::Release(who, place)),
         2 => (who.clone(), place).prop_map(|(who, place)| Act::Give(who, place)),
-        1 => who.prop_map(Act::End),
+        1 => who.clone().prop_map(Act::End),
+        1 => who.prop_map(Act::Disable),
         1 => (1..20_u64).prop_map(Act::Advance),
         1 => Just(Act::Poll),
         1 => any::<bool>().prop_map(Act::Deploy),
@@ -685,31 +834,34 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 impl Plant {
     /// Carries out an act of the model, and searches what it granted.
     fn act(&self, act: &Act) {
-        let terms = |level: bool, timed: bool| ControlTerms {
+        let terms = |level: bool, timed: bool, identity: bool| ControlTerms {
             level: match level {
                 true => ControlLevel::Supervisor,
                 false => ControlLevel::Operator,
             },
-            holder: ControlHolder::Session,
+            holder: match identity {
+                true => ControlHolder::Identity,
+                false => ControlHolder::Session,
+            },
             duration: timed.then(|| Duration::from_secs(5)),
         };
         match *act {
-            Act::Take(who, place, level, timed) => {
-                let _ = self.take(&one(who), FOLDERS[place], terms(level, timed));
+            Act::Take(who, place, level, timed, identity) => {
+                let _ = self.take(&member(who), FOLDERS[place], terms(level, timed, identity));
             }
-            Act::Request(who, place, level) => {
-                let _ = self.request(&one(who), FOLDERS[place], terms(level, false));
+            Act::Request(who, place, level, timed) => {
+                let _ = self.request(&member(who), FOLDERS[place], terms(level, timed, timed));
             }
             Act::Release(who, place) => {
-                let _ = self.release(&one(who), FOLDERS[place]);
+                let _ = self.release(&member(who), FOLDERS[place]);
             }
             Act::Give(who, place) => {
                 let waiting = self.list(&one(99)).into_iter().find(|one| one.is_waiting);
                 if let Some(waiting) = waiting {
-                    let _ = self.give(&one(who), FOLDERS[place], waiting.number);
+                    let _ = self.give(&member(who), FOLDERS[place], waiting.number);
                 }
             }
-            Act::End(who) => self.end(&one(who)),
+            Act::End(who) => self.end(&member(who)),
             Act::Advance(seconds) => self.advance(seconds),
             Act::Poll => self.rig.poll(),
             Act::Deploy(true) if self.rig.engine.libraries().get("late").is_none() => {
@@ -722,12 +874,22 @@ impl Plant {
                 let _ = libraries.undeploy("late", now, wall, &mut Wakes::new());
             }
             Act::Deploy(true) => {}
+            Act::Disable(who) => {
+                let disabled = member(who).principal.to_string();
+                let rules = |account: &str, host| match disabled.ends_with(&format!(":{account}")) {
+                    true => None,
+                    false => rules_of(account, host, Some(Role::Engineer), Vec::new()),
+                };
+                self.change_rules(rules);
+                let mut entries = self.list(&one(99)).into_iter();
+                assert!(entries.all(|entry| !entry.by.starts_with(&disabled)));
+            }
         }
         self.search_all();
     }
 
     fn search_all(&self) {
-        (1..5).for_each(|who| self.search(&one(who)));
+        (1..5).for_each(|who| self.search(&member(who)));
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
@@ -744,7 +906,7 @@ impl Plant {
                 continue;
             };
             let holder = held.iter().find(|entry| entry.folder.covers(name));
-            self.check_writes(&variable, holder.map(|entry| entry.by.clone()))?;
+            self.check_writes(&variable, holder.copied())?;
         }
         self.check_requests()
     }
@@ -762,21 +924,25 @@ impl Plant {
         Ok(())
     }
 
-    /// Everybody may write a variable without a holder, otherwise the holder only.
+    /// Everybody may write a variable without a holder, otherwise the holder only: a session, or every
+    /// session of an identity.
     fn check_writes(
         &self,
         variable: &Arc<Variable>,
-        holder: Option<String>,
+        holder: Option<&ControlEntry>,
     ) -> Result<(), TestCaseError> {
-        for who in (1..5).map(one) {
+        for who in (1..5).map(member) {
             let value = Value::F64(1.0);
             let written = done(self.rig.attempt_as(&who, variable, &Write::value(&value)));
-            let is_permitted = holder.as_ref().is_none_or(|by| *by == who.to_string());
+            let is_permitted = holder.is_none_or(|entry| match entry.holder {
+                ControlHolder::Session => entry.by == who.to_string(),
+                ControlHolder::Identity => entry.by.starts_with(&format!("{} ", who.principal)),
+            });
             match written {
                 WriteOutcome::Applied(_) => prop_assert!(is_permitted, "{who} {holder:?}"),
                 WriteOutcome::Refused(Refusal::Controlled(control)) => {
                     prop_assert!(!is_permitted, "{who}");
-                    prop_assert_eq!(Some(control.by.to_string()), holder.clone());
+                    prop_assert_eq!(Some(&*control.by), holder.map(|entry| &*entry.by));
                 }
                 other => prop_assert!(false, "{other:?}"),
             }
@@ -796,7 +962,7 @@ proptest! {
             sut.act(&act);
             sut.check()?;
         }
-        (1..5).for_each(|who| sut.end(&one(who)));
+        (1..5).for_each(|who| sut.end(&member(who)));
         sut.advance(100);
         sut.rig.poll();
         sut.rig.poll();

@@ -7,7 +7,7 @@ use trunkline_engine::{Caller, Principal, Rights, Wake};
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::pair::{Pair, Paired};
-use trunkline_proto::{Channel, Disconnect, Fault, FaultCode};
+use trunkline_proto::{Channel, Fault, FaultCode};
 use trunkline_types::Moment;
 
 use crate::gathering::SharedWake;
@@ -50,13 +50,13 @@ pub struct Identity {
     /// Role of the account; empty without one.
     pub role: String,
     pub standing: Arc<Standing>,
-    /// Called when the session ends.
+    /// Called when the session ends, also if it ends before it takes this identity.
     pub on_end: Option<OnEnd>,
 }
 
 /// What the host does when a session ends, with the reason.
 #[derive(Clone)]
-pub struct OnEnd(pub Arc<dyn Fn(&Disconnect) + Send + Sync>);
+pub struct OnEnd(pub Arc<dyn Fn(&dyn fmt::Display) + Send + Sync>);
 
 impl fmt::Debug for OnEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -189,5 +189,16 @@ impl LoginSlot {
     /// Takes the decision; `None` while there is none.
     pub(crate) fn take(&self) -> Option<Result<Identity, LoginRefusal>> {
         lock(&self.decision).take()
+    }
+}
+
+impl Drop for LoginSlot {
+    fn drop(&mut self) {
+        // The client was accepted, but its connection ended before.
+        if let Some(Ok(identity)) = self.take()
+            && let Some(OnEnd(report)) = identity.on_end
+        {
+            report(&"the connection ended while the engine checked the login");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use trunkline_engine::store::Start;
 use trunkline_engine::{
-    Caller, Consumer, Delivery, Encoded, Engine, EngineOptions, Principal, Retained, Rights, Sink,
+    Caller, Consumer, Delivery, Encoded, Engine, EngineOptions, Principal, Retained, Sink,
     Subscribe, Wake, Wakes,
 };
 use trunkline_serve::{RequestBudget, ServeOptions, Session};
@@ -315,11 +315,10 @@ impl EngineHost {
         let overlaps = running.sessions.values().any(|one| one.program == program);
         checker.session_accepted(u64::from(self.sessions), writer, overlaps);
         let caller = Caller {
-            session: self.sessions,
             principal: Principal::Loopback,
             origin: Arc::from("127.0.0.1:50000"),
-            rights: Rights::ALL,
             remote: true,
+            ..Caller::local(self.sessions, 0)
         };
         let bell = Bell {
             link,

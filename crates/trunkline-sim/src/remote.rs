@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use trunkline_client::{ClientCore, ClientOptions};
-use trunkline_engine::{Administrator, Caller, Engine, Order, Principal, Reply, Rights, Wake};
+use trunkline_engine::{Administrator, Caller, Engine, Order, Principal, Reply, Wake};
 use trunkline_proto::Endpoint;
 use trunkline_serve::{ServeOptions, Session};
 use trunkline_types::{Moment, Tick};
@@ -229,11 +229,10 @@ impl Remote {
         };
         self.connections += 1;
         let caller = Caller {
-            session: (self.number + 1) * SESSIONS + self.connections as u32,
             principal: Principal::Loopback,
             origin: Arc::from("127.0.0.1:50000"),
-            rights: Rights::ALL,
             remote: true,
+            ..Caller::local((self.number + 1) * SESSIONS + self.connections as u32, 0)
         };
         let wake_flag = WakeFlag::default();
         let (engine, options) = (service.engine.clone(), Arc::clone(&service.options));

@@ -75,6 +75,8 @@ pub(crate) struct Logins {
     security: Option<Arc<Security>>,
     sessions: Arc<Mutex<OpenSessions>>,
     journal: Journal,
+    /// Prepares a thread that checks a proof.
+    thread: fn() -> thread::Builder,
 }
 
 /// Records security events in the audit trail.
@@ -130,7 +132,6 @@ struct OpenSession {
     peer: String,
     account: UserName,
     credential: Credential,
-    host: Host,
     rules: SubjectRules,
     standing: Weak<Standing>,
 }
@@ -170,6 +171,7 @@ impl Logins {
                 core: core.clone(),
                 clock,
             },
+            thread: || thread::Builder::new().name("trunkline-login".to_owned()),
         })
     }
 
@@ -212,13 +214,8 @@ impl Logins {
             };
             self.journal.note(&Caller::engine(), "engine", changed);
             lock(&self.sessions).end_changed(&accounts, &self.journal);
-            // Control for a time outlives its session. Rules for hosts apply as on this machine.
-            let rules = |account: &str| {
-                let subject = accounts.policy().subject(account, Host::Local).ok()?;
-                Some(accounts.policy().subject_rules(&subject))
-            };
-            let (control, wakes) = (self.journal.core.control(), &mut Wakes::new());
-            control.end_unpermitted(rules, moment, wakes);
+            // Control for a time outlives its session.
+            self.journal.end_unpermitted_control(&accounts, moment);
         }
         Some(next)
     }
@@ -288,14 +285,15 @@ impl Logins {
                     return Some((Err(refusal), answer));
                 }
             };
-            let (security, facts) = (Arc::clone(security), self.facts(request));
-            let failed = facts.on_thread(answer, move || {
+            let (of_thread, facts) = (Arc::clone(security), self.facts(request));
+            let failed = facts.on_thread((self.thread)(), answer, joined, move |joined| {
+                let security = of_thread;
                 let edited = security
                     .file
                     .edit(|edit| edit.join(joined.grant(), &public));
                 match edited {
                     Ok(((), accounts)) => {
-                        security.set_accounts(accounts);
+                        security.use_joined(accounts);
                         let account = joined.into_grant().account;
                         Ok(Proof::Account(account, Credential::Key(public)))
                     }
@@ -306,7 +304,10 @@ impl Logins {
                     }
                 }
             });
-            return failed.map(|answer| (Err(busy()), answer));
+            return failed.map(|(answer, joined)| {
+                lock(&security.tokens).put_back(joined);
+                (Err(busy()), answer)
+            });
         }
         if !hello.account.is_empty() {
             if !channel.is_private {
@@ -331,8 +332,9 @@ impl Logins {
                 }
             };
             let password = Password::new(hello.password.reveal().to_owned());
-            let (security, facts) = (Arc::clone(security), self.facts(request));
-            let failed = facts.on_thread(answer, move || {
+            let (of_thread, facts) = (Arc::clone(security), self.facts(request));
+            let failed = facts.on_thread((self.thread)(), answer, attempt, move |attempt| {
+                let security = of_thread;
                 let accounts = security.accounts();
                 let candidate = accounts.password_candidate(&name);
                 let check = security.verifier.verify(&password, candidate);
@@ -357,7 +359,10 @@ impl Logins {
                     PasswordCheck::Busy => Err(busy()),
                 }
             });
-            return failed.map(|answer| (Err(busy()), answer));
+            return failed.map(|(answer, attempt)| {
+                lock(&security.attempts).withdrawn(attempt);
+                (Err(busy()), answer)
+            });
         }
         if let Some(certificate) = &channel.peer_certificate {
             let account = Certificate::from_der(certificate).ok().and_then(|parsed| {
@@ -438,7 +443,6 @@ impl Logins {
             stated_account: stated.0.to_owned(),
             method: stated.1,
             journal: self.journal.clone(),
-            host: host_of(channel),
             security: self.security.clone(),
             sessions: Arc::clone(&self.sessions),
         }
@@ -457,28 +461,28 @@ struct LoginFacts {
     /// How the client proves its identity.
     method: &'static str,
     journal: Journal,
-    host: Host,
     security: Option<Arc<Security>>,
     sessions: Arc<Mutex<OpenSessions>>,
 }
 
 impl LoginFacts {
-    /// Checks a proof on a thread of its own. Returns the answer if there is no thread.
-    fn on_thread(
+    /// Checks a proof on a thread of its own. Returns the answer and `proof` if there is no thread.
+    fn on_thread<T: Send + 'static>(
         self,
+        thread: thread::Builder,
         answer: LoginAnswer,
-        check: impl FnOnce() -> Result<Proof, LoginRefusal> + Send + 'static,
-    ) -> Option<LoginAnswer> {
-        // The closure is lost if the thread cannot be started, so the answer waits outside.
-        let place = Arc::new(Mutex::new(Some(answer)));
+        proof: T,
+        check: impl FnOnce(T) -> Result<Proof, LoginRefusal> + Send + 'static,
+    ) -> Option<(LoginAnswer, T)> {
+        // The closure is lost if the thread cannot be started, so what must remain waits outside.
+        let place = Arc::new(Mutex::new(Some((answer, proof))));
         let in_thread = Arc::clone(&place);
         let run = move || {
-            let proof = check();
-            if let Some(answer) = lock(&in_thread).take() {
-                self.answer(proof, answer);
+            let taken = lock(&in_thread).take();
+            if let Some((answer, proof)) = taken {
+                self.answer(check(proof), answer);
             }
         };
-        let thread = thread::Builder::new().name("trunkline-login".to_owned());
         match thread.spawn(run) {
             Ok(_) => None,
             Err(_) => lock(&place).take(),
@@ -514,12 +518,13 @@ impl LoginFacts {
     }
 
     /// Returns what records the end of a session of this account.
-    fn on_end(&self, account: &UserName) -> OnEnd {
+    fn on_end(&self, account: &UserName, standing: &Arc<Standing>) -> OnEnd {
         let caller = Caller {
             principal: Principal::Account(Arc::from(account.as_str())),
             ..self.caller.clone()
         };
         let (journal, peer) = (self.journal.clone(), self.peer.clone());
+        let (security, standing) = (self.security.clone(), Arc::clone(standing));
         OnEnd(Arc::new(move |cause| {
             let cause = cause.to_string();
             journal.note(
@@ -527,6 +532,13 @@ impl LoginFacts {
                 &peer,
                 SecurityEvent::SessionEnded { cause: &cause },
             );
+            // The session may have taken control after the change that ended it.
+            if standing.goodbye().is_some()
+                && let Some(security) = &security
+            {
+                let (now, wall) = journal.clock.moment();
+                journal.end_unpermitted_control(&security.accounts(), Moment { now, wall });
+            }
         }))
     }
 
@@ -555,7 +567,7 @@ impl LoginFacts {
         let rules = accounts
             .as_ref()
             .filter(|accounts| accounts.accepts(&account, &credential))
-            .and_then(|accounts| rules_of(accounts.policy(), &account, self.host).ok());
+            .and_then(|accounts| rules_of(accounts.policy(), &account, self.caller.host).ok());
         let Some(rules) = rules else {
             return Err(unknown_key());
         };
@@ -573,22 +585,33 @@ impl LoginFacts {
             peer: self.peer.clone(),
             account: account.clone(),
             credential,
-            host: self.host,
             rules,
             standing: Arc::downgrade(&standing),
         });
+        let on_end = self.on_end(&account, &standing);
         Ok(Identity {
             principal,
             rights,
             account: account.to_string(),
             role,
             standing,
-            on_end: Some(self.on_end(&account)),
+            on_end: Some(on_end),
         })
     }
 }
 
 impl Journal {
+    /// Ends the control to which its holders have no right any more.
+    fn end_unpermitted_control(&self, accounts: &Accounts, moment: Moment) {
+        let policy = accounts.policy();
+        let rules = |account: &str, host: Host| {
+            let subject = policy.subject(account, host).ok()?;
+            Some(policy.subject_rules(&subject))
+        };
+        let control = self.core.control();
+        control.end_unpermitted(rules, moment, &mut Wakes::new());
+    }
+
     fn note(&self, caller: &Caller, peer: &str, event: SecurityEvent<'_>) {
         let (now, wall) = self.clock.moment();
         let note = SecurityNote { peer, event };
@@ -687,6 +710,14 @@ impl Security {
             *current = Arc::clone(&accounts);
         }
         accounts
+    }
+
+    /// Uses the accounts that a join has written. The file may have changed since then, and these changes
+    /// may be in use already, so it is read again.
+    fn use_joined(&self, accounts: Accounts) {
+        let mut examined = lock(&self.examined);
+        self.set_accounts(accounts);
+        examined.accounts = None;
     }
 
     /// Checks what a token is to grant.
@@ -826,7 +857,7 @@ impl OpenSessions {
             let Some(standing) = session.standing.upgrade() else {
                 return false;
             };
-            let goodbye = match rules_of(accounts.policy(), &session.account, session.host) {
+            let goodbye = match rules_of(accounts.policy(), &session.account, session.caller.host) {
                 Ok(_) if !accounts.accepts(&session.account, &session.credential) => Goodbye {
                     code: FaultCode::NotAuthenticated,
                     retry_after: Some(RETRY_UNKNOWN),
@@ -927,10 +958,6 @@ fn peer_of(channel: &Channel) -> String {
     }
 }
 
-fn host_of(channel: &Channel) -> Host {
-    channel.address.map_or(Host::Local, Host::Address)
-}
-
 fn valid_until(engine: &EngineIdentity) -> Timestamp {
     let authority = engine.authority.not_after();
     engine.certificate.not_after().min(authority)
@@ -967,3 +994,7 @@ fn version_of(path: &Path) -> Option<Version> {
         size: metadata.size(),
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
+mod tests;

@@ -32,7 +32,9 @@ pub struct Reloaded {
     pub restart: Vec<String>,
 }
 
-/// The reason why the configuration was not reloaded. Nothing was changed.
+/// The reason why the configuration was not reloaded. It is as before. Accounts and certificates are
+/// not part of it: the engine uses changed ones shortly after their files have changed, whatever becomes
+/// of a reload.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
@@ -166,7 +168,7 @@ impl Engine {
     /// records it as an order of a client.
     ///
     /// # Errors
-    /// [`ReloadError`]; nothing was changed.
+    /// [`ReloadError`]; the configuration is as before.
     pub fn order_reload(&self) -> Result<Reloaded, ReloadError> {
         let deployments = &self.inner.deployments;
         let room = deployments.audit().room();
@@ -189,11 +191,12 @@ impl Engine {
     /// Only for engines that were started from configuration files.
     ///
     /// # Errors
-    /// [`ReloadError`]; nothing was changed.
+    /// [`ReloadError`]; the configuration is as before.
     pub fn reload(&self, plan: &DeploymentPlan) -> Result<Reloaded, ReloadError> {
         let inner = &self.inner;
         let mut running = lock(&inner.running);
         let running: &mut RunningConfig = running.as_mut().ok_or(ReloadError::NotSupported)?;
+        // Changed accounts would be used soon anyway, so they are not taken back if a library is refused.
         let examined = inner.logins.examine_now();
         examined.map_err(ReloadError::Configuration)?;
         let deployed = inner.deployments.deploy_files(&plan.libraries)?;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
+use trunkline_access::Host;
 use trunkline_engine::{Caller, Engine, MirrorGuard, Principal, Rights, SessionInfo, Wake};
 use trunkline_net::server::{Refusal, Server, ServerCounters, SessionFactory};
 use trunkline_net::{Notifier, Peer, SharedFile, create_table};
@@ -155,6 +156,10 @@ impl Sessions {
     /// Describes the peer with what its transport knows about it. The login determines its rights.
     fn caller(&self, peer: Peer) -> Caller {
         let session = self.numbers.next();
+        let host = match peer {
+            Peer::Tcp(address) => Host::Address(address.ip()),
+            Peer::Unix { .. } | Peer::Memory => Host::Local,
+        };
         let (principal, origin, remote) = match peer {
             Peer::Tcp(address) if address.ip().is_loopback() => {
                 (Principal::Loopback, address.to_string(), true)
@@ -167,6 +172,7 @@ impl Sessions {
             session,
             principal,
             origin: Arc::from(origin),
+            host,
             rights: Rights::NONE,
             remote,
         }

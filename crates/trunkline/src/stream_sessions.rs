@@ -25,6 +25,7 @@ use trunkline_serve::gate::{pass_stream, shows_stream};
 use trunkline_serve::{AwaitedLogin, Identity, LoginRefusal, LoginRequest, OnEnd, Standing};
 use trunkline_stream::directory::{DirectoryHost, DirectorySession, Gate};
 use trunkline_types::{Moment, StreamUrl, Tick, Timestamp};
+use zeroize::Zeroize;
 
 use crate::logins::Logins;
 
@@ -236,6 +237,8 @@ fn take_login(input: &mut Vec<u8>) -> Result<Option<Hello>, Disconnect> {
     }
     let hello = Hello::decode(&frame)?;
     let length = HEADER_BYTES + payload.len();
+    // The frame may have a password or a token.
+    input[..length].zeroize();
     input.drain(..length);
     Ok(Some(hello))
 }

@@ -3,7 +3,6 @@
 //! The file consists of the outputs of other commands, which show no secrets. Only the configuration
 //! files are read by this module itself, which leaves out what may be one.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::Permissions;
 use std::io::Write as _;
@@ -14,6 +13,7 @@ use std::process::{Command, Stdio};
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
 use crate::replace::{replace, write_problem};
+use crate::settings::Settings;
 use crate::targets;
 use crate::terminal::escaped_path;
 use crate::{CliError, Context, Exit, Problem};
@@ -22,8 +22,12 @@ use crate::{CliError, Context, Exit, Problem};
 ///
 /// The file is text: versions, this machine, the state of the engine and its limits, its own
 /// variables and alarms, and the configuration files that you name. It does not contain the values
-/// of your variables, or passwords, keys or tokens: values in a configuration that may be secret
-/// are left out. Read the file before you pass it on; it contains names of machines and variables.
+/// of your variables, or passwords, keys or tokens of Trunkline. In a configuration, values that may be
+/// secret by their key or their form are left out. Read the file before you pass it on: it contains names
+/// of machines and variables, and drivers may have secrets that do not look like one.
+///
+/// With `--account`, each of the commands in the file asks for the password; set
+/// TRUNKLINE_PASSWORD_FILE to a file that contains it instead.
 ///
 /// The file reports what could not be determined, for example because the engine is not running.
 /// Only its user can read it.
@@ -70,11 +74,10 @@ const SECTION_BYTES_MAX: usize = 1 << 20;
 /// Takes the place of a value that may be secret.
 const LEFT_OUT: &str = "(left out)";
 
-/// Parts of keys whose values may be secret, in lower case.
-const SECRET_KEYS: &[&str] = &[
-    "password",
-    "passwd",
-    "passphrase",
+/// Parts of keys whose values may be secret, and of texts that may contain a secret, in lower case.
+const SECRET_WORDS: &[&str] = &[
+    "pass",
+    "pwd",
     "secret",
     "token",
     "key",
@@ -82,17 +85,22 @@ const SECRET_KEYS: &[&str] = &[
     "community",
     "pin",
     "private",
+    "auth",
+    "login",
+    "bearer",
+    "cookie",
+    "dsn",
 ];
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
-    let engine = targets::engine(&context.settings)?.to_string();
+    let options = connection_options(&context.settings)?;
     let mut text = format!(
         "Trunkline support file, {}. Read it before you pass it on.\n",
         context.started
     );
     for command in COMMANDS {
         let title = format!("trunkline {}", command.join(" "));
-        add_section(&mut text, &title, &output_of(command, &engine));
+        add_section(&mut text, &title, &output_of(command, &options));
     }
     for file in SYSTEM_FILES {
         let content = std::fs::read(file).unwrap_or_else(|error| error.to_string().into_bytes());
@@ -147,15 +155,28 @@ fn add_section(text: &mut String, title: &str, content: &str) {
     }
 }
 
+/// Returns the options with which other commands reach the same engine in the same way.
+fn connection_options(settings: &Settings) -> Result<Vec<String>, Problem> {
+    let mut options = vec!["--url".to_owned(), targets::engine(settings)?.to_string()];
+    if let Some(account) = &settings.account {
+        options.extend(["--account".to_owned(), account.clone()]);
+    }
+    if let Some(timeout) = settings.explicit_timeout() {
+        let timeout = format!("{}ns", timeout.as_nanos());
+        options.extend(["--timeout".to_owned(), timeout]);
+    }
+    Ok(options)
+}
+
 /// Runs a command of this program, and returns its output and its errors.
-fn output_of(arguments: &[&str], engine: &str) -> String {
+fn output_of(arguments: &[&str], options: &[String]) -> String {
     let program = match std::env::current_exe() {
         Ok(program) => program,
         Err(error) => return error.to_string(),
     };
     let output = Command::new(program)
         .args(arguments)
-        .args(["--url", engine].map(OsString::from))
+        .args(options)
         .stdin(Stdio::null())
         .output();
     let output = match output {
@@ -191,9 +212,15 @@ fn without_secrets(text: &str) -> Result<String, String> {
     Ok(lines)
 }
 
-fn is_secret(key: &str) -> bool {
-    let key = key.to_lowercase();
-    SECRET_KEYS.iter().any(|part| key.contains(part))
+fn has_secret_word(text: &str) -> bool {
+    let text = text.to_lowercase();
+    SECRET_WORDS.iter().any(|part| text.contains(part))
+}
+
+/// Returns true for a text that may contain a secret: the user part of an address, a parameter, or
+/// what is named like one.
+fn may_be_secret(text: &str) -> bool {
+    text.contains(['@', '=']) || has_secret_word(text)
 }
 
 /// Appends the keys of a table, each with its path and its value on a line of its own.
@@ -204,7 +231,7 @@ fn list_table(table: &dyn TableLike, path: &str, lines: &mut String) {
             path => format!("{path}.{key}"),
         };
         match item {
-            _ if is_secret(key) => {
+            _ if has_secret_word(key) => {
                 let _ = writeln!(lines, "{path} = {LEFT_OUT}");
             }
             Item::None => {}
@@ -227,8 +254,7 @@ fn list_value(value: &Value, path: &str, lines: &mut String) {
                 list_value(value, &format!("{path}[{index}]"), lines);
             }
         }
-        // The user part of an address can contain a password.
-        Value::String(text) if text.value().contains('@') => {
+        Value::String(text) if may_be_secret(text.value()) => {
             let _ = writeln!(lines, "{path} = {LEFT_OUT}");
         }
         Value::String(text) => {
@@ -242,41 +268,55 @@ fn list_value(value: &Value, path: &str, lines: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
 
     #[test]
     fn values_that_may_be_secret_and_comments_are_left_out() {
         let text = r#"
-# comment-secret
+# hunter2
 [engine]
-name = "plant" # trailing-secret
+name = "plant" # hunter2
 listen = ["127.0.0.1:5850"]
 security = "security"
 
 [[io]]
 name = "plc"
 driver = "opc"
-Password = "plain-secret"
+Password = "hunter2"
 api_TOKEN = """
-line-secret
+hunter2
 """
-url = "opc://user:url-secret@host"
-login = { user = "anna", pass_phrase = 1, passphrase = "inline-secret" }
-keys = ["array-secret"]
+url = "opc://user:hunter2@host"
+address = "10.0.0.7:4840"
+options = { user = "anna", pass_phrase = "hunter2", port = 1 }
+login = { user = "hunter2" }
+keys = ["hunter2"]
+db_pass = "hunter2"
+Pwd = "hunter2"
+auth = "Basic hunter2"
+server = "host=db password=hunter2"
+endpoint = "https://host/?sig=hunter2"
+headers = ["Accept: text/csv", "authorization: Bearer hunter2"]
+startup = "PASSWORD hunter2"
 
 [io.private]
-deep = "table-secret"
+deep = "hunter2"
 "#;
         let found = without_secrets(&text.replace("[io.private]", "[secrets]")).unwrap();
-        assert_eq!(found.matches("-secret").count(), 0, "{found}");
+        assert!(!found.contains("hunter2"), "{found}");
         for expected in [
             "engine.name = \"plant\"\n",
             "engine.listen[0] = \"127.0.0.1:5850\"\n",
             "engine.security = \"security\"\n",
             "io[0].driver = \"opc\"\n",
             "io[0].Password = (left out)\n",
-            "io[0].login.user = \"anna\"\n",
-            "io[0].login.pass_phrase = 1\n",
+            "io[0].address = \"10.0.0.7:4840\"\n",
+            "io[0].options.user = \"anna\"\n",
+            "io[0].options.port = 1\n",
+            "io[0].headers[0] = \"Accept: text/csv\"\n",
+            "io[0].startup = (left out)\n",
             "secrets = (left out)\n",
         ] {
             assert!(found.contains(expected), "{expected} in {found}");
@@ -285,6 +325,23 @@ deep = "table-secret"
             without_secrets("[engine\nname = 1")
                 .unwrap_err()
                 .contains("not valid TOML")
+        );
+    }
+
+    #[test]
+    fn commands_log_in_and_wait_as_support_itself_would() {
+        let options = |words: &[&str]| {
+            let words = [&["trunkline", "support", "--url", "tl://plant"], words].concat();
+            let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+            let (cli, is_timeout_given) = crate::parse(&words).unwrap();
+            let mut settings = Settings::new(&cli.global, false).unwrap();
+            settings.is_timeout_given = is_timeout_given;
+            connection_options(&settings).unwrap().join(" ")
+        };
+        assert_eq!(options(&[]), "--url tl://plant");
+        assert_eq!(
+            options(&["--account", "anna", "--timeout", "1.5s"]),
+            "--url tl://plant --account anna --timeout 1500000000ns"
         );
     }
 

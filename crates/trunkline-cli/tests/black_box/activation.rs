@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+use crate::accounts::Plant;
 use crate::rig::{Drained, Output, RIG, Running, command, exit_code, finish};
 
 /// What a service manager does: moves its sockets to the descriptors from 3 on, describes them, and
@@ -180,6 +181,38 @@ fn reachable_socket_needs_what_a_reachable_address_needs() {
     let read = get(&url.replace("tl://0.0.0.0", "tl+tcp://127.0.0.1"));
     assert_eq!(read.code, Some(0), "{read:?}");
     engine.error_with("insecure: anyone who can reach 0.0.0.0:");
+}
+
+/// With accounts, a passed socket that other machines can reach is encrypted like an address, whoever
+/// connects.
+///
+/// Behaviour: B-81.
+#[test]
+fn reachable_socket_accepts_only_encrypted_connections() {
+    let rig = Rig(Plant::prepare());
+    let mut serve = rig.command("0.0.0.0:0 127.0.0.1:0", "listen:listen", &[]);
+    let engine = Running::spawn(&mut serve);
+    let line = engine.line_with("Listening on");
+    let with = |scheme: &str| line.split([' ', ',']).find(|word| word.starts_with(scheme));
+    let url = with("tl://0.0.0.0:").unwrap();
+    let url = url.replace("tl://0.0.0.0", "tl+tcp://127.0.0.1");
+    let loopback = with("tl://127.0.0.1:").unwrap();
+    let refused = get(&url);
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(refused.err.contains("encrypted"), "{refused:?}");
+    let run = |arguments: &[&str]| {
+        let mut command = command(arguments);
+        command.env("XDG_CONFIG_HOME", rig.0.path().join("home"));
+        let output = finish(&mut command, "");
+        assert_eq!(output.code, Some(0), "{arguments:?}: {output:?}");
+        output.out
+    };
+    let pair = ["pair", "press", "--role", "viewer", "--json", "--url"];
+    let paired = run(&[&pair[..], &[loopback]].concat());
+    let paired: serde_json::Value = serde_json::from_str(&paired).unwrap();
+    run(&["join", &url, paired["token"].as_str().unwrap()]);
+    let level = run(&["get", "rig/level", "-t", "--url", &url]);
+    assert_eq!(level.trim(), "72.4");
 }
 
 #[test]

@@ -306,7 +306,8 @@ fn wrong_io_server_or_item_refuses_the_reload() {
     assert_eq!(sut.reload()["kept"], 2);
 }
 
-/// The files are valid, but the engine cannot deploy one of the libraries: then not even the others.
+/// The files are valid, but the engine cannot deploy one of the libraries: then not even the others, and
+/// no setting is applied.
 #[test]
 fn library_that_cannot_be_deployed_leaves_all_others_unchanged() {
     let sut = Plant::start(&rig(), &[]);
@@ -315,7 +316,8 @@ fn library_that_cannot_be_deployed_leaves_all_others_unchanged() {
     fs::write(sut.path("spare.toml"), deployed).unwrap();
     let file = sut.path("spare.toml");
     sut.out(&["deploy", file.to_str().unwrap()]);
-    let changed = rig().replace("units = \"%\"", "units = \"bar\"");
+    let settings = "[engine]\naudit_entries = 1234\n[engine.limits]\nsessions_max = 77\n";
+    let changed = settings.to_owned() + &rig().replace("units = \"%\"", "units = \"bar\"");
     sut.write(&changed.replace("name = \"mode\"\n", "name = \"mode\"\nnumber = 20\n"));
     let output = sut.run(&["engine", "reload"]);
     assert_eq!(output.code, Some(8), "{output:?}");
@@ -323,7 +325,12 @@ fn library_that_cannot_be_deployed_leaves_all_others_unchanged() {
     assert!(output.err.contains("spare/a"), "{output:?}");
     assert_eq!(sut.get("rig/level#units"), "%");
     sut.write(&changed);
-    assert_eq!(sut.reload()["changed"], 1);
+    let reloaded = sut.reload();
+    assert_eq!(reloaded["changed"], 1);
+    assert_eq!(
+        list(&reloaded["applied"]),
+        ["audit_entries", "limits.sessions_max"]
+    );
     assert_eq!(sut.get("rig/level#units"), "bar");
 }
 
@@ -487,7 +494,7 @@ fn hangup_reloads_and_the_service_manager_is_told() {
         "{ready}"
     );
     sut.engine
-        .error_with("the configuration was not reloaded, and nothing was changed");
+        .error_with("the configuration was not reloaded, and is as before");
     assert_eq!(sut.get("rig/height"), 1.0);
     let who: Vec<Json> = sut.audited();
     assert_eq!(who.len(), 2, "{who:?}");
@@ -537,7 +544,7 @@ fn engine_without_files_does_not_reload_and_neither_does_another_user() {
     plant.manage(&["engine", "reload"]);
 }
 
-/// The accounts are part of what a reload reads, and all or nothing includes them.
+/// A reload reads the accounts as well, and their errors refuse it.
 #[test]
 fn accounts_that_cannot_be_read_refuse_the_reload() {
     let plant = crate::accounts::Plant::start();

@@ -166,12 +166,16 @@ fn no_output_log_store_or_backup_has_a_secret() {
     ] {
         keep(arguments, &run("press", &tcp, arguments, ""));
     }
-    let configured = "[[io]]\nname = \"plc\"\nlogin = { password = \"";
-    fs::write(
-        path("io.toml"),
-        format!("{configured}{PASSWORD}\" }} # {PASSWORD}\n"),
-    )
-    .unwrap();
+    let configured = [
+        "[[io]]\nname = \"plc\" # ",
+        "\noptions = { password = \"",
+        "\", db_pass = \"",
+        "\" }\naddress = \"opc://user:",
+        "@host\"\nserver = \"host=db pwd=",
+        "\"\nheaders = [\"Authorization: Bearer ",
+        "\"]\n",
+    ];
+    fs::write(path("io.toml"), configured.join(PASSWORD)).unwrap();
     let support = [
         "support",
         "help.txt",
@@ -190,7 +194,8 @@ fn no_output_log_store_or_backup_has_a_secret() {
         "_engine/sessions",
         "==== /proc/meminfo\n",
         "engine.security = \"security\"\n",
-        "io[0].login.password = (left out)\n",
+        "io[0].options.password = (left out)\n",
+        "io[0].headers[0] = (left out)\n",
     ] {
         assert!(help.contains(expected), "{expected} in {help}");
     }

@@ -1,7 +1,7 @@
 //! Manages the listening ports of this process, for endpoints of this process whose URLs name a port.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -105,12 +105,113 @@ pub(crate) fn own_address(host: &str) -> Option<IpAddr> {
         return Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
     if let Ok(address) = host.parse::<IpAddr>() {
-        // Only an address of this machine can be bound.
-        let is_own = address.is_loopback() || UdpSocket::bind((address, 0)).is_ok();
+        let canonical = address.to_canonical();
+        let is_own =
+            canonical.is_loopback() || canonical.is_unspecified() || is_of_interface(canonical);
         return is_own.then_some(address);
     }
     let uname = rustix::system::uname();
     let own = uname.nodename().to_str().unwrap_or_default();
     own.eq_ignore_ascii_case(host)
         .then_some(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+}
+
+/// Returns true if an interface of this machine has the address. The port does not matter, because
+/// nothing is sent.
+///
+/// It is not enough that the address can be bound: the system may permit other addresses, too
+/// (`ip_nonlocal_bind`), as on machines that take over the address of another one. Then the route
+/// shows which addresses are its own.
+fn is_of_interface(address: IpAddr) -> bool {
+    let is_source = UdpSocket::bind((address, 0))
+        .and_then(|socket| socket.connect((address, DISCARD_PORT)))
+        .is_ok();
+    // IPv4 routes nothing from another machine's address. IPv6 does, but reaches an own address from
+    // that address, and another machine's from an own one.
+    is_source
+        && match address {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(_) => {
+                let free = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0));
+                let source = free.and_then(|socket| {
+                    socket.connect((address, DISCARD_PORT))?;
+                    socket.local_addr()
+                });
+                source.is_ok_and(|source| source.ip() == address)
+            }
+        }
+}
+
+/// Some port.
+const DISCARD_PORT: u16 = 9;
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
+mod tests {
+    use std::process::Command;
+
+    use super::own_address;
+
+    /// Set in the process that has a network of its own.
+    const NETWORK: &str = "TRUNKLINE_TEST_NETWORK";
+
+    /// Addresses that this machine has, and others to which it can send.
+    const OWN: [&str; 7] = [
+        "127.0.0.1",
+        "127.1.2.3",
+        "::1",
+        "10.0.0.5",
+        // Routed from the first address of its network.
+        "10.0.0.6",
+        "10.0.0.9",
+        "fd00::5",
+    ];
+    const OTHERS: [&str; 4] = ["10.0.0.7", "192.0.2.1", "fd00::7", "2001:db8::1"];
+
+    fn check() {
+        for own in OWN {
+            assert_eq!(own_address(own), Some(own.parse().unwrap()));
+        }
+        for other in OTHERS {
+            assert_eq!(own_address(other), None, "{other}");
+        }
+    }
+
+    /// In a network of its own, if programs may create one.
+    #[test]
+    #[allow(clippy::print_stderr, reason = "why it was left out")]
+    fn address_of_another_machine_is_not_its_own_although_it_can_be_bound() {
+        assert_eq!(own_address("localhost"), Some([127, 0, 0, 1].into()));
+        assert_eq!(own_address("127.0.0.1"), Some([127, 0, 0, 1].into()));
+        if std::env::var_os(NETWORK).is_some() {
+            return check();
+        }
+        let script = "set -e; ip link set lo up
+            ip link add tla type veth peer name tlb; ip link set tla up; ip link set tlb up
+            ip addr add 10.0.0.5/24 dev tla; ip addr add 10.0.0.6/24 dev tla
+            ip addr add 10.0.0.9/32 dev tla; ip -6 addr add fd00::5/64 dev tla nodad
+            ip route add default via 10.0.0.1; ip -6 route add default via fd00::1
+            for version in 4 6; do echo $1 > /proc/sys/net/ipv$version/ip_nonlocal_bind; done
+            shift; exec \"$@\"";
+        let name = "address_of_another_machine_is_not_its_own_although_it_can_be_bound";
+        for nonlocal in ["0", "1"] {
+            let ran = Command::new("unshare")
+                .args(["--user", "--map-root-user", "--net"])
+                .args(["sh", "-c", script, "sh", nonlocal])
+                .arg(std::env::current_exe().unwrap())
+                .arg(name)
+                .env(NETWORK, nonlocal)
+                .output();
+            let Ok(ran) = ran else {
+                return eprintln!("left out: no unshare here");
+            };
+            let [out, err] = [&ran.stdout, &ran.stderr].map(|text| String::from_utf8_lossy(text));
+            if out.contains("running ") {
+                assert!(out.contains("1 passed"), "{nonlocal}: {out}\n{err}");
+            } else {
+                eprintln!("left out: no network of one's own here: {err}");
+            }
+        }
+    }
 }

@@ -14,8 +14,8 @@ use crate::{CliError, Context, Exit, counted};
 /// The engine of `trunkline serve` reads the files, and the accounts and certificates, and applies
 /// what it can while it runs: libraries, limits and other settings. Variables whose definition has not
 /// changed keep their values and subscribers. The command names the settings that need a restart. If
-/// the files have an error, the command shows it, and nothing changes. SIGHUP has the same effect.
-/// The audit trail records who ordered it.
+/// the files have an error, the command shows it, and the configuration stays as it is. SIGHUP has the
+/// same effect. The audit trail records who ordered it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}
 

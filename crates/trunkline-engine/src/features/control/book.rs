@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use trunkline_access::{Action, Actions, SubjectRules};
+use trunkline_access::{Action, Actions, Host, SubjectRules};
 use trunkline_types::control::{
     CONTROL_FOLDERS_MAX, CONTROL_MAX, CONTROL_MIN, CONTROL_OF_IDENTITY_MAX, CONTROL_WAITING_MAX,
     paths_above,
@@ -298,7 +298,7 @@ impl Book {
             let folder = folder.clone();
             return Err(ControlRefusal::QueueFull { folder, max });
         }
-        self.check_room(caller, folder)?;
+        self.check_share(caller)?;
         if self.waiting.len() >= CONTROL_FOLDERS_MAX {
             return Err(too_many_in_engine());
         }
@@ -399,29 +399,37 @@ impl Book {
         self.grant_waiting(moment);
     }
 
-    /// Ends the tokens of accounts that have no right to them any more. `rules` returns the current
-    /// rules of an account; `None` if there is no such account.
+    /// Ends the tokens of accounts that have no right to them any more, and withdraws such requests.
+    /// `rules` returns the current rules of an account for a host; `None` if there is no such account.
     pub(super) fn end_unpermitted(
         &mut self,
-        rules: impl Fn(&str) -> Option<SubjectRules>,
+        rules: impl Fn(&str, Host) -> Option<SubjectRules>,
         moment: Moment,
     ) {
-        let is_unpermitted = |token: &&Arc<Token>| match &token.caller.principal {
-            Principal::Account(account) => rules(account).is_none_or(|rules| {
-                let needed = Actions::of(needed(token.shown.level));
-                !rules.folder_actions(token.folder()).contains_all(needed)
+        let is_unpermitted = |caller: &Caller, folder: &Folder, level| match &caller.principal {
+            Principal::Account(account) => rules(account, caller.host).is_none_or(|rules| {
+                let needed = Actions::of(needed(level));
+                !rules.folder_actions(folder).contains_all(needed)
             }),
             Principal::Engine
             | Principal::Local(_)
             | Principal::Loopback
             | Principal::Unauthenticated => false,
         };
-        let tokens = self.tokens.values().filter(is_unpermitted);
+        let tokens = self.tokens.values().filter(|token| {
+            let Controlled { folder, level, .. } = &*token.shown;
+            is_unpermitted(&token.caller, folder, *level)
+        });
         for token in tokens.cloned().collect::<Vec<_>>() {
             self.remove(&token);
             self.changes
                 .push(Change::Ended(token, EndCause::RightsChanged));
         }
+        // The sessions of these requests may end only later, and must not be granted control before.
+        let withdrawn = self.waiting.extract_if(.., |waiting| {
+            is_unpermitted(&waiting.caller, &waiting.folder, waiting.terms.level)
+        });
+        self.changes.extend(withdrawn.map(Change::Withdrawn));
         self.grant_waiting(moment);
     }
 
@@ -525,13 +533,20 @@ impl Book {
         }
     }
 
+    /// Refuses a token beyond the bounds. Needs no room for a folder that the caller takes again.
     fn check_room(&self, caller: &Caller, folder: &Folder) -> Result<(), ControlRefusal> {
-        if self.tokens.contains_key(folder) {
+        let replaced = self.tokens.get(folder);
+        if replaced.is_some_and(|token| token.admits(caller)) {
             return Ok(());
         }
-        if self.tokens.len() >= CONTROL_FOLDERS_MAX {
+        if replaced.is_none() && self.tokens.len() >= CONTROL_FOLDERS_MAX {
             return Err(too_many_in_engine());
         }
+        self.check_share(caller)
+    }
+
+    /// Refuses a further token or request of one identity beyond its bound.
+    fn check_share(&self, caller: &Caller) -> Result<(), ControlRefusal> {
         let is_own = |other: &Caller| {
             other.session == caller.session || other.principal.is_proved_as(&caller.principal)
         };

@@ -27,7 +27,7 @@ mod mark;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trunkline_access::{Action, SubjectRules};
+use trunkline_access::{Action, Host, SubjectRules};
 use trunkline_types::control::paths_above;
 use trunkline_types::{
     AuditAction, AuditOutcome, ControlEntry, ControlTerms, Folder, Moment, Tick,
@@ -201,11 +201,11 @@ impl Control<'_> {
         self.finish(&mut shared, moment, wakes);
     }
 
-    /// Ends control that accounts have no right to any more. `rules` returns the current rules of an
-    /// account; `None` if it was removed or disabled.
+    /// Ends control that accounts have no right to any more, and withdraws requests for it. `rules`
+    /// returns the current rules of an account for a host; `None` if it was removed or disabled.
     pub fn end_unpermitted(
         &self,
-        rules: impl Fn(&str) -> Option<SubjectRules>,
+        rules: impl Fn(&str, Host) -> Option<SubjectRules>,
         moment: Moment,
         wakes: &mut Wakes,
     ) {

@@ -56,11 +56,7 @@ impl TlsClient {
             .with_custom_certificate_verifier(verifier.clone());
         let mut config = match identity {
             None => builder.with_no_client_auth(),
-            Some(identity) => {
-                let (chain, key) = identity.into_parts()?;
-                let config = builder.with_client_auth_cert(chain, key);
-                config.map_err(|error| own_error(&error))?
-            }
+            Some(identity) => builder.with_client_cert_resolver(identity.certified()?),
         };
         config.resumption = Resumption::disabled();
         Ok(Self {

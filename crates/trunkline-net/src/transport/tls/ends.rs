@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
+use rustls::crypto::ring::sign::any_eddsa_type;
 use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
@@ -22,11 +23,11 @@ use rustls::{
     Error, OtherError, PeerIncompatible, ServerConfig, ServerConnection, SignatureScheme, version,
 };
 use rustls_pki_types::{
-    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer,
-    UnixTime,
+    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
 };
 use trunkline_proto::EndKeys;
 use trunkline_types::Tick;
+use zeroize::Zeroizing;
 
 use crate::clock::Clock;
 use crate::sync::Arc;
@@ -156,9 +157,8 @@ pub(super) fn server(keys: &EndKeys) -> Result<ServerConnection, Error> {
 }
 
 fn certified_key(seed: &[u8; 32]) -> Result<Arc<CertifiedKey>, Error> {
-    let pkcs8 = [&PKCS8_HEAD[..], seed].concat();
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pkcs8));
-    let key = provider().key_provider.load_private_key(key)?;
+    let pkcs8 = Zeroizing::new([&PKCS8_HEAD[..], seed].concat());
+    let key = any_eddsa_type(&PrivatePkcs8KeyDer::from(&pkcs8[..]))?;
     let spki = key.public_key();
     let spki = spki.ok_or_else(|| Error::General("no public key".to_owned()))?;
     let raw = CertificateDer::from(spki.as_ref().to_vec());

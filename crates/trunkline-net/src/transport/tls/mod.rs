@@ -46,7 +46,11 @@ use rustls::crypto::ring::cipher_suite::{
     TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
 };
 use rustls::crypto::ring::default_provider;
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{Error, InconsistentKeys};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use zeroize::Zeroize;
 
 use crate::sync::{Arc, AtomicBool, AtomicU8, Mutex, Ordering};
 use crate::transport::Transport;
@@ -89,7 +93,7 @@ fn is_tls(bytes: &[u8], types: &RangeInclusive<u8>) -> bool {
         && minor.is_none_or(|minor| (1..=4).contains(minor))
 }
 
-/// The certificates of one end, with its private key.
+/// The certificates of one end, with its private key, which is erased from memory when this is dropped.
 pub struct TlsIdentity {
     /// DER: the certificate of the end itself, followed by those that lead to its authority. An
     /// engine also sends the authority's own certificate, so that a client that knows only its
@@ -142,9 +146,8 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 impl TlsIdentity {
-    fn into_parts(
-        self,
-    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    /// Prepares the key for signatures.
+    fn certified(mut self) -> Result<Arc<SingleCertAndKey>, TlsError> {
         let bytes = self.chain.iter().map(Vec::len).sum();
         if self.chain.is_empty() {
             return Err(TlsError::NoCertificate);
@@ -152,9 +155,22 @@ impl TlsIdentity {
         if bytes > CHAIN_MAX {
             return Err(TlsError::ChainTooLong { bytes });
         }
-        let key = PrivateKeyDer::try_from(self.key).map_err(|_| TlsError::BadKey)?;
-        let chain = self.chain.into_iter().map(CertificateDer::from);
-        Ok((chain.collect(), key))
+        let key = PrivateKeyDer::try_from(&self.key[..]).map_err(|_| TlsError::BadKey)?;
+        let key = any_supported_type(&key).map_err(|error| own_error(&error))?;
+        let chain = std::mem::take(&mut self.chain).into_iter();
+        let certified = CertifiedKey::new(chain.map(CertificateDer::from).collect(), key);
+        match certified.keys_match() {
+            Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
+                Ok(Arc::new(certified.into()))
+            }
+            Err(error) => Err(own_error(&error)),
+        }
+    }
+}
+
+impl Drop for TlsIdentity {
+    fn drop(&mut self) {
+        self.key.zeroize();
     }
 }
 

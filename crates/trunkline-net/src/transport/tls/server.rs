@@ -64,7 +64,7 @@ impl fmt::Debug for TlsServer {
 }
 
 fn config_of(identity: TlsIdentity, clients: ClientCertificates) -> Result<ServerConfig, TlsError> {
-    let (chain, key) = identity.into_parts()?;
+    let certified = identity.certified()?;
     let provider = provider();
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&version::TLS13])
@@ -75,9 +75,7 @@ fn config_of(identity: TlsIdentity, clients: ClientCertificates) -> Result<Serve
             builder.with_client_cert_verifier(Arc::new(AnyCertificate { provider }))
         }
     };
-    let mut config = builder
-        .with_single_cert(chain, key)
-        .map_err(|error| own_error(&error))?;
+    let mut config = builder.with_cert_resolver(certified);
     // Every connection makes a full handshake: a client proves its key each time, and renewed
     // certificates apply to every new connection.
     config.send_tls13_tickets = 0;

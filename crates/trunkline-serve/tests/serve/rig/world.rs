@@ -101,11 +101,11 @@ impl World {
         let session = self.0.sessions.get() + 1;
         self.0.sessions.set(session);
         Caller {
-            session,
             principal: Principal::Loopback,
             origin: Arc::from("127.0.0.1:50000"),
             rights: self.0.rights.borrow().clone(),
             remote: true,
+            ..Caller::local(session, 0)
         }
     }
 
