@@ -54,9 +54,12 @@ pub struct Identity {
     pub on_end: Option<OnEnd>,
 }
 
-/// What the host does when a session ends, with the reason.
+/// A function of the host that takes the reason for which a session ended.
+pub type EndReport = dyn Fn(&dyn fmt::Display) + Send + Sync;
+
+/// What the host does when a session ends.
 #[derive(Clone)]
-pub struct OnEnd(pub Arc<dyn Fn(&dyn fmt::Display) + Send + Sync>);
+pub struct OnEnd(pub Arc<EndReport>);
 
 impl fmt::Debug for OnEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
