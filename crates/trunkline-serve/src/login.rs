@@ -56,7 +56,7 @@ pub struct Identity {
 
 /// What the host does when a session ends, with the reason.
 #[derive(Clone)]
-pub struct OnEnd(pub Arc<dyn Fn(&dyn fmt::Display) + Send + Sync>);
+pub struct OnEnd(pub Arc<dyn Fn(&str) + Send + Sync>);
 
 impl fmt::Debug for OnEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -198,7 +198,7 @@ impl Drop for LoginSlot {
         if let Some(Ok(identity)) = self.take()
             && let Some(OnEnd(report)) = identity.on_end
         {
-            report(&"the connection ended while the engine checked the login");
+            report("the connection ended while the engine checked the login");
         }
     }
 }
