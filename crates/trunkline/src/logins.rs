@@ -535,13 +535,8 @@ impl LoginFacts {
         };
         let (journal, peer) = (self.journal.clone(), self.peer.clone());
         let (security, standing) = (self.security.clone(), Arc::clone(standing));
-        OnEnd(Arc::new(move |cause| {
-            let cause = cause.to_string();
-            journal.note(
-                &caller,
-                &peer,
-                SecurityEvent::SessionEnded { cause: &cause },
-            );
+        OnEnd(Arc::new(move |cause: &str| {
+            journal.note(&caller, &peer, SecurityEvent::SessionEnded { cause });
             // The session may have taken control after the change that ended it.
             if standing.goodbye().is_some()
                 && let Some(security) = &security

@@ -305,7 +305,7 @@ impl Endpoint for StreamSession {
 
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
         if let Some(OnEnd(report)) = self.on_end.take() {
-            report(&cause);
+            report(&cause.to_string());
         }
         if let State::Open(session) = &mut self.state {
             session.handle_disconnected(now, cause);

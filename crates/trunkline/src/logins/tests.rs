@@ -231,7 +231,7 @@ fn control_that_a_session_takes_after_its_rights_have_changed_ends_with_it() {
     assert!(identity.standing.goodbye().is_some());
     bench.take(&bo, "boiler");
     let OnEnd(end) = identity.on_end.unwrap();
-    end(&Disconnect::ClosedLocally);
+    end(&Disconnect::ClosedLocally.to_string());
     assert_eq!(bench.controlled(), [""; 0]);
 }
 
