@@ -105,13 +105,13 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         FrameKind::Audit => Engine(Action::Audit),
         FrameKind::Pair => Engine(Action::Administer),
         FrameKind::Forcing => ListOrChange(Action::Read, Action::Force),
-        FrameKind::StreamRegister | FrameKind::StreamLookup => Stream(Action::Stream),
+        // S_HELLO has the ticket of a look-up that has passed, but the rights may have ended since. Its
+        // stream is the one that the ticket gives access to.
+        FrameKind::StreamRegister | FrameKind::StreamLookup | FrameKind::StreamHello => {
+            Stream(Action::Stream)
+        }
         FrameKind::StreamList => ListedStreams(Action::Read),
-        // S_HELLO has the ticket of a look-up that has passed.
-        FrameKind::StreamLogin
-        | FrameKind::StreamHello
-        | FrameKind::StreamStatus
-        | FrameKind::StreamKeepalive => Directory,
+        FrameKind::StreamLogin | FrameKind::StreamStatus | FrameKind::StreamKeepalive => Directory,
         FrameKind::Welcome
         | FrameKind::Refused
         | FrameKind::Opened

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +12,19 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use trunkline_net::{Clock, Notifier, Peer, Server, ServerOptions, SessionFactory};
-use trunkline_proto::stream::StreamFault;
-use trunkline_proto::{Endpoint, Fault, FaultCode, FrameKind};
+use trunkline_proto::frame::HEADER_BYTES;
+use trunkline_proto::message::closing::Refused;
+use trunkline_proto::message::stream::directory::{Lookup, Ticket, TicketGrant};
+use trunkline_proto::message::stream::{
+    EndState, Incarnation, StreamEnd, StreamHello, WriterState,
+};
+use trunkline_proto::stream::{Secret, StreamFault};
+use trunkline_proto::{
+    Endpoint, Fault, FaultCode, Features, Frame, FrameHeader, FrameKind, VersionRange,
+};
 use trunkline_stream::directory::{DirectoryHost, DirectorySession, Gate, list};
 use trunkline_stream::{FanOutOptions, FanOutWriter, Options, Reader, StreamError, Writer};
-use trunkline_types::StreamUrl;
+use trunkline_types::{DataType, StreamUrl};
 
 const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
 
@@ -25,6 +35,8 @@ struct Rules {
     is_guest: AtomicBool,
     /// The rights of guests have ended.
     has_ended: AtomicBool,
+    /// Guests have no rights any more.
+    refuses_guests: AtomicBool,
 }
 
 struct TestGate {
@@ -36,7 +48,8 @@ struct TestGate {
 
 impl TestGate {
     fn permits(&self, url: &StreamUrl) -> bool {
-        !self.is_guest || url.segments().next() != Some("secret")
+        let refuses_guests = self.rules.refuses_guests.load(Ordering::SeqCst);
+        !self.is_guest || (url.segments().next() != Some("secret") && !refuses_guests)
     }
 }
 
@@ -44,7 +57,7 @@ impl Gate for TestGate {
     fn pass(&self, kind: FrameKind, url: &StreamUrl) -> Result<(), Fault> {
         assert!(matches!(
             kind,
-            FrameKind::StreamRegister | FrameKind::StreamLookup
+            FrameKind::StreamRegister | FrameKind::StreamLookup | FrameKind::StreamHello
         ));
         assert_eq!(
             (url.host(), url.port()),
@@ -171,6 +184,80 @@ impl Rig {
     }
 }
 
+/// A connection to the directory, as a changed program uses it.
+struct Raw(TcpStream);
+
+impl Raw {
+    fn dial(port: u16) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(CUT_OFF).unwrap();
+        Self(stream)
+    }
+
+    /// Looks an endpoint up, and returns the ticket without using it.
+    fn look_up(&mut self, url: &str, incarnation: Incarnation) -> Ticket {
+        let lookup = Lookup {
+            versions: VersionRange::OURS,
+            url: StreamUrl::parse(url).unwrap().to_string(),
+            incarnation,
+            program: "raw".to_owned(),
+            key: None,
+        };
+        let mut out = Vec::new();
+        lookup.encode(&mut out);
+        self.0.write_all(&out).unwrap();
+        let (header, payload) = self.next();
+        let frame = Frame::new(header, &payload).unwrap();
+        assert_eq!(frame.kind(), Some(FrameKind::StreamTicket));
+        TicketGrant::decode(&frame).unwrap().ticket
+    }
+
+    /// Presents a ticket, and returns the answer, which must be a refusal.
+    fn present(mut self, ticket: Ticket, incarnation: Incarnation) -> Refused {
+        let hello = StreamHello {
+            versions: VersionRange::OURS,
+            end: StreamEnd {
+                features: Features::NONE,
+                incarnation,
+                url: "tl://localhost/raw".to_owned(),
+                peer_url: String::new(),
+                data_type: DataType::U64,
+                capacity: 100,
+                bytes_max: 800,
+                has_journal: false,
+                program: "raw".to_owned(),
+                state: EndState::Writer(WriterState::default()),
+            },
+            peer: None,
+            attempt: 1,
+            ticket: Some(ticket),
+            share: Some(Secret([3; 32])),
+            proof: None,
+        };
+        let mut out = Vec::new();
+        hello.encode(&mut out);
+        self.0.write_all(&out).unwrap();
+        let (header, payload) = self.next();
+        let frame = Frame::new(header, &payload).unwrap();
+        assert_eq!(frame.kind(), Some(FrameKind::StreamRefused));
+        Refused::decode(&frame).unwrap()
+    }
+
+    /// Returns the next frame other than a keep-alive.
+    fn next(&mut self) -> (FrameHeader, Vec<u8>) {
+        loop {
+            let mut header = [0; HEADER_BYTES];
+            self.0.read_exact(&mut header).unwrap();
+            let header = FrameHeader::from_bytes(&header);
+            let mut payload = vec![0; header.length as usize];
+            self.0.read_exact(&mut payload).unwrap();
+            if FrameKind::from_number(header.kind) != Some(FrameKind::StreamKeepalive) {
+                return (header, payload);
+            }
+        }
+    }
+}
+
 /// Behaviour: B-82, NS-09.
 #[test]
 fn name_that_the_gate_refuses_is_not_registered() {
@@ -266,6 +353,30 @@ fn connection_ends_with_the_rights_that_permitted_it() {
     }
     let rest = reader.read_many(97, CUT_OFF).unwrap();
     assert_eq!(rest, (3..100).collect::<Vec<_>>());
+}
+
+/// A ticket outlives the connection that got it, but not the right to use it.
+///
+/// Behaviour: B-80, B-82.
+#[test]
+fn unredeemed_ticket_is_worthless_once_its_rights_have_ended() {
+    let rig = Rig::start();
+    let reader = rig.reader("open/in");
+    rig.wait_for("open/in");
+    rig.set_guest(true);
+    let incarnation = Incarnation([7; 16]);
+    let ticket = Raw::dial(rig.port()).look_up("open/in", incarnation);
+    rig.rules.refuses_guests.store(true, Ordering::SeqCst);
+    let refused = Raw::dial(rig.port()).present(ticket, incarnation);
+    assert_eq!(refused.code, FaultCode::Denied);
+    assert_eq!(refused.sentence, "not for guests");
+    // The refused attempt has used the ticket up.
+    rig.rules.refuses_guests.store(false, Ordering::SeqCst);
+    let refused = Raw::dial(rig.port()).present(ticket, incarnation);
+    assert_eq!(refused.code, FaultCode::BadTicket);
+    // The reader still waits for its writer.
+    let _writer = Writer::<u64>::create("open/out", rig.options(Some("open/in"))).unwrap();
+    drop(reader.join().unwrap());
 }
 
 /// Behaviour: B-80, B-62.

@@ -11,7 +11,7 @@ use trunkline_proto::message::stream::directory::{
 };
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::stream::{Answer, Directory, DirectoryLimits};
-use trunkline_proto::{Fault, FaultCode};
+use trunkline_proto::{Fault, FaultCode, FrameKind};
 use trunkline_types::{StreamUrl, Tick};
 
 use super::gate::{Admitted, Gate, SharedGate};
@@ -71,6 +71,8 @@ pub(super) enum Content {
 }
 
 struct Owner {
+    /// URL of the endpoint, without the host.
+    url: StreamUrl,
     program: String,
     pid: u32,
     /// The endpoint's key; `None` if it cannot encrypt.
@@ -157,6 +159,7 @@ impl DirectoryHost {
     ) -> Result<u64, Fault> {
         let number = self.number();
         let owner = Owner {
+            url: url.within_host(),
             program: program.to_owned(),
             pid: std::process::id(),
             key: None,
@@ -165,7 +168,7 @@ impl DirectoryHost {
             guests: VecDeque::new(),
             revoked: Vec::new(),
         };
-        self.register(number, url, incarnation, owner)?;
+        self.register(number, incarnation, owner)?;
         Ok(number)
     }
 
@@ -177,6 +180,7 @@ impl DirectoryHost {
         notifier: SessionNotifier,
     ) -> Result<(), Fault> {
         let owner = Owner {
+            url: register.url().clone(),
             program: register.program.clone(),
             pid: register.pid,
             key: register.key,
@@ -185,24 +189,19 @@ impl DirectoryHost {
             guests: VecDeque::new(),
             revoked: Vec::new(),
         };
-        self.register(number, register.url(), register.incarnation, owner)
+        self.register(number, register.incarnation, owner)
     }
 
-    fn register(
-        &self,
-        number: u64,
-        url: &StreamUrl,
-        incarnation: Incarnation,
-        owner: Owner,
-    ) -> Result<(), Fault> {
+    fn register(&self, number: u64, incarnation: Incarnation, owner: Owner) -> Result<(), Fault> {
         let mut state = self.lock();
         let now = self.environment.now();
         let is_here = matches!(owner.route, Route::Here(_));
-        let url = url.within_host();
         let mut fault = None;
         let answers = state
             .directory
-            .register(now, number, &url, incarnation, || self.ticket(&mut fault))?;
+            .register(now, number, &owner.url, incarnation, || {
+                self.ticket(&mut fault)
+            })?;
         state.revoke_placeholder(now, fault.as_ref());
         if is_here {
             state.directory.keep(number);
@@ -264,7 +263,8 @@ impl DirectoryHost {
     }
 
     /// Redeems a ticket. Returns the number to pass to [`hand_over`](Self::hand_over), and the key of
-    /// the endpoint that the ticket gives access to, if it has one.
+    /// the endpoint that the ticket gives access to, if it has one. `gate` must permit it now: the
+    /// rights of the look-up may have ended since, or be those of another account.
     pub(super) fn redeem(
         &self,
         ticket: &Ticket,
@@ -272,9 +272,18 @@ impl DirectoryHost {
         content: Content,
         gate: &SharedGate,
     ) -> Result<(u64, Option<EndKey>), Fault> {
+        let (owner, url, key) = {
+            let mut state = self.lock();
+            let number = state.directory.redeem(self.environment.now(), ticket, by)?;
+            let bad_ticket = FaultCode::BadTicket;
+            let owner = state
+                .owners
+                .get(&number)
+                .ok_or_else(|| Fault::new(bad_ticket, bad_ticket.meaning()))?;
+            (number, owner.url.clone(), owner.key)
+        };
+        gate.pass(FrameKind::StreamHello, &url)?;
         let mut state = self.lock();
-        let owner = state.directory.redeem(self.environment.now(), ticket, by)?;
-        let key = state.owners.get(&owner).and_then(|owner| owner.key);
         let number = state.next();
         let handover = Handover {
             owner,
