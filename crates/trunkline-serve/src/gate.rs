@@ -111,7 +111,10 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
             Stream(Action::Stream)
         }
         FrameKind::StreamList => ListedStreams(Action::Read),
-        FrameKind::StreamLogin | FrameKind::StreamStatus | FrameKind::StreamKeepalive => Directory,
+        FrameKind::StreamLogin
+        | FrameKind::StreamStatus
+        | FrameKind::StreamRevoked
+        | FrameKind::StreamKeepalive => Directory,
         FrameKind::Welcome
         | FrameKind::Refused
         | FrameKind::Opened
@@ -165,8 +168,7 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         | FrameKind::StreamBell
         | FrameKind::StreamLost
         | FrameKind::StreamPeer
-        | FrameKind::StreamVisitor
-        | FrameKind::StreamRevoked => NotFromClients,
+        | FrameKind::StreamVisitor => NotFromClients,
     }
 }
 

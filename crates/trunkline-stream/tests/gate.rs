@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use trunkline_proto::message::stream::directory::{Lookup, Ticket, TicketGrant};
 use trunkline_proto::message::stream::{
     EndState, Incarnation, StreamEnd, StreamHello, WriterState,
 };
-use trunkline_proto::stream::{Secret, StreamFault};
+use trunkline_proto::stream::{DirectoryLimits, Secret, StreamFault};
 use trunkline_proto::{
     Endpoint, Fault, FaultCode, Features, Frame, FrameHeader, FrameKind, VersionRange,
 };
@@ -37,6 +37,9 @@ struct Rules {
     has_ended: AtomicBool,
     /// Guests have no rights any more.
     refuses_guests: AtomicBool,
+    /// Shared by the gates of guests that somebody still has.
+    guests: Arc<()>,
+    registrations: AtomicUsize,
 }
 
 struct TestGate {
@@ -44,6 +47,7 @@ struct TestGate {
     is_guest: bool,
     /// The connection began before the rights of guests ended.
     may_end: bool,
+    _guest: Option<Arc<()>>,
 }
 
 impl TestGate {
@@ -64,6 +68,9 @@ impl Gate for TestGate {
             ("localhost", None),
             "without a host"
         );
+        if kind == FrameKind::StreamRegister {
+            self.rules.registrations.fetch_add(1, Ordering::SeqCst);
+        }
         match self.permits(url) {
             true => Ok(()),
             false => Err(Fault::new(FaultCode::Denied, "not for guests")),
@@ -95,6 +102,7 @@ impl SessionFactory for Factory {
             rules: self.rules.clone(),
             is_guest,
             may_end: is_guest && !self.rules.has_ended.load(Ordering::SeqCst),
+            _guest: is_guest.then(|| self.rules.guests.clone()),
         });
         let now = Clock::new().now();
         let session = DirectorySession::new(self.host.clone(), notifier, gate, now);
@@ -115,8 +123,12 @@ struct Rig {
 
 impl Rig {
     fn start() -> Self {
+        Self::start_with(DirectoryLimits::default())
+    }
+
+    fn start_with(limits: DirectoryLimits) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let host = Arc::new(DirectoryHost::default());
+        let host = Arc::new(DirectoryHost::new(limits));
         let rules = Arc::new(Rules::default());
         let options = ServerOptions {
             listen: vec![
@@ -169,11 +181,14 @@ impl Rig {
     /// Waits until the directory has this endpoint.
     fn wait_for(&self, url: &str) {
         let url = StreamUrl::parse(url).unwrap();
-        let until = Clock::new().now().saturating_add(CUT_OFF.unwrap());
-        while !self.host.endpoints().iter().any(|one| one.url == url) {
-            assert!(Clock::new().now() < until, "{url}");
-            thread::yield_now();
-        }
+        let is_there = || self.host.endpoints().iter().any(|one| one.url == url);
+        until("the endpoint is registered", is_there);
+    }
+
+    /// Number of gates of guests that are in use: one for each connection to the directory, and one for
+    /// each connection between endpoints.
+    fn guest_gates(&self) -> usize {
+        Arc::strong_count(&self.rules.guests) - 1
     }
 
     fn listed(&self) -> Vec<String> {
@@ -181,6 +196,14 @@ impl Rig {
         let timeout = CUT_OFF.unwrap();
         let found = list("localhost", self.port(), sockets, None, None, timeout).unwrap();
         found.into_iter().map(|endpoint| endpoint.url).collect()
+    }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Clock::new().now().saturating_add(CUT_OFF.unwrap());
+    while !is_so() {
+        assert!(Clock::new().now() < end, "{what}");
+        thread::yield_now();
     }
 }
 
@@ -342,11 +365,9 @@ fn connection_ends_with_the_rights_that_permitted_it() {
     assert_eq!(reader.properties().disconnections, 0);
     rig.rules.has_ended.store(true, Ordering::SeqCst);
     rig.host.end_revoked();
-    let until = Clock::new().now().saturating_add(CUT_OFF.unwrap());
-    while reader.properties().disconnections == 0 {
-        assert!(Clock::new().now() < until, "the connection stays");
-        thread::yield_now();
-    }
+    until("the connection ends", || {
+        reader.properties().disconnections > 0
+    });
     // The next look-up is by the new rights.
     for element in 3..100 {
         writer.write(&element, CUT_OFF).unwrap();
@@ -394,14 +415,74 @@ fn only_the_reader_whose_rights_ended_is_disconnected() {
     let guest = Reader::<u64>::create("open/guest", rig.options(Some("open/all"))).unwrap();
     rig.rules.has_ended.store(true, Ordering::SeqCst);
     rig.host.end_revoked();
-    let until = Clock::new().now().saturating_add(CUT_OFF.unwrap());
-    while guest.properties().disconnections == 0 {
-        assert!(Clock::new().now() < until, "the connection stays");
-        thread::yield_now();
-    }
+    until("the connection ends", || {
+        guest.properties().disconnections > 0
+    });
     let (mut own, mut guest) = (own, guest);
     writer.write(&5, CUT_OFF).unwrap();
     assert_eq!(own.read(CUT_OFF).unwrap(), 5);
     assert_eq!(guest.read(CUT_OFF).unwrap(), 5);
     assert_eq!(own.properties().disconnections, 0);
+}
+
+/// The endpoint's lease is so short that the directory releases its name again and again, as after a stall of
+/// the engine.
+///
+/// Behaviour: B-80, NS-66.
+#[test]
+fn connection_ends_with_its_rights_also_if_the_endpoint_has_registered_again() {
+    let rig = Rig::start_with(DirectoryLimits {
+        lease: Duration::from_millis(500),
+        ..DirectoryLimits::default()
+    });
+    let reader = rig.reader("open/in");
+    rig.wait_for("open/in");
+    rig.set_guest(true);
+    let mut writer = Writer::<u64>::create("open/out", rig.options(Some("open/in"))).unwrap();
+    rig.set_guest(false);
+    let mut reader = reader.join().unwrap();
+    writer.write(&1, CUT_OFF).unwrap();
+    assert_eq!(reader.read(CUT_OFF).unwrap(), 1);
+    let registrations = || rig.rules.registrations.load(Ordering::SeqCst);
+    let before = registrations();
+    // Both endpoints have registered again.
+    until("they register again", || registrations() >= before + 4);
+    assert_eq!(reader.properties().disconnections, 0);
+    rig.rules.has_ended.store(true, Ordering::SeqCst);
+    until("the connection ends", || {
+        rig.host.end_revoked();
+        reader.properties().disconnections > 0
+    });
+    // The next look-up is by the new rights.
+    writer.write(&2, CUT_OFF).unwrap();
+    assert_eq!(reader.read(CUT_OFF).unwrap(), 2);
+}
+
+/// Behaviour: B-80, B-62.
+#[test]
+fn directory_forgets_a_guest_whose_connection_has_ended() {
+    let rig = Rig::start();
+    let options = FanOutOptions {
+        options: rig.options(None),
+        readers_min: 0,
+        ..FanOutOptions::default()
+    };
+    let mut writer = FanOutWriter::<u64>::create("open/all", options).unwrap();
+    let single = rig.reader("open/in");
+    rig.wait_for("open/in");
+    rig.set_guest(true);
+    let guest = |url: &str| Reader::<u64>::create(url, rig.options(Some("open/all"))).unwrap();
+    let mut stays = guest("open/stays");
+    until("the guest is there", || rig.guest_gates() == 2);
+    drop(guest("open/leaves"));
+    until("the other one is forgotten", || rig.guest_gates() == 2);
+    // An endpoint with one peer reports it as well.
+    let leaves = Writer::<u64>::create("open/out", rig.options(Some("open/in"))).unwrap();
+    let single = single.join().unwrap();
+    drop(leaves);
+    until("the writer is forgotten", || rig.guest_gates() == 2);
+    drop(single);
+    writer.write(&5, CUT_OFF).unwrap();
+    assert_eq!(stays.read(CUT_OFF).unwrap(), 5);
+    assert_eq!(stays.properties().disconnections, 0);
 }

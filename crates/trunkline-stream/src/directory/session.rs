@@ -264,6 +264,9 @@ impl DirectorySession {
             Request::Status(status) if self.role == Role::Owner => {
                 self.host.store_status(self.number, *status);
             }
+            Request::Revoked(Revoked { ticket }) if self.role == Role::Owner => {
+                self.host.forget_guest(self.number, &ticket);
+            }
             Request::Keepalive => {
                 if self.role == Role::Owner && !self.host.renew(self.number) {
                     let sentence =
@@ -276,7 +279,8 @@ impl DirectorySession {
             | Request::Lookup(_)
             | Request::Hello(_)
             | Request::List(_)
-            | Request::Status(_) => {
+            | Request::Status(_)
+            | Request::Revoked(_) => {
                 self.closing = Some(Disconnect::Malformed {
                     sentence: "the peer sent a second request on a connection to the directory, \
                                which serves only one endpoint"
@@ -314,9 +318,12 @@ impl DirectorySession {
     }
 
     fn decode_request(&mut self, now: Tick, frame: &Frame<'_>) -> Result<Request, Disconnect> {
-        // A status frame does not leave the machine, so it has no seal to detect alterations.
-        let is_status = frame.kind() == Some(FrameKind::StreamStatus);
-        if !is_status && !is_frame_intact(frame) {
+        // These frames do not leave the machine, so they have no seal to detect alterations.
+        let is_local = matches!(
+            frame.kind(),
+            Some(FrameKind::StreamStatus | FrameKind::StreamRevoked)
+        );
+        if !is_local && !is_frame_intact(frame) {
             let sentence = "a frame from an endpoint was altered in transit".to_owned();
             return Err(Disconnect::Malformed { sentence });
         }
@@ -328,6 +335,7 @@ impl DirectorySession {
             Some(FrameKind::StreamStatus) => {
                 Request::Status(Box::new(EndpointStatus::decode(frame)?))
             }
+            Some(FrameKind::StreamRevoked) => Request::Revoked(Revoked::decode(frame)?),
             Some(FrameKind::StreamKeepalive) => {
                 let keepalive = decode_keepalive(frame)?;
                 self.liveness.handle_keepalive(now, &keepalive);
@@ -411,6 +419,8 @@ enum Request {
     Hello(Box<StreamHello>),
     List(EndpointsQuery),
     Status(Box<EndpointStatus>),
+    /// The connection of a peer has ended.
+    Revoked(Revoked),
     Keepalive,
     Other,
 }
