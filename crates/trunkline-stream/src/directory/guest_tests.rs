@@ -7,10 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use trunkline_proto::message::stream::Incarnation;
-use trunkline_proto::message::stream::directory::{Lookup, Register, Ticket};
-use trunkline_proto::{Fault, FaultCode, FrameKind, VersionRange};
-use trunkline_types::{StreamUrl, Tick};
+use trunkline_proto::message::stream::directory::{EndKey, Lookup, Register, Ticket};
+use trunkline_proto::{
+    Channel, Disconnect, Endpoint, Fault, FaultCode, FrameBuffer, FrameKind, FrameLimits,
+    VersionRange,
+};
+use trunkline_types::{StreamUrl, Tick, Timestamp};
 
+use super::DirectorySession;
 use super::gate::{Gate, SharedGate, admit};
 use super::host::{Content, DirectoryHost};
 use super::session_notifier::{SessionNotifier, SimulatedBell};
@@ -45,7 +49,7 @@ impl Gate for Guest {
 
 struct Rig {
     clock: Arc<SimClock>,
-    host: DirectoryHost,
+    host: Arc<DirectoryHost>,
     guest: Arc<Guest>,
     bell: SimulatedBell,
 }
@@ -56,7 +60,7 @@ impl Rig {
         let environment = Environment::Simulated(Process::new(&clock, 7));
         Self {
             clock,
-            host: DirectoryHost::simulated(environment),
+            host: Arc::new(DirectoryHost::simulated(environment)),
             guest: Arc::default(),
             bell: SimulatedBell::default(),
         }
@@ -68,9 +72,14 @@ impl Rig {
 
     /// Registers the endpoint over a new connection, and returns the number of the connection.
     fn register(&self, incarnation: Incarnation) -> u64 {
+        self.register_with(incarnation, None)
+    }
+
+    fn register_with(&self, incarnation: Incarnation, key: Option<EndKey>) -> u64 {
         let register = Register {
             url: URL.to_owned(),
             incarnation,
+            key,
             ..Register::default()
         };
         let number = self.host.number();
@@ -83,13 +92,7 @@ impl Rig {
 
     /// Has a guest arrive at the endpoint.
     fn arrive(&self) -> Result<Ticket, Fault> {
-        let lookup = Lookup {
-            versions: VersionRange::OURS,
-            url: URL.to_owned(),
-            incarnation: PEER,
-            ..Lookup::default()
-        };
-        let lookup = admit(&*self.guest, lookup)?;
+        let lookup = admit(&*self.guest, lookup())?;
         let number = self.host.number();
         let found = self.host.look_up(number, &lookup, self.notifier())?;
         let ticket = found.unwrap().ticket;
@@ -101,10 +104,38 @@ impl Rig {
         Ok(ticket)
     }
 
+    /// A connection of a guest to the directory.
+    fn session(&self) -> DirectorySession {
+        let gate: SharedGate = self.guest.clone();
+        DirectorySession::with_notifier(self.host.clone(), self.notifier(), gate, Tick::ZERO)
+    }
+
     fn end_rights(&self) {
         self.guest.0.store(true, Ordering::Relaxed);
         self.host.end_revoked();
     }
+}
+
+fn lookup() -> Lookup {
+    Lookup {
+        versions: VersionRange::OURS,
+        url: URL.to_owned(),
+        incarnation: PEER,
+        ..Lookup::default()
+    }
+}
+
+/// The kinds of the frames that a session has to send.
+fn sent(session: &mut DirectorySession) -> Vec<FrameKind> {
+    let mut out = Vec::new();
+    while session.poll_output(Tick::ZERO, Timestamp::default(), 1 << 20, &mut out) {}
+    let mut frames = FrameBuffer::new(FrameLimits::default());
+    let mut kinds = Vec::new();
+    let mut rest = &out[..];
+    while let Some(frame) = frames.next_frame(Tick::ZERO, &mut rest).unwrap() {
+        kinds.extend(frame.kind());
+    }
+    kinds
 }
 
 /// Behaviour: B-80.
@@ -181,4 +212,61 @@ fn endpoints_that_do_not_come_back_are_bounded() {
         sut.host.forget(owner);
     }
     assert_eq!(Arc::strong_count(&sut.guest), 1 + 1024);
+}
+
+/// Behaviour: B-83.
+#[test]
+fn connection_that_ends_before_it_is_handed_over_leaves_nothing() {
+    let sut = Rig::start();
+    sut.register(ENDPOINT);
+    let key = Some([5; 32]);
+    let mut frame = Vec::new();
+    Lookup { key, ..lookup() }.encode(&mut frame);
+    let encrypted = Channel {
+        binding: Some([6; 32]),
+        ..Channel::default()
+    };
+    // The endpoint has no key, so nothing can be handed over to it.
+    let mut refused = sut.session();
+    refused.handle_channel(&encrypted);
+    refused.handle_input(Tick::ZERO, Timestamp::default(), &frame);
+    assert_eq!(sent(&mut refused), [FrameKind::StreamRefused]);
+    assert!(!sut.host.has_handovers());
+
+    let sut = Rig::start();
+    sut.register_with(ENDPOINT, key);
+    let granted = || {
+        let mut session = sut.session();
+        session.handle_channel(&encrypted);
+        session.handle_input(Tick::ZERO, Timestamp::default(), &frame);
+        assert_eq!(sent(&mut session), [FrameKind::StreamPeer]);
+        assert!(session.wants_handover().is_some() && sut.host.has_handovers());
+        session
+    };
+    granted().handle_disconnected(Tick::ZERO, Disconnect::PeerClosed);
+    assert!(!sut.host.has_handovers());
+    granted().end(Fault::new(FaultCode::RightsChanged, "changed"), None);
+    assert!(!sut.host.has_handovers());
+    // The driver closes the session of a connection that is handed over, and then hands it over.
+    let mut session = granted();
+    let number = session.wants_handover().unwrap();
+    session.handle_disconnected(Tick::ZERO, Disconnect::ClosedLocally);
+    let (socket, _) = UnixStream::pair().unwrap();
+    sut.host.hand_over(number, OwnedFd::from(socket));
+    assert!(!sut.host.has_handovers());
+    drop(session);
+    assert_eq!(Arc::strong_count(&sut.guest), 2, "it has arrived");
+}
+
+/// Behaviour: B-80.
+#[test]
+fn peer_that_was_refused_gets_no_ticket_afterwards() {
+    let sut = Rig::start();
+    let mut frame = Vec::new();
+    lookup().encode(&mut frame);
+    let mut session = sut.session();
+    session.handle_input(Tick::ZERO, Timestamp::default(), &frame);
+    session.end(Fault::new(FaultCode::RightsChanged, "changed"), None);
+    sut.register(ENDPOINT);
+    assert_eq!(sent(&mut session), [FrameKind::StreamRefused]);
 }

@@ -331,6 +331,16 @@ impl DirectoryHost {
         Ok((number, key))
     }
 
+    /// Forgets a transport that will not be handed over. `number` is from [`redeem`](Self::redeem).
+    pub(super) fn abandon(&self, number: u64) {
+        self.lock().handovers.remove(&number);
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_handovers(&self) -> bool {
+        !self.lock().handovers.is_empty()
+    }
+
     /// Stores the status that the owner of a name has reported.
     pub(super) fn store_status(&self, number: u64, status: EndpointStatus) {
         if let Some(owner) = self.lock().owners.get_mut(&number) {

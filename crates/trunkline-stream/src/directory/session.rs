@@ -140,8 +140,15 @@ impl DirectorySession {
     /// its rights. A connection that is being handed over is ended as well.
     pub fn end(&mut self, fault: Fault, retry_after: Option<Duration>) {
         if self.closing.is_none() {
-            self.handover = None;
+            self.abandon_handover();
             self.refuse_until(fault, retry_after);
+        }
+    }
+
+    /// Gives up a handover that has not taken place.
+    fn abandon_handover(&mut self) {
+        if let Some(number) = self.handover.take() {
+            self.host.abandon(number);
         }
     }
 
@@ -183,7 +190,8 @@ impl DirectorySession {
                 PeerGrant { ticket, key }.encode(&mut self.output);
                 self.handover = Some(number);
             }
-            Ok((_, None)) => {
+            Ok((number, None)) => {
+                self.host.abandon(number);
                 let sentence = "the program of the requested endpoint does not encrypt streams \
                                 between machines; update it";
                 self.refuse(Fault::new(FaultCode::VersionMismatch, sentence));
@@ -458,7 +466,9 @@ impl Endpoint for DirectorySession {
     }
 
     fn poll_output(&mut self, now: Tick, _: Timestamp, budget: usize, out: &mut Vec<u8>) -> bool {
-        match self.host.answer(self.number) {
+        let answer = self.host.answer(self.number);
+        // A refused peer gets no answer after the refusal.
+        match answer.filter(|_| self.closing.is_none()) {
             Some(Ok(grant)) => self.grant(&grant),
             Some(Err(fault)) => self.refuse(fault),
             None => {}
@@ -528,7 +538,11 @@ impl Endpoint for DirectorySession {
         }
     }
 
-    fn handle_disconnected(&mut self, _: Tick, _: Disconnect) {
+    fn handle_disconnected(&mut self, _: Tick, cause: Disconnect) {
+        // A transport that is handed over is closed locally just before.
+        if cause != Disconnect::ClosedLocally {
+            self.abandon_handover();
+        }
         self.host.forget(self.number);
     }
 
