@@ -45,7 +45,11 @@ impl Plant {
         assert!(init.output().unwrap().status.success());
         let socket = path("engine.sock");
         let security = path("security");
-        let section = format!("security = {:?}\n", security.to_str().unwrap());
+        // One account can have half of the sessions, and the crowd is one.
+        let section = format!(
+            "security = {:?}\n[engine.limits]\nsessions_max = 4_000\n",
+            security.to_str().unwrap()
+        );
         let engine = Engine::launch(Launch {
             before,
             environment: Vec::new(),
