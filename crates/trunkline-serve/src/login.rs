@@ -27,10 +27,10 @@ pub trait Authenticator: Send + Sync {
     fn pair(&self, caller: &Caller, pair: &Pair, moment: Moment) -> Result<Paired, Fault>;
 }
 
-/// What is known about a client at its HELLO.
+/// What is known of a client at its HELLO.
 #[derive(Debug)]
 pub struct LoginRequest<'a> {
-    /// The session, and what the transport knows about the peer.
+    /// The session and the peer, as far as the transport knows them.
     pub caller: &'a Caller,
     pub channel: &'a Channel,
     /// The client's proofs. Everything else in it is a statement of the client, which nobody has
@@ -54,12 +54,9 @@ pub struct Identity {
     pub on_end: Option<OnEnd>,
 }
 
-/// A function of the host that takes the reason for which a session ended.
-pub type EndReport = dyn Fn(&dyn fmt::Display) + Send + Sync;
-
-/// What the host does when a session ends.
+/// What the host does when a session ends, with the reason.
 #[derive(Clone)]
-pub struct OnEnd(pub Arc<EndReport>);
+pub struct OnEnd(pub Arc<dyn Fn(&str) + Send + Sync>);
 
 impl fmt::Debug for OnEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -201,7 +198,7 @@ impl Drop for LoginSlot {
         if let Some(Ok(identity)) = self.take()
             && let Some(OnEnd(report)) = identity.on_end
         {
-            report(&"the connection ended while the engine checked the login");
+            report("the connection ended while the engine checked the login");
         }
     }
 }

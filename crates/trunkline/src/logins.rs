@@ -124,6 +124,8 @@ struct Version {
 #[derive(Default)]
 struct OpenSessions {
     sessions: Vec<OpenSession>,
+    /// Maximum number of sessions of one account.
+    of_account_max: usize,
     classes: HashMap<SubjectRules, Weak<RightsClass>>,
 }
 
@@ -146,6 +148,11 @@ enum Proof {
 }
 
 impl Logins {
+    /// Sets the limit of the engine's sessions. An account may have half of them.
+    pub(crate) fn set_sessions_max(&self, sessions_max: usize) {
+        lock(&self.sessions).of_account_max = (sessions_max / 2).max(1);
+    }
+
     /// Opens the security folder, if there is one.
     ///
     /// # Errors
@@ -166,7 +173,10 @@ impl Logins {
             uid,
             is_insecure,
             security: security.map(Arc::new),
-            sessions: Arc::default(),
+            sessions: Arc::new(Mutex::new(OpenSessions {
+                of_account_max: usize::MAX,
+                ..OpenSessions::default()
+            })),
             journal: Journal {
                 core: core.clone(),
                 clock,
@@ -525,13 +535,8 @@ impl LoginFacts {
         };
         let (journal, peer) = (self.journal.clone(), self.peer.clone());
         let (security, standing) = (self.security.clone(), Arc::clone(standing));
-        OnEnd(Arc::new(move |cause| {
-            let cause = cause.to_string();
-            journal.note(
-                &caller,
-                &peer,
-                SecurityEvent::SessionEnded { cause: &cause },
-            );
+        OnEnd(Arc::new(move |cause: &str| {
+            journal.note(&caller, &peer, SecurityEvent::SessionEnded { cause });
             // The session may have taken control after the change that ended it.
             if standing.goodbye().is_some()
                 && let Some(security) = &security
@@ -577,6 +582,7 @@ impl LoginFacts {
         sessions
             .sessions
             .retain(|one| one.standing.strong_count() > 0);
+        sessions.check_room(&account)?;
         sessions.sessions.push(OpenSession {
             caller: Caller {
                 principal: principal.clone(),
@@ -837,6 +843,23 @@ impl Security {
 }
 
 impl OpenSessions {
+    /// Refuses a session beyond the limit of its account, so that no account can take all sessions.
+    fn check_room(&self, account: &UserName) -> Result<(), LoginRefusal> {
+        let max = self.of_account_max;
+        let open = self.sessions.iter().filter(|one| one.account == *account);
+        if open.count() < max {
+            return Ok(());
+        }
+        let sentence = format!(
+            "{account} has {max} open sessions, the maximum for an account, which is half of sessions_max; close \
+             some, or use one account per program"
+        );
+        Err(LoginRefusal {
+            fault: Fault::new(FaultCode::Overloaded, sentence),
+            retry_after: Some(Duration::from_secs(1)),
+        })
+    }
+
     /// Returns the rights that these rules give. Sessions with equal rules share them.
     fn rights(&mut self, rules: &SubjectRules) -> Rights {
         if let Some(class) = self.classes.get(rules).and_then(Weak::upgrade) {

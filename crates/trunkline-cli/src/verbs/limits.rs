@@ -34,8 +34,9 @@ pub(crate) struct Args {}
 /// For each limit: its name, the engine's variables with its usage and its maximum, its unit, and
 /// the key that sets it.
 #[rustfmt::skip]
-const LIMITS: [(&str, &str, &str, &str, &str); 28] = [
+const LIMITS: [(&str, &str, &str, &str, &str); 29] = [
     ("sessions", "sessions", "sessions_max", "", "sessions_max"),
+    ("sessions of an account", "", "", "", "sessions_max"),
     ("connections without login", "handshakes", "handshakes_max", "", "handshakes_max"),
     ("connections of an address", "", "connections_per_address", "1/s", "connections_per_address"),
     ("login", "", "", "s", ""),
@@ -114,6 +115,7 @@ fn limits(connection: &Connection, values: ValueStyle) -> Result<Vec<Limit>, Cli
             "items of a session" => Some(u64::from(session.items_max)),
             "writes of a session" => Some(u64::from(session.writes_max)),
             "write bytes of a session" => Some(u64::from(session.write_bytes_max)),
+            "sessions of an account" => number("sessions_max").map(|max| (max / 2).max(1)),
             "login" => Some(HELLO_DEADLINE.as_secs()),
             "frame before login" => Some(u64::from(HELLO_FRAME_MAX)),
             "password checks at a time" => Some(VERIFICATIONS_MAX as u64),

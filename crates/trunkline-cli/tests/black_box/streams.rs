@@ -785,8 +785,9 @@ fn port_of_an_endpoint_that_others_can_reach_needs_the_word_insecure() {
     assert!(refused.err.contains("use --insecure"), "{}", refused.err);
     let allowed = Running::spawn(command(&playing).arg("--insecure"));
     let from = played.replace("0.0.0.0", "127.0.0.1");
-    let read = run(&["stream", "read", "again", "--from", &from, "--type", "i32"]);
+    let read = run(&["stream", "read", "again", "--from", &from]);
     assert_eq!(read.code, Some(0), "{}", read.err);
-    assert_eq!(read.out, "1\n2\n3\n");
+    let read: Vec<f64> = read.out.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(read, [1.0, 2.0, 3.0]);
     assert_eq!(allowed.end().0, Some(0));
 }

@@ -312,7 +312,7 @@ pub(super) const LIMITS: &[Key] = &[
             "sessions_max",
             "1 to 100,000",
             "1_000",
-            "connections at the same time",
+            "connections at the same time; an account can have half of them",
         ),
     ),
     setting(

@@ -379,7 +379,7 @@ impl Session {
     /// Tells the host that the session has ended. Further calls have no effect.
     fn report_end(&mut self, cause: &Disconnect) {
         if let Some(OnEnd(report)) = self.on_end.take() {
-            report(cause);
+            report(&cause.to_string());
         }
     }
 

@@ -194,6 +194,7 @@ impl Engine {
             ..ServerOptions::default()
         };
         let server = Arc::new(Server::bind(server, Arc::new(sessions))?);
+        logins.set_sessions_max(server.sessions_max());
         let _already = facts.server.set(Arc::downgrade(&server));
         let _already = facts.deployments.set(Arc::downgrade(&deployments));
         let health = Health::new(
@@ -326,6 +327,7 @@ impl Engine {
             connections_per_address: per_address,
             user_timeout: user_timeout(&options),
         });
+        inner.logins.set_sessions_max(inner.server.sessions_max());
         let [audit, alarms] = log_limits(&options);
         inner.deployments.audit().set_limits(audit);
         inner.deployments.alarms().set_limits(alarms);

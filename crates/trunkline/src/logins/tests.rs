@@ -231,7 +231,7 @@ fn control_that_a_session_takes_after_its_rights_have_changed_ends_with_it() {
     assert!(identity.standing.goodbye().is_some());
     bench.take(&bo, "boiler");
     let OnEnd(end) = identity.on_end.unwrap();
-    end(&Disconnect::ClosedLocally);
+    end(&Disconnect::ClosedLocally.to_string());
     assert_eq!(bench.controlled(), [""; 0]);
 }
 
@@ -344,4 +344,31 @@ fn login_that_nobody_awaits_any_more_has_an_end_in_the_audit() {
         AuditAction::Logout,
     ];
     assert_eq!(actions, expected);
+}
+
+/// Failure mode: F2.
+#[test]
+fn one_account_gets_at_most_half_of_the_sessions() {
+    let sut = Bench::new();
+    sut.sut.set_sessions_max(7);
+    let key = ProgramKey::generate().unwrap();
+    sut.edit(|edit| {
+        edit.add_account(&name("ann"), Some(Role::Viewer), &[])?;
+        edit.add_key(&name("ann"), &key.public())
+    });
+    let log_in = |session| sut.log_in(session, &local(), &Hello::default());
+    let mut sessions: Vec<_> = (1..=3).map(|session| log_in(session).unwrap()).collect();
+    let refused = log_in(4).unwrap_err();
+    assert_eq!(refused.fault.code, FaultCode::Overloaded);
+    assert!(refused.retry_after.is_some());
+    assert!(
+        refused.fault.sentence.contains("bo has 3 open sessions"),
+        "{refused:?}"
+    );
+    // Other accounts are not affected, and a session that ends makes room.
+    let ann = sut.log_in(5, &distant(), &with_key(&key)).unwrap();
+    sessions.pop();
+    let again = log_in(6).unwrap();
+    assert!(log_in(7).is_err());
+    drop((ann, again));
 }
