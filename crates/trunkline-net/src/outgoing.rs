@@ -226,13 +226,13 @@ impl Outgoing {
         self.half.is_open()
     }
 
-    /// Gives up encryption that has not begun, to send the reason of a refusal.
-    pub(crate) fn speak_plainly(&mut self) {
-        self.half.speak_plainly();
+    /// Falls back to plaintext if encryption has not begun, to send the reason for a refusal.
+    pub(crate) fn fall_back_to_plaintext(&mut self) {
+        self.half.fall_back_to_plaintext();
     }
 
     /// Ends the encryption, so that another program can continue the connection. Returns false while
-    /// there is no room to say so.
+    /// there is no room for the notice of the end.
     pub(crate) fn release(&mut self) -> io::Result<bool> {
         let is_released = self.half.release()?;
         self.blocked = !is_released;

@@ -23,7 +23,7 @@ pub(crate) fn not_agreed(what: &str, feature: Features) -> Fault {
 /// Creates the fault for an order whose audit entry cannot be stored. The order is then refused,
 /// because the audit trail of orders must be complete.
 pub(crate) fn audit_unstored() -> Fault {
-    let sentence = "the engine cannot store the audit entry for this order; free some space for \
+    let sentence = "the engine cannot store the audit entry for this request; free some space for \
                     its store, then try again (`trunkline limits` shows the cause)";
     Fault::new(FaultCode::StoreFailed, sentence)
 }

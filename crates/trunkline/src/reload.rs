@@ -32,7 +32,7 @@ pub struct Reloaded {
     pub restart: Vec<String>,
 }
 
-/// The reason why the configuration was not reloaded. It is as before. Accounts and certificates are
+/// The reason why the configuration was not reloaded. It is unchanged. Accounts and certificates are
 /// not part of it: the engine uses changed ones shortly after their files have changed, whatever becomes
 /// of a reload.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -168,7 +168,7 @@ impl Engine {
     /// records it as an order of a client.
     ///
     /// # Errors
-    /// [`ReloadError`]; the configuration is as before.
+    /// [`ReloadError`]; the configuration is unchanged.
     pub fn order_reload(&self) -> Result<Reloaded, ReloadError> {
         let deployments = &self.inner.deployments;
         let room = deployments.audit().room();
@@ -191,7 +191,7 @@ impl Engine {
     /// Only for engines that were started from configuration files.
     ///
     /// # Errors
-    /// [`ReloadError`]; the configuration is as before.
+    /// [`ReloadError`]; the configuration is unchanged.
     pub fn reload(&self, plan: &DeploymentPlan) -> Result<Reloaded, ReloadError> {
         let inner = &self.inner;
         let mut running = lock(&inner.running);

@@ -104,12 +104,15 @@ fn examples_have_the_effects_that_the_page_describes() {
     assert_eq!(ben.actions("boiler/safety/valve"), Role::Engineer.actions());
 
     let guests = rules("to group guests");
-    let guests = policy(&format!("user gast - guests\n{guests}"));
-    let gast = rules_of(&guests, "gast", "local");
-    assert_eq!(gast.actions("boiler/level").to_string(), "read, subscribe");
-    assert_eq!(gast.actions("boiler/recipe/steel").to_string(), "none");
-    assert_eq!(gast.actions("rack/level").to_string(), "none");
-    let decision = gast.decide("boiler/recipe/steel", Action::Subscribe);
+    let guests = policy(&format!("user visitor - guests\n{guests}"));
+    let visitor = rules_of(&guests, "visitor", "local");
+    assert_eq!(
+        visitor.actions("boiler/level").to_string(),
+        "read, subscribe"
+    );
+    assert_eq!(visitor.actions("boiler/recipe/steel").to_string(), "none");
+    assert_eq!(visitor.actions("rack/level").to_string(), "none");
+    let decision = visitor.decide("boiler/recipe/steel", Action::Subscribe);
     assert_eq!(decision.name(), "needs read");
 
     let office = rules("192.168.0.0/16");

@@ -15,8 +15,8 @@ use crate::{CliError, Context, Exit, Problem};
 /// Where the security folder is.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct FolderArgs {
-    /// Security folder of the engine. Default: the folder that the configuration given with --config
-    /// names, otherwise the folder `security` in the current folder
+    /// Security folder of the engine. Default: the folder set in the file given with --config,
+    /// otherwise the folder `security` in the current folder
     #[arg(long, value_name = "FOLDER", conflicts_with = "config")]
     security: Option<PathBuf>,
 

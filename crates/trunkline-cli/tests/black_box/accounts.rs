@@ -397,7 +397,7 @@ fn token_works_once_and_a_wrong_one_not_at_all() {
 #[test]
 fn refusal_names_the_action_and_a_hidden_variable_does_not_exist() {
     let plant = Plant::start();
-    let guest = plant.joined("gast", &["--group", "guests"]);
+    let guest = plant.joined("visitor", &["--group", "guests"]);
     let get = |name: &str| guest.run(&["get", "--json", name]);
     check_refused(&get("rig/setpoint"), 1, "unknown-name", "rig/setpoint");
     plant.manage(&[
@@ -430,7 +430,7 @@ fn refusal_names_the_action_and_a_hidden_variable_does_not_exist() {
     let check = plant.own(&[
         "access",
         "check",
-        "gast",
+        "visitor",
         "rig/setpoint",
         "--action",
         "write",

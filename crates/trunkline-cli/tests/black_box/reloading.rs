@@ -494,7 +494,7 @@ fn hangup_reloads_and_the_service_manager_is_told() {
         "{ready}"
     );
     sut.engine
-        .error_with("the configuration was not reloaded, and is as before");
+        .error_with("the configuration was not reloaded and is unchanged");
     assert_eq!(sut.get("rig/height"), 1.0);
     let who: Vec<Json> = sut.audited();
     assert_eq!(who.len(), 2, "{who:?}");

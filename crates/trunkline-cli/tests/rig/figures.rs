@@ -17,11 +17,11 @@ pub fn size<T>(short: T, full: T) -> T {
 const HEAD: &str = "\
 # The rig: faults with real processes
 
-`make rig` runs engines, clients and the ends of streams as processes, stops and kills them, takes away
-their descriptors, cuts their links, and measures the effect. It writes this table. Each row has the date of
-its run; the machine below is that of the last run. [Remarks](#remarks) explains rows that miss their target.
-The checks are the tests in `crates/trunkline-cli/tests/rig`. Every `make test` runs them in a short form,
-which asserts what must hold on any machine, and no times.
+`make rig` runs engines, clients and the ends of streams as processes. It stops and kills these processes, exhausts
+their descriptors and cuts their links, measures the effects, and writes this table. Each row shows the date of its
+run; the machine below is that of the last run. [Remarks](#remarks) explains rows that miss their target. The checks
+are the tests in `crates/trunkline-cli/tests/rig`. `make test` runs a short form of them, which checks only properties
+that must hold on any machine, and no times.
 
 | Check | Figure | Measured | Target | Date, build |
 |---|---|---|---|---|

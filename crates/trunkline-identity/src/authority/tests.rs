@@ -99,7 +99,7 @@ fn certificates_of_another_authority_are_not_ours() {
     let sut = other.issue(&subject(&[]), &key, NOW).unwrap();
     assert!(!sut.is_signed_by(authority.certificate()));
     assert!(sut.is_signed_by(other.certificate()));
-    // The same key under another subject: a client would find no chain by names.
+    // The same key with another subject: a client could not build a chain, because the names differ.
     let mut renamed = CertificateParams::default();
     renamed.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     let renamed = renamed.self_signed(&other.key.0).unwrap();
@@ -213,7 +213,7 @@ fn unusable_names_are_refused() {
 }
 
 #[test]
-fn authority_survives_its_pem_texts() {
+fn authority_read_from_pem_is_equal() {
     let authority = Authority::create("plant7", NOW).unwrap();
     let (certificate, key) = (authority.certificate().to_pem(), authority.key().to_pem());
     let read = Authority::from_pem(&certificate, &key).unwrap();

@@ -164,7 +164,7 @@ impl Session {
             peer,
         } = transport;
         let mut outgoing = Outgoing::new(send);
-        outgoing.speak_plainly();
+        outgoing.fall_back_to_plaintext();
         outgoing.push(bytes);
         let until = now.saturating_add(CLOSE_LIMIT);
         Self::new(source, peer, receive, Life::Lingering { until, outgoing })
@@ -320,7 +320,7 @@ impl Session {
     /// Sends the reason why the peer was refused in its last turn.
     pub(super) fn refuse(&mut self, bytes: &[u8]) {
         if let Life::Lingering { outgoing, .. } = &mut self.life {
-            outgoing.speak_plainly();
+            outgoing.fall_back_to_plaintext();
             outgoing.push(bytes);
         }
     }

@@ -338,7 +338,7 @@ impl Worker {
         // Too many connections are already lingering, so the thread does not wait for this one.
         // Most peers have already sent their request and still receive the answer: reading their
         // input first keeps the system from discarding it.
-        transport.send.speak_plainly();
+        transport.send.fall_back_to_plaintext();
         let _ = transport.receive.try_read(&mut self.buffer);
         let _ = transport.send.try_write(bytes);
         transport.send.finish();

@@ -125,13 +125,13 @@ pub trait SendHalf: Send {
         true
     }
 
-    /// Gives up encryption if it has not begun. What follows only informs the peer why it is
-    /// refused.
-    fn speak_plainly(&mut self) {}
+    /// Falls back to plaintext if encryption has not begun. Only the reason why the peer is refused
+    /// is sent after that.
+    fn fall_back_to_plaintext(&mut self) {}
 
     /// Ends the encryption of this half, after everything else was sent, so that another program
-    /// can continue the connection with the socket alone. Returns false while there is no room to
-    /// say so. After true, this half does not touch the socket any more.
+    /// can continue the connection with the socket alone. Returns false while there is no room for
+    /// the notice of the end. After true, this half does not touch the socket any more.
     ///
     /// # Errors
     /// The connection is gone.
@@ -195,7 +195,7 @@ pub enum SourceKind {
     /// A socket that reports room whenever the other end reads. It is polled for room only after a
     /// send found none; otherwise every message would cost one more wake-up.
     UnixSocket,
-    /// A socket beside shared memory: readable means that either half may continue.
+    /// A socket used together with shared memory: readable means that either half may continue.
     SharedMemory,
     /// A signal: readable means that either half may continue. The thread that polled it
     /// acknowledges it, then reads until nothing is left and writes pending data.

@@ -1,7 +1,7 @@
 //! CONTROL and CONTROLLED: take, request, release and hand over control of folders.
 //!
 //! Used only if both ends have the feature CONTROL. While a client controls a folder, the engine
-//! refuses writes of other clients to its variables, with the fault `controlled`. TAKE and REQUEST are
+//! refuses writes by other clients to its variables, with the fault `controlled`. TAKE and REQUEST are
 //! answered with the token, or with the request if the client has to wait; GIVE with the token of the
 //! new holder; RELEASE without items. A request that is refused as a whole is answered with FAULT.
 //!

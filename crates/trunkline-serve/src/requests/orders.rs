@@ -49,13 +49,13 @@ pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), 
         LibraryVerb::Start => Order::Start { library },
         LibraryVerb::Stop => Order::Stop { library },
         LibraryVerb::StopEngine if !context.features.contains(Features::ENGINE_ORDERS) => {
-            let fault = not_agreed("the order to stop the engine", Features::ENGINE_ORDERS);
+            let fault = not_agreed("stopping the engine", Features::ENGINE_ORDERS);
             context.put_fault(frame.request(), &fault);
             return Ok(());
         }
         LibraryVerb::StopEngine => Order::StopEngine,
         LibraryVerb::ReloadEngine if !context.features.contains(Features::RELOAD) => {
-            let fault = not_agreed("the order to reload the configuration", Features::RELOAD);
+            let fault = not_agreed("reloading the configuration", Features::RELOAD);
             context.put_fault(frame.request(), &fault);
             return Ok(());
         }

@@ -3,10 +3,10 @@
 //! millivolts, and temperatures are in degrees Celsius. The inverse functions are approximations
 //! that NIST publishes.
 //!
-//! Each function has several polynomials, each with the end of its range. The last range has no
-//! end.
+//! Each function consists of several polynomials, each with the upper end of its range. The last
+//! range has no upper end.
 
-/// The end of a range, and the coefficients of the polynomial in this range, constant term first.
+/// The upper end of a range, and the coefficients of the polynomial in this range, constant term first.
 pub(super) type Piece = (f64, &'static [f64]);
 
 #[derive(Debug, PartialEq)]
@@ -175,7 +175,7 @@ const TYPE_T: Thermocouple = Thermocouple {
     exponential: None,
 };
 
-/// Returns the thermocouple with a type code of NI's drivers.
+/// Returns the thermocouple for a type code of NI's drivers.
 pub(super) fn from_code(code: u64) -> Option<&'static Thermocouple> {
     Some(match code {
         10_047 => &TYPE_B,

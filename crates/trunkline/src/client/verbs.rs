@@ -271,7 +271,7 @@ verbs! {
     waits fn flush(&self) -> WriteCounts = |core, _| core.flush();
 
     /// Takes, renews or releases leases. While this connection holds the lease of a variable, the
-    /// engine refuses writes of other clients. A lease ends when its time expires or the connection
+    /// engine refuses writes by other clients. A lease ends when its time expires or the connection
     /// ends.
     ///
     /// # Errors
@@ -281,7 +281,7 @@ verbs! {
         -> Vec<Result<Lease, Fault>> = |core, _| core.lease(variables, terms);
 
     /// Takes control of a folder, such as `boiler` or `boiler/pump`: until it ends, the engine refuses
-    /// writes of other clients to the variables in the folder. Holders of lower levels lose their
+    /// writes by other clients to the variables in the folder. Holders of lower levels lose their
     /// control. Control ends with the connection, when its duration has passed, or when it is released
     /// or taken over; the client does not take it again automatically.
     ///

@@ -20,7 +20,7 @@ pub(crate) use self::hold::ControlEvent;
 
 /// Control who may write the variables of a folder
 ///
-/// While a client controls a folder, the engine refuses writes of other clients to the variables in
+/// While a client controls a folder, the engine refuses writes by other clients to the variables in
 /// it. I/O servers, real-time threads and forcing are not restricted. `trunkline why NAME` shows who
 /// controls a variable.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -46,7 +46,7 @@ pub(crate) struct ListArgs {
 /// by others are refused. The command keeps control until Ctrl-C, and prints who asks for it. With --for, it
 /// ends immediately, and control ends after that time or with `control release`.
 ///
-/// A supervisor takes control from an operator, but not the reverse; at the same level, ask with
+/// A supervisor can take control from an operator, but not the reverse; at the same level, ask with
 /// `control request`. If another client has control, or takes it, the exit code is 6.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TakeArgs {

@@ -72,7 +72,7 @@ impl fmt::Display for Reloaded {
         match is_same {
             true => write!(
                 f,
-                "\nnothing changed; {} as before",
+                "\nnothing changed; {} kept",
                 counted(self.kept, "variable")
             ),
             false => Ok(()),

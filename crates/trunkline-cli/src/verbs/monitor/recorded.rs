@@ -19,11 +19,11 @@ use crate::{CliError, Exit, Problem};
 
 /// The last readings in a file that `monitor --json` wrote.
 pub(super) struct Bookmarks {
-    /// The reading with the highest sequence of each start of the engine, and the start of the last
-    /// reading, by name.
+    /// By name: the epoch of the last reading, and the reading with the highest sequence of each
+    /// epoch.
     last: HashMap<String, (u64, HashMap<u64, Bookmark>)>,
     /// True if the file is standard output and its last line is incomplete.
-    cuts_output: bool,
+    has_incomplete_line: bool,
 }
 
 impl Bookmarks {
@@ -39,7 +39,7 @@ impl Bookmarks {
         let mut lines = BufReader::new(file);
         let mut bookmarks = Self {
             last: HashMap::new(),
-            cuts_output: false,
+            has_incomplete_line: false,
         };
         let mut line = Vec::new();
         loop {
@@ -47,7 +47,7 @@ impl Bookmarks {
             if lines.read_until(b'\n', &mut line).map_err(problem)? == 0 {
                 return Ok(bookmarks);
             }
-            bookmarks.cuts_output = is_output && !line.ends_with(b"\n");
+            bookmarks.has_incomplete_line = is_output && !line.ends_with(b"\n");
             if let Some((name, bookmark)) = bookmark(&line) {
                 bookmarks.add(name, bookmark);
             }
@@ -56,24 +56,24 @@ impl Bookmarks {
 
     fn add(&mut self, name: String, bookmark: Bookmark) {
         let Position { epoch, sequence } = bookmark.position;
-        let (last, starts) = self.last.entry(name).or_default();
+        let (last, epochs) = self.last.entry(name).or_default();
         *last = epoch;
-        let highest = starts.entry(epoch).or_insert(bookmark);
+        let highest = epochs.entry(epoch).or_insert(bookmark);
         if sequence > highest.position.sequence {
             *highest = bookmark;
         }
     }
 
-    /// Returns the last reading of a variable. Of several readings of one start of the engine, it is
-    /// the one with the highest sequence.
+    /// Returns the last reading of a variable. If several readings have its epoch, returns the one with
+    /// the highest sequence.
     pub(super) fn of(&self, name: &str) -> Option<Bookmark> {
-        let (last, starts) = self.last.get(name)?;
-        starts.get(last).copied()
+        let (last, epochs) = self.last.get(name)?;
+        epochs.get(last).copied()
     }
 
     /// Returns true if the output must begin with a new line.
     pub(super) fn needs_new_line(&self) -> bool {
-        self.cuts_output
+        self.has_incomplete_line
     }
 }
 

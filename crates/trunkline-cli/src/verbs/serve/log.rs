@@ -178,7 +178,7 @@ impl Reporter {
         let sentence = match result {
             Ok(reloaded) => format!("the configuration was reloaded: {reloaded}"),
             Err(error) => {
-                format!("the configuration was not reloaded, and is as before: {error}")
+                format!("the configuration was not reloaded and is unchanged: {error}")
             }
         };
         match (self, result) {

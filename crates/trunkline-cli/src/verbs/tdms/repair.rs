@@ -26,8 +26,8 @@ const PIECE_BYTES: u64 = 256 * 1024;
 /// Cut off the incomplete or damaged end of a file
 ///
 /// Without OUT, the command truncates FILE and saves the removed part as `FILE.cut`; the bytes
-/// before the cut do not change. With OUT, the command writes the repaired file to OUT, which keeps
-/// more values, and does not change FILE. Damage elsewhere in the file is not repaired; `tdms
+/// before the cut do not change. With OUT, the command does not change FILE; it writes a repaired
+/// copy to OUT, in which more values can be kept. Damage elsewhere in the file is not repaired; `tdms
 /// defrag` writes a copy without the damaged parts.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {

@@ -24,7 +24,7 @@ impl ControlMark {
         let generation = self.table.generation.load(Ordering::Acquire);
         if self.generation != generation {
             let shared = self.table.shared.lock();
-            // Read again under the lock, so that number and token belong together.
+            // Read again under the lock, so that the generation and the token match.
             self.generation = self.table.generation.load(Ordering::Relaxed);
             self.token = shared.book.covering(variable.name()).cloned();
         }
@@ -35,7 +35,7 @@ impl ControlMark {
 }
 
 impl Extension for ControlMark {
-    /// Before leases, so that a refused client does not enter the queue of a single writer.
+    /// Called before leases, so that a refused client does not enter the queue of a single writer.
     fn order(&self) -> u8 {
         0
     }

@@ -1,4 +1,4 @@
-//! Control of folders: while a client controls a folder, the engine refuses writes of other clients
+//! Control of folders: while a client controls a folder, the engine refuses writes by other clients
 //! to the variables in it (decision 0068).
 //!
 //! ```text

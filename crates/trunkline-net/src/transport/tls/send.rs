@@ -244,7 +244,7 @@ impl SendHalf for TlsSend {
         Ok(())
     }
 
-    fn speak_plainly(&mut self) {
+    fn fall_back_to_plaintext(&mut self) {
         for phase in [Phase::Undecided, Phase::Refused] {
             self.phase = self.shared.change(phase, Phase::Plain);
         }
