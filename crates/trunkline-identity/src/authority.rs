@@ -74,7 +74,7 @@ pub enum AuthorityError {
     Name,
     /// There are too many host names.
     #[error(
-        "{count} host names are too many for a certificate, which may have {NAMES_MAX}; specify \
+        "{count} host names are too many for a certificate; the maximum is {NAMES_MAX}; specify \
          fewer"
     )]
     TooManyNames {

@@ -1,6 +1,6 @@
 //! The Ed25519 keys by which programs prove their identity.
 //!
-//! A program proves that it has the private key by a signature over keying material of its connection. The
+//! A program proves that it has the private key by signing keying material of its connection. The
 //! material differs for each connection, so a recorded signature proves nothing on another one.
 //!
 //! Only the PKCS #8 form of a private key is erased from memory when it is dropped. `ring` keeps the expanded
@@ -25,13 +25,14 @@ pub const SIGNATURE_BYTES: usize = 64;
 /// Length of the keying material of a connection that a signature covers, in bytes.
 pub const BINDING_BYTES: usize = 32;
 
-/// Maximum size of the file of a private key, in bytes.
+/// Maximum size of a private key file, in bytes.
 pub const KEY_FILE_BYTES_MAX: usize = 16 << 10;
 
-/// What a login signature covers ahead of the keying material. No other signature of this key may begin so.
+/// The prefix that a login signature covers, before the keying material. No other signature by this key may
+/// cover data with this prefix.
 const LOGIN_CONTEXT: &[u8] = b"trunkline login 1\0";
 
-/// The DER of an Ed25519 key in PKCS #8 (RFC 8410, version 1, which all tools read) ahead of its 32 bytes.
+/// The DER of an Ed25519 key in PKCS #8 (RFC 8410, version 1, which all tools read), up to its 32 bytes.
 const PKCS8_PREFIX: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
@@ -43,13 +44,13 @@ pub struct ProgramKey {
     pkcs8: Zeroizing<Vec<u8>>,
 }
 
-/// An error of the file of a private key.
+/// An error when a private key file is read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file cannot be read or written, or others can access it.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The file is not the PEM text of a private key.
+    /// The file does not contain a private key in PEM form.
     #[error("{path}: {error}")]
     Pem {
         /// The file, as one word of a shell.
@@ -103,7 +104,7 @@ impl ProgramKey {
     ///
     /// # Errors
     /// [`KeyError::File`] if the file is not a regular file, if its owner is neither this program's user nor
-    /// root, or if other users can access it; otherwise, errors of its content.
+    /// root, or if other users can access it; otherwise, an error for its content.
     pub fn load(path: &Path) -> Result<Self, KeyError> {
         let text = files::read(path, Secrecy::Private, KEY_FILE_BYTES_MAX)?;
         let shown = || files::ShellWord(path).to_string();
@@ -176,7 +177,7 @@ fn login_message(binding: &[u8; BINDING_BYTES]) -> [u8; LOGIN_CONTEXT.len() + BI
     message
 }
 
-/// A signature is not by the key, or not for this connection.
+/// A signature was not made with the key, or not for this connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "the signature does not prove the key on this connection; the client, or a proxy between the client and \

@@ -24,14 +24,14 @@ pub enum PemError {
     },
     /// A block has no end.
     #[error(
-        "the block that begins in line {line} has no end; the file is cut off, so copy it again"
+        "the block that begins on line {line} has no end; the file is cut off, so copy it again"
     )]
     NoEnd {
         /// Line at which the block begins.
         line: usize,
     },
     /// A line of a block is not base64.
-    #[error("the block that begins in line {line} is not base64; copy the file again")]
+    #[error("the block that begins on line {line} is not base64; copy the file again")]
     NotBase64 {
         /// Line at which the block begins.
         line: usize,

@@ -286,7 +286,7 @@ fn a_bad_file_is_refused_with_its_place_and_nothing_is_written() {
         (
             "b",
             format!("{head}{level}{level}"),
-            "b.jsonl:3: rig/level is already in line 2",
+            "b.jsonl:3: rig/level is already on line 2",
         ),
         ("c", "name,value\n".to_owned(), "c.jsonl:1: "),
         (

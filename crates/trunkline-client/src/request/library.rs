@@ -14,7 +14,7 @@ use crate::parts::Parts;
 
 const REQUIRED: (Features, &str) = (
     Features::ADMINISTRATION,
-    "does not accept orders about libraries over the network; update it, or change its \
+    "does not accept library commands over the network; update it, or change its \
      configuration files",
 );
 

@@ -167,7 +167,7 @@ pub enum AccessErrorKind {
     #[error("the rule has both grant and deny; write one rule for each")]
     TwoEffects,
     /// Both `uid` and `uids` are there.
-    #[error("the user has both uid and uids; write all in uids")]
+    #[error("the user has both uid and uids; list all of them in uids")]
     TwoUserIds,
     /// The accounts and rules contradict each other.
     #[error("{0}")]

@@ -288,7 +288,7 @@ fn errors_state_the_line_and_the_remedy() {
         ),
         (
             format!("{user}password = \"correct horse battery\""),
-            "access.toml:3: password: a password hash is a text such as \
+            "access.toml:3: password: a password hash has a form such as \
              `$argon2id$v=19$m=19456,t=2,p=1$SALT$HASH`; set the password again",
         ),
         (
@@ -309,7 +309,7 @@ fn errors_state_the_line_and_the_remedy() {
         ),
         (
             format!("{user}uid = 1\nuids = [2]"),
-            "access.toml:1: the user has both uid and uids; write all in uids",
+            "access.toml:1: the user has both uid and uids; list all of them in uids",
         ),
         (
             format!("{user}disabled = \"yes\""),

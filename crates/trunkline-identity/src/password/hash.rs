@@ -45,7 +45,7 @@ const OUTPUT_BYTES_MIN: usize = 16;
 /// Maximum length of the text of a hash, in bytes.
 const TEXT_BYTES_MAX: usize = 512;
 
-/// The hash of a password. It is a text such as
+/// The hash of a password, in a text form such as
 /// `$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0$aGFzaA...`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordHash {
@@ -89,7 +89,7 @@ pub enum HashError {
 pub enum HashTextError {
     /// The text is not in PHC string format.
     #[error(
-        "a password hash is a text such as `$argon2id$v=19$m=19456,t=2,p=1$SALT$HASH`; set the password again"
+        "a password hash has a form such as `$argon2id$v=19$m=19456,t=2,p=1$SALT$HASH`; set the password again"
     )]
     Form,
     /// The hash is by another function than Argon2id in version 19.

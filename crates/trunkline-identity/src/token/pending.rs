@@ -88,7 +88,7 @@ impl Joined {
 pub enum IssueError {
     /// [`PENDING_MAX`] tokens are pending.
     #[error(
-        "{PENDING_MAX} joining tokens are unused, the most at a time; use them, or try again in {} s, when \
+        "{PENDING_MAX} joining tokens are unused, which is the maximum; use them, or try again in {} s, when \
          the first one expires",
         whole_seconds(*.after)
     )]

@@ -226,7 +226,7 @@ fn claim_audit_room(context: &mut Context) -> Result<Option<AuditRoom>, Progress
 /// checking the caller's rights.
 pub(super) fn refuse_order(context: &Context, rights: Result<(), Fault>) -> Option<Fault> {
     if context.options.administrator.is_none() {
-        let sentence = "this engine does not accept orders over the network; use the program that \
+        let sentence = "this engine does not accept commands over the network; use the program that \
                         runs the engine";
         return Some(Fault::new(FaultCode::NotSupported, sentence));
     }
@@ -235,7 +235,7 @@ pub(super) fn refuse_order(context: &Context, rights: Result<(), Fault>) -> Opti
     }
     (context.unanswered_orders >= ORDERS_MAX).then(|| {
         let sentence = format!(
-            "{ORDERS_MAX} orders of this connection are unanswered; wait for an answer first"
+            "{ORDERS_MAX} commands from this connection are unanswered; wait for an answer first"
         );
         Fault::new(FaultCode::Overloaded, sentence)
     })

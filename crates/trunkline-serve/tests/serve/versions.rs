@@ -102,7 +102,7 @@ fn library_orders_without_administration_are_refused() {
         for Fault { code, sentence } in refused {
             assert_eq!(code, FaultCode::NotSupported);
             assert!(
-                sentence.starts_with("sut does not accept orders"),
+                sentence.starts_with("sut does not accept library commands"),
                 "{sentence}"
             );
             assert!(sentence.contains("update it"), "{sentence}");

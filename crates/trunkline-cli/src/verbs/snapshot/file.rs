@@ -141,7 +141,7 @@ impl Saved {
             let variable =
                 variable.map_err(|reason| file_problem(path, Some(line), &reason, hint))?;
             if let Some(earlier_line) = lines_by_name.insert(variable.name.clone(), line) {
-                let reason = format!("{} is already in line {earlier_line}", variable.name);
+                let reason = format!("{} is already on line {earlier_line}", variable.name);
                 return Err(file_problem(
                     path,
                     Some(line),
@@ -270,7 +270,7 @@ mod tests {
         let untyped = message(&format!("{HEAD}}}\n{{\"name\":\"a\"}}\n"));
         assert!(untyped.contains("\"type\" is missing"), "{untyped}");
         let twice = message(&format!("{HEAD}}}\n{line}\n\n{line}\n"));
-        assert_eq!(twice, "f:4: a is already in line 2");
+        assert_eq!(twice, "f:4: a is already on line 2");
         let cut = message(&format!("{HEAD},\"variables\":3}}\n{line}\n"));
         assert!(cut.starts_with("f: the file is truncated: 3"), "{cut}");
         let half = message(&format!("{HEAD}}}\n{}", &line[..20]));
