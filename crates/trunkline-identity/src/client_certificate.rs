@@ -28,7 +28,7 @@ pub enum ClientCertificateError {
     /// The certificate cannot be read.
     #[error("{path}: {error}")]
     Certificate {
-        /// The file, as one word of a shell.
+        /// The file, quoted as one shell word.
         path: String,
         /// The reason.
         error: CertificateError,
@@ -36,7 +36,7 @@ pub enum ClientCertificateError {
     /// The private key cannot be read.
     #[error("{path}: {error}")]
     Key {
-        /// The file, as one word of a shell.
+        /// The file, quoted as one shell word.
         path: String,
         /// The reason.
         error: AuthorityError,
@@ -47,9 +47,9 @@ pub enum ClientCertificateError {
          files that were created together"
     )]
     OtherKey {
-        /// The file of the certificate, as one word of a shell.
+        /// The file of the certificate, quoted as one shell word.
         certificate: String,
-        /// The file of the key, as one word of a shell.
+        /// The file of the key, quoted as one shell word.
         key: String,
     },
 }

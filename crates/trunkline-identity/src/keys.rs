@@ -53,7 +53,7 @@ pub enum KeyError {
     /// The file does not contain a private key in PEM form.
     #[error("{path}: {error}")]
     Pem {
-        /// The file, as one word of a shell.
+        /// The file, quoted as one shell word.
         path: String,
         /// The reason.
         error: PemError,
@@ -64,7 +64,7 @@ pub enum KeyError {
          or create a new key"
     )]
     NotEd25519 {
-        /// The file, as one word of a shell.
+        /// The file, quoted as one shell word.
         path: String,
         /// The reason, from the library that reads the key.
         reason: String,

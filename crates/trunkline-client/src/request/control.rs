@@ -9,7 +9,10 @@ use crate::answer::ControlList;
 use crate::error::malformed;
 
 const CHECK_HINT: &str = "check with `trunkline control ls`";
-const MISSING: (Features, &str) = (Features::CONTROL, "does not support control of folders; update it");
+const MISSING: (Features, &str) = (
+    Features::CONTROL,
+    "does not support control of folders; update it",
+);
 
 /// Takes control of a folder, asks for it, or hands it over.
 #[derive(Debug)]
