@@ -72,15 +72,12 @@ impl Plant {
     }
 
     fn moment(&self) -> Moment {
-        Moment {
-            now: self.rig.now(),
-            wall: self.rig.wall(),
-        }
+        self.rig.moment()
     }
 
     fn search(&self, caller: &Caller) {
         let control = self.rig.engine.control();
-        while control.search(caller.session, 2, &mut Wakes::new()) {}
+        while control.search(caller.session, 2, self.moment(), &mut Wakes::new()) {}
     }
 
     fn take(&self, who: &Caller, text: &str, terms: ControlTerms) -> Result<u64, ControlRefusal> {
@@ -242,6 +239,96 @@ fn holder_takes_more_or_other_terms_but_not_less() {
     assert!(sut.take(&bo, "boiler", SUPERVISOR).is_err());
     sut.take(&ana, "boiler", OPERATOR).unwrap();
     sut.take(&bo, "boiler", SUPERVISOR).unwrap();
+}
+
+const TEN: Duration = Duration::from_secs(10);
+
+impl Plant {
+    fn lease(&self, who: &Caller, name: &str) -> Result<(), FaultCode> {
+        let (variable, request) = (self.rig.variable(name), LeaseRequest::acquire(TEN));
+        let granted = self.rig.lease(who, variable.handle(), request);
+        granted.map(|_| ()).map_err(|refusal| refusal.code())
+    }
+
+    fn renew(&self, who: &Caller, name: &str) -> Result<(), FaultCode> {
+        let (variable, request) = (self.rig.variable(name), LeaseRequest::renew(TEN));
+        let granted = self.rig.lease(who, variable.handle(), request);
+        granted.map(|_| ()).map_err(|refusal| refusal.code())
+    }
+
+    /// Deploys `panel/speed`, an alias of `boiler/pump/speed`, and `far/speed`, an alias of that.
+    fn deploy_aliases(&self) {
+        for (library, target) in [("panel", "boiler/pump/speed"), ("far", "panel/speed")] {
+            let properties = Properties {
+                alias: target.to_owned(),
+                ..Properties::new(DataType::F64)
+            };
+            self.rig.deploy(library, vec![define("speed", properties)]);
+        }
+    }
+}
+
+/// Behaviour: B-22.
+#[test]
+fn nobody_but_the_holder_leases_a_variable_of_a_controlled_folder() {
+    let (sut, ana, bo) = (Plant::new(), one(1), one(2));
+    sut.deploy_aliases();
+    sut.take(&ana, "boiler", OPERATOR).unwrap();
+    for name in [
+        "boiler/level",
+        "boiler/pump/speed",
+        "panel/speed",
+        "far/speed",
+    ] {
+        assert_eq!(sut.lease(&bo, name), Err(FaultCode::Controlled), "{name}");
+        assert_eq!(sut.renew(&bo, name), Err(FaultCode::Controlled), "{name}");
+        assert!(sut.may_write(&ana, name), "{name}");
+        assert_eq!(sut.lease(&ana, name), Ok(()), "{name}");
+    }
+    assert_eq!(sut.lease(&bo, "rig/x"), Ok(()));
+    // The lease of the former holder remains until it ends.
+    sut.release(&ana, "boiler").unwrap();
+    assert_eq!(sut.lease(&bo, "boiler/level"), Err(FaultCode::Leased));
+    sut.advance(10);
+    assert_eq!(sut.lease(&bo, "boiler/level"), Ok(()));
+}
+
+/// Behaviour: B-22.
+#[test]
+fn control_ends_the_leases_of_others_and_keeps_its_own() {
+    let sut = Plant::new();
+    sut.deploy_aliases();
+    let (screen, terminal, bo) = (person(1, "ana"), person(2, "ana"), one(3));
+    let of_identity = ControlTerms {
+        holder: ControlHolder::Identity,
+        ..OPERATOR
+    };
+    for name in ["boiler/level", "panel/speed", "far/speed", "rig/x"] {
+        sut.lease(&bo, name).unwrap();
+    }
+    sut.lease(&terminal, "boiler/pump/on").unwrap();
+    sut.take(&screen, "boiler", of_identity).unwrap();
+    for name in ["boiler/level", "panel/speed", "far/speed"] {
+        assert!(sut.may_write(&screen, name), "{name}");
+        assert_eq!(sut.renew(&bo, name), Err(FaultCode::Controlled), "{name}");
+    }
+    assert_eq!(sut.renew(&bo, "rig/x"), Ok(()));
+    assert_eq!(sut.renew(&terminal, "boiler/pump/on"), Ok(()));
+    sut.release(&screen, "boiler").unwrap();
+    // As after its time, a lease that has ended cannot be renewed, because others may have written.
+    assert_eq!(sut.renew(&bo, "boiler/level"), Err(FaultCode::NotLeased));
+    assert_eq!(sut.lease(&bo, "boiler/level"), Ok(()));
+
+    // The next holder ends the leases of the one before, whether it takes over or has waited.
+    sut.take(&bo, "boiler", OPERATOR).unwrap();
+    sut.lease(&bo, "boiler/pump/on").unwrap();
+    sut.take(&one(4), "boiler", SUPERVISOR).unwrap();
+    assert!(sut.may_write(&one(4), "boiler/pump/on"));
+    sut.lease(&one(4), "boiler/pump/on").unwrap();
+    sut.request(&bo, "boiler", OPERATOR).unwrap();
+    sut.release(&one(4), "boiler").unwrap();
+    sut.search(&bo);
+    assert!(sut.may_write(&bo, "boiler/pump/on"));
 }
 
 #[test]
@@ -471,25 +558,6 @@ fn alias_elsewhere_does_not_lead_around_control() {
         WriteOutcome::Applied(_)
     ));
     assert_eq!(sut.rig.variable("boiler/level").sequence(), 1);
-}
-
-/// A lease and control both apply. Behaviour: B-22.
-#[test]
-fn lease_within_a_controlled_folder_keeps_its_holder() {
-    let (sut, ana, bo) = (Plant::new(), one(1), one(2));
-    let level = sut.rig.variable("boiler/level");
-    let ten = LeaseRequest::acquire(Duration::from_secs(10));
-    let leases = sut.rig.engine.leases();
-    leases
-        .request(&bo, sut.rig.now(), level.handle(), ten)
-        .unwrap();
-    sut.take(&ana, "boiler", OPERATOR).unwrap();
-    let by_holder = sut.write(&ana, "boiler/level");
-    assert!(
-        matches!(by_holder, WriteOutcome::Refused(Refusal::Leased { .. })),
-        "{by_holder:?}"
-    );
-    assert!(!sut.may_write(&bo, "boiler/level"));
 }
 
 fn with_rights(session: u32, actions: &[Action]) -> Caller {

@@ -109,7 +109,12 @@ impl ControlRole {
             return false;
         }
         let control = context.engine.control();
-        if control.search(context.caller.session, SLICE, &mut context.wakes) {
+        if control.search(
+            context.caller.session,
+            SLICE,
+            context.moment,
+            &mut context.wakes,
+        ) {
             return true;
         }
         let revision = control.follow(&context.caller, &context.consumer);
@@ -188,7 +193,12 @@ impl ControlRequest {
 
     fn search(&mut self, context: &mut Context, number: u64) -> Result<Option<Stage>, Fault> {
         let control = context.engine.control();
-        if control.search(context.caller.session, SLICE, &mut context.wakes) {
+        if control.search(
+            context.caller.session,
+            SLICE,
+            context.moment,
+            &mut context.wakes,
+        ) {
             return Ok(Some(Stage::Searching(number)));
         }
         match control.entry(number, &context.caller, context.moment.now) {

@@ -387,15 +387,10 @@ impl Session {
     /// subscriptions for a while, so that another session of the client can resume them.
     fn release(&mut self, may_resume: bool) {
         self.provider_role.stop_providing(&mut self.context);
-        self.context
-            .engine
-            .leases()
-            .end_session(self.context.caller.session);
-        self.context.engine.control().end_session(
-            self.context.caller.session,
-            self.context.moment,
-            &mut self.context.wakes,
-        );
+        let (session, moment) = (self.context.caller.session, self.context.moment);
+        let (engine, wakes) = (&self.context.engine, &mut self.context.wakes);
+        engine.leases().end_session(session, moment, wakes);
+        engine.control().end_session(session, moment, wakes);
         self.context.queue = Queue::default();
         self.frames = FrameBuffer::new(FrameLimits::HELLO);
         self.context.unfinished = Unfinished::default();

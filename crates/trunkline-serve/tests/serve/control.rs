@@ -197,7 +197,7 @@ fn list_is_sent_in_pages() {
         let control = engine.control();
         let taken = control.take(&other, &folder, OPERATOR, moment, &mut Wakes::new());
         taken.unwrap();
-        while control.search(other.session, 100, &mut Wakes::new()) {}
+        while control.search(other.session, 100, moment, &mut Wakes::new()) {}
     }
     sut.traffic = Default::default();
     let found = list(&mut sut, "", false);

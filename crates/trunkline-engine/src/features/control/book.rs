@@ -433,14 +433,14 @@ impl Book {
         self.grant_waiting(moment);
     }
 
-    /// Returns the folder that is searched next for variables without a mark, with its number and
-    /// the slot at which to continue; 0 to begin. Searches of ended sessions are anybody's.
-    pub(super) fn next_search(&self, session: u32) -> Option<(u64, Folder, u32)> {
+    /// Returns the token whose folder is searched next for variables without a mark, and the slot at
+    /// which to continue; 0 to begin. Searches of ended sessions are anybody's.
+    pub(super) fn next_search(&self, session: u32) -> Option<(Arc<Token>, u32)> {
         let mut searches = self.searches.iter();
         let (number, search) =
             searches.find(|(_, one)| one.session == session || one.session == 0)?;
         let token = self.token(*number)?;
-        Some((*number, token.folder().clone(), search.cursor))
+        Some((Arc::clone(token), search.cursor))
     }
 
     /// Records the progress of a search; `None` if it is complete. Returns the token in that case.

@@ -16,11 +16,13 @@
 //!
 //! A variable in a controlled folder has a mark, which looks the holder up at each write. So a change
 //! of the holder changes the table only. A new token first searches its folder for variables without
-//! a mark. Its holder learns that it has control when the search is complete: no write of another
-//! client is applied after that. [`Engine::poll`](crate::Engine::poll) removes marks that are no
+//! a mark, and ends the leases of others on them. Its holder learns that it has control when the search
+//! is complete: no write of another client is applied after that, and no lease of another client refuses
+//! one of the holder. [`Engine::poll`](crate::Engine::poll) removes marks that are no
 //! longer needed.
 //!
-//! Lock order: the index of names, a variable, the book, then the locks of the audit trail.
+//! Lock order: the index of names, a variable, its aliases, the book, then the locks of leases and of
+//! the audit trail.
 
 mod book;
 mod mark;
@@ -38,6 +40,7 @@ use self::book::{Book, Change, EndCause, Token};
 use crate::caller::Caller;
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::features::audit::{Audit, AuditLog, AuditRoom, OrderNote, SecurityEvent, SecurityNote};
+use crate::features::leases::{LeaseTable, Leases};
 use crate::outcome::Controlled;
 use crate::subscriptions::Consumer;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
@@ -52,6 +55,7 @@ pub struct ControlTable {
     /// Increases with every change of a token; 0 before the first one.
     generation: AtomicU64,
     audit: Arc<AuditLog>,
+    leases: Arc<LeaseTable>,
 }
 
 #[derive(Debug, Default)]
@@ -94,11 +98,12 @@ pub struct ControlState {
 }
 
 impl ControlTable {
-    pub(crate) fn new(audit: &Arc<AuditLog>) -> Self {
+    pub(crate) fn new(audit: &Arc<AuditLog>, leases: &Arc<LeaseTable>) -> Self {
         Self {
             shared: Mutex::default(),
             generation: AtomicU64::new(0),
             audit: Arc::clone(audit),
+            leases: Arc::clone(leases),
         }
     }
 
@@ -214,28 +219,32 @@ impl Control<'_> {
         self.finish(&mut shared, moment, wakes);
     }
 
-    /// Searches the folders that the session has got control of for variables without a mark, for up
-    /// to `limit` variables. Returns true if there is more to search.
-    pub fn search(&self, session: u32, limit: usize, wakes: &mut Wakes) -> bool {
+    /// Searches the folders that the session has got control of for variables without a mark, and for
+    /// leases of others, for up to `limit` variables. Returns true if there is more to search.
+    pub fn search(&self, session: u32, limit: usize, moment: Moment, wakes: &mut Wakes) -> bool {
         let next = || self.table.shared.lock().book.next_search(session);
-        let Some((number, folder, cursor)) = next() else {
+        let Some((token, cursor)) = next() else {
             return false;
         };
+        let leases: Leases<'_> = self.of(&self.table.leases);
+        let may_write = |caller: &Caller| token.admits(caller);
         // Takes the lock of the index of names: see `mark_new`.
         let end = self.core.variables.end();
         let cursor = cursor.max(1);
         let stop = end.min(cursor.saturating_add(u32::try_from(limit.max(1)).unwrap_or(u32::MAX)));
         for slot in cursor..stop {
             if let Some(variable) = self.core.variables.at(slot)
-                && folder.covers(variable.name())
+                && token.folder().covers(variable.name())
                 && !variable.name().contains('#')
             {
                 mark::attach(self.table, &variable);
+                // With its mark, the variable cannot be leased by others any more.
+                leases.end_others(&variable, &may_write, moment, wakes);
             }
         }
         let mut shared = self.table.shared.lock();
         let cursor = (stop < end).then_some(stop);
-        if let Some(token) = shared.book.searched(number, cursor) {
+        if let Some(token) = shared.book.searched(token.number, cursor) {
             shared.notify(&token.caller, token.folder(), wakes);
         }
         drop(shared);
@@ -353,7 +362,7 @@ impl Control<'_> {
         }
         let next_end = self.expire(moment, wakes);
         // Searches whose sessions have ended.
-        let is_searching = self.search(0, limit, wakes);
+        let is_searching = self.search(0, limit, moment, wakes);
         match self.sweep(limit) || is_searching {
             true => Some(moment.now),
             false => next_end,
@@ -609,7 +618,7 @@ mod tests {
         control
             .take(&caller, &folder, terms, MOMENT, wakes)
             .unwrap();
-        while control.search(session, 10, wakes) {}
+        while control.search(session, 10, MOMENT, wakes) {}
     }
 
     /// Called after the mark has admitted a write, while the write holds the lock of its variable.
