@@ -18,7 +18,9 @@ use trunkline_engine::{
     Caller, Consumer, ControlRefusal, GroupAttempt, GroupMember, LeaseRequest, Principal, Refusal,
     Rights, Variable, Wake, Wakes, Write, WriteOutcome, WriteVerb,
 };
-use trunkline_types::control::{CONTROL_OF_IDENTITY_MAX, CONTROL_WAITING_MAX};
+use trunkline_types::control::{
+    CONTROL_OF_IDENTITY_MAX, CONTROL_WAITING_MAX, CONTROL_WAITING_OF_IDENTITY_MAX,
+};
 use trunkline_types::{
     AuditAction, AuditOutcome, ControlEntry, ControlHolder, ControlLevel, ControlTerms, DataType,
     FaultCode, Folder, Moment, Pattern, Properties, Value, WhyStage, WhyVerdict,
@@ -669,7 +671,7 @@ fn change_of_rules_ends_control_by_the_rules_for_the_host_of_its_holder() {
 #[test]
 fn folders_and_requests_of_one_identity_are_bounded_wherever_others_have_control() {
     let sut = Plant::new();
-    let (share, folders) = (CONTROL_OF_IDENTITY_MAX as u32, 16_u32);
+    let (share, folders) = (CONTROL_OF_IDENTITY_MAX as u32, 32_u32);
     let holder = person(1, "ana");
     for number in 0..folders {
         let text = format!("f/{number}");
@@ -701,19 +703,52 @@ fn folders_and_requests_of_one_identity_are_bounded_wherever_others_have_control
         holder: ControlHolder::Identity,
         ..OPERATOR
     };
-    for number in 0..3 {
+    let folders = 40;
+    for number in 0..folders {
         let text = format!("f/{number}");
         sut.take(&person(1, "ana"), &text, of_identity).unwrap();
         sut.request(&one(2), &text, OPERATOR).unwrap();
     }
-    let mut own = 3;
+    let mut own = folders;
     for session in 3..60 {
-        for number in 0..3 {
+        for number in 0..folders {
             let requested = sut.request(&person(session, "ana"), &format!("f/{number}"), OPERATOR);
             own += u32::from(requested.is_ok());
         }
     }
     assert_eq!(own, share);
+}
+
+/// One account neither fills the queue of a folder, nor does its control pass through dozens of its
+/// sessions, whether they ask for the folder, for folders in it or for one around it.
+#[test]
+fn one_identity_waits_for_a_folder_a_few_times_and_others_can_wait_as_well() {
+    let sut = Plant::new();
+    sut.take(&one(1), "boiler", OPERATOR).unwrap();
+    let ask = |session: u32, text: &str| sut.request(&person(session, "ana"), text, OPERATOR);
+    let max = CONTROL_WAITING_OF_IDENTITY_MAX as u32;
+    for session in 10..10 + max {
+        ask(session, ["boiler", "**"][session as usize % 2]).unwrap();
+        // Asking again needs no further place.
+        ask(session, ["boiler", "**"][session as usize % 2]).unwrap();
+    }
+    for text in ["boiler", "boiler/pump", "**"] {
+        let refused = ask(99, text).unwrap_err();
+        assert_eq!(refused.code(), FaultCode::LimitReached);
+        assert!(
+            refused.to_string().contains("already wait 4 times"),
+            "{refused}"
+        );
+    }
+    sut.request(&one(2), "boiler", OPERATOR).unwrap();
+    (10..10 + max).for_each(|session| sut.end(&person(session, "ana")));
+
+    // Requests for many folders do not fill the queue of the one around them.
+    for number in 0..CONTROL_WAITING_MAX as u32 {
+        ask(10 + number, &format!("boiler/{number}")).unwrap();
+    }
+    assert!(ask(99, "boiler").is_err());
+    sut.request(&one(3), "boiler", OPERATOR).unwrap();
 }
 
 #[test]

@@ -446,6 +446,7 @@ impl Control<'_> {
             | ControlRefusal::NoRequest { .. }
             | ControlRefusal::NoIdentity
             | ControlRefusal::QueueFull { .. }
+            | ControlRefusal::TooManyWaiting { .. }
             | ControlRefusal::TooMany { .. } => return,
         };
         let peer = caller.principal.to_string();
