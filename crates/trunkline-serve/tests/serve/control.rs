@@ -6,12 +6,13 @@ use trunkline_client::request::{Control, FollowControl};
 use trunkline_client::{ControlList, RequestId, Write, WriteOutcome};
 use trunkline_engine::{Caller, Rights, Wakes};
 use trunkline_proto::{Fault, FaultCode, FrameKind};
+use trunkline_serve::ServeOptions;
 use trunkline_types::{
     ControlEntry, ControlHolder, ControlLevel, ControlTerms, Folder, Moment, Value,
 };
 
 use crate::rig::access::granted;
-use crate::rig::{Pair, World, f64_variable};
+use crate::rig::{Pair, World, client_options, f64_variable};
 
 const OPERATOR: ControlTerms = ControlTerms {
     level: ControlLevel::Operator,
@@ -142,6 +143,46 @@ fn control_ends_with_the_connection_and_the_next_session_follows_anew() {
     // The request is sent again, and answered at once.
     assert!(followed(&mut ana, holder).is_some());
     assert!(list(&mut ana, "", true).entries.is_empty());
+}
+
+/// The names that a client gives itself cannot look like another holder, or like what the engine says
+/// about it.
+#[test]
+fn holder_cannot_forge_the_text_that_names_it() {
+    let world = world();
+    for (program, user, shown) in [
+        ("hmi-2.1", "ann", "hmi-2.1, user ann, pid 7"),
+        (
+            "hmi, user eve, pid 1) or account:bo (10.0.0.2:1, hmi",
+            "root",
+            "\"hmi, user eve, pid 1) or account:bo (10.0.0.2:1, hmi\", user root, pid 7",
+        ),
+        (
+            "hmi\", user \"eve\\",
+            "process 1 of user 0",
+            r#""hmi\", user \"eve\\", user "process 1 of user 0", pid 7"#,
+        ),
+        (
+            "10.0.0.2",
+            "\u{0430}nn",
+            "\"10.0.0.2\", user \"\u{0430}nn\", pid 7",
+        ),
+    ] {
+        let mut options = client_options();
+        options.program = program.to_owned();
+        options.user = user.to_owned();
+        options.pid = 7;
+        let mut ana = Pair::offline(&world, ServeOptions::default(), options);
+        ana.connect();
+        let held = take(&mut ana, "boiler", OPERATOR).unwrap();
+        let expected = format!("loopback (127.0.0.1:50000, {shown})");
+        assert_eq!(held.by, expected);
+        let refused = take(&mut Pair::on(&world), "boiler", OPERATOR).unwrap_err();
+        let named = format!("controlled by {expected}, operator, since");
+        assert!(refused.sentence.contains(&named), "{}", refused.sentence);
+        let release = ana.client.release_control("boiler").unwrap();
+        ana.answer(release).unwrap();
+    }
 }
 
 #[test]
