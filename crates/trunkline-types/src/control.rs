@@ -32,7 +32,7 @@ pub const CONTROL_MIN: Duration = Duration::from_secs(1);
 /// The folder of all variables, as users write it.
 const EVERYTHING: &str = "**";
 
-/// A folder: the variables whose names begin with its segments. It need not contain any variable.
+/// A folder: the variables whose names begin with its segments.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Folder(Box<str>);
 

@@ -253,8 +253,9 @@ fn list_is_sent_in_pages() {
 fn reader_of_one_variable_sees_the_control_around_it_only() {
     let world = world();
     world.deploy("rig", vec![f64_variable("x")]);
+    world.deploy("drum", vec![f64_variable("level")]);
     let mut ana = Pair::on(&world);
-    for folder in ["boiler/pump", "boiler/level", "rig"] {
+    for folder in ["boiler/pump", "drum", "rig"] {
         take(&mut ana, folder, OPERATOR).unwrap();
     }
     world.permit(granted(&[(
@@ -277,6 +278,85 @@ fn reader_of_one_variable_sees_the_control_around_it_only() {
     world.permit(Rights::NONE);
     let mut stranger = Pair::on(&world);
     assert!(shown(&mut stranger).is_empty());
+}
+
+/// A list of controlled folders has none that only looks like another one, or that has nothing to control.
+#[test]
+fn folder_without_a_variable_that_the_client_may_read_is_refused() {
+    let world = world();
+    let mut names = vec![f64_variable("motor"), f64_variable("motor/speed")];
+    names.extend((0..5_000).map(|number| f64_variable(&format!("v/{number}"))));
+    world.deploy("rig", names);
+    world.deploy("_io", vec![f64_variable("x")]);
+    let mut sut = Pair::on(&world);
+    for (folder, code, part) in [
+        ("nosuch", FaultCode::UnknownName, "a folder \"nosuch\""),
+        ("boiler ", FaultCode::UnknownName, "a folder \"boiler \""),
+        ("Boiler", FaultCode::UnknownName, "trunkline find"),
+        ("b\u{43e}iler", FaultCode::UnknownName, "trunkline find"),
+        ("boiler/pum", FaultCode::UnknownName, "trunkline find"),
+        (
+            "boiler/level",
+            FaultCode::UnknownName,
+            "boiler/level is a variable",
+        ),
+        (
+            "boiler/level/x",
+            FaultCode::UnknownName,
+            "boiler/level is a variable",
+        ),
+        ("_io", FaultCode::BadName, "does not begin with _"),
+        ("_engine", FaultCode::BadName, "does not begin with _"),
+    ] {
+        let refused = take(&mut sut, folder, OPERATOR).unwrap_err();
+        assert_eq!(refused.code, code, "{folder}: {refused}");
+        assert!(refused.sentence.contains(part), "{folder}: {refused}");
+        let requested = request(&mut sut, folder);
+        assert_eq!(sut.answer(requested).unwrap_err().code, code, "{folder}");
+    }
+    // A folder may have the name of a variable.
+    for folder in ["boiler/pump", "rig/motor", "rig/v", "**"] {
+        take(&mut sut, folder, OPERATOR).unwrap();
+        let release = sut.client.release_control(folder).unwrap();
+        sut.answer(release).unwrap();
+    }
+    // Rights are checked first.
+    let (read, write) = (
+        trunkline_access::Action::Read,
+        trunkline_access::Action::Write,
+    );
+    world.permit(granted(&[(&[read, write], "boiler/**")]));
+    let mut operator = Pair::on(&world);
+    for (folder, code) in [
+        ("rig/motor", FaultCode::Denied),
+        ("nosuch", FaultCode::Denied),
+        ("_io", FaultCode::Denied),
+        ("boiler/nosuch", FaultCode::UnknownName),
+    ] {
+        let refused = take(&mut operator, folder, OPERATOR).unwrap_err();
+        assert_eq!(refused.code, code, "{folder}: {refused}");
+    }
+    take(&mut operator, "boiler/pump", OPERATOR).unwrap();
+}
+
+/// Control of a folder remains while its library is replaced by undeploying and deploying it.
+#[test]
+fn control_remains_when_the_library_is_undeployed() {
+    let world = world();
+    let (mut ana, mut bo) = (Pair::on(&world), Pair::on(&world));
+    take(&mut ana, "boiler", OPERATOR).unwrap();
+    let (engine, (now, wall)) = (world.engine(), world.time());
+    let libraries = engine.libraries();
+    let undeployed = libraries.undeploy("boiler", now, wall, &mut Wakes::new());
+    undeployed.unwrap();
+    assert_eq!(list(&mut bo, "boiler", true).entries.len(), 0);
+    assert_eq!(list(&mut ana, "boiler", true).entries.len(), 1);
+    world.deploy("boiler", vec![f64_variable("level")]);
+    assert_eq!(write(&mut bo, "boiler/level"), Some(FaultCode::Controlled));
+    assert_eq!(write(&mut ana, "boiler/level"), None);
+    let release = ana.client.release_control("boiler").unwrap();
+    ana.answer(release).unwrap();
+    assert_eq!(write(&mut bo, "boiler/level"), None);
 }
 
 #[test]

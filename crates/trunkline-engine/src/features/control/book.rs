@@ -31,6 +31,21 @@ pub enum ControlRefusal {
         level: ControlLevel,
         action: Action,
     },
+    #[error(
+        "{folder} is part of the engine itself, which nobody can control; take control of a folder whose \
+         name does not begin with _"
+    )]
+    Reserved { folder: Folder },
+    #[error(
+        "no variable that you may read is in a folder \"{folder}\"; check its spelling with \
+         `trunkline find`, or deploy its library first"
+    )]
+    NoVariables { folder: Folder },
+    #[error(
+        "{variable} is a variable and not a folder; take control of the folder that contains it, or take a \
+         lease of the variable in a program"
+    )]
+    IsVariable { variable: Box<str> },
     #[error("{0}")]
     Controlled(Arc<Controlled>),
     #[error(
@@ -68,6 +83,10 @@ impl ControlRefusal {
             ControlRefusal::Denied { .. } | ControlRefusal::NoIdentity => FaultCode::Denied,
             ControlRefusal::Controlled(_) => FaultCode::Controlled,
             ControlRefusal::NotControlled { .. } => FaultCode::NotControlled,
+            ControlRefusal::Reserved { .. } => FaultCode::BadName,
+            ControlRefusal::NoVariables { .. } | ControlRefusal::IsVariable { .. } => {
+                FaultCode::UnknownName
+            }
             ControlRefusal::Contained { .. } | ControlRefusal::NoRequest { .. } => {
                 FaultCode::BadRequest
             }
@@ -698,7 +717,7 @@ const _: () = assert!(CONTROL_OF_IDENTITY_MAX < NUMBERS_OF_SESSION as usize);
 
 /// Checks the rights before anything else, so that a caller without them learns nothing about
 /// holders.
-fn check_rights(
+pub(super) fn check_rights(
     caller: &Caller,
     folder: &Folder,
     terms: &ControlTerms,

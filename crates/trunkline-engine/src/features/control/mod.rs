@@ -31,12 +31,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trunkline_access::{Action, Host, SubjectRules};
 use trunkline_types::control::paths_above;
+use trunkline_types::name::is_reserved;
 use trunkline_types::{
     AuditAction, AuditOutcome, ControlEntry, ControlTerms, Folder, Moment, Tick,
 };
 
 pub use self::book::ControlRefusal;
-use self::book::{Book, Change, EndCause, Token};
+use self::book::{Book, Change, EndCause, Token, check_rights};
 use crate::caller::Caller;
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::features::audit::{Audit, AuditLog, AuditRoom, OrderNote, SecurityEvent, SecurityNote};
@@ -123,10 +124,67 @@ impl ControlTable {
 }
 
 impl Control<'_> {
+    /// Checks that the caller can control this folder, before it takes or requests control: it contains a
+    /// variable that the caller may read, and is not part of the engine itself. So a list of controlled
+    /// folders has none that only looks like another one. What happens to the variables later does not
+    /// matter.
+    ///
+    /// Examines up to `limit` variables. Returns `None` if the check must be continued; `cursor` is 0 at
+    /// its beginning.
+    pub fn check_folder(
+        &self,
+        caller: &Caller,
+        folder: &Folder,
+        terms: &ControlTerms,
+        cursor: &mut u32,
+        limit: usize,
+    ) -> Option<Result<(), ControlRefusal>> {
+        if check_rights(caller, folder, terms).is_err() {
+            // Without rights, a caller learns nothing else. The request is refused and recorded.
+            return Some(Ok(()));
+        }
+        if is_reserved(folder.path()) {
+            let folder = folder.clone();
+            return Some(Err(ControlRefusal::Reserved { folder }));
+        }
+        let end = self.core.variables.end();
+        let limit = u32::try_from(limit.max(1)).unwrap_or(u32::MAX);
+        let stop = end.min((*cursor).max(1).saturating_add(limit));
+        let is_in_folder = |variable: &Variable| {
+            let name = variable.name();
+            folder.covers(name)
+                && name != folder.path()
+                && !is_reserved(name)
+                && !name.contains('#')
+                && variable.is_visible_to(caller)
+                && !variable.is_gone()
+        };
+        let mut slots = (*cursor).max(1)..stop;
+        let variables = &self.core.variables;
+        if slots.any(|slot| variables.at(slot).is_some_and(|one| is_in_folder(&one))) {
+            return Some(Ok(()));
+        }
+        *cursor = stop;
+        if stop < end {
+            return None;
+        }
+        let mut above = paths_above(folder.path()).filter_map(|path| variables.find(path));
+        let variable = above.find(|one| one.is_visible_to(caller) && !one.is_gone());
+        Some(Err(match variable {
+            Some(variable) => ControlRefusal::IsVariable {
+                variable: variable.name().into(),
+            },
+            None => ControlRefusal::NoVariables {
+                folder: folder.clone(),
+            },
+        }))
+    }
+
     /// Takes control of a folder at once. Holders of lower levels lose theirs. Returns the number of
     /// the token.
     ///
-    /// The caller must complete the [search](Self::search) before it relies on the control.
+    /// The caller must complete the [check of the folder](Self::check_folder) before, and the
+    /// [search](Self::search) before it relies on the control.
     ///
     /// # Errors
     /// [`ControlRefusal`]: the caller has no right to it, a client of the same or a higher level
@@ -146,6 +204,8 @@ impl Control<'_> {
 
     /// Takes control of a folder if no other client has it; otherwise waits until the holders have
     /// released it. Returns the number of the request, which becomes that of the token.
+    ///
+    /// The caller must complete the [check of the folder](Self::check_folder) before.
     ///
     /// # Errors
     /// [`ControlRefusal`]: the caller has no right to it, or a bound is reached.
@@ -441,7 +501,10 @@ impl Control<'_> {
                 format!("{identity} has control as {}", control.level)
             }
             // Mistakes and bounds, which are no attempt on the control of another client.
-            ControlRefusal::Contained { .. }
+            ControlRefusal::Reserved { .. }
+            | ControlRefusal::NoVariables { .. }
+            | ControlRefusal::IsVariable { .. }
+            | ControlRefusal::Contained { .. }
             | ControlRefusal::NotControlled { .. }
             | ControlRefusal::NoRequest { .. }
             | ControlRefusal::NoIdentity
