@@ -18,7 +18,9 @@ use trunkline_engine::{
     Caller, Consumer, ControlRefusal, GroupAttempt, GroupMember, LeaseRequest, Principal, Refusal,
     Rights, Variable, Wake, Wakes, Write, WriteOutcome, WriteVerb,
 };
-use trunkline_types::control::{CONTROL_OF_IDENTITY_MAX, CONTROL_WAITING_MAX};
+use trunkline_types::control::{
+    CONTROL_OF_IDENTITY_MAX, CONTROL_WAITING_MAX, CONTROL_WAITING_OF_IDENTITY_MAX,
+};
 use trunkline_types::{
     AuditAction, AuditOutcome, ControlEntry, ControlHolder, ControlLevel, ControlTerms, DataType,
     FaultCode, Folder, Moment, Pattern, Properties, Value, WhyStage, WhyVerdict,
@@ -72,15 +74,12 @@ impl Plant {
     }
 
     fn moment(&self) -> Moment {
-        Moment {
-            now: self.rig.now(),
-            wall: self.rig.wall(),
-        }
+        self.rig.moment()
     }
 
     fn search(&self, caller: &Caller) {
         let control = self.rig.engine.control();
-        while control.search(caller.session, 2, &mut Wakes::new()) {}
+        while control.search(caller.session, 2, self.moment(), &mut Wakes::new()) {}
     }
 
     fn take(&self, who: &Caller, text: &str, terms: ControlTerms) -> Result<u64, ControlRefusal> {
@@ -242,6 +241,96 @@ fn holder_takes_more_or_other_terms_but_not_less() {
     assert!(sut.take(&bo, "boiler", SUPERVISOR).is_err());
     sut.take(&ana, "boiler", OPERATOR).unwrap();
     sut.take(&bo, "boiler", SUPERVISOR).unwrap();
+}
+
+const TEN: Duration = Duration::from_secs(10);
+
+impl Plant {
+    fn lease(&self, who: &Caller, name: &str) -> Result<(), FaultCode> {
+        let (variable, request) = (self.rig.variable(name), LeaseRequest::acquire(TEN));
+        let granted = self.rig.lease(who, variable.handle(), request);
+        granted.map(|_| ()).map_err(|refusal| refusal.code())
+    }
+
+    fn renew(&self, who: &Caller, name: &str) -> Result<(), FaultCode> {
+        let (variable, request) = (self.rig.variable(name), LeaseRequest::renew(TEN));
+        let granted = self.rig.lease(who, variable.handle(), request);
+        granted.map(|_| ()).map_err(|refusal| refusal.code())
+    }
+
+    /// Deploys `panel/speed`, an alias of `boiler/pump/speed`, and `far/speed`, an alias of that.
+    fn deploy_aliases(&self) {
+        for (library, target) in [("panel", "boiler/pump/speed"), ("far", "panel/speed")] {
+            let properties = Properties {
+                alias: target.to_owned(),
+                ..Properties::new(DataType::F64)
+            };
+            self.rig.deploy(library, vec![define("speed", properties)]);
+        }
+    }
+}
+
+/// Behaviour: B-22.
+#[test]
+fn nobody_but_the_holder_leases_a_variable_of_a_controlled_folder() {
+    let (sut, ana, bo) = (Plant::new(), one(1), one(2));
+    sut.deploy_aliases();
+    sut.take(&ana, "boiler", OPERATOR).unwrap();
+    for name in [
+        "boiler/level",
+        "boiler/pump/speed",
+        "panel/speed",
+        "far/speed",
+    ] {
+        assert_eq!(sut.lease(&bo, name), Err(FaultCode::Controlled), "{name}");
+        assert_eq!(sut.renew(&bo, name), Err(FaultCode::Controlled), "{name}");
+        assert!(sut.may_write(&ana, name), "{name}");
+        assert_eq!(sut.lease(&ana, name), Ok(()), "{name}");
+    }
+    assert_eq!(sut.lease(&bo, "rig/x"), Ok(()));
+    // The lease of the former holder remains until it ends.
+    sut.release(&ana, "boiler").unwrap();
+    assert_eq!(sut.lease(&bo, "boiler/level"), Err(FaultCode::Leased));
+    sut.advance(10);
+    assert_eq!(sut.lease(&bo, "boiler/level"), Ok(()));
+}
+
+/// Behaviour: B-22.
+#[test]
+fn control_ends_the_leases_of_others_and_keeps_its_own() {
+    let sut = Plant::new();
+    sut.deploy_aliases();
+    let (screen, terminal, bo) = (person(1, "ana"), person(2, "ana"), one(3));
+    let of_identity = ControlTerms {
+        holder: ControlHolder::Identity,
+        ..OPERATOR
+    };
+    for name in ["boiler/level", "panel/speed", "far/speed", "rig/x"] {
+        sut.lease(&bo, name).unwrap();
+    }
+    sut.lease(&terminal, "boiler/pump/on").unwrap();
+    sut.take(&screen, "boiler", of_identity).unwrap();
+    for name in ["boiler/level", "panel/speed", "far/speed"] {
+        assert!(sut.may_write(&screen, name), "{name}");
+        assert_eq!(sut.renew(&bo, name), Err(FaultCode::Controlled), "{name}");
+    }
+    assert_eq!(sut.renew(&bo, "rig/x"), Ok(()));
+    assert_eq!(sut.renew(&terminal, "boiler/pump/on"), Ok(()));
+    sut.release(&screen, "boiler").unwrap();
+    // As after its time, a lease that has ended cannot be renewed, because others may have written.
+    assert_eq!(sut.renew(&bo, "boiler/level"), Err(FaultCode::NotLeased));
+    assert_eq!(sut.lease(&bo, "boiler/level"), Ok(()));
+
+    // The next holder ends the leases of the one before, whether it takes over or has waited.
+    sut.take(&bo, "boiler", OPERATOR).unwrap();
+    sut.lease(&bo, "boiler/pump/on").unwrap();
+    sut.take(&one(4), "boiler", SUPERVISOR).unwrap();
+    assert!(sut.may_write(&one(4), "boiler/pump/on"));
+    sut.lease(&one(4), "boiler/pump/on").unwrap();
+    sut.request(&bo, "boiler", OPERATOR).unwrap();
+    sut.release(&one(4), "boiler").unwrap();
+    sut.search(&bo);
+    assert!(sut.may_write(&bo, "boiler/pump/on"));
 }
 
 #[test]
@@ -473,25 +562,6 @@ fn alias_elsewhere_does_not_lead_around_control() {
     assert_eq!(sut.rig.variable("boiler/level").sequence(), 1);
 }
 
-/// A lease and control both apply. Behaviour: B-22.
-#[test]
-fn lease_within_a_controlled_folder_keeps_its_holder() {
-    let (sut, ana, bo) = (Plant::new(), one(1), one(2));
-    let level = sut.rig.variable("boiler/level");
-    let ten = LeaseRequest::acquire(Duration::from_secs(10));
-    let leases = sut.rig.engine.leases();
-    leases
-        .request(&bo, sut.rig.now(), level.handle(), ten)
-        .unwrap();
-    sut.take(&ana, "boiler", OPERATOR).unwrap();
-    let by_holder = sut.write(&ana, "boiler/level");
-    assert!(
-        matches!(by_holder, WriteOutcome::Refused(Refusal::Leased { .. })),
-        "{by_holder:?}"
-    );
-    assert!(!sut.may_write(&bo, "boiler/level"));
-}
-
 fn with_rights(session: u32, actions: &[Action]) -> Caller {
     Caller {
         rights: Rights::Uniform(Actions::of(actions)),
@@ -601,7 +671,7 @@ fn change_of_rules_ends_control_by_the_rules_for_the_host_of_its_holder() {
 #[test]
 fn folders_and_requests_of_one_identity_are_bounded_wherever_others_have_control() {
     let sut = Plant::new();
-    let (share, folders) = (CONTROL_OF_IDENTITY_MAX as u32, 16_u32);
+    let (share, folders) = (CONTROL_OF_IDENTITY_MAX as u32, 32_u32);
     let holder = person(1, "ana");
     for number in 0..folders {
         let text = format!("f/{number}");
@@ -633,19 +703,52 @@ fn folders_and_requests_of_one_identity_are_bounded_wherever_others_have_control
         holder: ControlHolder::Identity,
         ..OPERATOR
     };
-    for number in 0..3 {
+    let folders = 40;
+    for number in 0..folders {
         let text = format!("f/{number}");
         sut.take(&person(1, "ana"), &text, of_identity).unwrap();
         sut.request(&one(2), &text, OPERATOR).unwrap();
     }
-    let mut own = 3;
+    let mut own = folders;
     for session in 3..60 {
-        for number in 0..3 {
+        for number in 0..folders {
             let requested = sut.request(&person(session, "ana"), &format!("f/{number}"), OPERATOR);
             own += u32::from(requested.is_ok());
         }
     }
     assert_eq!(own, share);
+}
+
+/// One account neither fills the queue of a folder, nor does its control pass through dozens of its
+/// sessions, whether they ask for the folder, for folders in it or for one around it.
+#[test]
+fn one_identity_waits_for_a_folder_a_few_times_and_others_can_wait_as_well() {
+    let sut = Plant::new();
+    sut.take(&one(1), "boiler", OPERATOR).unwrap();
+    let ask = |session: u32, text: &str| sut.request(&person(session, "ana"), text, OPERATOR);
+    let max = CONTROL_WAITING_OF_IDENTITY_MAX as u32;
+    for session in 10..10 + max {
+        ask(session, ["boiler", "**"][session as usize % 2]).unwrap();
+        // Asking again needs no further place.
+        ask(session, ["boiler", "**"][session as usize % 2]).unwrap();
+    }
+    for text in ["boiler", "boiler/pump", "**"] {
+        let refused = ask(99, text).unwrap_err();
+        assert_eq!(refused.code(), FaultCode::LimitReached);
+        assert!(
+            refused.to_string().contains("already wait 4 times"),
+            "{refused}"
+        );
+    }
+    sut.request(&one(2), "boiler", OPERATOR).unwrap();
+    (10..10 + max).for_each(|session| sut.end(&person(session, "ana")));
+
+    // Requests for many folders do not fill the queue of the one around them.
+    for number in 0..CONTROL_WAITING_MAX as u32 {
+        ask(10 + number, &format!("boiler/{number}")).unwrap();
+    }
+    assert!(ask(99, "boiler").is_err());
+    sut.request(&one(3), "boiler", OPERATOR).unwrap();
 }
 
 #[test]

@@ -372,12 +372,9 @@ fn refusals_by_the_alias_are_audited_at_the_alias() {
 fn lease_of_an_alias_does_not_lease_its_target() {
     let (rig, variables) = chain(f64s(), f64s());
     let [x, _, seen, far] = &variables;
-    let (holder, now) = (Caller::local(1, 1000), rig.now());
+    let holder = Caller::local(1, 1000);
     let request = LeaseRequest::acquire(Duration::from_secs(10));
-    rig.engine
-        .leases()
-        .request(&holder, now, seen.handle(), request)
-        .unwrap();
+    rig.lease(&holder, seen.handle(), request).unwrap();
     let refused = write_as(&rig, 2, seen, 1.0);
     assert!(matches!(
         refused,
@@ -423,7 +420,7 @@ fn single_writer_of_an_alias_is_its_first_successful_writer() {
         write_as(&rig, 2, &seen, 2.0),
         WriteOutcome::Refused(Refusal::SingleWriter { .. })
     ));
-    rig.engine.leases().end_session(1);
+    rig.end_leases(1);
     assert_eq!(write_as(&rig, 2, &seen, 2.0), applied(2));
 }
 
@@ -440,11 +437,8 @@ fn replaced_library_has_no_stale_lease_writer_or_alias() {
     );
     write_as(&rig, 1, &x, 1.0);
     let request = LeaseRequest::acquire(Duration::from_secs(10));
-    let leased = rig
-        .engine
-        .leases()
-        .request(&Caller::local(1, 0), rig.now(), y.handle(), request);
-    leased.unwrap();
+    rig.lease(&Caller::local(1, 0), y.handle(), request)
+        .unwrap();
     // Now x is visible to all callers, and y is an alias of x and therefore a new variable.
     replace(
         &rig,
@@ -464,7 +458,7 @@ fn replaced_library_has_no_stale_lease_writer_or_alias() {
     ));
     rig.advance(Duration::from_secs(11));
     rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
-    rig.engine.leases().end_session(1);
+    rig.end_leases(1);
     assert_eq!(write_as(&rig, 3, &x, 4.0), applied(4));
 
     // Now x is a text, which its alias cannot show. The alias shows the next target that has a

@@ -14,7 +14,7 @@ use trunkline_engine::{
     Caller, Granted, GroupAttempt, GroupMember, LEASE_MAX, LeaseRequest, Refusal, Variable,
     WRITERS_WAITING_MAX, Wakes, Write, WriteOutcome, WriteVerb,
 };
-use trunkline_types::{Access, DataType, Position, Properties, Value};
+use trunkline_types::{Access, AuditMode, AuditOutcome, DataType, Position, Properties, Value};
 
 const TEN: Duration = Duration::from_secs(10);
 
@@ -31,10 +31,7 @@ fn write_as(rig: &Rig, session: u32, variable: &Variable, value: f64) -> WriteOu
 }
 
 fn lease(rig: &Rig, session: u32, x: &Variable, request: LeaseRequest) -> Result<Granted, Refusal> {
-    let now = rig.now();
-    rig.engine
-        .leases()
-        .request(&caller(session), now, x.handle(), request)
+    rig.lease(&caller(session), x.handle(), request)
 }
 
 fn acquire(rig: &Rig, session: u32, x: &Variable) -> Result<Granted, Refusal> {
@@ -127,7 +124,7 @@ fn the_engine_asks_to_be_polled_when_the_next_lease_ends() {
         lease(&rig, 1, &x, LeaseRequest::renew(TEN)).unwrap();
     }
     assert_eq!(due(&rig), Some(end.saturating_add(Duration::from_secs(1))));
-    rig.engine.leases().end_session(1);
+    rig.end_leases(1);
     assert_eq!(due(&rig), None);
 }
 
@@ -137,9 +134,9 @@ fn a_lease_ends_with_its_session_and_its_length_is_bounded() {
     let (rig, x) = Rig::plain();
     let forever = LeaseRequest::acquire(Duration::MAX);
     assert_eq!(lease(&rig, 1, &x, forever).unwrap().duration, LEASE_MAX);
-    rig.engine.leases().end_session(2);
+    rig.end_leases(2);
     assert!(refused_by(write_as(&rig, 2, &x, 1.0)).contains("leased"));
-    rig.engine.leases().end_session(1);
+    rig.end_leases(1);
     assert_eq!(write_as(&rig, 2, &x, 1.0), applied(1));
 }
 
@@ -155,9 +152,7 @@ fn lease_is_granted_only_at_the_expected_position() {
             expected,
             ..LeaseRequest::acquire(TEN)
         };
-        rig.engine
-            .leases()
-            .request(&caller(1), rig.now(), x.handle(), request)
+        rig.lease(&caller(1), x.handle(), request)
     };
     let position = |epoch, sequence| Position { epoch, sequence };
     let conflict = |expected| {
@@ -199,16 +194,64 @@ fn unwritable_variables_cannot_be_leased() {
         ..caller(1)
     };
     let request = LeaseRequest::acquire(TEN);
-    let (handle, now) = (x.handle(), rig.now());
-    let denied = rig.engine.leases().request(&looker, now, handle, request);
+    let denied = rig.lease(&looker, x.handle(), request);
     assert_eq!(
         denied,
         Err(Refusal::Denied {
             action: Action::Write
         })
     );
-    let unknown = rig.engine.leases().request(&caller(1), now, 999, request);
+    let unknown = rig.lease(&caller(1), 999, request);
     assert_eq!(unknown, Err(Refusal::UnknownHandle { handle: 999 }));
+}
+
+/// Behaviour: B-24.
+#[test]
+fn leases_of_an_audited_variable_are_in_the_audit_trail() {
+    let (rig, x) = Rig::of(Properties {
+        audit: AuditMode::BestEffort,
+        ..Properties::new(DataType::F64)
+    });
+    acquire(&rig, 1, &x).unwrap();
+    rig.advance(Duration::from_secs(1));
+    lease(&rig, 1, &x, LeaseRequest::renew(TEN)).unwrap();
+    acquire(&rig, 1, &x).unwrap();
+    lease(&rig, 1, &x, LeaseRequest::release()).unwrap();
+    for polls in [false, true] {
+        acquire(&rig, 1, &x).unwrap();
+        rig.advance(TEN);
+        if polls {
+            poll(&rig);
+        }
+    }
+    acquire(&rig, 2, &x).unwrap();
+    rig.end_leases(2);
+    let entries = rig.engine.audit().take(1, 100).into_iter();
+    let shown = entries.map(|entry| {
+        assert_eq!(
+            (&*entry.name, entry.outcome),
+            (x.name(), AuditOutcome::Done)
+        );
+        format!("{} {}: {}", entry.who, entry.action, entry.new)
+    });
+    let expired = "engine lease end: local:1000 (program 1): its time had passed";
+    assert_eq!(
+        shown.collect::<Vec<_>>(),
+        [
+            "local:1000 lease take: for 10s",
+            "local:1000 lease end: released",
+            "local:1000 lease take: for 10s",
+            expired,
+            "local:1000 lease take: for 10s",
+            expired,
+            "local:1000 lease take: for 10s",
+            "engine lease end: local:1000 (program 2): its session had ended",
+        ]
+    );
+    // Like its writes, the leases of another variable are not recorded.
+    let (rig, x) = Rig::plain();
+    acquire(&rig, 1, &x).unwrap();
+    assert!(rig.engine.audit().take(1, 100).is_empty());
 }
 
 /// Behaviour: B-22, B-23.
@@ -253,11 +296,11 @@ fn the_first_writer_wins_and_the_next_in_the_queue_takes_over() {
     refused_by(write_as(&rig, 2, &x, 2.0));
     let held = rig.engine.leases().holder_of(&x, rig.now()).unwrap();
     assert_eq!((held.left, held.waiting), (None, 2));
-    rig.engine.leases().end_session(1);
+    rig.end_leases(1);
     assert!(refused_by(write_as(&rig, 3, &x, 3.0)).contains("program 2"));
     assert_eq!(write_as(&rig, 2, &x, 2.0), applied(2));
-    rig.engine.leases().end_session(3);
-    rig.engine.leases().end_session(2);
+    rig.end_leases(3);
+    rig.end_leases(2);
     assert_eq!(rig.engine.leases().holder_of(&x, rig.now()), None);
     assert_eq!(write_as(&rig, 4, &x, 4.0), applied(3));
     assert_eq!(x.ledger().refused, 4);
@@ -301,7 +344,7 @@ fn the_queue_of_writers_is_bounded() {
     }
     let held = rig.engine.leases().holder_of(&x, rig.now()).unwrap();
     assert_eq!(held.waiting, WRITERS_WAITING_MAX);
-    rig.engine.leases().end_session(1);
+    rig.end_leases(1);
     assert!(refused_by(write_as(&rig, last, &x, 1.0)).contains("program 2"));
 }
 

@@ -45,9 +45,7 @@ fn common(rig: &Rig, x: &Variable, value: f64) -> u64 {
 
 fn lease(rig: &Rig, x: &Variable, request: LeaseRequest) -> Result<Granted, Refusal> {
     let owner = Caller::local(9, 1000);
-    rig.engine
-        .leases()
-        .request(&owner, rig.now(), x.handle(), request)
+    rig.lease(&owner, x.handle(), request)
 }
 
 /// Returns the observable state of a variable, including its ledger.

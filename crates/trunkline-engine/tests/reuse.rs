@@ -171,12 +171,8 @@ fn stale_handle_reaches_no_other_variable() {
     rig.write(&new, 5.0);
     // Access through a handle.
     let (engine, caller, wakes) = (&rig.engine, &rig.caller, &mut Wakes::new());
-    let lease = engine.leases().request(
-        caller,
-        rig.now(),
-        stale,
-        LeaseRequest::acquire(Duration::from_secs(60)),
-    );
+    let request = LeaseRequest::acquire(Duration::from_secs(60));
+    let lease = rig.lease(caller, stale, request);
     assert_eq!(lease.unwrap_err(), Refusal::Gone);
     let value = Value::F64(9.0);
     let member = |handle| GroupMember {

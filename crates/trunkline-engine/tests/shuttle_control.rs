@@ -11,12 +11,14 @@ mod rig;
 mod schedules;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rig::{EPOCH, START, define, library_of};
 use schedules::{NOW, explore};
 use shuttle::thread;
 use trunkline_engine::{
-    Attempt, Caller, Engine, EngineOptions, Refusal, Variable, Wakes, Write, WriteOutcome,
+    Attempt, Caller, Engine, EngineOptions, LeaseRequest, Refusal, Variable, Wakes, Write,
+    WriteOutcome,
 };
 use trunkline_types::{
     ControlTerms, DataType, Folder, LibraryDefinition, Moment, Properties, Value,
@@ -47,7 +49,7 @@ fn take(engine: &Engine, session: u32) -> bool {
     let control = engine.control();
     let terms = ControlTerms::default();
     let taken = control.take(&caller, &folder, terms, MOMENT, &mut wakes);
-    while control.search(session, 1, &mut wakes) {}
+    while control.search(session, 1, MOMENT, &mut wakes) {}
     taken.is_ok()
 }
 
@@ -152,6 +154,42 @@ fn sweep_never_removes_a_mark_that_is_needed() {
         poller.join().unwrap();
         assert!(!write(&engine, 1, &variable) && write(&engine, 2, &variable));
     });
+}
+
+/// A lease that another client takes at the same time, of a variable or of its alias, refuses no write
+/// of the holder once control is confirmed.
+/// Behaviour: B-22.
+#[test]
+fn no_lease_of_another_is_left_once_control_is_confirmed() {
+    explore(|| lease_during_a_take(false));
+    explore(|| lease_during_a_take(true));
+}
+
+fn lease_during_a_take(of_alias: bool) {
+    let engine = Engine::new(EngineOptions::new("sut", EPOCH));
+    let variable = deployed(&engine);
+    let alias = Properties {
+        alias: "rig/a".to_owned(),
+        ..Properties::new(DataType::F64)
+    };
+    let panel = library_of("panel", vec![define("a", alias)]);
+    let handles = engine.libraries().deploy(&panel, NOW, START);
+    let alias = handles.expect("well formed")[0];
+    let other = {
+        let engine = engine.clone();
+        let handle = if of_alias { alias } else { variable.handle() };
+        thread::spawn(move || {
+            let (caller, wakes) = (Caller::local(2, 0), &mut Wakes::new());
+            let request = LeaseRequest::acquire(Duration::from_secs(10));
+            let leases = engine.leases();
+            let _granted = leases.request(&caller, MOMENT, handle, request, wakes);
+        })
+    };
+    assert!(take(&engine, 1));
+    assert!(write(&engine, 1, &variable));
+    other.join().unwrap();
+    let alias = engine.variable(alias).expect("deployed");
+    assert!(write(&engine, 1, &variable) && write(&engine, 1, &alias));
 }
 
 /// Two sessions take, write, release and end at the same time. Nothing deadlocks, and at most one of

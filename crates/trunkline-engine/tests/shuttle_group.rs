@@ -19,9 +19,13 @@ use trunkline_engine::{
     Attempt, Caller, Consumer, Engine, EngineOptions, GroupAttempt, GroupMember, LeaseRequest,
     Subscribe, Variable, Wakes, Write, WriteOutcome, WriteVerb,
 };
-use trunkline_types::{Contract, DataType, Properties, Value};
+use trunkline_types::{Contract, DataType, Moment, Properties, Value};
 
 const HOUR: Duration = Duration::from_secs(3600);
+const MOMENT: Moment = Moment {
+    now: NOW,
+    wall: START,
+};
 
 /// Returns an engine with three f64 variables.
 fn engine(stall: Duration) -> (Engine, Vec<Arc<Variable>>) {
@@ -258,8 +262,9 @@ fn ended_sessions_hold_no_variable() {
                     let (order, mut wakes) = (Write::value(&value), Wakes::new());
                     let _outcome = engine.try_write(&caller, NOW, START, &x, &order, &mut wakes);
                     let request = LeaseRequest::acquire(HOUR);
-                    let _granted = engine.leases().request(&caller, NOW, x.handle(), request);
-                    engine.leases().end_session(session);
+                    let (leases, wakes) = (engine.leases(), &mut Wakes::new());
+                    let _granted = leases.request(&caller, MOMENT, x.handle(), request, wakes);
+                    leases.end_session(session, MOMENT, wakes);
                 })
             })
             .collect();

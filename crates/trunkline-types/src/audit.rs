@@ -246,6 +246,11 @@ actions! {
     /// The engine ended control: its time had passed, its session had ended, or another client took
     /// control.
     ControlEnd = 74, "control end";
+    /// A client leased a variable whose writes are recorded. The new value is the duration. Renewals of
+    /// a lease have no entries.
+    LeaseTake = 75, "lease take";
+    /// A lease ended. The new value is the cause.
+    LeaseEnd = 76, "lease end";
 }
 
 /// The outcome of an audited action.

@@ -22,6 +22,9 @@ pub const CONTROL_OF_IDENTITY_MAX: usize = 128;
 /// Maximum number of requests that wait for a folder, for folders in it, or for folders around it.
 /// Further requests are refused.
 pub const CONTROL_WAITING_MAX: usize = 64;
+/// Maximum number of these requests that one identity has. More count as this many, wherever they are
+/// refused, so that others can wait as well.
+pub const CONTROL_WAITING_OF_IDENTITY_MAX: usize = 4;
 /// Longest and shortest duration of a token. Other durations are changed to the nearest of them.
 pub const CONTROL_MAX: Duration = Duration::from_secs(24 * 3600);
 pub const CONTROL_MIN: Duration = Duration::from_secs(1);
@@ -29,7 +32,7 @@ pub const CONTROL_MIN: Duration = Duration::from_secs(1);
 /// The folder of all variables, as users write it.
 const EVERYTHING: &str = "**";
 
-/// A folder: the variables whose names begin with its segments. It need not contain any variable.
+/// A folder: the variables whose names begin with its segments.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Folder(Box<str>);
 

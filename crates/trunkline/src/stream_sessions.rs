@@ -370,11 +370,10 @@ mod tests {
         Lookup::default().encode(&mut input);
         let hello = take_login(&mut input).unwrap().unwrap();
         let caller = Caller {
-            session: 1,
             principal: Principal::Unauthenticated,
-            origin: Arc::from("elsewhere"),
             rights: Rights::NONE,
             remote: true,
+            ..Caller::local(1, 0)
         };
         let decide = |address: &str, uid: Option<u32>, is_encrypted: bool| {
             let channel = Channel {

@@ -8,7 +8,10 @@ use trunkline_identity::password::{VERIFICATIONS_MAX, WAITING_MAX};
 use trunkline_identity::token::{JOINS_WRONG_MAX, PENDING_MAX, TOKEN_LIFETIME};
 use trunkline_proto::limits::{HELLO_DEADLINE, HELLO_FRAME_MAX};
 use trunkline_types::Value;
-use trunkline_types::control::{CONTROL_FOLDERS_MAX, CONTROL_OF_IDENTITY_MAX, CONTROL_WAITING_MAX};
+use trunkline_types::control::{
+    CONTROL_FOLDERS_MAX, CONTROL_OF_IDENTITY_MAX, CONTROL_WAITING_MAX,
+    CONTROL_WAITING_OF_IDENTITY_MAX,
+};
 use trunkline_types::name::NAME_BYTES_MAX;
 use trunkline_types::pattern::PATTERN_BYTES_MAX;
 use trunkline_types::wire::VALUE_BYTES_MAX;
@@ -34,7 +37,7 @@ pub(crate) struct Args {}
 /// For each limit: its name, the engine's variables with its usage and its maximum, its unit, and
 /// the key that sets it.
 #[rustfmt::skip]
-const LIMITS: [(&str, &str, &str, &str, &str); 29] = [
+const LIMITS: [(&str, &str, &str, &str, &str); 30] = [
     ("sessions", "sessions", "sessions_max", "", "sessions_max"),
     ("sessions of an account", "", "", "", "sessions_max"),
     ("connections without login", "handshakes", "handshakes_max", "", "handshakes_max"),
@@ -50,6 +53,7 @@ const LIMITS: [(&str, &str, &str, &str, &str); 29] = [
     ("controlled folders", "", "", "", ""),
     ("controlled folders of an identity", "", "", "", ""),
     ("waiting requests for a folder", "", "", "", ""),
+    ("waiting requests of an identity for a folder", "", "", "", ""),
     ("queued", "queued", "queued_max", "B", "queue_bytes_max"),
     ("queued of a session", "", "", "B", "queue_bytes_per_session_max"),
     ("requests and items", "requested", "requested_max", "B", "request_bytes_max"),
@@ -127,6 +131,9 @@ fn limits(connection: &Connection, values: ValueStyle) -> Result<Vec<Limit>, Cli
             "controlled folders" => Some(CONTROL_FOLDERS_MAX as u64),
             "controlled folders of an identity" => Some(CONTROL_OF_IDENTITY_MAX as u64),
             "waiting requests for a folder" => Some(CONTROL_WAITING_MAX as u64),
+            "waiting requests of an identity for a folder" => {
+                Some(CONTROL_WAITING_OF_IDENTITY_MAX as u64)
+            }
             "value" => Some(VALUE_BYTES_MAX as u64),
             "name" => Some(NAME_BYTES_MAX as u64),
             "pattern" => Some(PATTERN_BYTES_MAX as u64),

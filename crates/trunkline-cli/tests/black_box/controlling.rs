@@ -183,14 +183,21 @@ fn control_for_a_time_belongs_to_the_user_and_is_shown() {
     );
 
     // A lock refuses even the commands of the same user.
-    let locked = sut.spawn(&["control", "take", "rig/setpoint", "--lock"]);
-    locked.line_with("you control rig/setpoint");
+    let locked = sut.spawn(&["control", "take", "rig", "--lock"]);
+    locked.line_with("you control rig");
     check(&sut.run(&["put", "rig/setpoint", "71"]), 6);
-    check(&sut.run(&["put", "rig/level", "50"]), 0);
     locked.signal("INT");
     assert_eq!(locked.end().0, Some(0));
     check(&sut.run(&["put", "rig/setpoint", "72"]), 0);
 
+    for (folder, part) in [
+        ("rig/setpoint", "rig/setpoint is a variable"),
+        ("rig ", "\"rig \""),
+        ("_engine", "begin with _"),
+    ] {
+        let refused = sut.run(&["control", "take", folder]);
+        assert!(check(&refused, 1).err.contains(part), "{refused:?}");
+    }
     let folder = sut.run(&["control", "take", "rig/*"]);
     assert!(
         check(&folder, 1).err.contains("is not a folder"),

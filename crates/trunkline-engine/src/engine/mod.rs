@@ -94,8 +94,8 @@ impl Engine {
         let alarms: Arc<AlarmTable> = Arc::default();
         let aliases: Arc<AliasTable> = Arc::default();
         let audit: Arc<AuditLog> = Arc::default();
-        let control = Arc::new(ControlTable::new(&audit));
-        let leases: Arc<LeaseTable> = Arc::default();
+        let leases = Arc::new(LeaseTable::new(&audit));
+        let control = Arc::new(ControlTable::new(&audit, &leases));
         let tables: Arc<TableList> = Arc::default();
         let fields = Arc::new(FieldTable::new(&tables));
         let providers = Arc::new(ProviderTable::new(provider_timeout));
@@ -177,7 +177,7 @@ impl Engine {
         if self.tables().advance(SLICE) {
             return Some(now);
         }
-        let next_lease_end = self.leases().expire(now, SLICE);
+        let next_lease_end = self.leases().expire(moment, SLICE, wakes);
         let next_control = self.control().poll(moment, SLICE, wakes);
         let next_alarm = self.alarms().poll(moment, SLICE, wakes);
         let next_session_end = self.features.subscriptions.poll(now, SLICE, wakes);

@@ -35,6 +35,16 @@ pub(crate) trait Extension: Any + Debug + Send {
         Ok(())
     }
 
+    /// Checks whether a client may lease the variable.
+    fn admit_lease(
+        &mut self,
+        _variable: &Variable,
+        _caller: &Caller,
+        _moment: Moment,
+    ) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// Returns true if an update must be committed even though it is within the deadband of the
     /// last one.
     fn needs_commit(&self, _variable: &Variable, _update: &Update, _moment: Moment) -> bool {
@@ -242,6 +252,17 @@ impl Variable {
         }
         let mut extensions = state.extensions_mut().iter_mut();
         extensions.try_for_each(|one| one.admit(self, admission, moment))
+    }
+
+    /// Checks whether a client may lease the variable.
+    pub(crate) fn admit_lease(
+        &self,
+        state: &mut State,
+        caller: &Caller,
+        moment: Moment,
+    ) -> Result<(), Refusal> {
+        let mut extensions = state.extensions_mut().iter_mut();
+        extensions.try_for_each(|one| one.admit_lease(self, caller, moment))
     }
 
     /// Returns true if a feature needs an update that lies within the deadband.

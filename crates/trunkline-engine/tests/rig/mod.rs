@@ -11,16 +11,17 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use trunkline_engine::{
-    Attempt, Caller, Consumer, Delivery, Engine, EngineOptions, MirrorGuard, Origin, SharedRun,
-    Sink, Subscribe, Update, Variable, Wake, Wakes, Write, WriteOutcome, WriteValue, WriteVerb,
+    Attempt, Caller, Consumer, Delivery, Engine, EngineOptions, Granted, LeaseRequest, MirrorGuard,
+    Origin, Refusal, SharedRun, Sink, Subscribe, Update, Variable, Wake, Wakes, Write,
+    WriteOutcome, WriteValue, WriteVerb,
 };
 use trunkline_ring::{TABLE_VALUE_BYTES, TableEntry, TableReader, value_table};
 use trunkline_types::definition::{HANDLE_SLOT_BITS, generation_of, slot_of};
 use trunkline_types::ledger::EndedItem;
 use trunkline_types::ledger::SubscriptionLedger;
 use trunkline_types::{
-    Access, Contract, DataType, LibraryDefinition, Lost, Position, Properties, Quality, Scope,
-    Tick, Timestamp, Value, VariableDefinition,
+    Access, Contract, DataType, LibraryDefinition, Lost, Moment, Position, Properties, Quality,
+    Scope, Tick, Timestamp, Value, VariableDefinition,
 };
 
 #[allow(unused_imports, reason = "each test program uses its own part")]
@@ -120,6 +121,30 @@ impl Rig {
     pub fn wall(&self) -> Timestamp {
         let elapsed = self.elapsed.get().as_nanos() as i64;
         START.saturating_add_nanos(elapsed + self.set_by.get())
+    }
+
+    pub fn moment(&self) -> Moment {
+        Moment {
+            now: self.now(),
+            wall: self.wall(),
+        }
+    }
+
+    /// Requests a lease as a client does.
+    pub fn lease(
+        &self,
+        caller: &Caller,
+        handle: u32,
+        request: LeaseRequest,
+    ) -> Result<Granted, Refusal> {
+        let (leases, wakes) = (self.engine.leases(), &mut Wakes::new());
+        leases.request(caller, self.moment(), handle, request, wakes)
+    }
+
+    /// Ends the leases of a session.
+    pub fn end_leases(&self, session: u32) {
+        let leases = self.engine.leases();
+        leases.end_session(session, self.moment(), &mut Wakes::new());
     }
 
     pub fn set_wall(&self, wall: Timestamp) {

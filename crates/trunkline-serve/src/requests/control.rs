@@ -34,7 +34,8 @@ struct ControlRequest {
 
 #[derive(Debug)]
 enum Stage {
-    Begin,
+    /// The folder is checked, from this slot on.
+    Begin(u32),
     /// The token with this number is granted, and its folder is searched for variables.
     Searching(u64),
     Listing(Box<Listing>),
@@ -97,7 +98,7 @@ impl ControlRole {
             },
             number,
             own,
-            stage: Stage::Begin,
+            stage: Stage::Begin(0),
         });
         Ok(())
     }
@@ -109,7 +110,12 @@ impl ControlRole {
             return false;
         }
         let control = context.engine.control();
-        if control.search(context.caller.session, SLICE, &mut context.wakes) {
+        if control.search(
+            context.caller.session,
+            SLICE,
+            context.moment,
+            &mut context.wakes,
+        ) {
             return true;
         }
         let revision = control.follow(&context.caller, &context.consumer);
@@ -130,9 +136,9 @@ fn answer_follow(context: &mut Context, request: u32) {
 
 impl Request for ControlRequest {
     fn run(&mut self, context: &mut Context) -> Progress {
-        let stage = std::mem::replace(&mut self.stage, Stage::Begin);
+        let stage = std::mem::replace(&mut self.stage, Stage::Begin(0));
         let next = match stage {
-            Stage::Begin => self.begin(context),
+            Stage::Begin(cursor) => self.begin(context, cursor),
             Stage::Searching(number) => self.search(context, number),
             Stage::Listing(listing) => self.list(context, listing),
         };
@@ -152,12 +158,19 @@ impl Request for ControlRequest {
 
 impl ControlRequest {
     /// Carries out the request. Returns what is left to do; `None` if it is answered.
-    fn begin(&mut self, context: &mut Context) -> Result<Option<Stage>, Fault> {
+    fn begin(&mut self, context: &mut Context, cursor: u32) -> Result<Option<Stage>, Fault> {
         let (caller, moment, wakes) = (&context.caller, context.moment, &mut context.wakes);
         let (control, terms) = (context.engine.control(), self.terms);
         let Some(folder) = &self.folder else {
             return Ok(Some(self.begin_list(context)));
         };
+        if matches!(self.verb, ControlVerb::Take | ControlVerb::Request) {
+            let mut cursor = cursor;
+            match control.check_folder(caller, folder, &terms, &mut cursor, SLICE) {
+                None => return Ok(Some(Stage::Begin(cursor))),
+                Some(checked) => checked.map_err(|refusal| Fault::from(&refusal))?,
+            }
+        }
         let done: Result<Option<u64>, ControlRefusal> = match self.verb {
             ControlVerb::Take => control.take(caller, folder, terms, moment, wakes).map(Some),
             ControlVerb::Request => {
@@ -188,7 +201,12 @@ impl ControlRequest {
 
     fn search(&mut self, context: &mut Context, number: u64) -> Result<Option<Stage>, Fault> {
         let control = context.engine.control();
-        if control.search(context.caller.session, SLICE, &mut context.wakes) {
+        if control.search(
+            context.caller.session,
+            SLICE,
+            context.moment,
+            &mut context.wakes,
+        ) {
             return Ok(Some(Stage::Searching(number)));
         }
         match control.entry(number, &context.caller, context.moment.now) {

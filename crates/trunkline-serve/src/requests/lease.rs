@@ -29,7 +29,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Admitted<'_>) -> Result<(), 
 impl Request for LeaseRequests {
     fn run(&mut self, context: &mut Context) -> Progress {
         let Self { page, head, items } = self;
-        let now = context.moment.now;
+        let moment = context.moment;
         let first_index = page.first_index();
         let answer = AnswerHead { first_index };
         let frames = &mut context.answers.frames;
@@ -44,11 +44,13 @@ impl Request for LeaseRequests {
                     sequence: item.sequence,
                 }),
             };
-            match context
-                .engine
-                .leases()
-                .request(&context.caller, now, item.handle, order)
-            {
+            match context.engine.leases().request(
+                &context.caller,
+                moment,
+                item.handle,
+                order,
+                &mut context.wakes,
+            ) {
                 Ok(granted) => leased.push(&Ok(granted)),
                 Err(refusal) => leased.push(&Err(Fault::from(&refusal).as_ref())),
             }

@@ -387,15 +387,10 @@ impl Session {
     /// subscriptions for a while, so that another session of the client can resume them.
     fn release(&mut self, may_resume: bool) {
         self.provider_role.stop_providing(&mut self.context);
-        self.context
-            .engine
-            .leases()
-            .end_session(self.context.caller.session);
-        self.context.engine.control().end_session(
-            self.context.caller.session,
-            self.context.moment,
-            &mut self.context.wakes,
-        );
+        let (session, moment) = (self.context.caller.session, self.context.moment);
+        let (engine, wakes) = (&self.context.engine, &mut self.context.wakes);
+        engine.leases().end_session(session, moment, wakes);
+        engine.control().end_session(session, moment, wakes);
         self.context.queue = Queue::default();
         self.frames = FrameBuffer::new(FrameLimits::HELLO);
         self.context.unfinished = Unfinished::default();
@@ -442,18 +437,39 @@ fn may_reconnect(cause: &Disconnect) -> bool {
     }
 }
 
+/// Adds a word of the client's own description. Everything but a plain word is quoted, so that it cannot
+/// look like what the engine says about the client, or about another one.
+fn push_description(text: &mut String, description: &str) {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+');
+    if description.starts_with(|c: char| c.is_ascii_alphabetic())
+        && description.chars().all(is_plain)
+    {
+        text.push_str(description);
+        return;
+    }
+    text.push('"');
+    for c in description.chars().filter(|c| !is_unprintable(*c)) {
+        if matches!(c, '"' | '\\') {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text.push('"');
+}
+
 /// Returns the peer's origin, followed by the description in its HELLO, which is not verified.
 fn describe_origin(origin: &str, hello: &Hello) -> Arc<str> {
     let mut text = origin.to_owned();
-    for description in [&hello.client_name, &hello.program] {
+    let descriptions = [
+        (", ", &hello.client_name),
+        (", ", &hello.program),
+        (", user ", &hello.user),
+    ];
+    for (label, description) in descriptions {
         if !description.is_empty() {
-            text.push_str(", ");
-            text.extend(description.chars().filter(|c| !is_unprintable(*c)));
+            text.push_str(label);
+            push_description(&mut text, description);
         }
-    }
-    if !hello.user.is_empty() {
-        text.push_str(", user ");
-        text.extend(hello.user.chars().filter(|c| !is_unprintable(*c)));
     }
     if hello.pid != 0 {
         text.push_str(&format!(", pid {}", hello.pid));

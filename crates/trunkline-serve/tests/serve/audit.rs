@@ -135,7 +135,7 @@ fn write_of_a_client_is_noted_with_its_address_program_user_and_process() {
     // Control characters are removed from the peer's description, so it cannot move a terminal's cursor.
     assert_eq!(
         put.from,
-        "127.0.0.1:50000, probe 1.0[2J, user ann, pid 4711"
+        "127.0.0.1:50000, \"probe 1.0[2J\", user ann, pid 4711"
     );
     assert_eq!((&*put.name, &*put.data_type), ("rig/a", "f64"));
     assert_eq!((&*put.old, &*put.new), ("", "1.5"));

@@ -6,12 +6,13 @@ use trunkline_client::request::{Control, FollowControl};
 use trunkline_client::{ControlList, RequestId, Write, WriteOutcome};
 use trunkline_engine::{Caller, Rights, Wakes};
 use trunkline_proto::{Fault, FaultCode, FrameKind};
+use trunkline_serve::ServeOptions;
 use trunkline_types::{
     ControlEntry, ControlHolder, ControlLevel, ControlTerms, Folder, Moment, Value,
 };
 
 use crate::rig::access::granted;
-use crate::rig::{Pair, World, f64_variable};
+use crate::rig::{Pair, World, client_options, f64_variable};
 
 const OPERATOR: ControlTerms = ControlTerms {
     level: ControlLevel::Operator,
@@ -144,6 +145,46 @@ fn control_ends_with_the_connection_and_the_next_session_follows_anew() {
     assert!(list(&mut ana, "", true).entries.is_empty());
 }
 
+/// The names that a client gives itself cannot look like another holder, or like what the engine says
+/// about it.
+#[test]
+fn holder_cannot_forge_the_text_that_names_it() {
+    let world = world();
+    for (program, user, shown) in [
+        ("hmi-2.1", "ann", "hmi-2.1, user ann, pid 7"),
+        (
+            "hmi, user eve, pid 1) or account:bo (10.0.0.2:1, hmi",
+            "root",
+            "\"hmi, user eve, pid 1) or account:bo (10.0.0.2:1, hmi\", user root, pid 7",
+        ),
+        (
+            "hmi\", user \"eve\\",
+            "process 1 of user 0",
+            r#""hmi\", user \"eve\\", user "process 1 of user 0", pid 7"#,
+        ),
+        (
+            "10.0.0.2",
+            "\u{0430}nn",
+            "\"10.0.0.2\", user \"\u{0430}nn\", pid 7",
+        ),
+    ] {
+        let mut options = client_options();
+        options.program = program.to_owned();
+        options.user = user.to_owned();
+        options.pid = 7;
+        let mut ana = Pair::offline(&world, ServeOptions::default(), options);
+        ana.connect();
+        let held = take(&mut ana, "boiler", OPERATOR).unwrap();
+        let expected = format!("loopback (127.0.0.1:50000, {shown})");
+        assert_eq!(held.by, expected);
+        let refused = take(&mut Pair::on(&world), "boiler", OPERATOR).unwrap_err();
+        let named = format!("controlled by {expected}, operator, since");
+        assert!(refused.sentence.contains(&named), "{}", refused.sentence);
+        let release = ana.client.release_control("boiler").unwrap();
+        ana.answer(release).unwrap();
+    }
+}
+
 #[test]
 fn second_follow_ends_the_first() {
     let mut sut = Pair::on(&world());
@@ -197,7 +238,7 @@ fn list_is_sent_in_pages() {
         let control = engine.control();
         let taken = control.take(&other, &folder, OPERATOR, moment, &mut Wakes::new());
         taken.unwrap();
-        while control.search(other.session, 100, &mut Wakes::new()) {}
+        while control.search(other.session, 100, moment, &mut Wakes::new()) {}
     }
     sut.traffic = Default::default();
     let found = list(&mut sut, "", false);
@@ -212,8 +253,9 @@ fn list_is_sent_in_pages() {
 fn reader_of_one_variable_sees_the_control_around_it_only() {
     let world = world();
     world.deploy("rig", vec![f64_variable("x")]);
+    world.deploy("drum", vec![f64_variable("level")]);
     let mut ana = Pair::on(&world);
-    for folder in ["boiler/pump", "boiler/level", "rig"] {
+    for folder in ["boiler/pump", "drum", "rig"] {
         take(&mut ana, folder, OPERATOR).unwrap();
     }
     world.permit(granted(&[(
@@ -236,6 +278,85 @@ fn reader_of_one_variable_sees_the_control_around_it_only() {
     world.permit(Rights::NONE);
     let mut stranger = Pair::on(&world);
     assert!(shown(&mut stranger).is_empty());
+}
+
+/// A list of controlled folders has none that only looks like another one, or that has nothing to control.
+#[test]
+fn folder_without_a_variable_that_the_client_may_read_is_refused() {
+    let world = world();
+    let mut names = vec![f64_variable("motor"), f64_variable("motor/speed")];
+    names.extend((0..5_000).map(|number| f64_variable(&format!("v/{number}"))));
+    world.deploy("rig", names);
+    world.deploy("_io", vec![f64_variable("x")]);
+    let mut sut = Pair::on(&world);
+    for (folder, code, part) in [
+        ("nosuch", FaultCode::UnknownName, "a folder \"nosuch\""),
+        ("boiler ", FaultCode::UnknownName, "a folder \"boiler \""),
+        ("Boiler", FaultCode::UnknownName, "trunkline find"),
+        ("b\u{43e}iler", FaultCode::UnknownName, "trunkline find"),
+        ("boiler/pum", FaultCode::UnknownName, "trunkline find"),
+        (
+            "boiler/level",
+            FaultCode::UnknownName,
+            "boiler/level is a variable",
+        ),
+        (
+            "boiler/level/x",
+            FaultCode::UnknownName,
+            "boiler/level is a variable",
+        ),
+        ("_io", FaultCode::BadName, "does not begin with _"),
+        ("_engine", FaultCode::BadName, "does not begin with _"),
+    ] {
+        let refused = take(&mut sut, folder, OPERATOR).unwrap_err();
+        assert_eq!(refused.code, code, "{folder}: {refused}");
+        assert!(refused.sentence.contains(part), "{folder}: {refused}");
+        let requested = request(&mut sut, folder);
+        assert_eq!(sut.answer(requested).unwrap_err().code, code, "{folder}");
+    }
+    // A folder may have the name of a variable.
+    for folder in ["boiler/pump", "rig/motor", "rig/v", "**"] {
+        take(&mut sut, folder, OPERATOR).unwrap();
+        let release = sut.client.release_control(folder).unwrap();
+        sut.answer(release).unwrap();
+    }
+    // Rights are checked first.
+    let (read, write) = (
+        trunkline_access::Action::Read,
+        trunkline_access::Action::Write,
+    );
+    world.permit(granted(&[(&[read, write], "boiler/**")]));
+    let mut operator = Pair::on(&world);
+    for (folder, code) in [
+        ("rig/motor", FaultCode::Denied),
+        ("nosuch", FaultCode::Denied),
+        ("_io", FaultCode::Denied),
+        ("boiler/nosuch", FaultCode::UnknownName),
+    ] {
+        let refused = take(&mut operator, folder, OPERATOR).unwrap_err();
+        assert_eq!(refused.code, code, "{folder}: {refused}");
+    }
+    take(&mut operator, "boiler/pump", OPERATOR).unwrap();
+}
+
+/// Control of a folder remains while its library is replaced by undeploying and deploying it.
+#[test]
+fn control_remains_when_the_library_is_undeployed() {
+    let world = world();
+    let (mut ana, mut bo) = (Pair::on(&world), Pair::on(&world));
+    take(&mut ana, "boiler", OPERATOR).unwrap();
+    let (engine, (now, wall)) = (world.engine(), world.time());
+    let libraries = engine.libraries();
+    let undeployed = libraries.undeploy("boiler", now, wall, &mut Wakes::new());
+    undeployed.unwrap();
+    assert_eq!(list(&mut bo, "boiler", true).entries.len(), 0);
+    assert_eq!(list(&mut ana, "boiler", true).entries.len(), 1);
+    world.deploy("boiler", vec![f64_variable("level")]);
+    assert_eq!(write(&mut bo, "boiler/level"), Some(FaultCode::Controlled));
+    assert_eq!(write(&mut ana, "boiler/level"), None);
+    let release = ana.client.release_control("boiler").unwrap();
+    ana.answer(release).unwrap();
+    assert_eq!(write(&mut bo, "boiler/level"), None);
 }
 
 #[test]

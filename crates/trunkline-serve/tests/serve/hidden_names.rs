@@ -269,7 +269,9 @@ impl Side {
             Event::Lease(index) => {
                 let request = LeaseRequest::acquire(Duration::from_secs(60));
                 let handle = hidden(index).handle();
-                let _lease = engine.leases().request(&caller, now, handle, request);
+                let moment = Moment { now, wall };
+                let leases = engine.leases();
+                let _lease = leases.request(&caller, moment, handle, request, &mut wakes);
             }
             Event::Control(place, supervises) => {
                 let level = match supervises {
@@ -285,7 +287,7 @@ impl Side {
                 let other = Caller::local(4001, 8);
                 let _taken = control.take(&caller, &folder, terms, moment, &mut wakes);
                 let _requested = control.request(&other, &folder, terms, moment, &mut wakes);
-                while control.search(caller.session, 10, &mut wakes) {}
+                while control.search(caller.session, 10, moment, &mut wakes) {}
             }
             Event::EndControl => {
                 let (control, moment) = (engine.control(), Moment { now, wall });

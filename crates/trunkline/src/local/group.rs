@@ -13,6 +13,7 @@ use trunkline_types::{Position, Sample, Value};
 
 use super::Variable;
 use super::subscription::Signal;
+use super::write::moment;
 
 /// A group of writes, of which the engine carries out all or none; see
 /// [`Engine::write_group`](crate::Engine::write_group).
@@ -70,11 +71,16 @@ pub struct SampleSet {
 pub(super) struct LocalCaller {
     caller: Caller,
     core: Core,
+    clock: Clock,
 }
 
 impl LocalCaller {
-    pub(super) fn new(caller: Caller, core: Core) -> Self {
-        Self { caller, core }
+    pub(super) fn new(caller: Caller, core: Core, clock: Clock) -> Self {
+        Self {
+            caller,
+            core,
+            clock,
+        }
     }
 }
 
@@ -88,7 +94,8 @@ impl Deref for LocalCaller {
 
 impl Drop for LocalCaller {
     fn drop(&mut self) {
-        self.core.leases().end_session(self.caller.session);
+        let (leases, wakes) = (self.core.leases(), &mut Wakes::new());
+        leases.end_session(self.caller.session, moment(self.clock), wakes);
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use trunkline_client::{FromValue, TypeMismatch};
 use trunkline_engine::{
-    AccessError, Caller, Engine as Core, Granted, LeaseRequest, Variable as CoreVariable,
+    AccessError, Caller, Engine as Core, Granted, LeaseRequest, Variable as CoreVariable, Wakes,
 };
 use trunkline_net::Clock;
 use trunkline_types::{Position, Quality, Timestamp};
@@ -103,7 +103,7 @@ impl<T: FromValue> Variable<T> {
         Ok(Self {
             core: core.clone(),
             variable,
-            caller: Arc::new(LocalCaller::new(caller, core.clone())),
+            caller: Arc::new(LocalCaller::new(caller, core.clone(), clock)),
             clock,
             value: PhantomData,
         })
@@ -190,9 +190,8 @@ impl<T> Variable<T> {
     }
 
     fn request_lease(&self, request: LeaseRequest) -> Result<Granted, Refusal> {
-        let (now, handle) = (self.clock.now(), self.variable.handle());
-        self.core
-            .leases()
-            .request(&self.caller, now, handle, request)
+        let (moment, handle) = (write::moment(self.clock), self.variable.handle());
+        let (leases, wakes) = (self.core.leases(), &mut Wakes::new());
+        leases.request(&self.caller, moment, handle, request, wakes)
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn write_many<'a, T: IntoValue + 'a>(
     results
 }
 
-fn moment(clock: Clock) -> Moment {
+pub(super) fn moment(clock: Clock) -> Moment {
     let (now, wall) = clock.moment();
     Moment { now, wall }
 }

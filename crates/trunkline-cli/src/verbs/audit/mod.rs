@@ -18,7 +18,7 @@ use crate::{CliError, Context, Exit, Problem};
 /// Show who changed what, when, from where, and with what result
 ///
 /// The engine records every write by a client to a variable whose configuration sets `audit`, with
-/// its outcome; every force and unforce; every deploy, undeploy, start and stop of a library;
+/// its outcome, and every lease of such a variable; every force and unforce; every deploy, undeploy, start and stop of a library;
 /// logins, refused requests and changes to access rights; acknowledgements of alarms; and engine starts and
 /// stops. The oldest entries come first.
 ///
@@ -80,7 +80,7 @@ pub(crate) struct Entry {
     /// start, stop, provide, engine start, engine stop, stop order, reload order, lost, removed, login,
     /// logout, revoke, request, access change, configure, alarm ack, alarm reset, alarm shelve, alarm
     /// unshelve, alarm disable, alarm enable, control take, control request, control release, control
-    /// give, control end.
+    /// give, control end, lease take, lease end.
     action: String,
     /// The variable or library. Left out for the whole engine.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -1,13 +1,13 @@
 //! The tokens and the waiting requests of an engine. Knows no variables and takes no lock, so that
 //! its rules can be tested alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
 use trunkline_access::{Action, Actions, Host, SubjectRules};
 use trunkline_types::control::{
     CONTROL_FOLDERS_MAX, CONTROL_MAX, CONTROL_MIN, CONTROL_OF_IDENTITY_MAX, CONTROL_WAITING_MAX,
-    paths_above,
+    CONTROL_WAITING_OF_IDENTITY_MAX, paths_above,
 };
 use trunkline_types::{
     ControlEntry, ControlHolder, ControlLevel, ControlTerms, Fault, FaultCode, Folder, Moment,
@@ -31,6 +31,21 @@ pub enum ControlRefusal {
         level: ControlLevel,
         action: Action,
     },
+    #[error(
+        "{folder} is part of the engine itself, which nobody can control; take control of a folder whose \
+         name does not begin with _"
+    )]
+    Reserved { folder: Folder },
+    #[error(
+        "no variable that you may read is in a folder \"{folder}\"; check its spelling with \
+         `trunkline find`, or deploy its library first"
+    )]
+    NoVariables { folder: Folder },
+    #[error(
+        "{variable} is a variable and not a folder; take control of the folder that contains it, or take a \
+         lease of the variable in a program"
+    )]
+    IsVariable { variable: Box<str> },
     #[error("{0}")]
     Controlled(Arc<Controlled>),
     #[error(
@@ -53,6 +68,11 @@ pub enum ControlRefusal {
     NoIdentity,
     #[error("{max} requests already wait for {folder}; try again later")]
     QueueFull { folder: Folder, max: usize },
+    #[error(
+        "you already wait {max} times for {folder} or for a folder in it or around it, which is the limit \
+         for one identity; withdraw a request with `trunkline control release`, or wait until one is granted"
+    )]
+    TooManyWaiting { folder: Folder, max: usize },
     #[error("{whose} at most {max} folders and requests at a time; release some of them")]
     TooMany { whose: &'static str, max: usize },
 }
@@ -63,12 +83,16 @@ impl ControlRefusal {
             ControlRefusal::Denied { .. } | ControlRefusal::NoIdentity => FaultCode::Denied,
             ControlRefusal::Controlled(_) => FaultCode::Controlled,
             ControlRefusal::NotControlled { .. } => FaultCode::NotControlled,
+            ControlRefusal::Reserved { .. } => FaultCode::BadName,
+            ControlRefusal::NoVariables { .. } | ControlRefusal::IsVariable { .. } => {
+                FaultCode::UnknownName
+            }
             ControlRefusal::Contained { .. } | ControlRefusal::NoRequest { .. } => {
                 FaultCode::BadRequest
             }
-            ControlRefusal::QueueFull { .. } | ControlRefusal::TooMany { .. } => {
-                FaultCode::LimitReached
-            }
+            ControlRefusal::QueueFull { .. }
+            | ControlRefusal::TooManyWaiting { .. }
+            | ControlRefusal::TooMany { .. } => FaultCode::LimitReached,
         }
     }
 }
@@ -287,17 +311,13 @@ impl Book {
             waiting.terms = terms;
             return Ok(waiting.number);
         }
-        let others = self.waiting.iter().filter(|one| !one.is_of(caller));
-        let ahead = others.filter(|one| one.folder.overlaps(folder)).count();
-        if !is_busy && ahead == 0 {
+        let mut others = self.waiting.iter().filter(|one| !one.is_of(caller));
+        let is_behind = others.any(|one| one.folder.overlaps(folder));
+        if !is_busy && !is_behind {
             self.check_room(caller, folder)?;
             return Ok(self.grant(caller, folder, terms, moment, None));
         }
-        let max = CONTROL_WAITING_MAX;
-        if ahead >= max {
-            let folder = folder.clone();
-            return Err(ControlRefusal::QueueFull { folder, max });
-        }
+        self.check_queue(caller, folder)?;
         self.check_share(caller)?;
         if self.waiting.len() >= CONTROL_FOLDERS_MAX {
             return Err(too_many_in_engine());
@@ -433,14 +453,14 @@ impl Book {
         self.grant_waiting(moment);
     }
 
-    /// Returns the folder that is searched next for variables without a mark, with its number and
-    /// the slot at which to continue; 0 to begin. Searches of ended sessions are anybody's.
-    pub(super) fn next_search(&self, session: u32) -> Option<(u64, Folder, u32)> {
+    /// Returns the token whose folder is searched next for variables without a mark, and the slot at
+    /// which to continue; 0 to begin. Searches of ended sessions are anybody's.
+    pub(super) fn next_search(&self, session: u32) -> Option<(Arc<Token>, u32)> {
         let mut searches = self.searches.iter();
         let (number, search) =
             searches.find(|(_, one)| one.session == session || one.session == 0)?;
         let token = self.token(*number)?;
-        Some((*number, token.folder().clone(), search.cursor))
+        Some((Arc::clone(token), search.cursor))
     }
 
     /// Records the progress of a search; `None` if it is complete. Returns the token in that case.
@@ -543,6 +563,33 @@ impl Book {
             return Err(too_many_in_engine());
         }
         self.check_share(caller)
+    }
+
+    /// Refuses a further request for the folder or an overlapping one beyond the bound of one identity,
+    /// or of all. Those of one identity count up to its bound, because it may wait for many folders in
+    /// this one.
+    fn check_queue(&self, caller: &Caller, folder: &Folder) -> Result<(), ControlRefusal> {
+        let mut counts: HashMap<(Option<&Principal>, u32), usize> = HashMap::new();
+        for waiting in &self.waiting {
+            if waiting.folder.overlaps(folder) {
+                *counts.entry(identity(&waiting.caller)).or_default() += 1;
+            }
+        }
+        let folder = || folder.clone();
+        let max = CONTROL_WAITING_OF_IDENTITY_MAX;
+        let own = counts.get(&identity(caller));
+        if own.is_some_and(|own| *own >= max) {
+            let folder = folder();
+            return Err(ControlRefusal::TooManyWaiting { folder, max });
+        }
+        let all: usize = counts.values().map(|count| (*count).min(max)).sum();
+        match all >= CONTROL_WAITING_MAX {
+            true => Err(ControlRefusal::QueueFull {
+                folder: folder(),
+                max: CONTROL_WAITING_MAX,
+            }),
+            false => Ok(()),
+        }
     }
 
     /// Refuses a further token or request of one identity beyond its bound.
@@ -670,7 +717,7 @@ const _: () = assert!(CONTROL_OF_IDENTITY_MAX < NUMBERS_OF_SESSION as usize);
 
 /// Checks the rights before anything else, so that a caller without them learns nothing about
 /// holders.
-fn check_rights(
+pub(super) fn check_rights(
     caller: &Caller,
     folder: &Folder,
     terms: &ControlTerms,
@@ -686,6 +733,14 @@ fn check_rights(
     match terms.holder == ControlHolder::Session || caller.principal.is_proved() {
         true => Ok(()),
         false => Err(ControlRefusal::NoIdentity),
+    }
+}
+
+/// Returns what counts as one identity: the principal if it is known, otherwise the session.
+fn identity(caller: &Caller) -> (Option<&Principal>, u32) {
+    match caller.principal.is_proved() {
+        true => (Some(&caller.principal), 0),
+        false => (None, caller.session),
     }
 }
 

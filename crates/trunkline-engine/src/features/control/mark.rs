@@ -4,7 +4,7 @@ use trunkline_types::{Moment, WriteVerb};
 
 use super::ControlTable;
 use super::book::Token;
-use crate::caller::Principal;
+use crate::caller::{Caller, Principal};
 use crate::outcome::Refusal;
 use crate::sync::{Arc, Ordering, crossing};
 use crate::variable::{Admission, Extension, Variable};
@@ -32,6 +32,24 @@ impl ControlMark {
         crossing();
         self.token.as_ref()
     }
+
+    /// Refuses a client other than the holder.
+    fn check(
+        &mut self,
+        variable: &Variable,
+        caller: &Caller,
+        moment: Moment,
+    ) -> Result<(), Refusal> {
+        if caller.principal == Principal::Engine {
+            return Ok(());
+        }
+        match self.token(variable) {
+            Some(token) if token.is_valid(moment.now) && !token.admits(caller) => {
+                Err(Refusal::Controlled(Arc::clone(&token.shown)))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Extension for ControlMark {
@@ -51,15 +69,19 @@ impl Extension for ControlMark {
             return Ok(());
         };
         // A request only reads.
-        if caller.principal == Principal::Engine || *verb == WriteVerb::Request {
-            return Ok(());
+        match *verb == WriteVerb::Request {
+            true => Ok(()),
+            false => self.check(variable, caller, moment),
         }
-        match self.token(variable) {
-            Some(token) if token.is_valid(moment.now) && !token.admits(caller) => {
-                Err(Refusal::Controlled(Arc::clone(&token.shown)))
-            }
-            _ => Ok(()),
-        }
+    }
+
+    fn admit_lease(
+        &mut self,
+        variable: &Variable,
+        caller: &Caller,
+        moment: Moment,
+    ) -> Result<(), Refusal> {
+        self.check(variable, caller, moment)
     }
 }
 

@@ -16,11 +16,13 @@
 //!
 //! A variable in a controlled folder has a mark, which looks the holder up at each write. So a change
 //! of the holder changes the table only. A new token first searches its folder for variables without
-//! a mark. Its holder learns that it has control when the search is complete: no write of another
-//! client is applied after that. [`Engine::poll`](crate::Engine::poll) removes marks that are no
+//! a mark, and ends the leases of others on them. Its holder learns that it has control when the search
+//! is complete: no write of another client is applied after that, and no lease of another client refuses
+//! one of the holder. [`Engine::poll`](crate::Engine::poll) removes marks that are no
 //! longer needed.
 //!
-//! Lock order: the index of names, a variable, the book, then the locks of the audit trail.
+//! Lock order: the index of names, a variable, its aliases, the book, then the locks of leases and of
+//! the audit trail.
 
 mod book;
 mod mark;
@@ -29,15 +31,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trunkline_access::{Action, Host, SubjectRules};
 use trunkline_types::control::paths_above;
+use trunkline_types::name::is_reserved;
 use trunkline_types::{
     AuditAction, AuditOutcome, ControlEntry, ControlTerms, Folder, Moment, Tick,
 };
 
 pub use self::book::ControlRefusal;
-use self::book::{Book, Change, EndCause, Token};
+use self::book::{Book, Change, EndCause, Token, check_rights};
 use crate::caller::Caller;
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::features::audit::{Audit, AuditLog, AuditRoom, OrderNote, SecurityEvent, SecurityNote};
+use crate::features::leases::{LeaseTable, Leases};
 use crate::outcome::Controlled;
 use crate::subscriptions::Consumer;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
@@ -52,6 +56,7 @@ pub struct ControlTable {
     /// Increases with every change of a token; 0 before the first one.
     generation: AtomicU64,
     audit: Arc<AuditLog>,
+    leases: Arc<LeaseTable>,
 }
 
 #[derive(Debug, Default)]
@@ -94,11 +99,12 @@ pub struct ControlState {
 }
 
 impl ControlTable {
-    pub(crate) fn new(audit: &Arc<AuditLog>) -> Self {
+    pub(crate) fn new(audit: &Arc<AuditLog>, leases: &Arc<LeaseTable>) -> Self {
         Self {
             shared: Mutex::default(),
             generation: AtomicU64::new(0),
             audit: Arc::clone(audit),
+            leases: Arc::clone(leases),
         }
     }
 
@@ -118,10 +124,67 @@ impl ControlTable {
 }
 
 impl Control<'_> {
+    /// Checks that the caller can control this folder, before it takes or requests control: it contains a
+    /// variable that the caller may read, and is not part of the engine itself. So a list of controlled
+    /// folders has none that only looks like another one. What happens to the variables later does not
+    /// matter.
+    ///
+    /// Examines up to `limit` variables. Returns `None` if the check must be continued; `cursor` is 0 at
+    /// its beginning.
+    pub fn check_folder(
+        &self,
+        caller: &Caller,
+        folder: &Folder,
+        terms: &ControlTerms,
+        cursor: &mut u32,
+        limit: usize,
+    ) -> Option<Result<(), ControlRefusal>> {
+        if check_rights(caller, folder, terms).is_err() {
+            // Without rights, a caller learns nothing else. The request is refused and recorded.
+            return Some(Ok(()));
+        }
+        if is_reserved(folder.path()) {
+            let folder = folder.clone();
+            return Some(Err(ControlRefusal::Reserved { folder }));
+        }
+        let end = self.core.variables.end();
+        let limit = u32::try_from(limit.max(1)).unwrap_or(u32::MAX);
+        let stop = end.min((*cursor).max(1).saturating_add(limit));
+        let is_in_folder = |variable: &Variable| {
+            let name = variable.name();
+            folder.covers(name)
+                && name != folder.path()
+                && !is_reserved(name)
+                && !name.contains('#')
+                && variable.is_visible_to(caller)
+                && !variable.is_gone()
+        };
+        let mut slots = (*cursor).max(1)..stop;
+        let variables = &self.core.variables;
+        if slots.any(|slot| variables.at(slot).is_some_and(|one| is_in_folder(&one))) {
+            return Some(Ok(()));
+        }
+        *cursor = stop;
+        if stop < end {
+            return None;
+        }
+        let mut above = paths_above(folder.path()).filter_map(|path| variables.find(path));
+        let variable = above.find(|one| one.is_visible_to(caller) && !one.is_gone());
+        Some(Err(match variable {
+            Some(variable) => ControlRefusal::IsVariable {
+                variable: variable.name().into(),
+            },
+            None => ControlRefusal::NoVariables {
+                folder: folder.clone(),
+            },
+        }))
+    }
+
     /// Takes control of a folder at once. Holders of lower levels lose theirs. Returns the number of
     /// the token.
     ///
-    /// The caller must complete the [search](Self::search) before it relies on the control.
+    /// The caller must complete the [check of the folder](Self::check_folder) before, and the
+    /// [search](Self::search) before it relies on the control.
     ///
     /// # Errors
     /// [`ControlRefusal`]: the caller has no right to it, a client of the same or a higher level
@@ -141,6 +204,8 @@ impl Control<'_> {
 
     /// Takes control of a folder if no other client has it; otherwise waits until the holders have
     /// released it. Returns the number of the request, which becomes that of the token.
+    ///
+    /// The caller must complete the [check of the folder](Self::check_folder) before.
     ///
     /// # Errors
     /// [`ControlRefusal`]: the caller has no right to it, or a bound is reached.
@@ -214,28 +279,32 @@ impl Control<'_> {
         self.finish(&mut shared, moment, wakes);
     }
 
-    /// Searches the folders that the session has got control of for variables without a mark, for up
-    /// to `limit` variables. Returns true if there is more to search.
-    pub fn search(&self, session: u32, limit: usize, wakes: &mut Wakes) -> bool {
+    /// Searches the folders that the session has got control of for variables without a mark, and for
+    /// leases of others, for up to `limit` variables. Returns true if there is more to search.
+    pub fn search(&self, session: u32, limit: usize, moment: Moment, wakes: &mut Wakes) -> bool {
         let next = || self.table.shared.lock().book.next_search(session);
-        let Some((number, folder, cursor)) = next() else {
+        let Some((token, cursor)) = next() else {
             return false;
         };
+        let leases: Leases<'_> = self.of(&self.table.leases);
+        let may_write = |caller: &Caller| token.admits(caller);
         // Takes the lock of the index of names: see `mark_new`.
         let end = self.core.variables.end();
         let cursor = cursor.max(1);
         let stop = end.min(cursor.saturating_add(u32::try_from(limit.max(1)).unwrap_or(u32::MAX)));
         for slot in cursor..stop {
             if let Some(variable) = self.core.variables.at(slot)
-                && folder.covers(variable.name())
+                && token.folder().covers(variable.name())
                 && !variable.name().contains('#')
             {
                 mark::attach(self.table, &variable);
+                // With its mark, the variable cannot be leased by others any more.
+                leases.end_others(&variable, &may_write, moment, wakes);
             }
         }
         let mut shared = self.table.shared.lock();
         let cursor = (stop < end).then_some(stop);
-        if let Some(token) = shared.book.searched(number, cursor) {
+        if let Some(token) = shared.book.searched(token.number, cursor) {
             shared.notify(&token.caller, token.folder(), wakes);
         }
         drop(shared);
@@ -353,7 +422,7 @@ impl Control<'_> {
         }
         let next_end = self.expire(moment, wakes);
         // Searches whose sessions have ended.
-        let is_searching = self.search(0, limit, wakes);
+        let is_searching = self.search(0, limit, moment, wakes);
         match self.sweep(limit) || is_searching {
             true => Some(moment.now),
             false => next_end,
@@ -432,11 +501,15 @@ impl Control<'_> {
                 format!("{identity} has control as {}", control.level)
             }
             // Mistakes and bounds, which are no attempt on the control of another client.
-            ControlRefusal::Contained { .. }
+            ControlRefusal::Reserved { .. }
+            | ControlRefusal::NoVariables { .. }
+            | ControlRefusal::IsVariable { .. }
+            | ControlRefusal::Contained { .. }
             | ControlRefusal::NotControlled { .. }
             | ControlRefusal::NoRequest { .. }
             | ControlRefusal::NoIdentity
             | ControlRefusal::QueueFull { .. }
+            | ControlRefusal::TooManyWaiting { .. }
             | ControlRefusal::TooMany { .. } => return,
         };
         let peer = caller.principal.to_string();
@@ -609,7 +682,7 @@ mod tests {
         control
             .take(&caller, &folder, terms, MOMENT, wakes)
             .unwrap();
-        while control.search(session, 10, wakes) {}
+        while control.search(session, 10, MOMENT, wakes) {}
     }
 
     /// Called after the mark has admitted a write, while the write holds the lock of its variable.

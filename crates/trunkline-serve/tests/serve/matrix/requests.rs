@@ -546,7 +546,7 @@ fn control_with(plant: &mut Plant, is_held: bool, verb: ControlVerb, level: Cont
         let control = engine.control();
         let taken = control.take(&other, &folder, terms, moment, &mut Wakes::new());
         taken.unwrap();
-        while control.search(other.session, 10, &mut Wakes::new()) {}
+        while control.search(other.session, 10, moment, &mut Wakes::new()) {}
     }
     let control = Control {
         verb,

@@ -5,7 +5,7 @@ use trunkline_engine::{LeaseRequest, Rights, Wakes};
 use trunkline_proto::message::why::WhyStage;
 use trunkline_proto::{Disconnect, Endpoint, Negotiation, VersionRange};
 use trunkline_serve::ServeOptions;
-use trunkline_types::Access;
+use trunkline_types::{Access, Moment};
 
 use super::{NAME, Row, SECOND, another, ended, healthy, row, why, with, world_with, write_as};
 use crate::rig::{Pair, client_options};
@@ -173,9 +173,10 @@ pub(super) const ROWS: &[Row] = &[
             let engine = pair.world.engine();
             let handle = engine.resolve(&other, NAME).unwrap().handle();
             let request = LeaseRequest::acquire(60 * SECOND);
-            engine
-                .leases()
-                .request(&other, pair.world.time().0, handle, request)
+            let ((now, wall), wakes) = (pair.world.time(), &mut Wakes::new());
+            let (leases, moment) = (engine.leases(), Moment { now, wall });
+            leases
+                .request(&other, moment, handle, request, wakes)
                 .unwrap();
             pair.write([(x, 2.0)]);
             why(&mut pair, NAME)
