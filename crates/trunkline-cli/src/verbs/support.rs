@@ -22,15 +22,16 @@ use crate::{CliError, Context, Exit, Problem};
 ///
 /// The file is text: versions, this machine, the state of the engine and its limits, its own
 /// variables and alarms, and the configuration files that you name. It does not contain the values
-/// of your variables, or passwords, keys or tokens of Trunkline. In a configuration, values that may be
-/// secret by their key or their form are left out. Read the file before you pass it on: it contains names
-/// of machines and variables, and drivers may have secrets that do not look like one.
+/// of your variables, or Trunkline passwords, keys or tokens. Values in the configuration that could be
+/// secrets, judging by their key or their form, are left out. Read the file before you pass it on: it
+/// contains the names of machines and variables, and the settings of a driver may contain secrets that do
+/// not look like secrets.
 ///
 /// With `--account`, each of the commands in the file asks for the password; set
 /// TRUNKLINE_PASSWORD_FILE to a file that contains it instead.
 ///
 /// The file reports what could not be determined, for example because the engine is not running.
-/// Only its user can read it.
+/// Only you and root can read it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file to write

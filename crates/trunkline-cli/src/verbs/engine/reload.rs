@@ -15,7 +15,7 @@ use crate::{CliError, Context, Exit, counted};
 /// what it can while it runs: libraries, limits and other settings. Variables whose definition has not
 /// changed keep their values and subscribers. The command names the settings that need a restart. If
 /// the files have an error, the command shows it, and the configuration stays as it is. SIGHUP has the
-/// same effect. The audit trail records who ordered it.
+/// same effect. The audit trail records who requested it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}
 

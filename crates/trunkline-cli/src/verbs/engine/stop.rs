@@ -12,7 +12,7 @@ use crate::{CliError, Context, Exit};
 /// Stop an engine that was started with `trunkline serve` or `trunkline demo`
 ///
 /// The engine stops its I/O servers, stores all pending data, and closes its connections, as after
-/// Ctrl-C. The audit trail records who ordered it. The command ends as soon as the engine has
+/// Ctrl-C. The audit trail records who requested it. The command ends as soon as the engine has
 /// accepted the order. A service manager may start the engine again.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}

@@ -53,8 +53,8 @@ pub(crate) struct VerifyArgs {
 
 /// Move rows from the log to files, join small files, and repair the footers of files
 ///
-/// No engine may record into the folder. With --config, rows that are older than the `keep` of their
-/// variable are removed; without it, nothing is removed.
+/// While the command runs, no engine may record into the folder. With --config, rows that are older
+/// than the `keep` of their variable are removed; without it, nothing is removed.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CompactArgs {
     /// The history folder, such as plant.history
