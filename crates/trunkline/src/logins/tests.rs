@@ -349,13 +349,14 @@ fn login_that_nobody_awaits_any_more_has_an_end_in_the_audit() {
 /// Failure mode: F2.
 #[test]
 fn one_account_gets_at_most_half_of_the_sessions() {
-    let sut = Bench::new();
+    let mut sut = Bench::new();
     sut.sut.set_sessions_max(7);
     let key = ProgramKey::generate().unwrap();
     sut.edit(|edit| {
         edit.add_account(&name("ann"), Some(Role::Viewer), &[])?;
         edit.add_key(&name("ann"), &key.public())
     });
+    sut.examine();
     let log_in = |session| sut.log_in(session, &local(), &Hello::default());
     let mut sessions: Vec<_> = (1..=3).map(|session| log_in(session).unwrap()).collect();
     let refused = log_in(4).unwrap_err();

@@ -84,12 +84,10 @@ impl ControlRefusal {
             ControlRefusal::Controlled(_) => FaultCode::Controlled,
             ControlRefusal::NotControlled { .. } => FaultCode::NotControlled,
             ControlRefusal::Reserved { .. } => FaultCode::BadName,
-            ControlRefusal::NoVariables { .. } | ControlRefusal::IsVariable { .. } => {
-                FaultCode::UnknownName
-            }
-            ControlRefusal::Contained { .. } | ControlRefusal::NoRequest { .. } => {
-                FaultCode::BadRequest
-            }
+            ControlRefusal::NoVariables { .. }
+            | ControlRefusal::IsVariable { .. }
+            | ControlRefusal::Contained { .. }
+            | ControlRefusal::NoRequest { .. } => FaultCode::BadRequest,
             ControlRefusal::QueueFull { .. }
             | ControlRefusal::TooManyWaiting { .. }
             | ControlRefusal::TooMany { .. } => FaultCode::LimitReached,
