@@ -290,19 +290,19 @@ fn folder_without_a_variable_that_the_client_may_read_is_refused() {
     world.deploy("_io", vec![f64_variable("x")]);
     let mut sut = Pair::on(&world);
     for (folder, code, part) in [
-        ("nosuch", FaultCode::UnknownName, "a folder \"nosuch\""),
-        ("boiler ", FaultCode::UnknownName, "a folder \"boiler \""),
-        ("Boiler", FaultCode::UnknownName, "trunkline find"),
-        ("b\u{43e}iler", FaultCode::UnknownName, "trunkline find"),
-        ("boiler/pum", FaultCode::UnknownName, "trunkline find"),
+        ("nosuch", FaultCode::BadRequest, "a folder \"nosuch\""),
+        ("boiler ", FaultCode::BadRequest, "a folder \"boiler \""),
+        ("Boiler", FaultCode::BadRequest, "trunkline find"),
+        ("b\u{43e}iler", FaultCode::BadRequest, "trunkline find"),
+        ("boiler/pum", FaultCode::BadRequest, "trunkline find"),
         (
             "boiler/level",
-            FaultCode::UnknownName,
+            FaultCode::BadRequest,
             "boiler/level is a variable",
         ),
         (
             "boiler/level/x",
-            FaultCode::UnknownName,
+            FaultCode::BadRequest,
             "boiler/level is a variable",
         ),
         ("_io", FaultCode::BadName, "does not begin with _"),
@@ -331,7 +331,7 @@ fn folder_without_a_variable_that_the_client_may_read_is_refused() {
         ("rig/motor", FaultCode::Denied),
         ("nosuch", FaultCode::Denied),
         ("_io", FaultCode::Denied),
-        ("boiler/nosuch", FaultCode::UnknownName),
+        ("boiler/nosuch", FaultCode::BadRequest),
     ] {
         let refused = take(&mut operator, folder, OPERATOR).unwrap_err();
         assert_eq!(refused.code, code, "{folder}: {refused}");
