@@ -196,7 +196,7 @@ fn control_for_a_time_belongs_to_the_user_and_is_shown() {
         ("_engine", "begin with _"),
     ] {
         let refused = sut.run(&["control", "take", folder]);
-        assert!(check(&refused, 1).err.contains(part), "{refused:?}");
+        assert!(check(&refused, 6).err.contains(part), "{refused:?}");
     }
     let folder = sut.run(&["control", "take", "rig/*"]);
     assert!(
