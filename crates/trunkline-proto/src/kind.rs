@@ -259,8 +259,8 @@ frame_kinds! {
     StreamPeer = 121, "S_PEER", Engine;
     /// An endpoint with this public key has arrived; this frame carries the connection itself.
     StreamVisitor = 122, "S_VISITOR", Engine;
-    /// The endpoint that arrived with this ticket has lost its right to be connected.
-    StreamRevoked = 123, "S_REVOKED", Engine;
+    /// The connection that arrived with this ticket must end (engine), or has ended (client).
+    StreamRevoked = 123, "S_REVOKED", Both;
 }
 
 impl FrameKind {

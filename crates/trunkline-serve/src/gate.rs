@@ -105,12 +105,15 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         FrameKind::Audit => Engine(Action::Audit),
         FrameKind::Pair => Engine(Action::Administer),
         FrameKind::Forcing => ListOrChange(Action::Read, Action::Force),
-        FrameKind::StreamRegister | FrameKind::StreamLookup => Stream(Action::Stream),
+        // S_HELLO has the ticket of a look-up that has passed, but the rights may have ended since. Its
+        // stream is the one that the ticket gives access to.
+        FrameKind::StreamRegister | FrameKind::StreamLookup | FrameKind::StreamHello => {
+            Stream(Action::Stream)
+        }
         FrameKind::StreamList => ListedStreams(Action::Read),
-        // S_HELLO has the ticket of a look-up that has passed.
         FrameKind::StreamLogin
-        | FrameKind::StreamHello
         | FrameKind::StreamStatus
+        | FrameKind::StreamRevoked
         | FrameKind::StreamKeepalive => Directory,
         FrameKind::Welcome
         | FrameKind::Refused
@@ -165,8 +168,7 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         | FrameKind::StreamBell
         | FrameKind::StreamLost
         | FrameKind::StreamPeer
-        | FrameKind::StreamVisitor
-        | FrameKind::StreamRevoked => NotFromClients,
+        | FrameKind::StreamVisitor => NotFromClients,
     }
 }
 

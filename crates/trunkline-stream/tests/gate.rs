@@ -2,19 +2,29 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
 use trunkline_net::{Clock, Notifier, Peer, Server, ServerOptions, SessionFactory};
-use trunkline_proto::stream::StreamFault;
-use trunkline_proto::{Endpoint, Fault, FaultCode, FrameKind};
+use trunkline_proto::frame::HEADER_BYTES;
+use trunkline_proto::message::closing::Refused;
+use trunkline_proto::message::stream::directory::{Lookup, Ticket, TicketGrant};
+use trunkline_proto::message::stream::{
+    EndState, Incarnation, StreamEnd, StreamHello, WriterState,
+};
+use trunkline_proto::stream::{DirectoryLimits, Secret, StreamFault};
+use trunkline_proto::{
+    Endpoint, Fault, FaultCode, Features, Frame, FrameHeader, FrameKind, VersionRange,
+};
 use trunkline_stream::directory::{DirectoryHost, DirectorySession, Gate, list};
 use trunkline_stream::{FanOutOptions, FanOutWriter, Options, Reader, StreamError, Writer};
-use trunkline_types::StreamUrl;
+use trunkline_types::{DataType, StreamUrl};
 
 const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
 
@@ -25,6 +35,11 @@ struct Rules {
     is_guest: AtomicBool,
     /// The rights of guests have ended.
     has_ended: AtomicBool,
+    /// Guests have no rights any more.
+    refuses_guests: AtomicBool,
+    /// Shared by the gates of guests that somebody still has.
+    guests: Arc<()>,
+    registrations: AtomicUsize,
 }
 
 struct TestGate {
@@ -32,11 +47,13 @@ struct TestGate {
     is_guest: bool,
     /// The connection began before the rights of guests ended.
     may_end: bool,
+    _guest: Option<Arc<()>>,
 }
 
 impl TestGate {
     fn permits(&self, url: &StreamUrl) -> bool {
-        !self.is_guest || url.segments().next() != Some("secret")
+        let refuses_guests = self.rules.refuses_guests.load(Ordering::SeqCst);
+        !self.is_guest || (url.segments().next() != Some("secret") && !refuses_guests)
     }
 }
 
@@ -44,13 +61,16 @@ impl Gate for TestGate {
     fn pass(&self, kind: FrameKind, url: &StreamUrl) -> Result<(), Fault> {
         assert!(matches!(
             kind,
-            FrameKind::StreamRegister | FrameKind::StreamLookup
+            FrameKind::StreamRegister | FrameKind::StreamLookup | FrameKind::StreamHello
         ));
         assert_eq!(
             (url.host(), url.port()),
             ("localhost", None),
             "without a host"
         );
+        if kind == FrameKind::StreamRegister {
+            self.rules.registrations.fetch_add(1, Ordering::SeqCst);
+        }
         match self.permits(url) {
             true => Ok(()),
             false => Err(Fault::new(FaultCode::Denied, "not for guests")),
@@ -82,6 +102,7 @@ impl SessionFactory for Factory {
             rules: self.rules.clone(),
             is_guest,
             may_end: is_guest && !self.rules.has_ended.load(Ordering::SeqCst),
+            _guest: is_guest.then(|| self.rules.guests.clone()),
         });
         let now = Clock::new().now();
         let session = DirectorySession::new(self.host.clone(), notifier, gate, now);
@@ -102,8 +123,12 @@ struct Rig {
 
 impl Rig {
     fn start() -> Self {
+        Self::start_with(DirectoryLimits::default())
+    }
+
+    fn start_with(limits: DirectoryLimits) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let host = Arc::new(DirectoryHost::default());
+        let host = Arc::new(DirectoryHost::new(limits));
         let rules = Arc::new(Rules::default());
         let options = ServerOptions {
             listen: vec![
@@ -156,11 +181,14 @@ impl Rig {
     /// Waits until the directory has this endpoint.
     fn wait_for(&self, url: &str) {
         let url = StreamUrl::parse(url).unwrap();
-        let until = Clock::new().now().saturating_add(CUT_OFF.unwrap());
-        while !self.host.endpoints().iter().any(|one| one.url == url) {
-            assert!(Clock::new().now() < until, "{url}");
-            thread::yield_now();
-        }
+        let is_there = || self.host.endpoints().iter().any(|one| one.url == url);
+        until("the endpoint is registered", is_there);
+    }
+
+    /// Number of gates of guests that are in use: one for each connection to the directory, and one for
+    /// each connection between endpoints.
+    fn guest_gates(&self) -> usize {
+        Arc::strong_count(&self.rules.guests) - 1
     }
 
     fn listed(&self) -> Vec<String> {
@@ -168,6 +196,88 @@ impl Rig {
         let timeout = CUT_OFF.unwrap();
         let found = list("localhost", self.port(), sockets, None, None, timeout).unwrap();
         found.into_iter().map(|endpoint| endpoint.url).collect()
+    }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Clock::new().now().saturating_add(CUT_OFF.unwrap());
+    while !is_so() {
+        assert!(Clock::new().now() < end, "{what}");
+        thread::yield_now();
+    }
+}
+
+/// A connection to the directory, as a changed program uses it.
+struct Raw(TcpStream);
+
+impl Raw {
+    fn dial(port: u16) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(CUT_OFF).unwrap();
+        Self(stream)
+    }
+
+    /// Looks an endpoint up, and returns the ticket without using it.
+    fn look_up(&mut self, url: &str, incarnation: Incarnation) -> Ticket {
+        let lookup = Lookup {
+            versions: VersionRange::OURS,
+            url: StreamUrl::parse(url).unwrap().to_string(),
+            incarnation,
+            program: "raw".to_owned(),
+            key: None,
+        };
+        let mut out = Vec::new();
+        lookup.encode(&mut out);
+        self.0.write_all(&out).unwrap();
+        let (header, payload) = self.next();
+        let frame = Frame::new(header, &payload).unwrap();
+        assert_eq!(frame.kind(), Some(FrameKind::StreamTicket));
+        TicketGrant::decode(&frame).unwrap().ticket
+    }
+
+    /// Presents a ticket, and returns the answer, which must be a refusal.
+    fn present(mut self, ticket: Ticket, incarnation: Incarnation) -> Refused {
+        let hello = StreamHello {
+            versions: VersionRange::OURS,
+            end: StreamEnd {
+                features: Features::NONE,
+                incarnation,
+                url: "tl://localhost/raw".to_owned(),
+                peer_url: String::new(),
+                data_type: DataType::U64,
+                capacity: 100,
+                bytes_max: 800,
+                has_journal: false,
+                program: "raw".to_owned(),
+                state: EndState::Writer(WriterState::default()),
+            },
+            peer: None,
+            attempt: 1,
+            ticket: Some(ticket),
+            share: Some(Secret([3; 32])),
+            proof: None,
+        };
+        let mut out = Vec::new();
+        hello.encode(&mut out);
+        self.0.write_all(&out).unwrap();
+        let (header, payload) = self.next();
+        let frame = Frame::new(header, &payload).unwrap();
+        assert_eq!(frame.kind(), Some(FrameKind::StreamRefused));
+        Refused::decode(&frame).unwrap()
+    }
+
+    /// Returns the next frame other than a keep-alive.
+    fn next(&mut self) -> (FrameHeader, Vec<u8>) {
+        loop {
+            let mut header = [0; HEADER_BYTES];
+            self.0.read_exact(&mut header).unwrap();
+            let header = FrameHeader::from_bytes(&header);
+            let mut payload = vec![0; header.length as usize];
+            self.0.read_exact(&mut payload).unwrap();
+            if FrameKind::from_number(header.kind) != Some(FrameKind::StreamKeepalive) {
+                return (header, payload);
+            }
+        }
     }
 }
 
@@ -255,17 +365,39 @@ fn connection_ends_with_the_rights_that_permitted_it() {
     assert_eq!(reader.properties().disconnections, 0);
     rig.rules.has_ended.store(true, Ordering::SeqCst);
     rig.host.end_revoked();
-    let until = Clock::new().now().saturating_add(CUT_OFF.unwrap());
-    while reader.properties().disconnections == 0 {
-        assert!(Clock::new().now() < until, "the connection stays");
-        thread::yield_now();
-    }
+    until("the connection ends", || {
+        reader.properties().disconnections > 0
+    });
     // The next look-up is by the new rights.
     for element in 3..100 {
         writer.write(&element, CUT_OFF).unwrap();
     }
     let rest = reader.read_many(97, CUT_OFF).unwrap();
     assert_eq!(rest, (3..100).collect::<Vec<_>>());
+}
+
+/// A ticket outlives the connection that got it, but not the right to use it.
+///
+/// Behaviour: B-80, B-82.
+#[test]
+fn unredeemed_ticket_is_worthless_once_its_rights_have_ended() {
+    let rig = Rig::start();
+    let reader = rig.reader("open/in");
+    rig.wait_for("open/in");
+    rig.set_guest(true);
+    let incarnation = Incarnation([7; 16]);
+    let ticket = Raw::dial(rig.port()).look_up("open/in", incarnation);
+    rig.rules.refuses_guests.store(true, Ordering::SeqCst);
+    let refused = Raw::dial(rig.port()).present(ticket, incarnation);
+    assert_eq!(refused.code, FaultCode::Denied);
+    assert_eq!(refused.sentence, "not for guests");
+    // The refused attempt has used the ticket up.
+    rig.rules.refuses_guests.store(false, Ordering::SeqCst);
+    let refused = Raw::dial(rig.port()).present(ticket, incarnation);
+    assert_eq!(refused.code, FaultCode::BadTicket);
+    // The reader still waits for its writer.
+    let _writer = Writer::<u64>::create("open/out", rig.options(Some("open/in"))).unwrap();
+    drop(reader.join().unwrap());
 }
 
 /// Behaviour: B-80, B-62.
@@ -283,14 +415,74 @@ fn only_the_reader_whose_rights_ended_is_disconnected() {
     let guest = Reader::<u64>::create("open/guest", rig.options(Some("open/all"))).unwrap();
     rig.rules.has_ended.store(true, Ordering::SeqCst);
     rig.host.end_revoked();
-    let until = Clock::new().now().saturating_add(CUT_OFF.unwrap());
-    while guest.properties().disconnections == 0 {
-        assert!(Clock::new().now() < until, "the connection stays");
-        thread::yield_now();
-    }
+    until("the connection ends", || {
+        guest.properties().disconnections > 0
+    });
     let (mut own, mut guest) = (own, guest);
     writer.write(&5, CUT_OFF).unwrap();
     assert_eq!(own.read(CUT_OFF).unwrap(), 5);
     assert_eq!(guest.read(CUT_OFF).unwrap(), 5);
     assert_eq!(own.properties().disconnections, 0);
+}
+
+/// The endpoint's lease is so short that the directory releases its name again and again, as after a stall of
+/// the engine.
+///
+/// Behaviour: B-80, NS-66.
+#[test]
+fn connection_ends_with_its_rights_also_if_the_endpoint_has_registered_again() {
+    let rig = Rig::start_with(DirectoryLimits {
+        lease: Duration::from_millis(500),
+        ..DirectoryLimits::default()
+    });
+    let reader = rig.reader("open/in");
+    rig.wait_for("open/in");
+    rig.set_guest(true);
+    let mut writer = Writer::<u64>::create("open/out", rig.options(Some("open/in"))).unwrap();
+    rig.set_guest(false);
+    let mut reader = reader.join().unwrap();
+    writer.write(&1, CUT_OFF).unwrap();
+    assert_eq!(reader.read(CUT_OFF).unwrap(), 1);
+    let registrations = || rig.rules.registrations.load(Ordering::SeqCst);
+    let before = registrations();
+    // Both endpoints have registered again.
+    until("they register again", || registrations() >= before + 4);
+    assert_eq!(reader.properties().disconnections, 0);
+    rig.rules.has_ended.store(true, Ordering::SeqCst);
+    until("the connection ends", || {
+        rig.host.end_revoked();
+        reader.properties().disconnections > 0
+    });
+    // The next look-up is by the new rights.
+    writer.write(&2, CUT_OFF).unwrap();
+    assert_eq!(reader.read(CUT_OFF).unwrap(), 2);
+}
+
+/// Behaviour: B-80, B-62.
+#[test]
+fn directory_forgets_a_guest_whose_connection_has_ended() {
+    let rig = Rig::start();
+    let options = FanOutOptions {
+        options: rig.options(None),
+        readers_min: 0,
+        ..FanOutOptions::default()
+    };
+    let mut writer = FanOutWriter::<u64>::create("open/all", options).unwrap();
+    let single = rig.reader("open/in");
+    rig.wait_for("open/in");
+    rig.set_guest(true);
+    let guest = |url: &str| Reader::<u64>::create(url, rig.options(Some("open/all"))).unwrap();
+    let mut stays = guest("open/stays");
+    until("the guest is there", || rig.guest_gates() == 2);
+    drop(guest("open/leaves"));
+    until("the other one is forgotten", || rig.guest_gates() == 2);
+    // An endpoint with one peer reports it as well.
+    let leaves = Writer::<u64>::create("open/out", rig.options(Some("open/in"))).unwrap();
+    let single = single.join().unwrap();
+    drop(leaves);
+    until("the writer is forgotten", || rig.guest_gates() == 2);
+    drop(single);
+    writer.write(&5, CUT_OFF).unwrap();
+    assert_eq!(stays.read(CUT_OFF).unwrap(), 5);
+    assert_eq!(stays.properties().disconnections, 0);
 }

@@ -333,3 +333,76 @@ impl Endpoint for StreamSession {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
+mod tests {
+    use trunkline_engine::{Engine, EngineOptions, Principal};
+    use trunkline_identity::authority::EngineSubject;
+    use trunkline_identity::folder::SecurityFolder;
+    use trunkline_proto::message::stream::directory::Lookup;
+
+    use super::*;
+
+    struct NoWake;
+
+    impl Wake for NoWake {
+        fn wake(&self) {}
+    }
+
+    /// Encryption alone admits nobody.
+    ///
+    /// Behaviour: B-80, B-81.
+    #[test]
+    fn connection_without_a_login_needs_a_user_whom_the_system_reports() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("security");
+        let subject = EngineSubject {
+            name: "plant".to_owned(),
+            host_names: Vec::new(),
+        };
+        let clock = Clock::new();
+        let (now, wall) = clock.moment();
+        SecurityFolder::create(&path, &subject, wall).unwrap();
+        let engine = Engine::new(EngineOptions::new("plant", 1));
+        let logins = Logins::open(&engine, clock, 1000, false, Some(&path)).unwrap();
+        let mut input = Vec::new();
+        Lookup::default().encode(&mut input);
+        let hello = take_login(&mut input).unwrap().unwrap();
+        let caller = Caller {
+            session: 1,
+            principal: Principal::Unauthenticated,
+            origin: Arc::from("elsewhere"),
+            rights: Rights::NONE,
+            remote: true,
+        };
+        let decide = |address: &str, uid: Option<u32>, is_encrypted: bool| {
+            let channel = Channel {
+                is_private: is_encrypted,
+                binding: is_encrypted.then_some([7; 32]),
+                address: Some(address.parse().unwrap()),
+                uid,
+                ..Channel::default()
+            };
+            let request = LoginRequest {
+                caller: &caller,
+                channel: &channel,
+                hello: &hello,
+                moment: Moment { now, wall },
+            };
+            let login = AwaitedLogin::begin(&logins, request, Arc::new(NoWake));
+            let decision = login.take().expect("a decision at once");
+            decision.map(|_| ()).map_err(|refusal| refusal.fault.code)
+        };
+        let refused = Err(FaultCode::NotAuthenticated);
+        for is_encrypted in [false, true] {
+            // Another machine, also if it claims a user.
+            assert_eq!(decide("192.0.2.7", None, is_encrypted), refused);
+            assert_eq!(decide("192.0.2.7", Some(1000), is_encrypted), refused);
+            // This machine: another user, and one that the system does not report.
+            assert_eq!(decide("127.0.0.1", Some(1001), is_encrypted), refused);
+            assert_eq!(decide("127.0.0.1", None, is_encrypted), refused);
+            assert_eq!(decide("127.0.0.1", Some(1000), is_encrypted), Ok(()));
+        }
+    }
+}

@@ -33,10 +33,13 @@ use trunkline_identity::folder::SecurityFolder;
 use trunkline_net::{Clock, Dialler, Link, LinkOptions, public_key};
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::single::SingleFrame;
-use trunkline_proto::message::stream::Incarnation;
-use trunkline_proto::message::stream::directory::{Lookup, PeerGrant};
+use trunkline_proto::message::stream::directory::{Lookup, PeerGrant, Ticket};
+use trunkline_proto::message::stream::{
+    EndState, Incarnation, StreamEnd, StreamHello, WriterState,
+};
+use trunkline_proto::stream::Secret;
 use trunkline_proto::{
-    Channel, EndKeys, Endpoint, FrameBuffer, FrameKind, FrameLimits, VersionRange,
+    Channel, EndKeys, Endpoint, Features, FrameBuffer, FrameKind, FrameLimits, VersionRange,
 };
 use trunkline_types::{Tick, Timestamp};
 
@@ -441,10 +444,11 @@ fn restart_of_the_engine_does_not_disturb_an_encrypted_stream() {
     assert_eq!(reader.properties().disconnections, 0);
 }
 
-/// A program that an account permits to ask for a stream, and that then presents another key than the
-/// engine was told: somebody who has got hold of the connection.
+/// A program that an account permits to ask for a stream, and that then connects to the endpoint with
+/// `used`. With another key than the engine was told, it is somebody who has got hold of the connection.
 struct Impostor {
     security: EngineSecurity,
+    used: [u8; 32],
     channel: Channel,
     frames: FrameBuffer,
     output: Vec<u8>,
@@ -452,11 +456,55 @@ struct Impostor {
     has_peer: bool,
     has_dialled: bool,
     ended: Option<Disconnect>,
-    input_after: usize,
+    /// The kinds of the frames from the endpoint.
+    answers: Vec<FrameKind>,
 }
 
 const NAMED: [u8; 32] = [1; 32];
-const USED: [u8; 32] = [2; 32];
+const OTHER: [u8; 32] = [2; 32];
+const IMPOSTOR: Incarnation = Incarnation([7; 16]);
+
+impl Impostor {
+    fn new(security: &EngineSecurity, used: [u8; 32]) -> Self {
+        Self {
+            security: security.clone(),
+            used,
+            channel: Channel::default(),
+            frames: FrameBuffer::new(FrameLimits::default()),
+            output: Vec::new(),
+            keys: None,
+            has_peer: false,
+            has_dialled: false,
+            ended: None,
+            answers: Vec::new(),
+        }
+    }
+
+    /// What a writer with the ticket says to the endpoint.
+    fn greet(&mut self, ticket: Ticket) {
+        let hello = StreamHello {
+            versions: VersionRange::OURS,
+            end: StreamEnd {
+                features: Features::NONE,
+                incarnation: IMPOSTOR,
+                url: "tl://localhost/impostor".to_owned(),
+                peer_url: String::new(),
+                data_type: DataType::U64,
+                capacity: 100,
+                bytes_max: 800,
+                has_journal: false,
+                program: "impostor".to_owned(),
+                state: EndState::Writer(WriterState::default()),
+            },
+            peer: None,
+            attempt: 1,
+            ticket: Some(ticket),
+            share: Some(Secret([3; 32])),
+            proof: None,
+        };
+        hello.encode(&mut self.output);
+    }
+}
 
 impl Endpoint for Impostor {
     fn handle_channel(&mut self, channel: &Channel) {
@@ -472,7 +520,7 @@ impl Endpoint for Impostor {
         let lookup = Lookup {
             versions: VersionRange::OURS,
             url: "tl://localhost/archive/in".to_owned(),
-            incarnation: Incarnation([7; 16]),
+            incarnation: IMPOSTOR,
             program: "impostor".to_owned(),
             key: Some(public_key(&NAMED).unwrap()),
         };
@@ -480,17 +528,18 @@ impl Endpoint for Impostor {
     }
 
     fn handle_input(&mut self, now: Tick, _: Timestamp, mut bytes: &[u8]) {
-        if self.has_peer {
-            self.input_after += bytes.len();
-            return;
-        }
         while let Ok(Some(frame)) = self.frames.next_frame(now, &mut bytes) {
-            if frame.kind() == Some(FrameKind::StreamPeer) {
+            if self.has_peer {
+                self.answers.extend(frame.kind());
+            } else if frame.kind() == Some(FrameKind::StreamPeer) {
+                let PeerGrant { ticket, key } = PeerGrant::decode(&frame).unwrap();
                 self.has_peer = true;
                 self.keys = Some(EndKeys {
-                    own_seed: USED,
-                    peer: PeerGrant::decode(&frame).unwrap().key,
+                    own_seed: self.used,
+                    peer: key,
                 });
+                // The driver sends it to the endpoint.
+                self.greet(ticket);
                 return;
             }
         }
@@ -530,33 +579,33 @@ fn impostor_with_a_ticket_but_without_the_key_gets_nothing() {
     let plant = Plant::start();
     let engineer = plant.join("daq", "engineer");
     let reader = plant.reader("archive/in");
-    let impostor = Impostor {
-        security: engineer.clone(),
-        channel: Channel::default(),
-        frames: FrameBuffer::new(FrameLimits::default()),
-        output: Vec::new(),
-        keys: None,
-        has_peer: false,
-        has_dialled: false,
-        ended: None,
-        input_after: 0,
+    let connect = |used: [u8; 32]| {
+        let dialler = Dialler::tls("127.0.0.1", plant.port(), engineer.tls.clone());
+        let impostor = Impostor::new(&engineer, used);
+        Link::start(dialler, impostor, LinkOptions::default()).unwrap()
     };
-    let dialler = Dialler::tls("127.0.0.1", plant.port(), engineer.tls.clone());
-    let link = Link::start(dialler, impostor, LinkOptions::default()).unwrap();
     let end = Some(Clock::new().now().saturating_add(WAIT));
+    let link = connect(OTHER);
     let ended = link.wait_until(end, |impostor, _| {
         let ended = impostor.ended.clone()?;
-        Some((ended, impostor.has_peer, impostor.input_after))
+        Some((ended, impostor.has_peer, impostor.answers.clone()))
     });
-    let (_, has_peer, input_after) = ended.unwrap();
+    let (_, has_peer, answers) = ended.unwrap();
     assert!(has_peer, "the engine has let it ask");
-    assert_eq!(input_after, 0);
+    assert_eq!(answers, []);
     // The reader still waits for its peer.
     let options = plant.away(plant.port(), "archive/in", Some(&engineer));
     let mut writer = Writer::<u64>::create("daq/out", options).unwrap();
     writer.write(&MARK, CUT_OFF).unwrap();
     let mut reader = reader.join().unwrap();
     assert_eq!(reader.read(CUT_OFF).unwrap(), MARK);
+    drop((writer, reader));
+    // With the key, the same program is accepted: it was refused for nothing else.
+    let reader = plant.reader("archive/in");
+    let link = connect(NAMED);
+    let answer = link.wait_until(end, |impostor, _| impostor.answers.first().copied());
+    assert_eq!(answer, Some(FrameKind::StreamWelcome));
+    drop(reader.join().unwrap());
 }
 
 /// A recorder says that it records, so the engine can require the right. What an account may subscribe, it

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use trunkline::proto::{Disconnect, FaultCode, Pair};
+use trunkline::stream::directory::{ListError, list};
 use trunkline::{
     CallError, Client, ClientSecurity, ConnectOptions, ConnectionState, Contexts, OpenOptions,
     SubscribeOptions, Write, WriteOutcome,
@@ -136,6 +137,17 @@ fn program_on_another_machine_joins_and_its_rights_follow_the_accounts() {
     assert_eq!((&*joined.account, &*joined.role), ("press", "viewer"));
     assert!(plant.contexts.join("again", &url, &token, CUT_OFF).is_err());
     assert_eq!(plant.contexts.all().unwrap().len(), 1);
+
+    // Encryption without a login shows nothing either, not even the streams.
+    let security = ClientSecurity::of(&joined).unwrap();
+    let mut security = security.for_streams().unwrap();
+    security.credentials = None;
+    let address = plant.engine.address;
+    let (host, port) = (address.ip().to_string(), address.port());
+    match list(&host, port, None, None, Some(&security), CUT_OFF) {
+        Err(ListError::Refused { code, .. }) => assert_eq!(code, FaultCode::NotAuthenticated),
+        other => panic!("{other:?}"),
+    }
 
     let client = plant.client("press");
     let all = names(3);

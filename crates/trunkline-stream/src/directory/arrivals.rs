@@ -1,5 +1,6 @@
 //! Connects arriving peers to their endpoint.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,6 +17,9 @@ pub(crate) trait Arrivals: Send + Sync {
 
     /// Ends the connection that arrived with this ticket, if it still exists.
     fn revoke(&self, ticket: &Ticket);
+
+    /// Returns the tickets of the connections that have arrived and still exist.
+    fn tickets(&self) -> BTreeSet<Ticket>;
 
     /// The simulated counterpart of [`arrive`](Self::arrive), for the transport with this number.
     #[cfg(feature = "sim")]

@@ -11,7 +11,7 @@ use trunkline_proto::message::stream::directory::{
 };
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::stream::{Answer, Directory, DirectoryLimits};
-use trunkline_proto::{Fault, FaultCode};
+use trunkline_proto::{Fault, FaultCode, FrameKind};
 use trunkline_types::{StreamUrl, Tick};
 
 use super::gate::{Admitted, Gate, SharedGate};
@@ -22,9 +22,12 @@ use crate::properties::{Properties, Reporter};
 /// Maximum number of transports being handed over to endpoints at the same time.
 const HANDOVERS_MAX: usize = 1024;
 
-/// Maximum number of peers of one endpoint whose rights are watched. If there are more, the one that
-/// came first is disconnected, and has to connect again: so none escapes the end of its rights.
+/// Maximum number of peers of one endpoint whose rights are watched. Further ones are refused, so that
+/// none escapes the end of its rights.
 const GUESTS_MAX: usize = 1024;
+
+/// Maximum number of endpoints that are not registered any more and whose peers are remembered.
+const DEPARTED_MAX: usize = 1024;
 
 /// Placeholder for a ticket that could not be generated.
 const NO_TICKET: Ticket = [0; 16];
@@ -47,6 +50,11 @@ impl Default for DirectoryHost {
 struct State {
     directory: Directory,
     owners: BTreeMap<u64, Owner>,
+    /// Peers that have arrived and whose rights can end, the first one first. A connection between
+    /// endpoints outlives the registration of its endpoint, which registers again.
+    guests: BTreeMap<EndpointId, Vec<Guest>>,
+    /// The endpoints with guests that are not registered, in the order in which they went.
+    departed: VecDeque<EndpointId>,
     /// Lookups of endpoints that are not registered yet, each with the answer once it is known.
     waiting_lookups: BTreeMap<u64, (SessionNotifier, Option<Result<TicketGrant, Fault>>)>,
     /// Transports being handed over to endpoints, by number.
@@ -71,21 +79,36 @@ pub(super) enum Content {
 }
 
 struct Owner {
+    id: EndpointId,
     program: String,
     pid: u32,
     /// The endpoint's key; `None` if it cannot encrypt.
     key: Option<EndKey>,
     route: Route,
     status: StatusSource,
-    /// Peers that have arrived and whose rights can end, the first one first.
-    guests: VecDeque<Guest>,
-    /// Tickets of peers whose connections the endpoint still has to end.
-    revoked: Vec<Ticket>,
 }
 
+/// Identifies an endpoint across its registrations.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct EndpointId {
+    /// URL of the endpoint, without the host.
+    url: StreamUrl,
+    incarnation: Incarnation,
+}
+
+/// A peer that has arrived at an endpoint, until the endpoint reports the end of its connection.
 struct Guest {
     ticket: Ticket,
     gate: SharedGate,
+    /// The registration over which the endpoint was ordered to end the connection.
+    ordered: Option<u64>,
+}
+
+impl Guest {
+    /// Returns true if the endpoint must be ordered, over this registration, to end the connection.
+    fn needs_order(&self, registration: u64) -> bool {
+        self.ordered != Some(registration) && self.gate.has_ended()
+    }
 }
 
 enum StatusSource {
@@ -157,15 +180,17 @@ impl DirectoryHost {
     ) -> Result<u64, Fault> {
         let number = self.number();
         let owner = Owner {
+            id: EndpointId {
+                url: url.within_host(),
+                incarnation,
+            },
             program: program.to_owned(),
             pid: std::process::id(),
             key: None,
             route: Route::Here(arrivals),
             status: StatusSource::OnRequest(Reporter::new(self.environment.now())),
-            guests: VecDeque::new(),
-            revoked: Vec::new(),
         };
-        self.register(number, url, incarnation, owner)?;
+        self.register(number, owner)?;
         Ok(number)
     }
 
@@ -177,36 +202,33 @@ impl DirectoryHost {
         notifier: SessionNotifier,
     ) -> Result<(), Fault> {
         let owner = Owner {
+            id: EndpointId {
+                url: register.url().clone(),
+                incarnation: register.incarnation,
+            },
             program: register.program.clone(),
             pid: register.pid,
             key: register.key,
             route: Route::Session(notifier),
             status: StatusSource::NotReported,
-            guests: VecDeque::new(),
-            revoked: Vec::new(),
         };
-        self.register(number, register.url(), register.incarnation, owner)
+        self.register(number, owner)
     }
 
-    fn register(
-        &self,
-        number: u64,
-        url: &StreamUrl,
-        incarnation: Incarnation,
-        owner: Owner,
-    ) -> Result<(), Fault> {
+    fn register(&self, number: u64, owner: Owner) -> Result<(), Fault> {
         let mut state = self.lock();
         let now = self.environment.now();
         let is_here = matches!(owner.route, Route::Here(_));
-        let url = url.within_host();
+        let EndpointId { url, incarnation } = &owner.id;
         let mut fault = None;
         let answers = state
             .directory
-            .register(now, number, &url, incarnation, || self.ticket(&mut fault))?;
+            .register(now, number, url, *incarnation, || self.ticket(&mut fault))?;
         state.revoke_placeholder(now, fault.as_ref());
         if is_here {
             state.directory.keep(number);
         }
+        state.departed.retain(|departed| *departed != owner.id);
         state.owners.insert(number, owner);
         let mut to_notify = Vec::new();
         for (lookup, grant) in answers {
@@ -264,7 +286,8 @@ impl DirectoryHost {
     }
 
     /// Redeems a ticket. Returns the number to pass to [`hand_over`](Self::hand_over), and the key of
-    /// the endpoint that the ticket gives access to, if it has one.
+    /// the endpoint that the ticket gives access to, if it has one. `gate` must permit it now: the
+    /// rights of the look-up may have ended since, or be those of another account.
     pub(super) fn redeem(
         &self,
         ticket: &Ticket,
@@ -272,9 +295,27 @@ impl DirectoryHost {
         content: Content,
         gate: &SharedGate,
     ) -> Result<(u64, Option<EndKey>), Fault> {
+        let (owner, id, key) = {
+            let mut state = self.lock();
+            let number = state.directory.redeem(self.environment.now(), ticket, by)?;
+            let bad_ticket = FaultCode::BadTicket;
+            let owner = state
+                .owners
+                .get(&number)
+                .ok_or_else(|| Fault::new(bad_ticket, bad_ticket.meaning()))?;
+            (number, owner.id.clone(), owner.key)
+        };
+        gate.pass(FrameKind::StreamHello, &id.url)?;
         let mut state = self.lock();
-        let owner = state.directory.redeem(self.environment.now(), ticket, by)?;
-        let key = state.owners.get(&owner).and_then(|owner| owner.key);
+        let guests = state.guests.get(&id).map_or(0, Vec::len);
+        if gate.may_end() && guests >= GUESTS_MAX {
+            let sentence = format!(
+                "the accounts of this engine have {GUESTS_MAX} connections to the endpoint {}, which \
+                 is the maximum; close one and try again",
+                id.url
+            );
+            return Err(Fault::new(FaultCode::LimitReached, sentence));
+        }
         let number = state.next();
         let handover = Handover {
             owner,
@@ -288,6 +329,16 @@ impl DirectoryHost {
         }
         state.handovers.insert(number, handover);
         Ok((number, key))
+    }
+
+    /// Forgets a transport that will not be handed over. `number` is from [`redeem`](Self::redeem).
+    pub(super) fn abandon(&self, number: u64) {
+        self.lock().handovers.remove(&number);
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_handovers(&self) -> bool {
+        !self.lock().handovers.is_empty()
     }
 
     /// Stores the status that the owner of a name has reported.
@@ -380,16 +431,17 @@ impl DirectoryHost {
         else {
             return;
         };
+        let State { owners, guests, .. } = &mut *state;
         // If the owner is gone, the socket is closed, and the peer connects again.
-        let Some(owner) = state.owners.get_mut(&owner) else {
+        let Some(owner) = owners.get(&owner) else {
             return;
         };
-        let mut superfluous = None;
         if gate.may_end() {
-            owner.guests.push_back(Guest { ticket, gate });
-            if owner.guests.len() > GUESTS_MAX {
-                superfluous = owner.guests.pop_front().map(|guest| guest.ticket);
-            }
+            guests.entry(owner.id.clone()).or_default().push(Guest {
+                ticket,
+                gate,
+                ordered: None,
+            });
         }
         match &owner.route {
             Route::Here(arrivals) => {
@@ -399,9 +451,6 @@ impl DirectoryHost {
                 if let (Content::Bytes(bytes), Ok(transport)) = (content, transport_of(socket)) {
                     arrivals.arrive(transport, ticket, &bytes);
                 }
-                if let Some(ticket) = superfluous {
-                    arrivals.revoke(&ticket);
-                }
             }
             Route::Session(notifier) => {
                 let mut frame = Vec::new();
@@ -410,10 +459,6 @@ impl DirectoryHost {
                     Content::Key(key) => Visitor { ticket, key: *key }.encode(&mut frame),
                 }
                 notifier.pass(frame, socket);
-                if let Some(ticket) = superfluous {
-                    owner.revoked.push(ticket);
-                    notifier.notify();
-                }
             }
         }
     }
@@ -422,28 +467,36 @@ impl DirectoryHost {
     pub fn end_revoked(&self) {
         let mut here = Vec::new();
         let mut to_notify = Vec::new();
-        for owner in self.lock().owners.values_mut() {
-            let mut ended = Vec::new();
-            owner.guests.retain(|guest| {
-                let has_ended = guest.gate.has_ended();
-                if has_ended {
-                    ended.push(guest.ticket);
-                }
-                !has_ended
-            });
-            if ended.is_empty() {
+        let mut state = self.lock();
+        let State {
+            directory,
+            owners,
+            guests,
+            ..
+        } = &mut *state;
+        for (id, guests) in guests {
+            // An endpoint that is not registered now gets the orders when it registers again.
+            let Some((number, owner)) = registration(directory, owners, id) else {
                 continue;
-            }
+            };
             match &owner.route {
-                Route::Here(arrivals) => here.push((arrivals.clone(), ended)),
+                Route::Here(arrivals) => guests.retain(|guest| {
+                    let has_ended = guest.gate.has_ended();
+                    if has_ended {
+                        here.push((arrivals.clone(), guest.ticket));
+                    }
+                    !has_ended
+                }),
                 Route::Session(notifier) => {
-                    owner.revoked.append(&mut ended);
-                    to_notify.push(notifier.clone());
+                    if guests.iter().any(|guest| guest.needs_order(number)) {
+                        to_notify.push(notifier.clone());
+                    }
                 }
             }
         }
-        for (arrivals, tickets) in here {
-            tickets.iter().for_each(|ticket| arrivals.revoke(ticket));
+        drop(state);
+        for (arrivals, ticket) in here {
+            arrivals.revoke(&ticket);
         }
         to_notify.iter().for_each(SessionNotifier::notify);
     }
@@ -451,8 +504,32 @@ impl DirectoryHost {
     /// Takes the tickets of the peers whose connections the owner of a name must end.
     pub(super) fn take_revoked(&self, number: u64) -> Vec<Ticket> {
         let mut state = self.lock();
-        let owner = state.owners.get_mut(&number);
-        owner.map_or_else(Vec::new, |owner| std::mem::take(&mut owner.revoked))
+        let State { owners, guests, .. } = &mut *state;
+        let owner = owners.get(&number);
+        let guests = owner.and_then(|owner| guests.get_mut(&owner.id));
+        let guests = guests.into_iter().flatten();
+        let revoked = guests.filter(|guest| guest.needs_order(number));
+        revoked
+            .map(|guest| {
+                guest.ordered = Some(number);
+                guest.ticket
+            })
+            .collect()
+    }
+
+    /// Forgets a peer whose connection has ended, as the owner of the name has reported.
+    pub(super) fn forget_guest(&self, number: u64, ticket: &Ticket) {
+        let mut state = self.lock();
+        let State { owners, guests, .. } = &mut *state;
+        let Some(Owner { id, .. }) = owners.get(&number) else {
+            return;
+        };
+        if let Some(of_endpoint) = guests.get_mut(id) {
+            of_endpoint.retain(|guest| guest.ticket != *ticket);
+            if of_endpoint.is_empty() {
+                guests.remove(id);
+            }
+        }
     }
 
     #[cfg(feature = "sim")]
@@ -484,8 +561,10 @@ impl DirectoryHost {
     pub(crate) fn forget(&self, number: u64) {
         let mut state = self.lock();
         state.directory.forget(number);
-        state.owners.remove(&number);
         state.waiting_lookups.remove(&number);
+        if let Some(owner) = state.owners.remove(&number) {
+            state.keep_guests(owner.id);
+        }
     }
 
     /// Generates a ticket. If that fails, sets `fault` and returns [`NO_TICKET`], which the caller
@@ -506,7 +585,33 @@ impl DirectoryHost {
     }
 }
 
+/// Returns the registration of an endpoint; `None` while it is not registered.
+fn registration<'a>(
+    directory: &Directory,
+    owners: &'a BTreeMap<u64, Owner>,
+    id: &EndpointId,
+) -> Option<(u64, &'a Owner)> {
+    let (_, number) = directory.owned_name(&id.url)?;
+    let owner = owners.get(&number).filter(|owner| owner.id == *id)?;
+    Some((number, owner))
+}
+
 impl State {
+    /// Remembers the guests of an endpoint whose registration has ended: it may register again, and may
+    /// have done so already.
+    fn keep_guests(&mut self, id: EndpointId) {
+        let is_registered = registration(&self.directory, &self.owners, &id).is_some();
+        if is_registered || !self.guests.contains_key(&id) {
+            return;
+        }
+        self.departed.push_back(id);
+        if self.departed.len() > DEPARTED_MAX
+            && let Some(oldest) = self.departed.pop_front()
+        {
+            self.guests.remove(&oldest);
+        }
+    }
+
     /// If there was a `fault`, revokes the placeholder ticket before anyone can present it.
     fn revoke_placeholder(&mut self, now: Tick, fault: Option<&Fault>) {
         if fault.is_some() {

@@ -22,6 +22,9 @@
 mod arrivals;
 mod client;
 mod gate;
+#[cfg(all(test, feature = "sim"))]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod guest_tests;
 mod host;
 mod listener;
 #[cfg(test)]

@@ -103,6 +103,9 @@ impl RegistryEnd {
             let status = self.reporter.report(now, &properties);
             status.encode(&mut self.out);
         }
+        for ticket in self.visits.take_ended() {
+            Revoked { ticket }.encode(&mut self.out);
+        }
     }
 
     fn handle_frames(&mut self, now: Tick, bytes: &mut &[u8]) -> Result<(), Disconnect> {

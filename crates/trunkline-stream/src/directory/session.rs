@@ -140,8 +140,15 @@ impl DirectorySession {
     /// its rights. A connection that is being handed over is ended as well.
     pub fn end(&mut self, fault: Fault, retry_after: Option<Duration>) {
         if self.closing.is_none() {
-            self.handover = None;
+            self.abandon_handover();
             self.refuse_until(fault, retry_after);
+        }
+    }
+
+    /// Gives up a handover that has not taken place.
+    fn abandon_handover(&mut self) {
+        if let Some(number) = self.handover.take() {
+            self.host.abandon(number);
         }
     }
 
@@ -183,7 +190,8 @@ impl DirectorySession {
                 PeerGrant { ticket, key }.encode(&mut self.output);
                 self.handover = Some(number);
             }
-            Ok((_, None)) => {
+            Ok((number, None)) => {
+                self.host.abandon(number);
                 let sentence = "the program of the requested endpoint does not encrypt streams \
                                 between machines; update it";
                 self.refuse(Fault::new(FaultCode::VersionMismatch, sentence));
@@ -264,6 +272,9 @@ impl DirectorySession {
             Request::Status(status) if self.role == Role::Owner => {
                 self.host.store_status(self.number, *status);
             }
+            Request::Revoked(Revoked { ticket }) if self.role == Role::Owner => {
+                self.host.forget_guest(self.number, &ticket);
+            }
             Request::Keepalive => {
                 if self.role == Role::Owner && !self.host.renew(self.number) {
                     let sentence =
@@ -276,7 +287,8 @@ impl DirectorySession {
             | Request::Lookup(_)
             | Request::Hello(_)
             | Request::List(_)
-            | Request::Status(_) => {
+            | Request::Status(_)
+            | Request::Revoked(_) => {
                 self.closing = Some(Disconnect::Malformed {
                     sentence: "the peer sent a second request on a connection to the directory, \
                                which serves only one endpoint"
@@ -314,9 +326,12 @@ impl DirectorySession {
     }
 
     fn decode_request(&mut self, now: Tick, frame: &Frame<'_>) -> Result<Request, Disconnect> {
-        // A status frame does not leave the machine, so it has no seal to detect alterations.
-        let is_status = frame.kind() == Some(FrameKind::StreamStatus);
-        if !is_status && !is_frame_intact(frame) {
+        // These frames do not leave the machine, so they have no seal to detect alterations.
+        let is_local = matches!(
+            frame.kind(),
+            Some(FrameKind::StreamStatus | FrameKind::StreamRevoked)
+        );
+        if !is_local && !is_frame_intact(frame) {
             let sentence = "a frame from an endpoint was altered in transit".to_owned();
             return Err(Disconnect::Malformed { sentence });
         }
@@ -328,6 +343,7 @@ impl DirectorySession {
             Some(FrameKind::StreamStatus) => {
                 Request::Status(Box::new(EndpointStatus::decode(frame)?))
             }
+            Some(FrameKind::StreamRevoked) => Request::Revoked(Revoked::decode(frame)?),
             Some(FrameKind::StreamKeepalive) => {
                 let keepalive = decode_keepalive(frame)?;
                 self.liveness.handle_keepalive(now, &keepalive);
@@ -411,6 +427,8 @@ enum Request {
     Hello(Box<StreamHello>),
     List(EndpointsQuery),
     Status(Box<EndpointStatus>),
+    /// The connection of a peer has ended.
+    Revoked(Revoked),
     Keepalive,
     Other,
 }
@@ -448,7 +466,9 @@ impl Endpoint for DirectorySession {
     }
 
     fn poll_output(&mut self, now: Tick, _: Timestamp, budget: usize, out: &mut Vec<u8>) -> bool {
-        match self.host.answer(self.number) {
+        let answer = self.host.answer(self.number);
+        // A refused peer gets no answer after the refusal.
+        match answer.filter(|_| self.closing.is_none()) {
             Some(Ok(grant)) => self.grant(&grant),
             Some(Err(fault)) => self.refuse(fault),
             None => {}
@@ -518,7 +538,11 @@ impl Endpoint for DirectorySession {
         }
     }
 
-    fn handle_disconnected(&mut self, _: Tick, _: Disconnect) {
+    fn handle_disconnected(&mut self, _: Tick, cause: Disconnect) {
+        // A transport that is handed over is closed locally just before.
+        if cause != Disconnect::ClosedLocally {
+            self.abandon_handover();
+        }
         self.host.forget(self.number);
     }
 

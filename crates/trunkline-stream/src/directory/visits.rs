@@ -39,6 +39,8 @@ struct State {
     waiting: BTreeSet<Ticket>,
     /// The last tickets that were revoked, the oldest first.
     revoked: VecDeque<Ticket>,
+    /// Tickets of connections whose end is not reported to the engine yet.
+    unreported: BTreeSet<Ticket>,
 }
 
 impl Visits {
@@ -52,7 +54,11 @@ impl Visits {
 
     /// Accepts an endpoint that the engine has read `bytes` from, which begin with S_HELLO.
     pub(super) fn accept_plain(&self, socket: OwnedFd, ticket: Ticket, bytes: &[u8]) {
-        let is_revoked = self.lock().revoked.contains(&ticket);
+        let is_revoked = {
+            let mut state = self.lock();
+            state.unreported.insert(ticket);
+            state.revoked.contains(&ticket)
+        };
         // An unusable socket is closed, and the peer dials again.
         if let Ok(transport) = transport_of(socket)
             && !is_revoked
@@ -66,6 +72,7 @@ impl Visits {
         let Visitor { ticket, key } = *visitor;
         {
             let mut state = self.lock();
+            state.unreported.insert(ticket);
             if state.waiting.len() >= WAITING_MAX || state.revoked.contains(&ticket) {
                 return;
             }
@@ -101,12 +108,28 @@ impl Visits {
     pub(super) fn revoke(&self, ticket: &Ticket) {
         let mut state = self.lock();
         state.waiting.remove(ticket);
+        state.unreported.insert(*ticket);
         state.revoked.push_back(*ticket);
         if state.revoked.len() > REVOKED_MAX {
             state.revoked.pop_front();
         }
         drop(state);
         self.arrivals.revoke(ticket);
+    }
+
+    /// Takes the tickets whose connections have ended, or will never begin.
+    pub(super) fn take_ended(&self) -> Vec<Ticket> {
+        let mut state = self.lock();
+        if state.unreported.is_empty() {
+            return Vec::new();
+        }
+        let connected = self.arrivals.tickets();
+        let unreported = std::mem::take(&mut state.unreported);
+        let (open, ended): (BTreeSet<_>, BTreeSet<_>) = unreported
+            .into_iter()
+            .partition(|ticket| state.waiting.contains(ticket) || connected.contains(ticket));
+        state.unreported = open;
+        ended.into_iter().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -193,6 +193,11 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         self.ticket = Some(ticket);
     }
 
+    /// Returns the ticket with which the current peer arrived, while its connection exists.
+    pub(crate) fn ticket(&self) -> Option<Ticket> {
+        self.ticket.filter(|_| self.link.connection().is_some())
+    }
+
     /// Ends the current connection if the peer arrived with this ticket.
     pub(crate) fn revoke(&mut self, ticket: &Ticket) {
         if self.ticket == Some(*ticket) {

@@ -1,5 +1,6 @@
 //! Assigns each peer that connects to a multi-peer endpoint to a lane.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use trunkline_net::{Clock, Dialler, Link, LinkOptions as NetOptions, Transport};
@@ -340,6 +341,12 @@ impl<O: Lanes> Arrivals for Hub<O> {
         for lane in self.lock().lanes.clone() {
             lane.link.with(|end, _, _| end.revoke(ticket));
         }
+    }
+
+    fn tickets(&self) -> BTreeSet<Ticket> {
+        let lanes = self.lock().lanes.clone();
+        let of_lane = |lane: Lane<O::End>| lane.link.with(|end, _, _| end.ticket());
+        lanes.into_iter().filter_map(of_lane).collect()
     }
 
     fn properties(&self) -> Option<Properties> {

@@ -1,5 +1,6 @@
 //! Admits the connections that arrive for an endpoint.
 
+use std::collections::BTreeSet;
 use std::sync::Weak;
 
 use trunkline_net::{Link, Transport};
@@ -32,6 +33,12 @@ impl<S: HasProperties> Arrivals for Acceptor<S> {
         if let Some(link) = self.link.upgrade() {
             link.with(|end, _, _| end.revoke(ticket));
         }
+    }
+
+    fn tickets(&self) -> BTreeSet<Ticket> {
+        let link = self.link.upgrade();
+        let ticket = link.and_then(|link| link.with(|end, _, _| end.ticket()));
+        ticket.into_iter().collect()
     }
 
     fn properties(&self) -> Option<Properties> {

@@ -1,6 +1,6 @@
 //! Implements an endpoint in a simulated process, which replaces the network link.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -133,6 +133,10 @@ impl<S: HasProperties> Arrivals for Acceptor<S> {
     fn arrive(&self, _: Transport, _: Ticket, _: &[u8]) {}
 
     fn revoke(&self, _: &Ticket) {}
+
+    fn tickets(&self) -> BTreeSet<Ticket> {
+        BTreeSet::new()
+    }
 
     fn arrive_simulated(&self, transport: u64, bytes: &[u8]) {
         if let Some(end) = self.0.upgrade() {

@@ -125,7 +125,8 @@ record! {
 single_frame! { StreamVisitor, Visitor, unnumbered }
 
 record! {
-    /// A connection must end, because the account of the arrived endpoint lost its rights.
+    /// From the engine: a connection must end, because the account of the arrived endpoint lost its
+    /// rights. From the endpoint: the connection has ended, for any reason.
     #[derive(Copy, Eq)]
     pub struct Revoked {
         pub ticket: Ticket = Fixed,

@@ -17,7 +17,7 @@ use crate::{DecodeError, Features, Frame, FrameKind, FrameWriter, PROTOCOL_VERSI
 
 /// Identifies one incarnation of an endpoint: 128 random bits, chosen each time the endpoint is
 /// created. With a journal, the last 64 bits remain the same.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Incarnation(pub [u8; 16]);
 
 /// An endpoint's description of itself.
