@@ -5,8 +5,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use trunkline_net::{Clock, Notifier, Peer, Server, ServerOptions, SessionFactory};
 use trunkline_proto::frame::HEADER_BYTES;
 use trunkline_proto::message::closing::Refused;
-use trunkline_proto::message::stream::directory::{Lookup, Ticket, TicketGrant};
+use trunkline_proto::message::stream::directory::{Identity, Lookup, Ticket, TicketGrant};
 use trunkline_proto::message::stream::{
     EndState, Incarnation, StreamEnd, StreamHello, WriterState,
 };
@@ -40,6 +40,8 @@ struct Rules {
     /// Shared by the gates of guests that somebody still has.
     guests: Arc<()>,
     registrations: AtomicUsize,
+    /// Who opens the next connections.
+    identity: Mutex<Identity>,
 }
 
 struct TestGate {
@@ -48,6 +50,7 @@ struct TestGate {
     /// The connection began before the rights of guests ended.
     may_end: bool,
     _guest: Option<Arc<()>>,
+    identity: Identity,
 }
 
 impl TestGate {
@@ -81,6 +84,10 @@ impl Gate for TestGate {
         self.permits(url)
     }
 
+    fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
     fn may_end(&self) -> bool {
         self.may_end
     }
@@ -103,6 +110,7 @@ impl SessionFactory for Factory {
             is_guest,
             may_end: is_guest && !self.rules.has_ended.load(Ordering::SeqCst),
             _guest: is_guest.then(|| self.rules.guests.clone()),
+            identity: self.rules.identity.lock().unwrap().clone(),
         });
         let now = Clock::new().now();
         let session = DirectorySession::new(self.host.clone(), notifier, gate, now);
@@ -396,6 +404,29 @@ fn unredeemed_ticket_is_worthless_once_its_rights_have_ended() {
     let refused = Raw::dial(rig.port()).present(ticket, incarnation);
     assert_eq!(refused.code, FaultCode::BadTicket);
     // The reader still waits for its writer.
+    let _writer = Writer::<u64>::create("open/out", rig.options(Some("open/in"))).unwrap();
+    drop(reader.join().unwrap());
+}
+
+/// Behaviour: B-80, B-82.
+#[test]
+fn ticket_is_of_no_use_to_another_account() {
+    let rig = Rig::start();
+    let reader = rig.reader("open/in");
+    rig.wait_for("open/in");
+    let be = |name: &str| *rig.rules.identity.lock().unwrap() = Some(name.into());
+    let incarnation = Incarnation([7; 16]);
+    let look_up = || Raw::dial(rig.port()).look_up("open/in", incarnation);
+    be("account:daq");
+    let given = look_up();
+    be("account:other");
+    let refused = Raw::dial(rig.port()).present(given, incarnation);
+    assert_eq!(refused.code, FaultCode::BadTicket);
+    // The user whom the system reports is another identity than an account.
+    let given = look_up();
+    *rig.rules.identity.lock().unwrap() = None;
+    let refused = Raw::dial(rig.port()).present(given, incarnation);
+    assert_eq!(refused.code, FaultCode::BadTicket);
     let _writer = Writer::<u64>::create("open/out", rig.options(Some("open/in"))).unwrap();
     drop(reader.join().unwrap());
 }

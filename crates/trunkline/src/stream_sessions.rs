@@ -19,6 +19,7 @@ use trunkline_proto::frame::{FrameHeader, HEADER_BYTES};
 use trunkline_proto::limits::{HELLO_DEADLINE, HELLO_FRAME_MAX};
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::hello::Hello;
+use trunkline_proto::message::stream::directory::Identity as PeerIdentity;
 use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::{Channel, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind};
 use trunkline_serve::gate::{pass_stream, shows_stream};
@@ -81,6 +82,11 @@ impl Gate for ClientGate {
 
     fn shows(&self, url: &StreamUrl) -> bool {
         shows_stream(&self.caller, url)
+    }
+
+    fn identity(&self) -> PeerIdentity {
+        let principal = &self.caller.principal;
+        principal.is_proved().then(|| principal.to_string().into())
     }
 
     fn may_end(&self) -> bool {
@@ -337,6 +343,7 @@ impl Endpoint for StreamSession {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may panic")]
 mod tests {
+    use trunkline_access::Host;
     use trunkline_engine::{Engine, EngineOptions, Principal};
     use trunkline_identity::authority::EngineSubject;
     use trunkline_identity::folder::SecurityFolder;
@@ -373,6 +380,7 @@ mod tests {
             session: 1,
             principal: Principal::Unauthenticated,
             origin: Arc::from("elsewhere"),
+            host: Host::Local,
             rights: Rights::NONE,
             remote: true,
         };

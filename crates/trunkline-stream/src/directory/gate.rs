@@ -6,7 +6,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use trunkline_proto::message::stream::directory::{Lookup, Register};
+use trunkline_proto::message::stream::directory::{Identity, Lookup, Register};
 use trunkline_proto::{Fault, FaultCode, FrameKind};
 use trunkline_types::StreamUrl;
 
@@ -21,6 +21,12 @@ pub trait Gate: Send + Sync {
 
     /// Returns true if the program may see that a stream with this URL exists.
     fn shows(&self, url: &StreamUrl) -> bool;
+
+    /// Returns the identity that the program has proved, as it is named in the audit trail; `None` if the
+    /// directory must identify it by the user that the system reports.
+    fn identity(&self) -> Identity {
+        None
+    }
 
     /// Returns true if [`has_ended`](Self::has_ended) can become true.
     fn may_end(&self) -> bool {

@@ -94,11 +94,11 @@ impl Rig {
     fn arrive(&self) -> Result<Ticket, Fault> {
         let lookup = admit(&*self.guest, lookup())?;
         let number = self.host.number();
-        let found = self.host.look_up(number, &lookup, self.notifier())?;
+        let found = self.host.look_up(number, &lookup, self.notifier(), None)?;
         let ticket = found.unwrap().ticket;
         let gate: SharedGate = self.guest.clone();
         let content = Content::Bytes(Vec::new());
-        let (number, _) = self.host.redeem(&ticket, PEER, content, &gate)?;
+        let (number, _) = self.host.redeem(&ticket, PEER.into(), content, &gate)?;
         let (socket, _) = UnixStream::pair().unwrap();
         self.host.hand_over(number, OwnedFd::from(socket));
         Ok(ticket)

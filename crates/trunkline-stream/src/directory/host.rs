@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trunkline_proto::message::stream::Incarnation;
 use trunkline_proto::message::stream::directory::{
-    Arrived, EndKey, Lookup, Register, Ticket, TicketGrant, Visitor,
+    Arrived, ArrivedFrom, EndKey, Identity, Lookup, Register, Ticket, TicketGrant, Visitor,
 };
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
-use trunkline_proto::stream::{Answer, Directory, DirectoryLimits};
+use trunkline_proto::stream::{Answer, Directory, DirectoryLimits, Holder};
 use trunkline_proto::{Fault, FaultCode, FrameKind};
 use trunkline_types::{StreamUrl, Tick};
 
 use super::gate::{Admitted, Gate, SharedGate};
-use super::{Arrivals, SessionNotifier, transport_of};
+use super::{Arrival, Arrivals, SessionNotifier, transport_of};
 use crate::handle::Environment;
 use crate::properties::{Properties, Reporter};
 
@@ -68,6 +68,7 @@ struct Handover {
     ticket: Ticket,
     content: Content,
     gate: SharedGate,
+    identity: Identity,
 }
 
 /// What an endpoint learns about a peer that arrives.
@@ -249,16 +250,20 @@ impl DirectoryHost {
         number: u64,
         lookup: &Admitted<Lookup>,
         notifier: SessionNotifier,
+        identity: Identity,
     ) -> Result<Option<TicketGrant>, Fault> {
+        let holder = Holder {
+            incarnation: lookup.incarnation,
+            identity,
+        };
         let mut state = self.lock();
         let now = self.environment.now();
         let mut fault = None;
-        let answer =
-            state
-                .directory
-                .lookup(now, number, lookup.url(), lookup.incarnation, || {
-                    self.ticket(&mut fault)
-                })?;
+        let answer = state
+            .directory
+            .lookup(now, number, lookup.url(), holder, || {
+                self.ticket(&mut fault)
+            })?;
         state.revoke_placeholder(now, fault.as_ref());
         if let Some(fault) = fault {
             return Err(fault);
@@ -291,10 +296,11 @@ impl DirectoryHost {
     pub(super) fn redeem(
         &self,
         ticket: &Ticket,
-        by: Incarnation,
+        by: Holder,
         content: Content,
         gate: &SharedGate,
     ) -> Result<(u64, Option<EndKey>), Fault> {
+        let identity = by.identity.clone();
         let (owner, id, key) = {
             let mut state = self.lock();
             let number = state.directory.redeem(self.environment.now(), ticket, by)?;
@@ -322,6 +328,7 @@ impl DirectoryHost {
             ticket: *ticket,
             content,
             gate: Arc::clone(gate),
+            identity,
         };
         // The oldest entry belongs to a transport that was abandoned.
         if state.handovers.len() >= HANDOVERS_MAX {
@@ -427,6 +434,7 @@ impl DirectoryHost {
             ticket,
             content,
             gate,
+            identity,
         }) = state.handovers.remove(&number)
         else {
             return;
@@ -449,14 +457,19 @@ impl DirectoryHost {
                 drop(state);
                 // An unusable socket is closed, and the peer connects again.
                 if let (Content::Bytes(bytes), Ok(transport)) = (content, transport_of(socket)) {
-                    arrivals.arrive(transport, ticket, &bytes);
+                    arrivals.arrive(transport, Arrival { ticket, identity }, &bytes);
                 }
             }
             Route::Session(notifier) => {
                 let mut frame = Vec::new();
+                let from = ArrivedFrom::of(&identity);
                 match &content {
-                    Content::Bytes(bytes) => Arrived { ticket, bytes }.encode(&mut frame),
-                    Content::Key(key) => Visitor { ticket, key: *key }.encode(&mut frame),
+                    Content::Bytes(bytes) => {
+                        Arrived { ticket, bytes }.encode_from(&from, &mut frame);
+                    }
+                    Content::Key(key) => {
+                        Visitor { ticket, key: *key }.encode_from(&from, &mut frame);
+                    }
                 }
                 notifier.pass(frame, socket);
             }

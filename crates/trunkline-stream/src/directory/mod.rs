@@ -36,7 +36,7 @@ mod session;
 mod session_notifier;
 mod visits;
 
-pub(crate) use self::arrivals::{Arrivals, attach, refuse, transport_of};
+pub(crate) use self::arrivals::{Arrival, Arrivals, attach, refuse, transport_of};
 pub use self::client::{ListError, list};
 pub use self::gate::{Gate, OpenGate};
 pub use self::host::{DirectoryHost, EndpointInfo};

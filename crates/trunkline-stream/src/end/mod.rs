@@ -38,7 +38,7 @@ use trunkline_net::passing::Descriptors;
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::StreamHello;
 use trunkline_proto::message::stream::control::encode_refused;
-use trunkline_proto::message::stream::directory::Ticket;
+use trunkline_proto::message::stream::directory::{Identity, Ticket};
 use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::stream::{ByteRange, Link, StreamFault};
 use trunkline_proto::{
@@ -223,7 +223,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
     }
 
     /// Admits a connecting peer. `bytes` has been read from the transport and begins with S_HELLO.
-    /// `is_local` is true if the transport is a Unix socket. Returns the first output and the
+    /// `is_local` is true if the transport is a Unix socket; `identity` is who has opened it. Returns the first output and the
     /// descriptor to send with it, if any.
     ///
     /// # Errors
@@ -233,6 +233,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         now: Tick,
         bytes: &[u8],
         is_local: bool,
+        identity: &Identity,
     ) -> Result<Option<(Vec<u8>, OwnedFd)>, Vec<u8>> {
         let mut rest = bytes;
         let mut new_ring = None;
@@ -240,7 +241,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             self.poll_ring();
             new_ring = self.prepare_sharing(&hello, is_local);
             let number = self.transport.wrapping_add(1);
-            self.link.handle_hello(now, number, &hello)
+            self.link.handle_hello_of(now, number, &hello, identity)
         });
         match admitted {
             Ok(_) => {

@@ -11,7 +11,7 @@ use trunkline_proto::stream::{LinkOptions, lineage};
 
 use super::admission::{Admission, RETRY_AFTER, Rejected, refused, reject};
 use super::member::Member;
-use crate::directory::{self, Arrivals};
+use crate::directory::{self, Arrival, Arrivals};
 use crate::end::{Bell, EndpointRole, StreamEndpoint, read_hello};
 use crate::properties::Properties;
 
@@ -232,7 +232,7 @@ impl<O: Lanes> Hub<O> {
         &self,
         hello: &StreamHello,
         transport: Transport,
-        ticket: Ticket,
+        arrival: Arrival,
         bytes: &[u8],
     ) -> Result<(), Rejected> {
         self.reap();
@@ -281,7 +281,7 @@ impl<O: Lanes> Hub<O> {
         state.lanes.push(lane.clone());
         drop(state);
         let number = lane.member.number;
-        self.attach(&lane.link, transport, ticket, bytes)
+        self.attach(&lane.link, transport, arrival, bytes)
             .inspect_err(|_| self.remove(number))?;
         self.lanes.on_opened(&lane, program_part);
         self.bell.ring();
@@ -303,10 +303,10 @@ impl<O: Lanes> Hub<O> {
         &self,
         link: &Arc<Link<StreamEndpoint<O::End>>>,
         transport: Transport,
-        ticket: Ticket,
+        arrival: Arrival,
         bytes: &[u8],
     ) -> Result<(), Rejected> {
-        let attached = directory::attach(link, transport, ticket, bytes, self.settings.is_checked);
+        let attached = directory::attach(link, transport, arrival, bytes, self.settings.is_checked);
         attached.or_else(|rejected| match rejected.1.is_empty() {
             true => {
                 let code = FaultCode::StreamOutdated;
@@ -318,7 +318,7 @@ impl<O: Lanes> Hub<O> {
 }
 
 impl<O: Lanes> Arrivals for Hub<O> {
-    fn arrive(&self, transport: Transport, ticket: Ticket, bytes: &[u8]) {
+    fn arrive(&self, transport: Transport, arrival: Arrival, bytes: &[u8]) {
         let opening = self.opening.lock();
         let _opening = opening.unwrap_or_else(PoisonError::into_inner);
         let admitted = match read_hello(Clock::new().now(), &mut &*bytes) {
@@ -326,8 +326,8 @@ impl<O: Lanes> Arrivals for Hub<O> {
             Ok(hello) => {
                 let lanes = self.current_lanes();
                 match lanes.iter().find(|lane| lane.is_of(&hello.end)) {
-                    Some(lane) => self.attach(&lane.link, transport, ticket, bytes),
-                    None => self.open(&hello, transport, ticket, bytes),
+                    Some(lane) => self.attach(&lane.link, transport, arrival, bytes),
+                    None => self.open(&hello, transport, arrival, bytes),
                 }
             }
         };

@@ -100,6 +100,9 @@ pub struct Properties {
     pub peer: Option<String>,
     /// The peer's program and release.
     pub peer_program: Option<String>,
+    /// The account, or the local user, that opened the connection, such as `account:daq` or
+    /// `local:1000`; `None` if it is unknown, or if this endpoint opened the connection.
+    pub peer_account: Option<String>,
     /// Short name of the transport, such as "shared memory".
     pub transport: Option<&'static str>,
     /// The reason why the stream is over, unless it ended normally.
@@ -204,6 +207,7 @@ impl Properties {
             last_disconnect: link.last_disconnect().cloned(),
             peer: link.peer().map(|peer| peer.url.clone()),
             peer_program: link.peer().map(|peer| peer.program.clone()),
+            peer_account: link.peer_identity().map(str::to_owned),
             fault: link.fault().cloned(),
             ..Self::new(link.options())
         }
@@ -225,6 +229,7 @@ impl Properties {
             last_disconnect: None,
             peer: None,
             peer_program: None,
+            peer_account: None,
             transport: None,
             fault: None,
             journal: None,
