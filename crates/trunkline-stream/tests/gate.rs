@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,8 +22,10 @@ use trunkline_proto::stream::{DirectoryLimits, Secret, StreamFault};
 use trunkline_proto::{
     Endpoint, Fault, FaultCode, Features, Frame, FrameHeader, FrameKind, VersionRange,
 };
-use trunkline_stream::directory::{DirectoryHost, DirectorySession, Gate, list};
-use trunkline_stream::{FanOutOptions, FanOutWriter, Options, Reader, StreamError, Writer};
+use trunkline_stream::directory::{DirectoryHost, DirectorySession, EndpointStatus, Gate, list};
+use trunkline_stream::{
+    FanOutOptions, FanOutWriter, Options, PeerStatus, Reader, StreamError, Writer,
+};
 use trunkline_types::{DataType, StreamUrl};
 
 const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
@@ -94,6 +96,10 @@ impl Gate for TestGate {
 
     fn has_ended(&self) -> bool {
         self.may_end && self.rules.has_ended.load(Ordering::SeqCst)
+    }
+
+    fn is_lost(&self, url: &StreamUrl) -> bool {
+        !self.permits(url)
     }
 }
 
@@ -199,6 +205,14 @@ impl Rig {
         Arc::strong_count(&self.rules.guests) - 1
     }
 
+    fn status(&self, url: &str) -> EndpointStatus {
+        let (port, sockets) = (self.port(), Some(self.folder.path()));
+        let url = StreamUrl::parse(url).unwrap();
+        let timeout = CUT_OFF.unwrap();
+        let found = list("localhost", port, sockets, Some(&url), None, timeout);
+        found.unwrap().remove(0)
+    }
+
     fn listed(&self) -> Vec<String> {
         let sockets = Some(self.folder.path());
         let timeout = CUT_OFF.unwrap();
@@ -285,6 +299,43 @@ impl Raw {
             if FrameKind::from_number(header.kind) != Some(FrameKind::StreamKeepalive) {
                 return (header, payload);
             }
+        }
+    }
+}
+
+/// Forwards one connection to a port until it is cut; later ones are closed.
+struct Cut {
+    port: u16,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Cut {
+    fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let cut = Self {
+            port: listener.local_addr().unwrap().port(),
+            open: Arc::default(),
+        };
+        let open = cut.open.clone();
+        thread::spawn(move || {
+            let (near, _) = listener.accept().unwrap();
+            drop(listener);
+            let far = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let clone = |stream: &TcpStream| stream.try_clone().unwrap();
+            open.lock().unwrap().extend([clone(&near), clone(&far)]);
+            for (mut from, mut to) in [(clone(&near), clone(&far)), (far, near)] {
+                thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+            }
+        });
+        cut
+    }
+
+    fn cut(&self) {
+        for stream in self.open.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
         }
     }
 }
@@ -454,6 +505,71 @@ fn only_the_reader_whose_rights_ended_is_disconnected() {
     assert_eq!(own.read(CUT_OFF).unwrap(), 5);
     assert_eq!(guest.read(CUT_OFF).unwrap(), 5);
     assert_eq!(own.properties().disconnections, 0);
+}
+
+/// A reader whose account may not use the stream any more does not delay the writer, connected or not,
+/// also if its connection was lost before, or if its rights had changed before in another way.
+///
+/// Behaviour: B-80, B-62.
+#[test]
+fn reader_without_the_right_has_no_place() {
+    for (is_there, has_changed_before) in [(true, false), (false, false), (false, true)] {
+        let rig = Rig::start();
+        let options = FanOutOptions {
+            options: Options {
+                capacity: 10,
+                ..rig.options(None)
+            },
+            readers_min: 0,
+            ..FanOutOptions::default()
+        };
+        let mut writer = FanOutWriter::<u64>::create("open/all", options).unwrap();
+        let mut own = Reader::<u64>::create("open/own", rig.options(Some("open/all"))).unwrap();
+        rig.set_guest(true);
+        let proxy = Cut::to(rig.port());
+        let options = Options {
+            capacity: 10,
+            peer: Some(format!("tl://127.0.0.1:{}/open/all", proxy.port)),
+            tcp_only: true,
+            ..rig.options(None)
+        };
+        let _ghost = Reader::<u64>::create("open/ghost", options).unwrap();
+        let ghost = |writer: &FanOutWriter<u64>| {
+            let is_ghost = |reader: &PeerStatus| reader.member.url.ends_with("open/ghost");
+            writer.readers().into_iter().find(is_ghost)
+        };
+        if !is_there {
+            proxy.cut();
+            until("the ghost is away", || {
+                ghost(&writer).is_some_and(|ghost| !ghost.is_connected)
+            });
+        }
+        if has_changed_before {
+            rig.rules.has_ended.store(true, Ordering::SeqCst);
+            rig.host.end_revoked();
+            assert!(ghost(&writer).is_some(), "it may come again");
+        }
+        // The endpoint reports the ends of connections together with its status.
+        for element in 0..10 {
+            writer.write(&element, CUT_OFF).unwrap();
+            assert_eq!(own.read(CUT_OFF).unwrap(), element);
+            if element == 0 || element == 9 {
+                rig.set_guest(false);
+                until("a report", || rig.status("open/all").total == element + 1);
+            }
+        }
+        rig.rules.refuses_guests.store(true, Ordering::SeqCst);
+        rig.rules.has_ended.store(true, Ordering::SeqCst);
+        rig.host.end_revoked();
+        for element in 10..100 {
+            writer.write(&element, CUT_OFF).unwrap();
+            assert_eq!(own.read(CUT_OFF).unwrap(), element);
+        }
+        assert_eq!(ghost(&writer), None);
+        let left = writer.departed();
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_eq!(left[0].fault, Some(StreamFault::PeerExcluded));
+    }
 }
 
 /// The endpoint's lease is so short that the directory releases its name again and again, as after a stall of

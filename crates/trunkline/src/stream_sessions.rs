@@ -97,6 +97,16 @@ impl Gate for ClientGate {
         let standing = self.standing.as_ref();
         standing.is_some_and(|standing| standing.goodbye().is_some())
     }
+
+    fn is_lost(&self, url: &StreamUrl) -> bool {
+        match self.standing.as_ref().and_then(|one| one.goodbye()) {
+            None => false,
+            Some(goodbye) if goodbye.code == FaultCode::RightsChanged => {
+                !self.logins.permits_stream(&self.caller, url)
+            }
+            Some(_) => true,
+        }
+    }
 }
 
 impl StreamSession {

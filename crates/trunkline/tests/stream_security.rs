@@ -19,7 +19,8 @@ use trunkline::proto::{Disconnect, FaultCode, Pair};
 use trunkline::record::{VariableRecorder, VariableRecorderOptions};
 use trunkline::stream::directory::{ListError, list};
 use trunkline::stream::{
-    EngineSecurity, Options, Properties, Reader, StreamError, StreamFault, Writer,
+    EngineSecurity, FanOutOptions, FanOutWriter, Options, Properties, Reader, StreamError,
+    StreamFault, Writer,
 };
 use trunkline::types::{
     AuditAction, AuditQuery, DataType, LibraryDefinition, Pattern, StreamUrl, Url,
@@ -422,6 +423,56 @@ fn account_cannot_end_the_stream_of_another_during_an_outage() {
     writer.write(&2, CUT_OFF).unwrap();
     assert_eq!(reader.read(CUT_OFF).unwrap(), 2);
     assert_eq!(reader.properties().fault, None);
+}
+
+/// A reader keeps its place while its account may use the stream, and no longer.
+///
+/// Behaviour: B-80, B-62.
+#[test]
+fn disabled_account_has_no_place_among_the_readers() {
+    let plant = Plant::start();
+    let mal = plant.join("mal", "engineer");
+    let options = FanOutOptions {
+        options: Options {
+            capacity: 10,
+            ..plant.here()
+        },
+        readers_min: 0,
+        ..FanOutOptions::default()
+    };
+    let mut writer = FanOutWriter::<u64>::create("daq/all", options).unwrap();
+    let options = plant.away(plant.port(), "daq/all", Some(&mal));
+    let mut reader = Reader::<u64>::create("display/in", options).unwrap();
+    // With other rights, the account may still use the stream.
+    plant.set_role("mal", Some(Role::Admin));
+    until("the connection ends", || {
+        (reader.properties().disconnections > 0).then_some(())
+    });
+    writer.write(&1, CUT_OFF).unwrap();
+    assert_eq!(reader.read(CUT_OFF).unwrap(), 1);
+    assert_eq!(writer.readers()[0].member.number, 1);
+    let info = || {
+        let url = StreamUrl::parse("daq/all").unwrap();
+        let sockets = plant.here().sockets;
+        let port = plant.port();
+        let found = list(
+            "localhost",
+            port,
+            sockets.as_deref(),
+            Some(&url),
+            None,
+            WAIT,
+        );
+        found.unwrap().remove(0).members
+    };
+    let member = until("the report", || info().pop());
+    assert_eq!(member.url, "tl://localhost/display/in");
+    assert_eq!(member.account, "account:mal");
+    plant.set_disabled("mal", true);
+    until("the place is free", || {
+        writer.readers().is_empty().then_some(())
+    });
+    until("the report", || info().is_empty().then_some(()));
 }
 
 /// A stream whose account loses its rights is disconnected, also though its data does not pass through

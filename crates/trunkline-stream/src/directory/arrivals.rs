@@ -24,10 +24,12 @@ pub(crate) trait Arrivals: Send + Sync {
     /// Handles a connection, and the bytes read from it, which begin with S_HELLO.
     fn arrive(&self, transport: Transport, arrival: Arrival, bytes: &[u8]);
 
-    /// Ends the connection that arrived with this ticket, if it still exists.
-    fn revoke(&self, ticket: &Ticket);
+    /// Ends the connection that arrived with this ticket, if it still exists. With `is_lost`, the peer
+    /// may not use the stream any more, so that no place is kept for it.
+    fn revoke(&self, ticket: &Ticket, is_lost: bool);
 
-    /// Returns the tickets of the connections that have arrived and still exist.
+    /// Returns the tickets of the connections that have arrived and still exist, or whose peers have a
+    /// place that is kept for them.
     fn tickets(&self) -> BTreeSet<Ticket>;
 
     /// The simulated counterpart of [`arrive`](Self::arrive), for the transport with this number.

@@ -38,6 +38,14 @@ pub trait Gate: Send + Sync {
     fn has_ended(&self) -> bool {
         false
     }
+
+    /// Returns true if the program cannot get the right to use this stream by connecting again: with the
+    /// rights that its account has now, it may not use the stream, or it has no account any more. Asked
+    /// only once [`has_ended`](Self::has_ended) is true.
+    fn is_lost(&self, url: &StreamUrl) -> bool {
+        let _ = url;
+        false
+    }
 }
 
 /// Permits everything. For the port of a program's own endpoints, which is for this machine only, or

@@ -153,12 +153,12 @@ fn endpoint_that_registers_again_still_gets_the_order_to_end_a_connection() {
     sut.host.forget_guest(other, &ticket);
     sut.host.forget(other);
     let second = sut.register(ENDPOINT);
-    assert_eq!(sut.host.take_revoked(second), [ticket]);
+    assert_eq!(sut.host.take_revoked(second), [(ticket, false)]);
     assert!(sut.host.take_revoked(second).is_empty(), "one order");
     // The order may have been lost with the connection.
     sut.host.forget(second);
     let third = sut.register(ENDPOINT);
-    assert_eq!(sut.host.take_revoked(third), [ticket]);
+    assert_eq!(sut.host.take_revoked(third), [(ticket, false)]);
     sut.host.forget_guest(third, &ticket);
     sut.host.forget(third);
     let fourth = sut.register(ENDPOINT);
@@ -180,7 +180,7 @@ fn endpoint_registers_again_before_its_old_connection_is_forgotten() {
     sut.bell.take();
     sut.end_rights();
     assert!(sut.bell.is_rung());
-    assert_eq!(sut.host.take_revoked(second), [ticket]);
+    assert_eq!(sut.host.take_revoked(second), [(ticket, false)]);
 }
 
 /// Connections that have ended make room, and none is ended for another one.

@@ -101,14 +101,22 @@ struct EndpointId {
 struct Guest {
     ticket: Ticket,
     gate: SharedGate,
-    /// The registration over which the endpoint was ordered to end the connection.
-    ordered: Option<u64>,
+    /// The account may not use the stream any more.
+    is_lost: bool,
+    /// The registration over which the endpoint was ordered to end the connection, and whether the order
+    /// said that the right is lost.
+    ordered: Option<(u64, bool)>,
 }
 
 impl Guest {
     /// Returns true if the endpoint must be ordered, over this registration, to end the connection.
     fn needs_order(&self, registration: u64) -> bool {
-        self.ordered != Some(registration) && self.gate.has_ended()
+        self.ordered != Some((registration, self.is_lost)) && self.gate.has_ended()
+    }
+
+    /// Checks whether the account may still use the stream, now that its rights have changed.
+    fn check(&mut self, url: &StreamUrl) {
+        self.is_lost = self.is_lost || (self.gate.has_ended() && self.gate.is_lost(url));
     }
 }
 
@@ -448,6 +456,7 @@ impl DirectoryHost {
             guests.entry(owner.id.clone()).or_default().push(Guest {
                 ticket,
                 gate,
+                is_lost: false,
                 ordered: None,
             });
         }
@@ -488,6 +497,7 @@ impl DirectoryHost {
             ..
         } = &mut *state;
         for (id, guests) in guests {
+            guests.iter_mut().for_each(|guest| guest.check(&id.url));
             // An endpoint that is not registered now gets the orders when it registers again.
             let Some((number, owner)) = registration(directory, owners, id) else {
                 continue;
@@ -496,7 +506,7 @@ impl DirectoryHost {
                 Route::Here(arrivals) => guests.retain(|guest| {
                     let has_ended = guest.gate.has_ended();
                     if has_ended {
-                        here.push((arrivals.clone(), guest.ticket));
+                        here.push((arrivals.clone(), guest.ticket, guest.is_lost));
                     }
                     !has_ended
                 }),
@@ -508,14 +518,15 @@ impl DirectoryHost {
             }
         }
         drop(state);
-        for (arrivals, ticket) in here {
-            arrivals.revoke(&ticket);
+        for (arrivals, ticket, is_lost) in here {
+            arrivals.revoke(&ticket, is_lost);
         }
         to_notify.iter().for_each(SessionNotifier::notify);
     }
 
-    /// Takes the tickets of the peers whose connections the owner of a name must end.
-    pub(super) fn take_revoked(&self, number: u64) -> Vec<Ticket> {
+    /// Takes the tickets of the peers whose connections the owner of a name must end, each with whether
+    /// the account may not use the stream any more.
+    pub(super) fn take_revoked(&self, number: u64) -> Vec<(Ticket, bool)> {
         let mut state = self.lock();
         let State { owners, guests, .. } = &mut *state;
         let owner = owners.get(&number);
@@ -524,8 +535,8 @@ impl DirectoryHost {
         let revoked = guests.filter(|guest| guest.needs_order(number));
         revoked
             .map(|guest| {
-                guest.ordered = Some(number);
-                guest.ticket
+                guest.ordered = Some((number, guest.is_lost));
+                (guest.ticket, guest.is_lost)
             })
             .collect()
     }

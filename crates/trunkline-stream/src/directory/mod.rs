@@ -48,7 +48,7 @@ pub(crate) use self::session_notifier::SessionNotifier;
 pub use self::session_notifier::SimulatedBell;
 
 use trunkline_proto::FrameKind;
-pub use trunkline_proto::message::stream::listing::EndpointStatus;
+pub use trunkline_proto::message::stream::listing::{EndpointStatus, MemberStatus};
 
 /// Returns true if a connection that begins with a frame of this kind is for a directory.
 pub fn is_first(kind: FrameKind) -> bool {

@@ -40,7 +40,7 @@ struct Unreachable;
 impl Arrivals for Unreachable {
     fn arrive(&self, _: Transport, _: Arrival, _: &[u8]) {}
 
-    fn revoke(&self, _: &Ticket) {}
+    fn revoke(&self, _: &Ticket, _: bool) {}
 
     fn tickets(&self) -> BTreeSet<Ticket> {
         BTreeSet::new()

@@ -9,7 +9,7 @@ use trunkline_net::{Clock, Dialler, Link, LinkOptions, StartError};
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::control::{decode_keepalive, encode_keepalive};
 use trunkline_proto::message::stream::directory::{
-    Arrived, ArrivedFrom, Register, Revoked, Visitor,
+    Arrived, ArrivedFrom, Register, Revoked, RevokedFor, Visitor,
 };
 use trunkline_proto::{
     Backoff, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, Liveness,
@@ -144,7 +144,9 @@ impl RegistryEnd {
                     }
                 }
                 Some(FrameKind::StreamRevoked) => {
-                    self.visits.revoke(&Revoked::decode(&frame)?.ticket);
+                    let RevokedFor { is_lost } = RevokedFor::decode(&frame)?;
+                    self.visits
+                        .revoke(&Revoked::decode(&frame)?.ticket, is_lost);
                 }
                 Some(FrameKind::StreamKeepalive) => {
                     let keepalive = decode_keepalive(&frame)?;

@@ -12,7 +12,7 @@ use trunkline_proto::message::stream::control::{
     decode_keepalive, encode_keepalive, encode_refused,
 };
 use trunkline_proto::message::stream::directory::{
-    EndKey, Identity, Lookup, PeerGrant, Register, Registered, Revoked, TicketGrant,
+    EndKey, Identity, Lookup, PeerGrant, Register, Registered, Revoked, RevokedFor, TicketGrant,
 };
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsQuery};
 use trunkline_proto::message::stream::seal::is_frame_intact;
@@ -493,8 +493,8 @@ impl Endpoint for DirectorySession {
             None => {}
         }
         if self.role == Role::Owner {
-            for ticket in self.host.take_revoked(self.number) {
-                Revoked { ticket }.encode(&mut self.output);
+            for (ticket, is_lost) in self.host.take_revoked(self.number) {
+                Revoked { ticket }.encode_for(&RevokedFor { is_lost }, &mut self.output);
             }
         }
         let had_room = self.has_room();

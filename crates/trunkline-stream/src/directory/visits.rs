@@ -106,7 +106,7 @@ impl Visits {
     }
 
     /// Ends the connection of the endpoint that arrived with this ticket, or will arrive with it.
-    pub(super) fn revoke(&self, ticket: &Ticket) {
+    pub(super) fn revoke(&self, ticket: &Ticket, is_lost: bool) {
         let mut state = self.lock();
         state.waiting.remove(ticket);
         state.unreported.insert(*ticket);
@@ -115,7 +115,7 @@ impl Visits {
             state.revoked.pop_front();
         }
         drop(state);
-        self.arrivals.revoke(ticket);
+        self.arrivals.revoke(ticket, is_lost);
     }
 
     /// Takes the tickets whose connections have ended, or will never begin.

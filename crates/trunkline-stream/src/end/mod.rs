@@ -198,6 +198,20 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         self.ticket.filter(|_| self.link.connection().is_some())
     }
 
+    /// Returns the ticket with which the current peer arrived, until the stream is over. The peer may be
+    /// disconnected.
+    pub(crate) fn ticket_of_place(&self) -> Option<Ticket> {
+        self.ticket.filter(|_| !self.link.is_over())
+    }
+
+    /// Ends the stream with the peer that arrived with this ticket, so that its place is free.
+    pub(crate) fn exclude(&mut self, ticket: &Ticket) {
+        if self.ticket_of_place() == Some(*ticket) {
+            self.link.fail(StreamFault::PeerExcluded);
+            self.note_over();
+        }
+    }
+
     /// Ends the current connection if the peer arrived with this ticket.
     pub(crate) fn revoke(&mut self, ticket: &Ticket) {
         if self.ticket == Some(*ticket) {

@@ -13,7 +13,7 @@ use super::admission::{Admission, RETRY_AFTER, Rejected, refused, reject};
 use super::member::Member;
 use crate::directory::{self, Arrival, Arrivals};
 use crate::end::{Bell, EndpointRole, StreamEndpoint, read_hello};
-use crate::properties::Properties;
+use crate::properties::{MemberProperties, Properties};
 
 /// The settings shared by all lanes of an endpoint.
 pub(crate) struct LaneSettings {
@@ -32,6 +32,9 @@ pub(crate) trait Lanes: Sized + Send + Sync + 'static {
     const REMOVE_WHEN_OVER: bool;
     /// The plural noun for the peers in messages: "readers" or "writers".
     const PEERS: &'static str;
+    /// If true, a peer that is disconnected can hold back the program. Its place is free once it may not
+    /// use the stream any more.
+    const HOLDS_BACK: bool;
 
     /// Creates the state machine of a lane.
     fn link(&self, options: LinkOptions) -> trunkline_proto::stream::Link<LinkRole<Self>>;
@@ -167,10 +170,16 @@ impl<O: Lanes> Hub<O> {
             combined.last_disconnect = of_lane.last_disconnect.or(combined.last_disconnect);
             combined.transport = transport.or(combined.transport);
             (combined.peer, combined.peer_program) = (of_lane.peer, of_lane.peer_program);
+            combined.peer_account = of_lane.peer_account.clone();
+            combined.members.push(MemberProperties {
+                url: lane.member.url.clone(),
+                account: of_lane.peer_account,
+                away_for: of_lane.away_for,
+            });
         }
         if lanes.len() != 1 {
             combined.peer = Some(format!("{} {}", lanes.len(), O::PEERS));
-            combined.peer_program = None;
+            (combined.peer_program, combined.peer_account) = (None, None);
         }
         combined
     }
@@ -337,15 +346,23 @@ impl<O: Lanes> Arrivals for Hub<O> {
         }
     }
 
-    fn revoke(&self, ticket: &Ticket) {
+    fn revoke(&self, ticket: &Ticket, is_lost: bool) {
         for lane in self.lock().lanes.clone() {
-            lane.link.with(|end, _, _| end.revoke(ticket));
+            lane.link.with(|end, _, _| match is_lost && O::HOLDS_BACK {
+                true => end.exclude(ticket),
+                false => end.revoke(ticket),
+            });
         }
     }
 
     fn tickets(&self) -> BTreeSet<Ticket> {
         let lanes = self.lock().lanes.clone();
-        let of_lane = |lane: Lane<O::End>| lane.link.with(|end, _, _| end.ticket());
+        let of_lane = |lane: Lane<O::End>| {
+            lane.link.with(|end, _, _| match O::HOLDS_BACK {
+                true => end.ticket_of_place(),
+                false => end.ticket(),
+            })
+        };
         lanes.into_iter().filter_map(of_lane).collect()
     }
 

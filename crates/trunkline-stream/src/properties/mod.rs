@@ -103,6 +103,8 @@ pub struct Properties {
     /// The account, or the local user, that opened the connection, such as `account:daq` or
     /// `local:1000`; `None` if it is unknown, or if this endpoint opened the connection.
     pub peer_account: Option<String>,
+    /// The peers of an endpoint with several peers; empty for other endpoints.
+    pub members: Vec<MemberProperties>,
     /// Short name of the transport, such as "shared memory".
     pub transport: Option<&'static str>,
     /// The reason why the stream is over, unless it ended normally.
@@ -110,6 +112,17 @@ pub struct Properties {
     /// The reason why the journal cannot be used at present, or was not emptied when the endpoint
     /// was closed.
     pub journal: Option<JournalError>,
+}
+
+/// One of several peers of an endpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberProperties {
+    /// URL, as reported by the peer.
+    pub url: String,
+    /// The account, or the local user, that opened the connection; `None` if it is unknown.
+    pub account: Option<String>,
+    /// Time since the connection was lost; `None` while connected.
+    pub away_for: Option<Duration>,
 }
 
 /// Reads an endpoint's properties from any thread, even while the endpoint's own thread is waiting,
@@ -230,6 +243,7 @@ impl Properties {
             peer: None,
             peer_program: None,
             peer_account: None,
+            members: Vec::new(),
             transport: None,
             fault: None,
             journal: None,

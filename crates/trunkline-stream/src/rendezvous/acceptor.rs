@@ -29,7 +29,7 @@ impl<S: HasProperties> Arrivals for Acceptor<S> {
         }
     }
 
-    fn revoke(&self, ticket: &Ticket) {
+    fn revoke(&self, ticket: &Ticket, _: bool) {
         if let Some(link) = self.link.upgrade() {
             link.with(|end, _, _| end.revoke(ticket));
         }

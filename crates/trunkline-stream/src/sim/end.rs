@@ -132,7 +132,7 @@ struct Acceptor<S: EndpointRole + 'static>(Weak<SimEnd<S>>);
 impl<S: HasProperties> Arrivals for Acceptor<S> {
     fn arrive(&self, _: Transport, _: Arrival, _: &[u8]) {}
 
-    fn revoke(&self, _: &Ticket) {}
+    fn revoke(&self, _: &Ticket, _: bool) {}
 
     fn tickets(&self) -> BTreeSet<Ticket> {
         BTreeSet::new()

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Incarnation;
 use super::hello::{IncarnationBytes, URL_BYTES_MAX, Url};
 use crate::decode::Payload;
-use crate::message::fields::{Always, IfSet, Maybe, fields};
+use crate::message::fields::{Always, IfSet, Mark, Maybe, fields};
 use crate::message::form::{Fixed, FixedMillis, Flat, Rest, Text, Varint};
 use crate::message::hello::{Brief, MagicThen};
 use crate::message::layout::{FrameContext, Record, record};
@@ -179,6 +179,29 @@ record! {
 }
 
 single_frame! { StreamRevoked, Revoked, unnumbered }
+
+fields! {
+    /// The extension of S_REVOKED from the engine. Endpoints of older versions skip it.
+    #[derive(Eq, Default)]
+    pub struct RevokedFor {
+        /// The account may not use the stream any more. Otherwise, it can come again.
+        1: pub is_lost: bool = Mark,
+    }
+}
+
+impl RevokedFor {
+    /// Reads the extension of a frame. An engine of an older version sends none.
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        read_extension(frame)
+    }
+}
+
+impl Revoked {
+    /// Appends the frame, with this extension.
+    pub fn encode_for(&self, extension: &RevokedFor, out: &mut Vec<u8>) {
+        encode_extended(FrameKind::StreamRevoked, self, extension, out);
+    }
+}
 
 /// Appends a frame with an extension block of these fields, or without one if there are none.
 fn encode_extended<'a>(
