@@ -405,6 +405,51 @@ fn guest_learns_nothing_about_a_hidden_stream() {
     drop(secret.join().unwrap());
 }
 
+/// Behaviour: B-80.
+#[test]
+fn guest_sees_no_hidden_name_of_a_peer() {
+    let rig = Rig::start();
+    let reader = rig.reader("open/in");
+    rig.wait_for("open/in");
+    let options = FanOutOptions {
+        options: rig.options(None),
+        readers_min: 0,
+        ..FanOutOptions::default()
+    };
+    let _all = FanOutWriter::<u64>::create("open/all", options).unwrap();
+    let _ends = ["secret/a", "open/b"]
+        .map(|url| Reader::<u64>::create(url, rig.options(Some("open/all"))).unwrap());
+    let options = Options {
+        program: "recorder 1.0".to_owned(),
+        ..rig.options(Some("open/in"))
+    };
+    let writer = Writer::<u64>::create("secret/out", options).unwrap();
+    let reader = reader.join().unwrap();
+    let of_peer = || {
+        let status = rig.status("open/in");
+        [status.peer, status.peer_program, status.peer_account]
+    };
+    let members = || -> Vec<[String; 2]> {
+        let members = rig.status("open/all").members.into_iter();
+        members.map(|member| [member.url, member.account]).collect()
+    };
+    until("the reports", || {
+        !of_peer()[0].is_empty() && members().len() == 2
+    });
+    let [peer, program, user] = of_peer();
+    assert_eq!(peer, "tl://localhost/secret/out");
+    assert_eq!(program, "recorder 1.0");
+    assert!(user.starts_with("local:"), "{user}");
+    let [a, b] =
+        ["secret/a", "open/b"].map(|name| [format!("tl://localhost/{name}"), user.clone()]);
+    assert_eq!(members(), [a, b.clone()]);
+    rig.set_guest(true);
+    let hidden = ["(hidden)", ""].map(str::to_owned);
+    assert_eq!(of_peer(), ["(hidden)", "", ""]);
+    assert_eq!(members(), [hidden, b]);
+    drop((reader, writer));
+}
+
 /// The connection ends, not the stream: nothing is lost, and it continues when it is permitted again.
 ///
 /// Behaviour: B-80, NS-66.

@@ -16,7 +16,7 @@ use trunkline_types::{StreamUrl, Tick, Timestamp};
 
 use super::DirectorySession;
 use super::gate::{Gate, SharedGate, admit};
-use super::host::{Content, DirectoryHost};
+use super::host::{Content, DirectoryHost, hide_in};
 use super::session_notifier::{SessionNotifier, SimulatedBell};
 use crate::handle::Environment;
 use crate::sim::{Process, SimClock};
@@ -269,4 +269,36 @@ fn peer_that_was_refused_gets_no_ticket_afterwards() {
     session.end(Fault::new(FaultCode::RightsChanged, "changed"), None);
     sut.register(ENDPOINT);
     assert_eq!(sent(&mut session), [FrameKind::StreamRefused]);
+}
+
+/// Behaviour: B-80.
+#[test]
+fn names_in_sentences_are_hidden() {
+    struct Hides;
+
+    impl Gate for Hides {
+        fn pass(&self, _: FrameKind, _: &StreamUrl) -> Result<(), Fault> {
+            Ok(())
+        }
+
+        fn shows(&self, url: &StreamUrl) -> bool {
+            url.segments().next() != Some("secret")
+        }
+    }
+
+    for (text, shown) in [
+        ("", ""),
+        ("3 readers", "3 readers"),
+        ("tl://localhost/open/in", "tl://localhost/open/in"),
+        ("tl://localhost/secret/in", "(hidden)"),
+        (
+            "tl://plant7/SECRET/in: gone; see tl://a/open/x and \"tl://a:7/secret/y\".",
+            "(hidden): gone; see tl://a/open/x and \"(hidden)\".",
+        ),
+        ("tl://", "tl://"),
+    ] {
+        let mut found = text.to_owned();
+        assert_eq!(hide_in(&mut found, &Hides), text != shown, "{text}");
+        assert_eq!(found, shown);
+    }
 }

@@ -407,6 +407,9 @@ impl DirectoryHost {
                 self.complete_status(number, &found, &mut page.endpoints[at]);
             }
         }
+        for status in &mut page.endpoints {
+            hide_names(status, gate);
+        }
         page
     }
 
@@ -607,6 +610,42 @@ impl DirectoryHost {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What is shown in place of a name that the program may not see.
+const HIDDEN: &str = "(hidden)";
+
+/// Hides the names of peers that the gate does not show. Names decide, and not whether there is an
+/// endpoint with this name, so that nobody learns from the list which endpoints exist.
+fn hide_names(status: &mut EndpointStatus, gate: &dyn Gate) {
+    if hide_in(&mut status.peer, gate) {
+        (status.peer_program, status.peer_account) = Default::default();
+    }
+    for member in &mut status.members {
+        if hide_in(&mut member.url, gate) {
+            member.account = String::new();
+        }
+    }
+    // Sentences about a connection name both ends.
+    hide_in(&mut status.last_disconnect, gate);
+    hide_in(&mut status.fault, gate);
+}
+
+/// Hides the names in a text. Returns true if there were any.
+pub(super) fn hide_in(text: &mut String, gate: &dyn Gate) -> bool {
+    let (mut from, mut has_hidden) = (0, false);
+    while let Some(start) = text[from..].find("tl://").map(|at| from + at) {
+        let rest = &text[start..];
+        let word = &rest[..rest.find(char::is_whitespace).unwrap_or(rest.len())];
+        let url = word.trim_end_matches([',', ';', ':', '.', ')', '"']);
+        from = start + url.len();
+        if StreamUrl::parse(url).is_ok_and(|url| !gate.shows(&url.within_host())) {
+            text.replace_range(start..from, HIDDEN);
+            from = start + HIDDEN.len();
+            has_hidden = true;
+        }
+    }
+    has_hidden
 }
 
 /// Returns the registration of an endpoint; `None` while it is not registered.
