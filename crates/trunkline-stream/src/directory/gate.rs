@@ -48,8 +48,8 @@ pub trait Gate: Send + Sync {
     }
 }
 
-/// Permits everything. For the port of a program's own endpoints, which is for this machine only, or
-/// insecure.
+/// Permits everything. For the port of a program's own endpoints, which is for programs of the same user,
+/// or insecure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenGate;
 
