@@ -36,16 +36,16 @@ use std::time::Duration;
 use trunkline_net::StreamMemory;
 use trunkline_net::passing::Descriptors;
 use trunkline_proto::message::closing::Refused;
-use trunkline_proto::message::stream::StreamHello;
 use trunkline_proto::message::stream::control::encode_refused;
 use trunkline_proto::message::stream::directory::{Identity, Ticket};
 use trunkline_proto::message::stream::seal::is_frame_intact;
+use trunkline_proto::message::stream::{StreamEnd, StreamHello};
 use trunkline_proto::stream::{ByteRange, Link, StreamFault};
 use trunkline_proto::{
     Channel, EndKeys, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
 };
 use trunkline_ring::RingStart;
-use trunkline_types::Tick;
+use trunkline_types::{StreamUrl, Tick};
 
 pub(crate) use bell::{Bell, BellLink};
 pub(crate) use idle::{Idle, WriteLock};
@@ -79,12 +79,27 @@ pub(crate) fn read_hello(now: Tick, bytes: &mut &[u8]) -> Result<StreamHello, Re
         }
         _ => None,
     };
-    hello.ok_or_else(|| Refused {
+    let malformed = |sentence: &str| Refused {
         code: FaultCode::Malformed,
         versions: VersionRange::OURS,
         retry_after: None,
-        sentence: "the first frame to an endpoint of a stream must be a valid S_HELLO".to_owned(),
-    })
+        sentence: sentence.to_owned(),
+    };
+    let hello = hello.ok_or_else(|| {
+        malformed("the first frame to an endpoint of a stream must be a valid S_HELLO")
+    })?;
+    // The names are shown to users, and written into files.
+    let StreamEnd { url, peer_url, .. } = &hello.end;
+    if !is_canonical(url) || !(peer_url.is_empty() || is_canonical(peer_url)) {
+        return Err(malformed(
+            "the names in S_HELLO must be URLs of streams in canonical form",
+        ));
+    }
+    Ok(hello)
+}
+
+fn is_canonical(url: &str) -> bool {
+    StreamUrl::parse(url).is_ok_and(|parsed| parsed.to_string() == url)
 }
 
 /// An endpoint of a stream. The network link calls it as an
